@@ -1,0 +1,121 @@
+"""Means that carry their sum and count, so that they can be merged and told apart from nothing."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from .records import Attempt, GroupResult, Status
+from .rewards import signal
+
+
+@dataclass(slots=True)
+class Mean:
+    """A running mean of numbers in any order. Mutable: it is an accumulator."""
+
+    total: float = 0.0
+    squares: float = 0.0
+    count: int = 0
+
+    def add(self, value: float) -> None:
+        self.total += value
+        self.squares += value * value
+        self.count += 1
+
+    @property
+    def value(self) -> float:
+        """NaN where nothing was added."""
+        return self.total / self.count if self.count else math.nan
+
+    @property
+    def standard_error(self) -> float:
+        """Of the mean, from the unbiased sample variance; NaN below two values."""
+        if self.count < 2:
+            return math.nan
+        variance = max(0.0, self.squares - self.total**2 / self.count) / (self.count - 1)
+        return math.sqrt(variance / self.count)
+
+
+class Means:
+    """Means by name.
+
+    Example:
+        >>> means = Means()
+        >>> means.add({"solved": 1.0}); means.add({"solved": 0.0})
+        >>> means.values()
+        {'solved': 0.5}
+    """
+
+    def __init__(self) -> None:
+        self._means: defaultdict[str, Mean] = defaultdict(Mean)
+
+    def add(self, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._means[name].add(value)
+
+    def __getitem__(self, name: str) -> Mean:
+        return self._means[name] if name in self._means else Mean()
+
+    def values(self) -> dict[str, float]:
+        return {name: mean.value for name, mean in sorted(self._means.items())}
+
+    def counts(self) -> dict[str, int]:
+        return {name: mean.count for name, mean in sorted(self._means.items())}
+
+    def clear(self) -> None:
+        self._means.clear()
+
+
+def attempt_values(attempt: Attempt) -> dict[str, float]:
+    """The averaged numbers of one rollout; an unscored one says only that it is."""
+    unscored = attempt.verdict.status is Status.UNSCORED
+    shares = {
+        f"status/{status.value}": float(attempt.verdict.status is status) for status in Status
+    }
+    lengths = {
+        "truncated": float(attempt.completion.truncated),
+        "completion_tokens": float(attempt.completion.completion_tokens),
+    }
+    if unscored or attempt.verdict.score is None:
+        return shares | lengths
+    return (
+        shares
+        | lengths
+        | {
+            "solved": float(attempt.verdict.status is Status.SOLVED),
+            "score": attempt.verdict.score,
+            "reward": attempt.reward.value,
+        }
+    )
+
+
+def by_task_and_category(
+    name: str, group: GroupResult, categories: Mapping[str, str]
+) -> tuple[str, str]:
+    """The keys under which a group's number is kept for its category and its task."""
+    task = group.problem.recipe.task
+    return f"category/{categories[task]}/{name}", f"task/{task}/{name}"
+
+
+def add_group(means: Means, group: GroupResult, categories: Mapping[str, str]) -> None:
+    """Count a group: its rollouts overall, their solved share by category and task, its signal."""
+    for attempt in group.attempts:
+        values = attempt_values(attempt)
+        means.add(values)
+        for name in ("solved", "score"):
+            if name in values:
+                keys = by_task_and_category(name, group, categories)
+                means.add(dict.fromkeys(keys, values[name]))
+    kind = signal([attempt.verdict for attempt in group.attempts])
+    names = ("mixed", "all_solved", "none_solved")
+    means.add({f"groups/{name}": float(name == kind) for name in names})
+
+
+def summarise(groups: Iterable[GroupResult], categories: Mapping[str, str]) -> Means:
+    """The means of many groups."""
+    means = Means()
+    for group in groups:
+        add_group(means, group, categories)
+    return means

@@ -1,0 +1,1 @@
+"""Event loop, worker processes and files; knows nothing of Atropos."""
