@@ -1,0 +1,197 @@
+"""The environment's configuration: flat, because Atropos makes its options from the fields."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnum
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from .core.prompts import SYSTEM_PROMPTS
+from .runtime.task_pool import PoolSettings, default_processes
+
+DEFAULT_MODEL = "NousResearch/DeepHermes-3-Llama-3-8B-Preview"
+
+
+class ReasoningGymEnvConfig(BaseEnvConfig):
+    """Atropos's own settings and those of this environment.
+
+    Raises:
+        pydantic.ValidationError: a value is out of range, contradicts another, or has a name
+            that does not exist.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    seed: int = Field(default=42, description="Seed of the training stream.")
+    include_tasks: str | list[str] = Field(
+        default=[],
+        description="Tasks and categories to train on, as a list or separated by commas; "
+        "empty means all.",
+    )
+    exclude_tasks: str | list[str] = Field(
+        default=[],
+        description="Tasks and categories to leave out; wins over include_tasks.",
+    )
+    task_weights: str | dict[str, float] = Field(
+        default={},
+        description="Relative weight of tasks or categories in the draw, as a mapping or as "
+        "'gcd=2,games=0.5'; 1 where none is given.",
+    )
+    system_prompt: str = Field(
+        default="think",
+        description=f"A built-in system prompt ({', '.join(SYSTEM_PROMPTS)}) or the text of one; "
+        "empty sends none.",
+    )
+    temperature: float = Field(default=1.0, ge=0, description="Sampling temperature in training.")
+    top_p: float = Field(default=1.0, gt=0, le=1, description="Nucleus sampling, in training.")
+    eval_temperature: float = Field(
+        default=0.1, ge=0, description="Sampling temperature in evaluation."
+    )
+    length_penalty_start: float = Field(
+        default=0.75,
+        ge=0,
+        lt=1,
+        description="Fraction of max_token_length from which the rewards of an all-solved group "
+        "fall, to 0 at max_token_length.",
+    )
+    mask_too_long_completions: bool = Field(
+        default=True,
+        description="Have the trainer set the advantage of truncated completions to zero.",
+    )
+    num_eval_samples_per_task: int = Field(
+        default=5, ge=1, description="Evaluation items of each task."
+    )
+    eval_seed: int = Field(
+        default=123, description="Seed of the evaluation set, which depends on nothing else."
+    )
+    dump_rollouts: bool = Field(default=False, description="Dump successful groups to JSONL files.")
+    dump_failed_rollouts: bool = Field(
+        default=False, description="Dump groups in which every score is 0 to JSONL files."
+    )
+    rollout_save_score_threshold: float = Field(
+        default=0.7,
+        ge=0,
+        le=1,
+        description="A group is successful when one of its scores is above this.",
+    )
+    data_dumps_dir: str = Field(
+        default="data_dumps",
+        min_length=1,
+        description="Folder of the dumps, and of evaluation results unless "
+        "data_dir_to_save_evals is set.",
+    )
+    task_processes: int | None = Field(
+        default=None,
+        ge=1,
+        description="Processes that make problems, and as many that score answers; unset means "
+        "half the cores, from 2 to 8.",
+    )
+    generation_timeout: float = Field(
+        default=10.0, gt=0, description="Seconds after which an item is given up."
+    )
+    verify_timeout: float = Field(
+        default=5.0, gt=0, description="Seconds after which scoring one answer is given up."
+    )
+    debug_logging: bool = Field(
+        default=False, description="Log every extraction and both scores of the dual format."
+    )
+    suppress_base_env_logs: bool = Field(
+        default=True, description="Quiet the INFO messages of Atropos's base class."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_names(cls, data: Any) -> Any:
+        unknown = sorted(set(data) - set(cls.model_fields)) if isinstance(data, dict) else []
+        if unknown:
+            close = difflib.get_close_matches(unknown[0], cls.model_fields, n=3)
+            hint = f"; did you mean {', '.join(close)}?" if close else ""
+            raise ValueError(f"there is no setting {unknown[0]!r}{hint}")
+        return data
+
+    @field_validator("include_tasks", "exclude_tasks")
+    @classmethod
+    def _split_names(cls, value: str | list[str]) -> list[str]:
+        names = value.split(",") if isinstance(value, str) else value
+        return [name.strip() for name in names if name.strip()]
+
+    @field_validator("task_weights")
+    @classmethod
+    def _parse_weights(cls, value: str | dict[str, float]) -> dict[str, float]:
+        weights = _weights_from_text(value) if isinstance(value, str) else value
+        for name, weight in weights.items():
+            if not 0 <= weight < float("inf"):
+                raise ValueError(f"the weight of {name!r} is {weight}; it must be 0 or more")
+        return weights
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ReasoningGymEnvConfig:
+        at_least = {"group_size": 1, "max_token_length": 2, "max_eval_workers": 1}
+        for name, least in at_least.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        if self.batch_size != -1 and self.batch_size < self.group_size:
+            raise ValueError(
+                f"batch_size is {self.batch_size}, less than group_size {self.group_size}; "
+                "raise batch_size, or leave it at -1 for the trainer to set"
+            )
+        if self.dump_rollouts and self.rollout_save_score_threshold == 1:
+            raise ValueError(
+                "rollout_save_score_threshold is 1 and no score is above that: nothing would be "
+                "dumped; lower it or switch dump_rollouts off"
+            )
+        both = set(self.include_tasks) & set(self.exclude_tasks)
+        if both:
+            raise ValueError(f"{sorted(both)[0]!r} is in include_tasks and in exclude_tasks")
+        return self
+
+
+def _weights_from_text(text: str) -> dict[str, float]:
+    """Parse 'gcd=2,games=0.5'; raises ValueError on anything else."""
+    weights = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, weight = part.partition("=")
+        try:
+            weights[name.strip()] = float(weight)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise ValueError(f"{part!r} is not of the form name=weight")
+    return weights
+
+
+def default_config() -> ReasoningGymEnvConfig:
+    """What the command line starts from."""
+    return ReasoningGymEnvConfig(
+        tokenizer_name=DEFAULT_MODEL,
+        group_size=8,
+        max_token_length=8192,
+        total_steps=250,
+        batch_size=1024,
+        steps_per_eval=25,
+        wandb_name="reasoning_gym_think",
+        eval_handling=EvalHandlingEnum.NONE,
+        num_rollouts_per_group_for_logging=4,
+        num_rollouts_to_keep=50,
+    )
+
+
+def default_server() -> APIServerConfig:
+    """One local server, where Atropos's launch scripts put the first."""
+    return APIServerConfig(
+        model_name=DEFAULT_MODEL,
+        base_url="http://localhost:9004/v1",
+        api_key="x",
+        num_requests_for_eval=256,
+    )
+
+
+def pool_settings(config: ReasoningGymEnvConfig) -> PoolSettings:
+    """What the configuration says of the worker processes."""
+    return PoolSettings(
+        processes=config.task_processes or default_processes(),
+        generation_timeout=config.generation_timeout,
+        verify_timeout=config.verify_timeout,
+    )

@@ -1,0 +1,93 @@
+"""What the demo shows: one line while it runs, and a summary at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.metrics import Mean, Means
+from ..core.records import FORMAT_FAILURES, Status
+
+_BAR_WIDTH = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoReport:
+    """What happened in one run of the demo.
+
+    Attributes:
+        seconds: of serving, without the start.
+        means: over the whole run, named as in `core.metrics`.
+        counts: of the environment's events.
+        batches, pulled: what the trainer got, in batches and groups.
+        dumps: the files that were written.
+    """
+
+    seconds: float
+    means: Means
+    counts: Mapping[str, int]
+    batches: int
+    pulled: int
+    dumps: tuple[Path, ...]
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether groups made the whole way, from the registry to the trainer."""
+        return all((self.counts["groups/collected"], self.counts["groups/sent"], self.pulled))
+
+
+def progress_line(seconds: float, means: Means, counts: Mapping[str, int]) -> str:
+    collected = counts["groups/collected"]
+    return (
+        f"{seconds:4.0f} s  {collected:5d} groups collected  {counts['groups/kept']:5d} kept  "
+        f"{counts['groups/sent']:5d} sent  {_percent(means['solved'])} solved  "
+        f"{collected / max(seconds, 1.0):5.1f} groups/s"
+    )
+
+
+def render(report: DemoReport) -> str:
+    """The summary, as text."""
+    return "\n".join(["", *_flow(report), "", *_outcomes(report), "", *_categories(report.means)])
+
+
+def _flow(report: DemoReport) -> Iterator[str]:
+    counts = report.counts
+    yield f"{report.seconds:.0f} seconds of serving"
+    yield f"  groups collected  {counts['groups/collected']:6d}"
+    yield f"  groups kept       {counts['groups/kept']:6d}  with unequal scores"
+    yield f"  groups sent       {counts['groups/sent']:6d}  to the API server"
+    yield f"  groups pulled     {report.pulled:6d}  by the trainer, in {report.batches} batches"
+    folders = sorted({str(path.parent.resolve()) for path in report.dumps})
+    yield f"  dump files        {len(report.dumps):6d}  in {', '.join(folders) or 'no folder'}"
+
+
+def _outcomes(report: DemoReport) -> Iterator[str]:
+    means = report.means
+    failures = sum(_share(means, status) for status in FORMAT_FAILURES)
+    yield f"Of {means['truncated'].count} rollouts"
+    yield f"  truncated         {_percent(means['truncated'])}"
+    yield f"  format failures   {failures:6.1%}"
+    for status in Status:
+        if share := _share(means, status):
+            yield f"    {status.value:15} {share:6.1%}"
+
+
+def _categories(means: Means) -> Iterator[str]:
+    yield f"Solved              {_percent(means['solved'])}"
+    for name, count in means.counts().items():
+        kind, _, rest = name.partition("/")
+        category, _, what = rest.partition("/")
+        if (kind, what) == ("category", "solved"):
+            mean = means[name]
+            bar = "#" * round(mean.value * _BAR_WIDTH)
+            yield f"  {category:17} {_percent(mean)}  {bar:{_BAR_WIDTH}}  of {count} rollouts"
+
+
+def _share(means: Means, status: Status) -> float:
+    mean = means[f"status/{status.value}"]
+    return mean.value if mean.count else 0.0
+
+
+def _percent(mean: Mean) -> str:
+    return f"{mean.value:6.1%}" if mean.count else "     -"

@@ -1,0 +1,160 @@
+"""The main job on real parts: API server, environment, policy over HTTP, trainer."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from atroposlib.envs.server_handling.server_baseline import APIServerConfig
+from transformers import AutoTokenizer
+
+from ..config import ReasoningGymEnvConfig
+from ..core.records import Problem
+from ..reasoning_gym_environment import ReasoningGymEnv
+from .api_server import ApiServer
+from .policy import SimulatedPolicy
+from .progress import Progress
+from .report import DemoReport, progress_line
+from .server import PolicyServer
+from .settings import DemoSettings
+from .tokenizer import build_tokenizer
+from .trainer import Trainer
+
+SKILLS = {
+    "algebra": 0.6,
+    "algorithmic": 0.45,
+    "arithmetic": 0.8,
+    "code": 0.3,
+    "cognition": 0.4,
+    "games": 0.2,
+    "geometry": 0.7,
+    "graphs": 0.5,
+    "logic": 0.65,
+}
+
+_MAX_TOKEN_LENGTH = 16384
+_GROUPS_PER_BATCH = 8
+_START_SECONDS = 120.0
+_ENDLESS = 1_000_000
+"""Steps to train: the clock ends the demo."""
+
+
+class DemoEnv(ReasoningGymEnv):
+    """The environment, which also enters each problem into the policy's answer book."""
+
+    def __init__(
+        self,
+        config: ReasoningGymEnvConfig,
+        server_configs: Sequence[APIServerConfig],
+        policy: SimulatedPolicy,
+    ) -> None:
+        super().__init__(config, server_configs)
+        self._policy = policy
+
+    async def get_next_item(self) -> Problem:
+        problem = await super().get_next_item()
+        self._policy.learn(problem, self.categories[problem.recipe.task])
+        return problem
+
+
+async def run_demo(settings: DemoSettings) -> DemoReport:
+    """Run everything for `settings.seconds` of serving.
+
+    Raises:
+        MalformedGroupError: the trainer got a group that it could not use.
+        RuntimeError: a part did not come up.
+    """
+    dumps = set(settings.data_dumps_dir.glob("*.jsonl"))
+    policy = SimulatedPolicy(SKILLS, seed=settings.seed)
+    async with AsyncExitStack() as stack:
+        folder = build_tokenizer(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        api = await stack.enter_async_context(ApiServer())
+        server = await stack.enter_async_context(PolicyServer(policy, tokenizer))
+        trainer = Trainer(
+            api.url,
+            batch_size=_GROUPS_PER_BATCH * settings.group_size,
+            max_token_len=_MAX_TOKEN_LENGTH,
+            num_steps=_ENDLESS,
+            checkpoint_dir=folder,
+        )
+        env = DemoEnv(*configure(settings, folder, api.url, server.url), policy)
+        seconds = await _serve(env, trainer, settings.seconds)
+    return DemoReport(
+        seconds=seconds,
+        means=env.statistics.total,
+        counts=env.statistics.counts,
+        batches=trainer.batches,
+        pulled=trainer.groups,
+        dumps=tuple(sorted(set(settings.data_dumps_dir.glob("*.jsonl")) - dumps)),
+    )
+
+
+def configure(
+    settings: DemoSettings, folder: Path, api_url: str, policy_url: str
+) -> tuple[ReasoningGymEnvConfig, list[APIServerConfig]]:
+    """The configuration a user would write for these servers."""
+    config = ReasoningGymEnvConfig(
+        tokenizer_name=str(folder),
+        rollout_server_url=api_url,
+        group_size=settings.group_size,
+        max_token_length=_MAX_TOKEN_LENGTH,
+        total_steps=_ENDLESS,
+        steps_per_eval=0,
+        use_wandb=False,
+        seed=settings.seed,
+        dump_rollouts=True,
+        dump_failed_rollouts=True,
+        data_dumps_dir=str(settings.data_dumps_dir),
+        suppress_base_env_logs=True,
+    )
+    server = APIServerConfig(
+        server_type=settings.server_type,
+        base_url=policy_url if settings.server_type == "trl" else f"{policy_url}/v1",
+        model_name=str(folder),
+        api_key="x",
+    )
+    return config, [server]
+
+
+async def _serve(env: DemoEnv, trainer: Trainer, seconds: float) -> float:
+    """Serve while the clock runs; returns the seconds since the first group."""
+    jobs = [asyncio.create_task(job) for job in (trainer.run(), env.env_manager())]
+    progress = Progress(sys.stdout)
+    try:
+        return await _watch(env, jobs, progress, seconds)
+    finally:
+        progress.close()
+        for job in jobs:
+            job.cancel()
+        await asyncio.wait(jobs)
+        await env.close()
+
+
+async def _watch(
+    env: DemoEnv, jobs: Sequence[asyncio.Task[Any]], progress: Progress, seconds: float
+) -> float:
+    """Show progress until the time is over or a job ends; raises what ended it."""
+    launched = time.monotonic()
+    start = served = 0.0
+    done: set[asyncio.Task[Any]] = set()
+    while not done and served < seconds:
+        done, _ = await asyncio.wait(jobs, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+        elapsed = time.monotonic() - launched
+        if env.statistics.counts["groups/collected"]:
+            served = elapsed - start
+            progress.show(progress_line(served, env.statistics.total, env.statistics.counts))
+        elif elapsed > _START_SECONDS:
+            raise RuntimeError(f"no group came within {_START_SECONDS:.0f} seconds; see the log")
+        else:
+            start = elapsed
+            progress.show(f"{elapsed:4.0f} s  starting")
+    for job in done:
+        job.result()
+    return served

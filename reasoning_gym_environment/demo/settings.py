@@ -1,0 +1,50 @@
+"""What one can choose about the demo. Light: `--help` needs nothing else."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+SERVER_TYPES = ("openai", "vllm", "sglang", "trl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoSettings:
+    """Attributes:
+    seconds: of serving, counted from the first group.
+    server_type: how the policy is spoken to.
+    """
+
+    seconds: float = 30.0
+    server_type: Literal["openai", "vllm", "sglang", "trl"] = "openai"
+    group_size: int = 8
+    data_dumps_dir: Path = Path("data_dumps")
+    seed: int = 0
+
+
+def parse_settings(argv: Sequence[str]) -> DemoSettings:
+    """Raises SystemExit on `--help` and on a bad option, after saying what is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="reasoning_gym_environment demo",
+        description="Run the real environment between a simulated policy and a small trainer.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    defaults = DemoSettings()
+    parser.add_argument("--seconds", type=float, default=defaults.seconds, help="serve for so long")
+    parser.add_argument(
+        "--server-type",
+        choices=SERVER_TYPES,
+        default=defaults.server_type,
+        help="how to speak to the policy",
+    )
+    parser.add_argument(
+        "--group-size", type=int, default=defaults.group_size, help="rollouts of one problem"
+    )
+    parser.add_argument(
+        "--data-dumps-dir", type=Path, default=defaults.data_dumps_dir, help="where dumps go"
+    )
+    parser.add_argument("--seed", type=int, default=defaults.seed, help="of problems and policy")
+    return DemoSettings(**vars(parser.parse_args(argv)))

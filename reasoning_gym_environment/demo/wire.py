@@ -1,0 +1,127 @@
+"""The requests and replies of the inference servers that Atropos speaks to, as plain JSON.
+
+Each form is a pair of pure functions: what a request asks for, and how the reply looks.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..core.extraction import split_thought
+from .generation import Generation, last_question
+
+
+class Order(NamedTuple):
+    """What a request asks for: `n` completions of at most `max_tokens` tokens per question."""
+
+    questions: list[str]
+    n: int
+    max_tokens: int | None
+
+
+def chat_order(body: dict[str, Any]) -> Order:
+    """Of `/v1/chat/completions`."""
+    users = [message for message in body["messages"] if message["role"] == "user"]
+    max_tokens = body.get("max_tokens", body.get("max_completion_tokens"))
+    return Order([users[-1]["content"]], body.get("n", 1), max_tokens)
+
+
+def completion_order(body: dict[str, Any]) -> Order:
+    """Of `/v1/completions`."""
+    return Order([last_question(body["prompt"])], body.get("n", 1), body.get("max_tokens"))
+
+
+def vllm_order(body: dict[str, Any], tokenizer: Any) -> Order:
+    """Of vLLM's `/generate`."""
+    question = last_question(tokenizer.decode(body["prompt"]["prompt_token_ids"]))
+    return Order([question], body.get("n", 1), body.get("max_tokens"))
+
+
+def sglang_order(body: dict[str, Any], tokenizer: Any) -> Order:
+    """Of SGLang's `/generate`."""
+    sampling = body["sampling_params"]
+    question = last_question(tokenizer.decode(body["input_ids"]))
+    return Order([question], sampling.get("n", 1), sampling.get("max_new_tokens"))
+
+
+def trl_order(body: dict[str, Any]) -> Order:
+    """Of the `/generate/` of TRL's vllm-serve."""
+    questions = [last_question(prompt) for prompt in body["prompts"]]
+    return Order(questions, body.get("n", 1), body.get("max_tokens"))
+
+
+def chat_reply(
+    generations: Sequence[Generation], model: str, *, splits_reasoning: bool
+) -> dict[str, Any]:
+    """With `splits_reasoning` the thought goes to `reasoning_content`, as reasoning parsers do."""
+    choices = []
+    for generation in generations:
+        message = {"role": "assistant", "content": generation.text}
+        if splits_reasoning:
+            message["reasoning_content"], message["content"] = split_thought(generation.text)
+        choices.append({"message": message})
+    return _openai_reply("chat.completion", model, choices, generations)
+
+
+def completion_reply(generations: Sequence[Generation], model: str) -> dict[str, Any]:
+    choices = [{"text": generation.text} for generation in generations]
+    return _openai_reply("text_completion", model, choices, generations)
+
+
+def _openai_reply(
+    kind: str, model: str, choices: Sequence[dict[str, Any]], generations: Sequence[Generation]
+) -> dict[str, Any]:
+    return {
+        "id": uuid.uuid4().hex,
+        "object": kind,
+        "created": int(time.time()),
+        "model": model,
+        "choices": [
+            {"index": index, "finish_reason": generation.finish_reason, "logprobs": None, **choice}
+            for index, (choice, generation) in enumerate(zip(choices, generations, strict=True))
+        ],
+    }
+
+
+def vllm_reply(generations: Sequence[Generation]) -> dict[str, Any]:
+    return {
+        "text": [generation.text for generation in generations],
+        "finish_reasons": [generation.finish_reason for generation in generations],
+        "logprobs": [
+            [[{token: logprob}] for token, logprob in _scored_tokens(generation)]
+            for generation in generations
+        ],
+    }
+
+
+def sglang_reply(generations: Sequence[Generation]) -> list[dict[str, Any]]:
+    return [
+        {
+            "text": generation.text,
+            "meta_info": {
+                "finish_reason": {"type": generation.finish_reason},
+                "completion_tokens": len(generation.tokens),
+                "output_token_logprobs": [
+                    [logprob, token, None] for token, logprob in _scored_tokens(generation)
+                ],
+            },
+        }
+        for generation in generations
+    ]
+
+
+def trl_reply(generations: Sequence[Generation], prompt_ids: list[list[int]]) -> dict[str, Any]:
+    """One entry for each position and candidate token, of which there is one."""
+    return {
+        "prompt_ids": prompt_ids,
+        "completion_ids": [generation.tokens for generation in generations],
+        "logprobs": [[[logprob] for logprob in g.logprobs] for g in generations],
+        "logprob_token_ids": [[[token] for token in g.tokens] for g in generations],
+    }
+
+
+def _scored_tokens(generation: Generation) -> list[tuple[int, float]]:
+    return list(zip(generation.tokens, generation.logprobs, strict=True))

@@ -1,0 +1,48 @@
+"""From start to end of a run: signals become cancellation, so that cleaning up always happens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+logger = logging.getLogger(__name__)
+
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextlib.asynccontextmanager
+async def closing_on_every_way_out(close: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Run the body and then `close`, also after SIGTERM, SIGINT, cancellation or an exception.
+
+    Raises:
+        SystemExit: with 128 + the signal's number, after a signal.
+    """
+    received: list[int] = []
+    task = asyncio.current_task()
+    assert task is not None
+
+    def stop(number: int) -> None:
+        if not received:
+            logger.info("Received %s: stopping", signal.Signals(number).name)
+            task.cancel()
+        received.append(number)
+
+    loop = asyncio.get_running_loop()
+    handled = _STOPPING if threading.current_thread() is threading.main_thread() else ()
+    for number in handled:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not received:
+            raise
+    finally:
+        await asyncio.shield(asyncio.ensure_future(close()))
+        for number in handled:
+            loop.remove_signal_handler(number)
+    if received:
+        raise SystemExit(128 + received[0])

@@ -1,0 +1,113 @@
+"""One group: asked for, scored, counted, dumped, and handed on in Atropos's form."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .config import ReasoningGymEnvConfig
+from .core.records import Completion, GroupResult, Problem
+from .inference import Inference, InferenceError, Sampling
+from .runtime.dumps import DumpWriter, dump_kind, group_row
+from .runtime.evaluation import SampleError
+from .runtime.grading import GradingSettings, grade
+from .runtime.statistics import Statistics
+from .runtime.task_pool import TaskPool
+from .scored_data import to_scored_data_group
+
+logger = logging.getLogger(__name__)
+
+
+class Rollouts:
+    """Turns problems into scored groups."""
+
+    def __init__(
+        self,
+        config: ReasoningGymEnvConfig,
+        inference: Inference,
+        pool: TaskPool,
+        dumps: DumpWriter,
+        statistics: Statistics,
+    ) -> None:
+        self._config = config
+        self._inference = inference
+        self._pool = pool
+        self._dumps = dumps
+        self._statistics = statistics
+
+    async def train(
+        self,
+        problem: Problem,
+        *,
+        max_length: int,
+        categories: Mapping[str, str],
+        identity: Mapping[str, Any],
+    ) -> dict[str, Any] | None:
+        """A group for the trainer, on disk before it is returned; None when all is unscored.
+
+        Raises:
+            InferenceError: the servers gave no completions.
+
+        Args:
+            max_length: tokens of a row.
+            categories: category by task, for the statistics.
+            identity: what every dumped row says of its run.
+        """
+        config = self._config
+        sampling = Sampling(temperature=config.temperature, top_p=config.top_p, split="train")
+        completions = await self._sample(problem, config.group_size, sampling, max_length)
+        group = await self.score(problem, completions)
+        self._statistics.add_group(group, categories)
+        kind = dump_kind(
+            group.rewards,
+            threshold=config.rollout_save_score_threshold,
+            successful=config.dump_rollouts,
+            failed=config.dump_failed_rollouts,
+        )
+        if kind is not None:
+            await self._dumps.write(kind, self.row(group, identity))
+        if not group.scored:
+            self._statistics.counts["groups/unscored"] += 1
+            return None
+        return to_scored_data_group(
+            group,
+            self._inference.prompt(problem.question).messages,
+            generation_params={"temperature": sampling.temperature, "top_p": sampling.top_p},
+            mask_truncated=config.mask_too_long_completions,
+            include_messages=config.include_messages,
+        )
+
+    async def evaluate(self, problem: Problem, *, max_length: int) -> GroupResult:
+        """One completion at the evaluation temperature, scored.
+
+        Raises:
+            SampleError: the servers gave no completion.
+        """
+        sampling = Sampling(temperature=self._config.eval_temperature, top_p=1.0, split="eval")
+        try:
+            completions = await self._sample(problem, 1, sampling, max_length)
+        except InferenceError as error:
+            self._statistics.counts["evaluation/failed_requests"] += 1
+            raise SampleError(str(error)) from error
+        return await self.score(problem, completions)
+
+    async def _sample(
+        self, problem: Problem, n: int, sampling: Sampling, max_length: int
+    ) -> list[Completion]:
+        return await self._inference.sample(
+            problem.question, n=n, max_length=max_length, sampling=sampling
+        )
+
+    async def score(self, problem: Problem, completions: Sequence[Completion]) -> GroupResult:
+        """Score completions of one problem; every completion keeps its place."""
+        settings = GradingSettings(
+            max_length=self._config.max_token_length,
+            penalty_start=self._config.length_penalty_start,
+        )
+        return await grade(problem, completions, self._pool, settings)
+
+    def row(self, group: GroupResult, identity: Mapping[str, Any]) -> dict[str, Any]:
+        """The group's row in dumps and evaluation samples."""
+        prompt = self._inference.prompt(group.problem.question)
+        return group_row(group, prompt.messages, identity)

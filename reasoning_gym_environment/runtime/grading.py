@@ -1,0 +1,83 @@
+"""One group: extract, verify, shape."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..core.extraction import extract_answer
+from ..core.records import Attempt, Completion, GroupResult, Problem, Status, Verdict
+from ..core.rewards import shape_rewards
+
+logger = logging.getLogger(__name__)
+
+
+class Verifier(Protocol):
+    """What grading needs of a task pool."""
+
+    async def verify(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GradingSettings:
+    """Attributes:
+    max_length: tokens of prompt and completion at which the length penalty leaves nothing.
+    penalty_start: fraction of `max_length` from which it takes.
+    """
+
+    max_length: int
+    penalty_start: float
+
+
+async def grade(
+    problem: Problem,
+    completions: Sequence[Completion],
+    verifier: Verifier,
+    settings: GradingSettings,
+) -> GroupResult:
+    """Score a group of completions; every completion keeps its place."""
+    extractions = [extract_answer(completion.text) for completion in completions]
+    answers = [e.answer for e in extractions if e.answer is not None]
+    found = iter(await verifier.verify(problem, answers))
+    verdicts = [
+        next(found) if e.failure is None else Verdict(score=0.0, status=e.failure)
+        for e in extractions
+    ]
+    rewards = shape_rewards(
+        verdicts,
+        [len(completion.tokens) for completion in completions],
+        max_length=settings.max_length,
+        penalty_start=settings.penalty_start,
+    )
+    result = GroupResult(
+        problem=problem,
+        attempts=tuple(
+            Attempt(completion=c, answer=e.answer, verdict=v, reward=r)
+            for c, e, v, r in zip(completions, extractions, verdicts, rewards, strict=True)
+        ),
+    )
+    log_group(result)
+    return result
+
+
+def log_group(group: GroupResult) -> None:
+    """Scores at INFO, format violations at INFO, each attempt's forms at DEBUG."""
+    task = group.problem.recipe.task
+    solved = sum(a.verdict.status is Status.SOLVED for a in group.attempts)
+    mean = sum(group.rewards) / len(group.rewards)
+    logger.info("%s: %d of %d solved, mean reward %.3f", task, solved, len(group.attempts), mean)
+    for attempt in group.attempts:
+        verdict = attempt.verdict
+        if verdict.status in (Status.NO_ANSWER, Status.SEVERAL_ANSWERS):
+            logger.info("%s: format violation: %s", task, verdict.status.value)
+        logger.debug(
+            "%s: answer %.200r: %s; raw form %s, tagged form %s, reward %.3f",
+            task,
+            attempt.answer,
+            verdict.status.value,
+            verdict.raw_score,
+            verdict.tagged_score,
+            attempt.reward.value,
+        )

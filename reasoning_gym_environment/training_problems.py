@@ -1,0 +1,122 @@
+"""Which problems a run has: its tasks, its evaluation set and its training stream."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from .config import ReasoningGymEnvConfig
+from .core.errors import ConfigurationError
+from .core.records import Problem
+from .core.sampling import Sampler, evaluation_recipes
+from .runtime.evaluation import build_evaluation_set
+from .runtime.problem_stream import ProblemStream, question_hash
+from .runtime.statistics import Statistics
+from .runtime.task_pool import TaskPool
+from .tasks.catalogue import select_tasks, task_weights
+
+logger = logging.getLogger(__name__)
+
+GIVE_UP_AFTER = 1000
+"""So many prompts in a row without room for a completion mean that none has any."""
+
+
+class TrainingProblems:
+    """Chooses the tasks, makes the evaluation set, and hands out training problems.
+
+    Attributes:
+        categories: category by name of the tasks in use; filled by `prepare`.
+        evaluation_set: the same for one `eval_seed` and choice of tasks; filled by `prepare`.
+    """
+
+    def __init__(
+        self, config: ReasoningGymEnvConfig, pool: TaskPool, statistics: Statistics
+    ) -> None:
+        self._config = config
+        self._pool = pool
+        self._counts = statistics.counts
+        self._weights: dict[str, float] = {}
+        self._stream: ProblemStream | None = None
+        self.categories: dict[str, str] = {}
+        self.evaluation_set: list[Problem] = []
+
+    async def prepare(self) -> None:
+        """Discover the tasks and make the evaluation set.
+
+        Raises:
+            UnknownTaskError: a configured task does not exist.
+            ConfigurationError: no task is left.
+        """
+        discovery = await self._pool.discover()
+        if discovery.warning:
+            logger.warning("%s", discovery.warning)
+        config = self._config
+        tasks = select_tasks(discovery, include=config.include_tasks, exclude=config.exclude_tasks)
+        for task in tasks:
+            if not task.used:
+                logger.info("Left out: %s (%s)", task.name, task.reason)
+        configured = cast(dict[str, float], config.task_weights)  # validated to be parsed
+        self._weights = task_weights(tasks, configured)
+        self.categories = {task.name: task.category for task in tasks if task.used}
+        recipes = evaluation_recipes(
+            config.eval_seed, sorted(self.categories), config.num_eval_samples_per_task
+        )
+        self.evaluation_set = await build_evaluation_set(self._pool, recipes)
+
+    def start_stream(self, replica: str, *, ahead: int) -> None:
+        """Begin the training stream; replicas of different identity draw different problems.
+
+        Args:
+            ahead: how many problems are made before they are asked for.
+        """
+        self._stream = ProblemStream(
+            Sampler(self._weights, run_seed=self._config.seed, replica=replica),
+            self._pool,
+            ahead=ahead,
+            reserved=frozenset(question_hash(p.question) for p in self.evaluation_set),
+            counts=self._counts,
+        )
+
+    @property
+    def started(self) -> bool:
+        return self._stream is not None
+
+    async def next(self, has_room: Callable[[Problem], bool]) -> Problem:
+        """The next training problem whose prompt leaves room for a completion.
+
+        Raises:
+            ConfigurationError: no prompt does.
+        """
+        assert self._stream is not None
+        for _ in range(GIVE_UP_AFTER):
+            problem = await self._stream.next_problem()
+            recipe = problem.recipe
+            if has_room(problem):
+                logger.info("Selected %s (seed %d)", recipe.task, recipe.seed)
+                return problem
+            self._counts["sampling/prompts_too_long"] += 1
+            logger.info("%s (seed %d): no room after the prompt", recipe.task, recipe.seed)
+        raise ConfigurationError(
+            f"max_token_length {self._config.max_token_length} leaves no room after any of "
+            f"{GIVE_UP_AFTER} prompts: raise it, or shorten system_prompt"
+        )
+
+    def state_dict(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
+        """JSON: the stream's state.
+
+        Args:
+            unfinished: problems handed out but not yet trained on; they come first after a resume.
+        """
+        assert self._stream is not None
+        state = self._stream.state_dict()
+        return {**state, "ahead": [p.recipe.to_json() for p in unfinished] + state["ahead"]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        assert self._stream is not None
+        self._stream.load_state_dict(state)
+
+    def close(self) -> None:
+        """Drop what was made ahead."""
+        if self._stream is not None:
+            self._stream.cancel()
