@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from .records import Status
 
-_TAG = re.compile(r"<(/?)(think|answer)>", re.IGNORECASE)
+_TAG = re.compile(r"<(/?)(think|answer)>", re.IGNORECASE | re.ASCII)
 
 
 class Extraction(NamedTuple):
@@ -40,14 +40,15 @@ def split_thought(text: str) -> tuple[str, str]:
         (thought if thinking else rest).append(text[position : tag.start()])
         position, thinking = tag.end(), not tag[1]
     (thought if thinking else rest).append(text[position:])
-    return "".join(thought), "".join(rest)
+    # A newline between the pieces: what a thought parts must not join into a tag.
+    return "".join(thought), "\n".join(filter(None, rest))
 
 
 def extract_answer(text: str) -> Extraction:
     """Find the one answer of a completion.
 
-    Tags count in any case. An opening tag without its closing tag is an answer that was
-    begun: beside a complete answer it makes several; alone it is no answer.
+    Tags count in any case. A tag beside a complete answer makes several: another answer was
+    begun there.
 
     Example:
         >>> extract_answer("<think>easy</think><answer> 4 </answer>").answer
@@ -55,9 +56,10 @@ def extract_answer(text: str) -> Extraction:
     """
     _, rest = split_thought(text)
     tags = [tag for tag in _TAG.finditer(rest) if tag[2].lower() == "answer"]
-    if sum(not tag[1] for tag in tags) > 1 or sum(bool(tag[1]) for tag in tags) > 1:
-        return Extraction(None, Status.SEVERAL_ANSWERS)
-    if [bool(tag[1]) for tag in tags] != [False, True]:
+    order = "".join(tag[1] or "<" for tag in tags)
+    if "</" not in order:
         return Extraction(None, Status.NO_ANSWER)
+    if order != "</":
+        return Extraction(None, Status.SEVERAL_ANSWERS)
     answer = rest[tags[0].end() : tags[1].start()].strip()
     return Extraction(answer, None) if answer else Extraction(None, Status.NO_ANSWER)

@@ -109,8 +109,9 @@ def add_group(means: Means, group: GroupResult, categories: Mapping[str, str]) -
                 keys = by_task_and_category(name, group, categories)
                 means.add(dict.fromkeys(keys, values[name]))
     kind = signal([attempt.verdict for attempt in group.attempts])
-    names = ("mixed", "all_solved", "none_solved")
-    means.add({f"groups/{name}": float(name == kind) for name in names})
+    if kind is not None:
+        names = ("mixed", "all_solved", "none_solved")
+        means.add({f"groups/{name}": float(name == kind) for name in names})
 
 
 def summarise(groups: Iterable[GroupResult], categories: Mapping[str, str]) -> Means:

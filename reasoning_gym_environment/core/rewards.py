@@ -72,9 +72,12 @@ def shape_rewards(
     return rewards
 
 
-def signal(verdicts: Sequence[Verdict]) -> str:
-    """Whether a group teaches: "mixed", "all_solved" or "none_solved" of its scored rollouts."""
+def signal(verdicts: Sequence[Verdict]) -> str | None:
+    """Whether a group teaches: "mixed", "all_solved" or "none_solved" of its scored rollouts.
+
+    None where none is scored.
+    """
     solved = {v.status is Status.SOLVED for v in verdicts if v.status is not Status.UNSCORED}
-    if solved == {True}:
-        return "all_solved"
-    return "mixed" if True in solved else "none_solved"
+    if len(solved) == 2:
+        return "mixed"
+    return {True: "all_solved", False: "none_solved"}[solved.pop()] if solved else None

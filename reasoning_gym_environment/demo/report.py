@@ -22,6 +22,7 @@ class DemoReport:
         counts: of the environment's events.
         batches, pulled: what the trainer got, in batches and groups.
         dumps: the files that were written.
+        log: where the log of the run is.
     """
 
     seconds: float
@@ -30,6 +31,7 @@ class DemoReport:
     batches: int
     pulled: int
     dumps: tuple[Path, ...]
+    log: Path
 
     @property
     def succeeded(self) -> bool:
@@ -60,17 +62,18 @@ def _flow(report: DemoReport) -> Iterator[str]:
     yield f"  groups pulled     {report.pulled:6d}  by the trainer, in {report.batches} batches"
     folders = sorted({str(path.parent.resolve()) for path in report.dumps})
     yield f"  dump files        {len(report.dumps):6d}  in {', '.join(folders) or 'no folder'}"
+    yield f"  log                       {report.log.resolve()}"
 
 
 def _outcomes(report: DemoReport) -> Iterator[str]:
     means = report.means
-    failures = sum(_share(means, status) for status in FORMAT_FAILURES)
     yield f"Of {means['truncated'].count} rollouts"
-    yield f"  truncated         {_percent(means['truncated'])}"
-    yield f"  format failures   {failures:6.1%}"
     for status in Status:
         if share := _share(means, status):
-            yield f"    {status.value:15} {share:6.1%}"
+            yield f"  {status.value.replace('_', ' '):17} {share:6.1%}"
+    failures = sum(_share(means, status) for status in FORMAT_FAILURES)
+    yield f"  format failures   {failures:6.1%}  no answer, or several"
+    yield f"  truncated         {_percent(means['truncated'])}"
 
 
 def _categories(means: Means) -> Iterator[str]:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class PolicyServer:
-    """Serves a policy on 127.0.0.1 while it is entered (`async with`).
+    """Serves a policy on 127.0.0.1 while it is entered (`async with`), or from `start` to `close`.
 
     It speaks OpenAI (`/v1/chat/completions`, `/v1/completions`), vLLM and SGLang (`/generate`)
     and TRL (`/generate/`). Clients' health probes, which ask for a single token, never fail,
@@ -41,7 +41,7 @@ class PolicyServer:
         ignores_n: every request gets one completion, as some hosted endpoints do.
 
     Attributes:
-        url: without a trailing slash; set while entered.
+        url: without a trailing slash; set once it serves.
         requests: how many came, failures included.
         failures: how many were answered with HTTP 500.
     """
@@ -70,7 +70,8 @@ class PolicyServer:
         self._splits_reasoning = splits_reasoning
         self._ignores_n = ignores_n
 
-    async def __aenter__(self) -> PolicyServer:
+    async def start(self) -> PolicyServer:
+        """For callers that can't use `async with`, a notebook say; they `close` it later."""
         app = web.Application()
         app.add_routes(
             [
@@ -87,8 +88,14 @@ class PolicyServer:
         self.url = "http://{}:{}".format(*self._runner.addresses[0])
         return self
 
-    async def __aexit__(self, *exc_info: object) -> None:
+    async def close(self) -> None:
         await self._runner.cleanup()
+
+    async def __aenter__(self) -> PolicyServer:
+        return await self.start()
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
 
     async def _fulfil(self, order: wire.Order) -> list[Generation]:
         """The completions of all questions in turn; raises HTTP 500 for the share that fails."""
@@ -150,11 +157,11 @@ def serve_in_thread(server: PolicyServer) -> Iterator[PolicyServer]:
         return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
 
     try:
-        wait_for(server.__aenter__())
+        wait_for(server.start())
         try:
             yield server
         finally:
-            wait_for(server.__aexit__())
+            wait_for(server.close())
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

@@ -93,6 +93,7 @@ async def run_demo(settings: DemoSettings) -> DemoReport:
         batches=trainer.batches,
         pulled=trainer.groups,
         dumps=tuple(sorted(set(settings.data_dumps_dir.glob("*.jsonl")) - dumps)),
+        log=settings.log,
     )
 
 
@@ -108,6 +109,7 @@ def configure(
         total_steps=_ENDLESS,
         steps_per_eval=0,
         use_wandb=False,
+        wandb_name="demo",
         seed=settings.seed,
         dump_rollouts=True,
         dump_failed_rollouts=True,

@@ -24,6 +24,11 @@ class DemoSettings:
     data_dumps_dir: Path = Path("data_dumps")
     seed: int = 0
 
+    @property
+    def log(self) -> Path:
+        """The file that takes the log, so that the screen stays readable."""
+        return self.data_dumps_dir / "demo.log"
+
 
 def parse_settings(argv: Sequence[str]) -> DemoSettings:
     """Raises SystemExit on `--help` and on a bad option, after saying what is wrong."""
@@ -47,4 +52,9 @@ def parse_settings(argv: Sequence[str]) -> DemoSettings:
         "--data-dumps-dir", type=Path, default=defaults.data_dumps_dir, help="where dumps go"
     )
     parser.add_argument("--seed", type=int, default=defaults.seed, help="of problems and policy")
-    return DemoSettings(**vars(parser.parse_args(argv)))
+    settings = DemoSettings(**vars(parser.parse_args(argv)))
+    if settings.group_size < 2:
+        parser.error(f"--group-size is {settings.group_size}; one rollout can't be compared")
+    if settings.seconds <= 0:
+        parser.error(f"--seconds is {settings.seconds}; it must be above 0")
+    return settings

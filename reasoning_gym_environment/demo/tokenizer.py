@@ -51,7 +51,7 @@ def build_tokenizer(folder: Path) -> Path:
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
     )
     tokenizer.train_from_iterator([_CORPUS], trainer)
-    PreTrainedTokenizerFast(
+    PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]  # transformers ships no types
         tokenizer_object=tokenizer,
         pad_token=PAD,
         eos_token=TURN_END,

@@ -46,6 +46,14 @@ def _limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
+def enter_parent_of_children(reply: int) -> None:
+    """Put a fresh fork that only starts further ones on its own: it never runs an answer."""
+    gc.disable()
+    os.setsid()
+    _die_with_host()
+    _keep_only(reply)
+
+
 def enter_child(reply: int, *, seconds: float, memory: int) -> None:
     """Put the calling process, a fresh fork, under its limits.
 
@@ -54,10 +62,7 @@ def enter_child(reply: int, *, seconds: float, memory: int) -> None:
         seconds: processor time; the host's deadline is the sharper limit.
         memory: bytes beyond what the host has.
     """
-    gc.disable()
-    os.setsid()
-    _die_with_host()
-    _keep_only(reply)
+    enter_parent_of_children(reply)
     _limit(resource.RLIMIT_CPU, math.ceil(seconds) + 1)
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, 0)

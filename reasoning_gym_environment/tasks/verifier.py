@@ -6,6 +6,7 @@ it, and dies. Whatever an answer does to its process, the next child is a fresh 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
 import os
@@ -16,14 +17,18 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO, NoReturn
 
+from ..core.records import Recipe
 from . import limits, protocol
 from .datasets import Datasets
 from .facts import EXECUTES_ANSWERS
 from .protocol import FORM_SCORES, FormScores, Outcome, VerifyRequest
 
 Scorer = Callable[[str, Any], float]
+Work = Callable[[int], None]
+"""What a child does, given the descriptor to write its scores to."""
 
 _OUT_OF_MEMORY_EXIT = 77
+_WARM_UP_ITEMS = 8
 
 
 def score_forms(score: Scorer, answer: str, entry: Any) -> FormScores:
@@ -52,16 +57,46 @@ def score_forms(score: Scorer, answer: str, entry: Any) -> FormScores:
     )
 
 
-def _child(dataset: Any, request: VerifyRequest, answers: Sequence[str], reply: int) -> NoReturn:
-    """Score in a forked process; never returns."""
-    code = 1
-    try:
+def score_together(dataset: Any, request: VerifyRequest, answers: Sequence[str]) -> Work:
+    """Work of a child: score answers one after the other."""
+
+    def work(reply: int) -> None:
         limits.enter_child(reply, seconds=request.timeout * len(answers), memory=request.memory)
         if request.task in EXECUTES_ANSWERS:
             limits.exit_on_memory_error(_OUT_OF_MEMORY_EXIT)
         for answer in answers:
             entry = pickle.loads(request.entry)
             os.write(reply, score_forms(dataset.score_answer, answer, entry).pack())
+
+    return work
+
+
+def score_apart(dataset: Any, request: VerifyRequest, answers: Sequence[str]) -> Work:
+    """Work of a child: score each answer in a child of its own.
+
+    The one in between sees no effect of any answer. It scores the oracle and a wrong answer
+    first: sympy's caches then hold what all answers to this entry need.
+    """
+
+    def work(reply: int) -> None:
+        limits.enter_parent_of_children(reply)
+        entry = pickle.loads(request.entry)
+        for known in (entry["answer"], "0"):
+            score_forms(dataset.score_answer, known, entry)
+        gc.freeze()
+        for answer in answers:
+            alone = score_together(dataset, request, [answer])
+            [scores] = run_child(alone, 1, timeout=request.timeout)
+            os.write(reply, scores.pack())
+
+    return work
+
+
+def _run_work(work: Work, reply: int) -> NoReturn:
+    """Do a child's work in the fork; never returns."""
+    code = 1
+    try:
+        work(reply)
         code = 0
     except MemoryError:
         code = _OUT_OF_MEMORY_EXIT
@@ -69,42 +104,48 @@ def _child(dataset: Any, request: VerifyRequest, answers: Sequence[str], reply: 
         os._exit(code)
 
 
-def _read_scores(reply: int, requests: int, count: int, timeout: float) -> tuple[bytes, bool]:
+class ParentGoneError(Exception):
+    """The request pipe has closed."""
+
+
+def _read_scores(
+    reply: int, count: int, *, timeout: float, parent: int | None
+) -> tuple[bytes, bool]:
     """Collect up to `count` records; True when the child ran out of time for the next one.
 
-    Ends the process when the parent has gone: nothing else arrives while a job is running.
+    Args:
+        parent: descriptor that becomes readable when the parent has gone.
+
+    Raises:
+        ParentGoneError: it has.
     """
     poll = select.poll()
     poll.register(reply, select.POLLIN)
-    poll.register(requests, select.POLLIN)
+    if parent is not None:
+        poll.register(parent, select.POLLIN)
+    size = count * FORM_SCORES.size
     data = b""
     deadline = time.monotonic() + timeout
-    while len(data) < count * FORM_SCORES.size:
+    while len(data) < size:
         ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
         if not ready:
             return data, True
-        if any(descriptor == requests for descriptor, _ in ready):
+        if any(descriptor == parent for descriptor, _ in ready):
             raise ParentGoneError
-        chunk = os.read(reply, count * FORM_SCORES.size - len(data))
+        chunk = os.read(reply, size - len(data))
         if not chunk:
             return data, False
-        if (len(data) + len(chunk)) // FORM_SCORES.size > len(data) // FORM_SCORES.size:
-            deadline = time.monotonic() + timeout
         data += chunk
+        if len(data) % FORM_SCORES.size == 0:
+            deadline = time.monotonic() + timeout
     return data, False
-
-
-class ParentGoneError(Exception):
-    """The request pipe has closed."""
 
 
 def _reap(pid: int) -> int:
     """Kill the child with all it started, and return its wait status."""
     for kill in (os.killpg, os.kill):
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            continue
     return os.waitpid(pid, 0)[1]
 
 
@@ -118,51 +159,61 @@ def _failure(wait_status: int, *, timed_out: bool) -> FormScores:
 
 
 def run_child(
-    dataset: Any, request: VerifyRequest, answers: Sequence[str], requests: int
+    work: Work, count: int, *, timeout: float, parent: int | None = None
 ) -> list[FormScores]:
-    """Score answers in one fresh child, up to and including the first that brings it down."""
+    """Fork a child and collect its scores, up to and including the answer that brings it down.
+
+    Args:
+        count: how many scores the work gives.
+        timeout: seconds for one of them.
+    """
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _child(dataset, request, answers, write_end)
+        _run_work(work, write_end)
     os.close(write_end)
-    wait_status = 0
     try:
-        data, timed_out = _read_scores(read_end, requests, len(answers), request.timeout)
+        data, timed_out = _read_scores(read_end, count, timeout=timeout, parent=parent)
     finally:
         os.close(read_end)
         wait_status = _reap(pid)
-    whole = len(data) // FORM_SCORES.size
-    scores = [
-        FormScores.unpack(data[i * FORM_SCORES.size : (i + 1) * FORM_SCORES.size])
-        for i in range(whole)
-    ]
-    if whole < len(answers):
+    size = FORM_SCORES.size
+    whole = len(data) // size
+    scores = [FormScores.unpack(data[i * size : (i + 1) * size]) for i in range(whole)]
+    if whole < count:
         scores.append(_failure(wait_status, timed_out=timed_out))
     return scores
 
 
-def verify(datasets: Datasets, request: VerifyRequest, requests: int) -> list[FormScores]:
-    """Score every answer; one that brings its child down costs the others nothing."""
+def verify(datasets: Datasets, request: VerifyRequest, parent: int) -> list[FormScores]:
+    """Score every answer; one that brings its child down costs the others nothing.
+
+    Raises:
+        ParentGoneError: `parent`, the request pipe, has closed.
+    """
     dataset = datasets.get(request.task, request.parameters)
+    apart = request.task in EXECUTES_ANSWERS
+    # The child in between also spends time on the known answers, and on its children's ends.
+    timeout = 2 * request.timeout + 1 if apart else request.timeout
     scores: list[FormScores] = []
     while len(scores) < len(request.answers):
         left = request.answers[len(scores) :]
-        batch = left[:1] if request.task in EXECUTES_ANSWERS else left
-        scores += run_child(dataset, request, batch, requests)
+        work = (score_apart if apart else score_together)(dataset, request, left)
+        scores += run_child(work, len(left), timeout=timeout, parent=parent)
     return scores
 
 
 def warm_up(datasets: Datasets) -> None:
     """Make the first, slow calls of every executing verifier before forks inherit the result.
 
-    Right and wrong answers take different ways through sympy.
+    Right and wrong answers, and different integrands, take different ways through sympy.
     """
     for task in sorted(EXECUTES_ANSWERS):
-        dataset = datasets.get(task, {})
-        entry = dataset[0]
-        for answer in (entry["answer"], "2*x + 3", "<answer>0</answer>"):
-            dataset.score_answer(answer, entry)
+        score = datasets.get(task, {}).score_answer
+        for seed in range(_WARM_UP_ITEMS):
+            entry = datasets.entry(Recipe(task=task, seed=seed))
+            for answer in (entry["answer"], "2*x + 3", "<answer>0</answer>"):
+                score(answer, entry)
 
 
 def run(requests: BinaryIO, replies: BinaryIO) -> None:

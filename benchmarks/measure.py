@@ -1,0 +1,61 @@
+"""What the benchmarks measure with."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+
+class LoopMonitor:
+    """How late the event loop runs a timer of 1 ms, sampled while the context is open."""
+
+    interval = 0.001
+
+    def __init__(self) -> None:
+        self.lateness: list[float] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def _watch(self) -> None:
+        while True:
+            begin = time.perf_counter()
+            await asyncio.sleep(self.interval)
+            self.lateness.append(time.perf_counter() - begin - self.interval)
+
+    async def __aenter__(self) -> LoopMonitor:
+        self._task = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+
+    def report(self) -> str:
+        ordered = sorted(self.lateness)
+        p99 = ordered[int(0.99 * (len(ordered) - 1))]
+        return f"longest stall {ordered[-1] * 1000:.0f} ms, 99th percentile {p99 * 1000:.1f} ms"
+
+
+def memory_megabytes() -> str:
+    """Resident memory of this process and of all its descendants (Linux)."""
+    parents, resident = {}, {}
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        pid = int(fields["Pid"])
+        parents[pid] = int(fields["PPid"])
+        resident[pid] = int(fields.get("VmRSS", "0 kB").split()[0]) / 1024
+    own = int(Path("/proc/self/stat").read_text().split()[0])
+    children = [pid for pid in parents if pid != own and _descends(pid, own, parents)]
+    return (
+        f"parent {resident[own]:.0f} MB, {len(children)} children "
+        f"{sum(resident[pid] for pid in children):.0f} MB"
+    )
+
+
+def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
+    while pid in parents and pid != ancestor:
+        pid = parents[pid]
+    return pid == ancestor

@@ -1,0 +1,222 @@
+"""Groups per second of the environment, its event loop's stalls and its memory.
+
+The environment runs in process against an inference server that answers at once, 64 groups
+under way. In the same run the limit is measured: the same recipes generated and the same
+answers scored in a bare loop over the same number of processes, without an event loop, a
+tokenizer, HTTP or dumps.
+
+    python benchmarks/throughput.py
+    python benchmarks/throughput.py --delay 0.5
+    python benchmarks/throughput.py --groups 20000 --skip-limit
+    python benchmarks/throughput.py --environment FILE.py:ClassName
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import logging
+import pickle
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from atroposlib.envs.base import APIServerConfig
+from atroposlib.envs.server_handling.server_baseline import APIServer
+from atroposlib.envs.server_handling.server_harness import create_chat_completion
+from measure import LoopMonitor, memory_megabytes
+from transformers import AutoTokenizer
+
+from reasoning_gym_environment import ReasoningGymEnv
+from reasoning_gym_environment.core.extraction import extract_answer
+from reasoning_gym_environment.core.records import Problem, Recipe
+from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+
+GROUP_SIZE = 8
+IN_FLIGHT = 64
+THOUGHT = "<think>" + "I try one thing after another. " * 12 + "</think>"
+
+
+def completion_text(rng: random.Random) -> str:
+    """A reply like a weak policy's: mostly one short answer, now and then none."""
+    if rng.random() < 0.1:
+        return THOUGHT
+    return f"{THOUGHT}<answer>{rng.randrange(100)}</answer>"
+
+
+class InstantServer(APIServer):
+    """An inference server without inference, for every way Atropos has of asking."""
+
+    delay = 0.0
+    tokenizer: Any = None
+    asked: list[list[str]]
+
+    def __init__(self, config: APIServerConfig, reasoning_config: Any = None) -> None:
+        super().__init__(config, reasoning_config=reasoning_config)
+        self._rng = random.Random(0)
+
+    async def check_server_status_task(self, chat_completion: bool = True) -> None:
+        self.server_healthy = True
+
+    async def _texts(self, n: int) -> list[str]:
+        await asyncio.sleep(self.delay)
+        return [completion_text(self._rng) for _ in range(n)]
+
+    async def _chat_completion_wrapper(self, **request: Any) -> Any:
+        return create_chat_completion(await self._texts(request["n"]), n=request["n"])
+
+    async def _completion_wrapper(self, **request: Any) -> Any:
+        raise NotImplementedError("nothing measured here asks for plain completions")
+
+    async def _tokens_and_logprobs_completion_wrapper(self, **request: Any) -> Any:
+        outputs = [self.tokenizer.encode(t) for t in await self._texts(request["n"])]
+        logprobs = [[-1.0] * len(tokens) for tokens in outputs]
+        return request["input_ids"], outputs, logprobs, ["stop"] * len(outputs)
+
+
+@dataclass
+class Run:
+    """What one environment did."""
+
+    seconds: float = 0.0
+    jobs: list[tuple[Recipe, list[str]]] = field(default_factory=list)
+    monitor: LoopMonitor = field(default_factory=LoopMonitor)
+    memory: list[str] = field(default_factory=list)
+
+
+def load_class(spec: str | None) -> type[Any]:
+    """The environment class of `FILE.py:ClassName`; ours where none is given."""
+    if spec is None:
+        return ReasoningGymEnv
+    path, _, name = spec.rpartition(":")
+    module_spec = importlib.util.spec_from_file_location("measured_environment", path)
+    assert module_spec is not None
+    assert module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    sys.modules[module_spec.name] = module
+    module_spec.loader.exec_module(module)
+    return getattr(module, name)  # type: ignore[no-any-return]  # the caller names a class
+
+
+def build(cls: type[Any], tokenizer: Path, options: argparse.Namespace) -> Any:
+    measured = type("Measured", (cls,), {"server_cls": InstantServer})
+    InstantServer.delay = options.delay
+    InstantServer.tokenizer = AutoTokenizer.from_pretrained(tokenizer)
+    settings = {
+        "tokenizer_name": str(tokenizer),
+        "group_size": GROUP_SIZE,
+        "use_wandb": False,
+        "max_token_length": 16384,
+        "num_eval_samples_per_task": 1,
+        "dump_rollouts": True,
+        "dump_failed_rollouts": True,
+    }
+    if cls is ReasoningGymEnv:
+        settings["data_dumps_dir"] = tempfile.mkdtemp()
+    else:
+        settings["complexity_mode"] = None
+    config = measured.config_init()[0].model_copy(update=settings)
+    return measured(config, [APIServerConfig(model_name="instant", base_url=None, api_key="x")])
+
+
+async def drive(env: Any, groups: int) -> Run:
+    """Collect groups, IN_FLIGHT at a time, as the base class's workers do."""
+    run = Run()
+    await env.setup()
+    left = iter(range(groups))
+    done = 0
+
+    async def worker() -> None:
+        nonlocal done
+        for _ in left:
+            item = await env.get_next_item()
+            group, _ = await env.collect_trajectories(item)
+            if isinstance(item, Problem) and group is not None:
+                run.jobs.append((item.recipe, answers_of(env, group)))
+            done += 1
+            if done % max(1, groups // 8) == 0:
+                run.memory.append(f"after {done:6d} groups: {memory_megabytes()}")
+
+    begin = time.perf_counter()
+    async with run.monitor:
+        await asyncio.gather(*(worker() for _ in range(IN_FLIGHT)))
+    run.seconds = time.perf_counter() - begin
+    await env.close()
+    return run
+
+
+def answers_of(env: Any, group: dict[str, Any]) -> list[str]:
+    """The distinct answers a group was scored on."""
+    texts = [
+        env.tokenizer.decode([token for token in mask if token != -100]) for mask in group["masks"]
+    ]
+    return list(dict.fromkeys(a for a in (extract_answer(t).answer for t in texts) if a))
+
+
+def limit(jobs: list[tuple[Recipe, list[str]]], processes: int, *, contained: bool) -> float:
+    """Groups per second of bare loops over the same work, cut into one part a process."""
+    worker = Path(__file__).with_name("bare_worker.py")
+    with tempfile.TemporaryDirectory() as folder:
+        running = []
+        for number in range(processes):
+            part = Path(folder, f"{number}.pickle")
+            part.write_bytes(pickle.dumps((jobs[number::processes], contained)))
+            command = [sys.executable, str(worker), str(part)]
+            running.append(
+                subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    env={"PYTHONHASHSEED": "0", "PYTHONPATH": str(worker.parents[1])},
+                )
+            )
+        for process in running:
+            assert process.stdout is not None
+            process.stdout.readline()
+        begin = time.perf_counter()
+        for process in running:
+            process.communicate(b"go\n")
+        return len(jobs) / (time.perf_counter() - begin)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--groups", type=int, default=2000)
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds the server takes")
+    parser.add_argument("--skip-limit", action="store_true")
+    parser.add_argument("--environment", help="FILE.py:ClassName of another environment")
+    options = parser.parse_args()
+    logging.disable(logging.INFO)
+    tokenizer = build_tokenizer(Path(tempfile.mkdtemp()))
+    env = build(load_class(options.environment), tokenizer, options)
+    run = asyncio.run(drive(env, options.groups))
+    rate = options.groups / run.seconds
+    print(
+        f"{options.groups} groups of {GROUP_SIZE}, {IN_FLIGHT} in flight, delay {options.delay} s"
+    )
+    print(f"environment        {rate:8.1f} groups/s")
+    print(f"event loop         {run.monitor.report()}")
+    print("\n".join(run.memory))
+    if run.jobs and not options.skip_limit:
+        processes = 2 * (env.config.task_processes or env_processes())
+        for contained in (True, False):
+            bare = limit(run.jobs, processes, contained=contained)
+            kind = "forked children" if contained else "in process     "
+            print(f"limit, {kind} {bare:8.1f} groups/s: the environment reaches {rate / bare:.0%}")
+
+
+def env_processes() -> int:
+    from reasoning_gym_environment.runtime.task_pool import default_processes
+
+    return default_processes()
+
+
+if __name__ == "__main__":
+    main()

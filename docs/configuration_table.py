@@ -1,0 +1,69 @@
+"""Writes README's configuration table from the config class; `--check` only compares.
+
+python docs/configuration_table.py [--check]
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from atroposlib.envs.base import BaseEnvConfig
+
+from reasoning_gym_environment.config import ReasoningGymEnvConfig, default_config
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+BEGIN, END = "<!-- configuration table: begin -->", "<!-- configuration table: end -->"
+
+
+def row(name: str, default: object, description: str) -> str:
+    return f"| `{name}` | `{default!r}` | {description} |"
+
+
+def table() -> str:
+    """Our own settings, then those of Atropos whose default we change."""
+    fields = ReasoningGymEnvConfig.model_fields
+    inherited = BaseEnvConfig.model_fields
+    own = [
+        row(name, field.default, field.description or "")
+        for name, field in fields.items()
+        if name not in inherited
+    ]
+    started_with = default_config()
+    changed = [
+        row(name, getattr(started_with, name), field.description or "")
+        for name, field in inherited.items()
+        if getattr(started_with, name) != field.default
+    ]
+    header = "| setting | default | meaning |\n| --- | --- | --- |"
+    return "\n".join(
+        [
+            header,
+            *own,
+            "",
+            "Atropos's own settings, where the command line starts from another default:",
+            "",
+            header,
+            *changed,
+        ]
+    ).replace("<EvalHandlingEnum.NONE: 'NONE'>", "NONE")
+
+
+def updated(text: str) -> str:
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+
+
+def main() -> int | str:
+    text = README.read_text()
+    if "--check" in sys.argv[1:]:
+        return (
+            0 if updated(text) == text else "README's configuration table is out of date: make docs"
+        )
+    README.write_text(updated(text))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

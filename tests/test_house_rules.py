@@ -1,0 +1,115 @@
+"""Rules of the house that no linter holds: sizes, reasons for exemptions, failures let out."""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MAX_FILE_LINES = 300
+MAX_FUNCTION_LINES = 45
+
+PACKAGE_FILES = sorted((ROOT / "reasoning_gym_environment").rglob("*.py"))
+ALL_FILES = [
+    *PACKAGE_FILES,
+    *sorted(path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")),
+]
+
+EXEMPTION = re.compile(
+    r"(?:noqa(?::\s*[A-Z]+\d+(?:,\s*[A-Z]+\d+)*)?|type:\s*ignore(?:\[[\w\-, ]*\])?)(?P<reason>.*)"
+)
+REASON = re.compile(r"\w+\W+\w+")
+EVERYTHING = {"Exception", "BaseException"}
+
+
+def of_files(files: list[Path]) -> pytest.MarkDecorator:
+    cases = [pytest.param(path, id=str(path.relative_to(ROOT))) for path in files]
+    return pytest.mark.parametrize("path", cases)
+
+
+def long_functions(source: str) -> list[str]:
+    return [
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or node.lineno) - node.lineno >= MAX_FUNCTION_LINES
+    ]
+
+
+def unexplained_exemptions(source: str) -> list[str]:
+    """Comments that silence a checker and give no reason on their line."""
+    return [
+        token.string
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+        for exemption in EXEMPTION.finditer(token.string)
+        if not REASON.search(exemption["reason"])
+    ]
+
+
+def catches_everything(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(isinstance(error, ast.Name) and error.id in EVERYTHING for error in caught)
+
+
+def swallowed_failures(source: str) -> Iterator[int]:
+    """Lines of handlers that catch everything, raise nothing and don't say why (BLE001)."""
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ExceptHandler) and catches_everything(node):
+            raises = any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
+            if not raises and "noqa: BLE001" not in lines[node.lineno - 1]:
+                yield node.lineno
+
+
+@of_files(PACKAGE_FILES)
+def test_no_file_outgrows_one_decision(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_FILE_LINES
+
+
+@of_files(PACKAGE_FILES)
+def test_no_function_outgrows_one_decision(path: Path) -> None:
+    assert not long_functions(path.read_text(encoding="utf-8"))
+
+
+@of_files(ALL_FILES)
+def test_every_exemption_from_a_checker_has_its_reason(path: Path) -> None:
+    assert not unexplained_exemptions(path.read_text(encoding="utf-8"))
+
+
+@of_files(ALL_FILES)
+def test_no_failure_is_swallowed_without_a_reason(path: Path) -> None:
+    assert not list(swallowed_failures(path.read_text(encoding="utf-8")))
+
+
+def test_a_long_function_is_found() -> None:
+    allowed = "def f():\n" + "    pass\n" * (MAX_FUNCTION_LINES - 1)
+    assert long_functions(allowed) == []
+    assert long_functions(f"{allowed}    pass\n") == ["f"]
+
+
+@pytest.mark.parametrize("reason", ["", "  ", " - x", " # ok", " F401"])
+@pytest.mark.parametrize(
+    "exemption", ["noqa", "noqa: F401", "noqa: F401, E501", "type: ignore", "type: ignore[misc]"]
+)
+def test_an_exemption_without_a_reason_is_found(exemption: str, reason: str) -> None:
+    assert unexplained_exemptions(f"x = 1  # {exemption}{reason}\n")
+    assert not unexplained_exemptions(f"x = 1  # {exemption} - the library is untyped\n")
+
+
+@pytest.mark.parametrize("caught", ["", " Exception", " BaseException", " (OSError, Exception)"])
+def test_a_swallowed_failure_is_found(caught: str) -> None:
+    begin = f"try:\n    f()\nexcept{caught}:"
+    assert list(swallowed_failures(f"{begin}\n    pass\n")) == [3]
+    assert not list(swallowed_failures(f"{begin}\n    raise\n"))
+    assert not list(swallowed_failures(f"{begin}  # noqa: BLE001 - it is counted\n    pass\n"))
+
+
+def test_a_named_failure_may_be_handled() -> None:
+    assert not list(swallowed_failures("try:\n    f()\nexcept OSError:\n    pass\n"))
