@@ -24,6 +24,9 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
 
     model_config = ConfigDict(extra="forbid")
 
+    wandb_name: str | None = Field(
+        default="reasoning_gym", description="Names the run in wandb and at the API."
+    )
     seed: int = Field(default=42, description="Seed of the training stream.")
     include_tasks: str | list[str] = Field(
         default=[],
@@ -142,6 +145,7 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
                 "rollout_save_score_threshold is 1 and no score is above that: nothing would be "
                 "dumped; lower it or switch dump_rollouts off"
             )
+        self.wandb_name = self.wandb_name or "reasoning_gym"  # the API registers no nameless one
         both = set(self.include_tasks) & set(self.exclude_tasks)
         if both:
             raise ValueError(f"{sorted(both)[0]!r} is in include_tasks and in exclude_tasks")

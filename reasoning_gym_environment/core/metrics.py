@@ -1,4 +1,4 @@
-"""Means that carry their sum and count, so that they can be merged and told apart from nothing."""
+"""Means that carry their sum and count, so that 0 and nothing stay apart."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ recipe -> problem -> completions -> attempts -> group result.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
@@ -58,11 +57,6 @@ class Recipe:
     def from_json(cls, data: Mapping[str, Any]) -> Recipe:
         """Raises TypeError on a missing or unknown key."""
         return cls(**data)
-
-    @property
-    def key(self) -> str:
-        """Canonical text: equal recipes have equal keys."""
-        return json.dumps(self.to_json(), sort_keys=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

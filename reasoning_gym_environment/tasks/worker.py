@@ -9,9 +9,13 @@ from __future__ import annotations
 import os
 import sys
 
+_NICENESS = 5
+"""The event loop that waits for workers must not wait for the processor because of them."""
+
 
 def main(role: str) -> None:
     """Serve requests from standard input, on what was standard output, until it closes."""
+    os.nice(_NICENESS)
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDWR)

@@ -206,9 +206,10 @@ class TestShapeRewards:
         ([0.4, 0.0], "none_solved"),
         ([1.0, None], "all_solved"),
         ([0.0, None], "none_solved"),
+        ([None, None], None),
     ],
 )
 def test_a_groups_signal_is_that_of_its_scored_rollouts(
-    group: list[float | None], expected: str
+    group: list[float | None], expected: str | None
 ) -> None:
     assert signal([UNSCORED if score is None else scored(score) for score in group]) == expected

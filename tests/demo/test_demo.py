@@ -1,0 +1,57 @@
+"""The demo command, on real parts."""
+
+import asyncio
+import json
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+
+import pytest
+
+
+
+async def start_demo(folder: Path, *options: str) -> Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "reasoning_gym_environment", "demo"),
+        *("--data-dumps-dir", str(folder), *options),
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+
+
+@pytest.mark.parametrize("server_type", ["openai", "vllm"])
+async def test_groups_make_the_whole_way(server_type: str, tmp_path: Path) -> None:
+    demo = await start_demo(tmp_path, "--seconds", "3", "--server-type", server_type)
+    output, errors = await asyncio.wait_for(demo.communicate(), timeout=120)
+    assert demo.returncode == 0, errors.decode()
+    assert "groups pulled" in output.decode()
+    files = tmp_path.glob("*.jsonl")
+    dumped = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    assert dumped
+    assert all(len(group["rollouts"]) == 8 for group in dumped)
+
+
+def descendants(pid: int) -> list[int]:
+    """Of a process, on Linux."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [p for child in map(int, children) for p in (child, *descendants(child))]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_signal_leaves_no_process_behind(number: signal.Signals, tmp_path: Path) -> None:
+    demo = await start_demo(tmp_path, "--seconds", "600")
+    assert demo.stdout is not None
+    while b" sent " not in await demo.stdout.readline():
+        pass
+    started = descendants(demo.pid)
+    demo.send_signal(number)
+    await asyncio.wait_for(demo.communicate(), timeout=60)
+    assert started
+    await asyncio.wait_for(until_gone(started), timeout=30)
+
+
+async def until_gone(pids: list[int]) -> None:
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        await asyncio.sleep(0.1)

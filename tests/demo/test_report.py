@@ -1,0 +1,59 @@
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from reasoning_gym_environment.core.metrics import Means
+from reasoning_gym_environment.demo.report import DemoReport, progress_line, render
+from reasoning_gym_environment.demo.settings import parse_settings
+
+COUNTS = {"groups/collected": 12, "groups/kept": 9, "groups/sent": 8}
+
+
+def report_of(counts: dict[str, int], *, pulled: int) -> DemoReport:
+    means = Means()
+    for solved in (1.0, 1.0, 0.0, 0.0):
+        means.add({"solved": solved, "status/solved": solved, "category/games/solved": solved})
+        means.add({"truncated": 0.0, "status/no_answer": 1.0 - solved})
+    return DemoReport(
+        seconds=30.0,
+        means=means,
+        counts=Counter(counts),
+        batches=2,
+        pulled=pulled,
+        dumps=(Path("dumps/a.jsonl"),),
+        log=Path("dumps/demo.log"),
+    )
+
+
+def test_a_run_succeeds_when_groups_made_the_whole_way() -> None:
+    assert report_of(COUNTS, pulled=8).succeeded
+
+
+@pytest.mark.parametrize("missing", ["groups/collected", "groups/sent"])
+def test_a_run_without_groups_at_one_station_fails(missing: str) -> None:
+    assert not report_of(COUNTS | {missing: 0}, pulled=8).succeeded
+
+
+def test_a_run_whose_trainer_got_nothing_fails() -> None:
+    assert not report_of(COUNTS, pulled=0).succeeded
+
+
+def test_the_summary_says_what_happened() -> None:
+    words = [line.split() for line in render(report_of(COUNTS, pulled=8)).splitlines()]
+    assert ["groups", "collected", "12"] in words
+    assert ["format", "failures", "50.0%", "no", "answer,", "or", "several"] in words
+    assert ["games", "50.0%", "##########", "of", "4", "rollouts"] in words
+
+
+def test_a_run_that_never_began_can_be_shown() -> None:
+    assert "- solved" in progress_line(0.0, Means(), Counter())
+
+
+@pytest.mark.parametrize("options", [["--group-size", "1"], ["--seconds", "0"]])
+def test_a_useless_option_is_refused(
+    options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse_settings(options)
+    assert options[0] in capsys.readouterr().err

@@ -1,0 +1,221 @@
+"""The policy server against the clients it is made for, over real HTTP."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from atroposlib.envs.server_handling.managed_server import ManagedServer
+from atroposlib.envs.server_handling.openai_server import OpenAIServer
+from atroposlib.envs.server_handling.server_baseline import APIServer, APIServerConfig
+from atroposlib.envs.server_handling.sglang_server import SGLangServer
+from atroposlib.envs.server_handling.trl_vllm_server import TrlVllmServer
+from atroposlib.envs.server_handling.vllm_server import VLLMServer
+
+from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer, serve_in_thread
+
+TEXT = "<think>é 日本</think><answer>4</answer>"
+MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": " 2 + 2?\n"}]
+
+
+class EchoPolicy:
+    """Says which question it was asked."""
+
+    def sample(self, question: str, n: int) -> list[Sample]:
+        return [Sample(text=f"{question}/{index}") for index in range(n)]
+
+
+@asynccontextmanager
+async def client_of(
+    kind: type[APIServer], server: PolicyServer, model: str, **options: Any
+) -> AsyncIterator[APIServer]:
+    """Atropos's client of one kind, with its connections closed afterwards."""
+    path = "" if kind is TrlVllmServer else "/v1"
+    config = APIServerConfig(
+        base_url=server.url + path,
+        model_name=model,
+        api_key="x",
+        **{"health_check": False, **options},
+    )
+    client = kind(config)
+    try:
+        yield client
+    finally:
+        if client.check_task is not None:
+            client.check_task.cancel()
+        if kind is not TrlVllmServer:
+            await client.openai.close()
+
+
+async def test_openai_gets_n_chat_completions(tokenizer: Any, tokenizer_folder: str) -> None:
+    async with (
+        PolicyServer(EchoPolicy(), tokenizer) as server,
+        client_of(OpenAIServer, server, tokenizer_folder) as client,
+    ):
+        completion = await client.chat_completion(messages=MESSAGES, n=3, max_tokens=100)
+    assert [c.message.content for c in completion.choices] == [f" 2 + 2?\n/{i}" for i in range(3)]
+    assert {choice.finish_reason for choice in completion.choices} == {"stop"}
+    assert server.requests == 1
+
+
+async def test_openai_gets_plain_completions(tokenizer: Any, tokenizer_folder: str) -> None:
+    async with (
+        PolicyServer(EchoPolicy(), tokenizer) as server,
+        client_of(OpenAIServer, server, tokenizer_folder) as client,
+    ):
+        completion = await client.completion(prompt="2 + 2?", n=2, max_tokens=100)
+    assert [choice.text for choice in completion.choices] == ["2 + 2?/0", "2 + 2?/1"]
+
+
+async def test_reasoning_content_holds_the_thought(tokenizer: Any, tokenizer_folder: str) -> None:
+    policy = ScriptedPolicy([TEXT, "<think>cut off"])
+    async with (
+        PolicyServer(policy, tokenizer, splits_reasoning=True) as server,
+        client_of(OpenAIServer, server, tokenizer_folder) as client,
+    ):
+        completion = await client.chat_completion(messages=MESSAGES, n=2)
+    split = [(c.message.reasoning_content, c.message.content) for c in completion.choices]
+    assert split == [("é 日本", "<answer>4</answer>"), ("cut off", "")]
+
+
+async def test_an_endpoint_that_ignores_n_is_asked_again(
+    tokenizer: Any, tokenizer_folder: str
+) -> None:
+    async with (
+        PolicyServer(EchoPolicy(), tokenizer, ignores_n=True) as server,
+        client_of(OpenAIServer, server, tokenizer_folder, n_kwarg_is_ignored=True) as client,
+    ):
+        completion = await client.chat_completion(messages=MESSAGES, n=4)
+    assert len(completion.choices) == 4
+    assert server.requests == 4
+
+
+@pytest.mark.parametrize("kind", [VLLMServer, SGLangServer])
+async def test_token_servers_give_aligned_tokens(
+    kind: type[APIServer], tokenizer: Any, tokenizer_folder: str
+) -> None:
+    async with (
+        PolicyServer(EchoPolicy(), tokenizer) as server,
+        client_of(kind, server, tokenizer_folder) as client,
+    ):
+        managed = ManagedServer(client, tokenizer=tokenizer)
+        completion = await managed.chat_completion(messages=MESSAGES, n=2, max_tokens=100)
+        nodes = managed.get_state()["nodes"]
+    prompt = tokenizer.apply_chat_template(MESSAGES, tokenize=False, add_generation_prompt=True)
+    prompt_ids = tokenizer.encode(prompt)
+    assert [c.message.content for c in completion.choices] == [" 2 + 2?\n/0", " 2 + 2?\n/1"]
+    for index, node in enumerate(nodes):
+        completion_ids = [*tokenizer.encode(f" 2 + 2?\n/{index}"), tokenizer.eos_token_id]
+        assert node.tokens == prompt_ids + completion_ids
+        assert node.masked_tokens == [-100] * len(prompt_ids) + completion_ids
+        assert node.logprobs[: len(prompt_ids)] == [1.0] * len(prompt_ids)
+        assert all(logprob < 0 for logprob in node.logprobs[len(prompt_ids) :])
+        assert node.metadata == {"finish_reason": "stop"}
+
+
+@pytest.mark.parametrize("kind", [VLLMServer, SGLangServer])
+async def test_token_servers_cut_at_max_tokens(
+    kind: type[APIServer], tokenizer: Any, tokenizer_folder: str
+) -> None:
+    async with (
+        PolicyServer(ScriptedPolicy([TEXT]), tokenizer) as server,
+        client_of(kind, server, tokenizer_folder) as client,
+    ):
+        managed = ManagedServer(client, tokenizer=tokenizer)
+        completion = await managed.chat_completion(messages=MESSAGES, n=1, max_tokens=5)
+    assert completion.choices[0].finish_reason == "length"
+    assert completion.choices[0].message.content == tokenizer.decode(tokenizer.encode(TEXT)[:5])
+
+
+async def test_trl_gets_completions_that_end_the_turn(
+    tokenizer: Any, tokenizer_folder: str
+) -> None:
+    async with (
+        PolicyServer(EchoPolicy(), tokenizer) as server,
+        client_of(TrlVllmServer, server, tokenizer_folder) as client,
+    ):
+        completion = await client.chat_completion(messages=MESSAGES, n=2, max_tokens=100)
+    contents = [choice.message.content for choice in completion.choices]
+    assert contents == [f" 2 + 2?\n/{index}<|im_end|>" for index in range(2)]
+    assert {choice.finish_reason for choice in completion.choices} == {"stop"}
+
+
+async def test_trl_gets_one_logprob_for_each_token(tokenizer: Any) -> None:
+    body = {"prompts": ["a", "b"], "n": 2, "max_tokens": 100}
+    async with (
+        PolicyServer(EchoPolicy(), tokenizer) as server,
+        aiohttp.ClientSession() as session,
+        session.post(f"{server.url}/generate/", json=body) as response,
+    ):
+        reply = await response.json()
+    texts = [tokenizer.decode(ids) for ids in reply["completion_ids"]]
+    assert texts == [f"{name}<|im_end|>" for name in ("a/0", "a/1", "b/0", "b/1")]
+    assert reply["prompt_ids"] == [tokenizer.encode("a"), tokenizer.encode("b")]
+    for ids, logprobs, candidates in zip(
+        reply["completion_ids"], reply["logprobs"], reply["logprob_token_ids"], strict=True
+    ):
+        assert candidates == [[token] for token in ids]
+        assert [len(logprob) for logprob in logprobs] == [1] * len(ids)
+
+
+async def test_a_budget_that_leaves_no_room_for_the_end_of_turn_cuts(
+    tokenizer: Any, tokenizer_folder: str
+) -> None:
+    length = len(tokenizer.encode(TEXT))
+    async with (
+        PolicyServer(ScriptedPolicy([TEXT]), tokenizer) as server,
+        client_of(OpenAIServer, server, tokenizer_folder) as client,
+    ):
+        cut = await client.chat_completion(messages=MESSAGES, max_tokens=length)
+        whole = await client.chat_completion(messages=MESSAGES, max_tokens=length + 1)
+    assert cut.choices[0].finish_reason == "length"
+    assert whole.choices[0].finish_reason == "stop"
+
+
+@pytest.mark.parametrize("kind", [OpenAIServer, VLLMServer, SGLangServer])
+async def test_health_probes_neither_fail_nor_reach_the_policy(
+    kind: type[APIServer], tokenizer: Any, tokenizer_folder: str
+) -> None:
+    policy = ScriptedPolicy([])  # cannot answer
+    async with (
+        PolicyServer(policy, tokenizer, failure_rate=1.0) as server,
+        client_of(kind, server, tokenizer_folder) as client,
+    ):
+        client.server_healthy = False
+        client.check_task = asyncio.create_task(client.check_server_status_task())
+
+        async def until_healthy() -> None:
+            while not client.server_healthy:
+                await asyncio.sleep(0.01)
+
+        await asyncio.wait_for(until_healthy(), timeout=30)
+    assert server.requests == 0
+
+
+async def test_the_asked_share_of_requests_fails(tokenizer: Any) -> None:
+    body = {"model": "m", "messages": MESSAGES, "max_tokens": 100}
+    async with (
+        PolicyServer(EchoPolicy(), tokenizer, failure_rate=0.3, seed=1) as server,
+        aiohttp.ClientSession() as session,
+    ):
+        statuses = []
+        for _ in range(100):
+            async with session.post(f"{server.url}/v1/chat/completions", json=body) as response:
+                statuses.append(response.status)
+    assert server.requests == 100
+    assert server.failures == statuses.count(500)
+    assert 15 < server.failures < 45
+
+
+def test_a_thread_serves_callers_without_an_event_loop(tokenizer: Any) -> None:
+    async def health(url: str) -> int:
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/health") as response:
+            return response.status
+
+    with serve_in_thread(PolicyServer(EchoPolicy(), tokenizer)) as server:
+        assert asyncio.run(health(server.url)) == 200
+    with pytest.raises(aiohttp.ClientConnectionError):
+        asyncio.run(health(server.url))
