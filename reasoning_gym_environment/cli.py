@@ -83,6 +83,8 @@ def run_atropos(arguments: Sequence[str]) -> int:
 
     from .reasoning_gym_environment import ReasoningGymEnv
 
+    # Atropos sets DEBUG there, which would log the servers' API keys.
+    logging.getLogger("atroposlib.envs.base").setLevel(logging.INFO)
     sys.argv[1:] = join_negative_values(arguments)
     try:
         ReasoningGymEnv.cli()

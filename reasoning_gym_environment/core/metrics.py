@@ -78,6 +78,8 @@ def attempt_values(attempt: Attempt) -> dict[str, float]:
         "truncated": float(attempt.completion.truncated),
         "completion_tokens": float(attempt.completion.completion_tokens),
     }
+    if not attempt.completion.tokens:  # the server gave none: there is nothing to measure
+        return shares
     if unscored or attempt.verdict.score is None:
         return shares | lengths
     return (

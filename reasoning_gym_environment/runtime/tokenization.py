@@ -76,7 +76,7 @@ def completion_from_text(
     tokens = tokenizer.encode(text, add_special_tokens=False)
     if finish_reason != "length":
         tokens += turn_end
-    room = max_length - len(prompt_tokens)
+    room = max(0, max_length - len(prompt_tokens))
     if len(tokens) > room:
         tokens, finish_reason = tokens[:room], "length"
     return Completion(

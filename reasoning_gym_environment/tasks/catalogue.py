@@ -71,7 +71,7 @@ def discover(
     warning = None
     try:
         categories = registry()
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except (ImportError, AttributeError, LookupError, TypeError, ValueError) as error:
         categories = known_categories()
         warning = (
             f"reasoning-gym's registry can't be read ({type(error).__name__}: {error}); "

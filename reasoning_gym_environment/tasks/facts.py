@@ -163,8 +163,8 @@ EXECUTES_ANSWERS = frozenset(
 )
 """Tasks whose verifier hands the answer to `eval`, directly or through sympy's parser."""
 
-SEEDED_AT_CONSTRUCTION = frozenset({"acre", "gsm_symbolic", "list_functions"})
-"""Tasks that draw in the dataset's constructor: the object can't be kept across seeds."""
+SEEDED_AT_CONSTRUCTION = frozenset({"acre", "gsm_symbolic", "list_functions", "survo"})
+"""Tasks that take their seed at construction alone: the object can't be kept across seeds."""
 
 SEEDS_NUMPY = frozenset({"pool_matrix"})
 """Tasks that hand the seed to numpy, which takes 32 bits."""

@@ -80,15 +80,16 @@ _FAILURES = {
 
 def to_verdict(scores: FormScores) -> Verdict:
     """Any failure to finish costs the answer everything, whatever one form had earned."""
+    seconds = max(0.0, scores.seconds) if math.isfinite(scores.seconds) else 0.0
     if scores.outcome is Outcome.SCORED:
         return combine_forms(
             None if math.isnan(scores.raw) else scores.raw,
             None if math.isnan(scores.tagged) else scores.tagged,
             errors=min(2, max(0, scores.errors)),
-            seconds=scores.seconds,
+            seconds=seconds,
         )
     status, detail = _FAILURES[scores.outcome]
-    return Verdict(score=0.0, status=status, detail=detail, seconds=scores.seconds)
+    return Verdict(score=0.0, status=status, detail=detail, seconds=seconds)
 
 
 def unpack_verdicts(payload: bytes, count: int) -> list[Verdict]:

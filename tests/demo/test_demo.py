@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 
-
 async def start_demo(folder: Path, *options: str) -> Process:
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "reasoning_gym_environment", "demo"),

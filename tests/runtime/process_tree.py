@@ -1,0 +1,42 @@
+"""The processes of this machine, read from /proc: only Linux has it."""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+def _state_and_parent(pid: int) -> tuple[str, int] | None:
+    try:
+        stat = (PROC / str(pid) / "stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    state, parent = stat.rpartition(")")[2].split()[:2]
+    return state, int(parent)
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie is dead: whether it is reaped is up to whoever inherited it."""
+    found = _state_and_parent(pid)
+    return found is not None and found[0] not in "ZX"
+
+
+def children(pid: int) -> set[int]:
+    pids = [int(path.name) for path in PROC.iterdir() if path.name.isdigit()]
+    return {p for p in pids if (found := _state_and_parent(p)) is not None and found[1] == pid}
+
+
+def descendants(pid: int) -> set[int]:
+    found = children(pid)
+    return found.union(*(descendants(child) for child in found))
+
+
+async def survivors(pids: Iterable[int], *, patience: float = 20.0) -> set[int]:
+    """Those of the processes that are still alive when patience runs out."""
+    alive, give_up = set(pids), time.monotonic() + patience
+    while alive and time.monotonic() < give_up:
+        await asyncio.sleep(0.05)
+        alive = {pid for pid in alive if is_alive(pid)}
+    return alive

@@ -1,0 +1,193 @@
+"""Which tasks a run uses, and what is said about the others."""
+
+import pytest
+
+from reasoning_gym_environment.core.errors import ConfigurationError, FixableError
+from reasoning_gym_environment.runtime.task_pool import TaskPool
+from reasoning_gym_environment.tasks.catalogue import (
+    Discovery,
+    TaskInfo,
+    UnknownTaskError,
+    discover,
+    known_categories,
+    select_tasks,
+    task_weights,
+)
+from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER
+
+OFFER = Discovery(
+    categories={
+        "composite": "composite",
+        "game_of_life_halting": "algorithmic",
+        "gcd": "arithmetic",
+        "jugs": "algorithmic",
+        "lcm": "arithmetic",
+        "sudoku": "games",
+    },
+    failures={"jugs": "can't be built: RuntimeError: no water"},
+    warning=None,
+)
+
+
+def used(include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> list[str]:
+    return [t.name for t in select_tasks(OFFER, include=include, exclude=exclude) if t.used]
+
+
+def reasons(include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> dict[str, str]:
+    return {t.name: t.reason for t in select_tasks(OFFER, include=include, exclude=exclude)}
+
+
+def test_without_a_choice_every_sound_task_is_used() -> None:
+    assert used() == ["gcd", "lcm", "sudoku"]
+
+
+def test_every_name_of_the_registry_is_listed_in_order() -> None:
+    assert [task.name for task in select_tasks(OFFER)] == sorted(OFFER.categories)
+
+
+def test_names_and_categories_are_included() -> None:
+    assert used(include=("lcm", "games")) == ["lcm", "sudoku"]
+    assert reasons(include=("lcm",))["gcd"] == "not among include_tasks"
+
+
+def test_names_and_categories_are_excluded() -> None:
+    assert used(exclude=("games", "gcd")) == ["lcm"]
+    assert reasons(exclude=("games",))["sudoku"] == "excluded by exclude_tasks"
+
+
+def test_exclusion_wins_over_inclusion() -> None:
+    assert used(include=("arithmetic",), exclude=("gcd",)) == ["lcm"]
+    assert used(include=("gcd", "sudoku"), exclude=("arithmetic",)) == ["sudoku"]
+
+
+def test_a_task_that_cannot_be_built_is_left_out_with_its_reason_even_if_included() -> None:
+    assert reasons()["jugs"] == "can't be built: RuntimeError: no water"
+    assert "jugs" not in used(include=("jugs", "gcd"))
+
+
+def test_what_is_no_task_by_itself_is_left_out_even_if_included() -> None:
+    assert "composite" not in used(include=("composite", "gcd"))
+    assert "no problems of its own" in reasons()["composite"]
+
+
+@pytest.mark.parametrize("include", [(), ("algorithmic",), ("algorithmic", "gcd")])
+def test_a_task_that_pays_any_answer_is_left_out_unless_it_is_named(
+    include: tuple[str, ...],
+) -> None:
+    assert "game_of_life_halting" not in used(include=include)
+    reason = reasons(include=include)["game_of_life_halting"]
+    assert reason.startswith(PAYS_ANY_ANSWER["game_of_life_halting"])
+    assert "include it by name" in reason
+
+
+def test_a_task_that_pays_any_answer_is_used_when_it_is_named() -> None:
+    assert used(include=("game_of_life_halting",)) == ["game_of_life_halting"]
+
+
+@pytest.mark.parametrize("setting", ["include", "exclude"])
+def test_an_unknown_name_is_answered_with_the_closest_ones(setting: str) -> None:
+    with pytest.raises(UnknownTaskError, match=rf"{setting}_tasks: 'sudoko'.*did you mean sudoku"):
+        select_tasks(OFFER, **{setting: ["sudoko"]})
+
+
+def test_a_name_that_resembles_nothing_is_answered_with_where_to_look() -> None:
+    with pytest.raises(UnknownTaskError, match="'qqqqqq' is no task or category; see the `tasks`"):
+        select_tasks(OFFER, include=["qqqqqq"])
+
+
+def test_an_unknown_task_is_an_error_the_user_can_fix() -> None:
+    assert issubclass(UnknownTaskError, ConfigurationError)
+    assert issubclass(UnknownTaskError, FixableError)
+
+
+def test_a_task_weighs_what_is_said_of_it_else_of_its_category_else_one() -> None:
+    tasks = select_tasks(OFFER)
+    weights = task_weights(tasks, {"arithmetic": 3.0, "lcm": 0.5})
+    assert weights == {"gcd": 3.0, "lcm": 0.5, "sudoku": 1.0}
+
+
+def test_a_weight_of_zero_stays_zero() -> None:
+    assert task_weights(select_tasks(OFFER), {"arithmetic": 0.0})["gcd"] == 0.0
+
+
+def test_a_weight_of_an_unknown_name_is_answered_with_the_closest_ones() -> None:
+    with pytest.raises(UnknownTaskError, match=r"task_weights: 'arithmetics'.*arithmetic"):
+        task_weights(select_tasks(OFFER), {"arithmetics": 2.0})
+
+
+@pytest.mark.parametrize(
+    ("include", "weights"), [(("jugs",), {}), ((), {"gcd": 0.0, "lcm": 0.0, "games": 0.0})]
+)
+def test_a_selection_with_nothing_to_draw_is_an_error(
+    include: tuple[str, ...], weights: dict[str, float]
+) -> None:
+    with pytest.raises(ConfigurationError, match="no task is left to draw from"):
+        task_weights(select_tasks(OFFER, include=include), weights)
+
+
+def test_an_entry_of_the_list_is_plain_json_that_says_whether_it_is_used() -> None:
+    info = TaskInfo(name="gcd", category="arithmetic", reason="why not")
+    assert info.to_json() == {
+        "name": "gcd",
+        "category": "arithmetic",
+        "reason": "why not",
+        "used": False,
+    }
+
+
+class BrokenRegistry:
+    """A library whose registry moved or changed its shape."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __call__(self) -> dict[str, str]:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ImportError("no module"),
+        AttributeError("no DATASETS"),
+        TypeError("not a mapping"),
+        ValueError("too many values to unpack"),
+        IndexError("a class outside the package has no category"),
+        KeyError("renamed"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_the_built_in_list_takes_over_where_the_registry_cannot_be_read(error: Exception) -> None:
+    tried: list[str] = []
+    found = discover(tried.append, BrokenRegistry(error))
+    assert found.categories == known_categories()
+    assert tried == sorted(known_categories())
+    assert found.warning is not None
+    assert "can't be read" in found.warning
+    assert "built-in list of 105 known tasks" in found.warning
+
+
+def test_what_raises_while_it_is_built_is_left_out_with_what_it_said() -> None:
+    def build(name: str) -> object:
+        if name == "lcm":
+            raise ZeroDivisionError("no multiple")
+        return name
+
+    found = discover(build, lambda: {"gcd": "arithmetic", "lcm": "arithmetic"})
+    assert found.failures == {"lcm": "can't be built: ZeroDivisionError: no multiple"}
+    [gcd, lcm] = select_tasks(found)
+    assert (gcd.used, lcm.used) == (True, False)
+    assert "no multiple" in lcm.reason
+
+
+def test_what_is_no_task_by_itself_is_not_tried() -> None:
+    tried: list[str] = []
+    discover(tried.append, lambda: {"composite": "composite", "gcd": "arithmetic"})
+    assert tried == ["gcd"]
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_all_tasks_of_the_installed_library_can_be_built(pool: TaskPool) -> None:
+    found = await pool.discover()
+    assert (found.failures, found.warning) == ({}, None)
+    assert len([task for task in select_tasks(found) if task.used]) == 104

@@ -1,0 +1,91 @@
+"""A recipe is a problem: the same one in every process and after any history."""
+
+import asyncio
+import json
+import pickle
+import random
+
+import pytest
+
+from reasoning_gym_environment.core.records import Problem, Recipe, Status
+from reasoning_gym_environment.runtime.task_pool import TaskPool
+from reasoning_gym_environment.runtime.worker_process import WorkerProcess
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+HAS_NO_ORACLE = {"boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"}
+
+
+async def made_in_a_fresh_process(recipes: list[Recipe]) -> dict[str, Problem]:
+    """Problems by recipe key, made one after the other in the order given."""
+    generator = await WorkerProcess.start("generator")
+    try:
+        replies = [await generator.request(pickle.dumps(r), timeout=60.0) for r in recipes]
+    finally:
+        await generator.kill()
+    return {key(recipe): pickle.loads(r) for recipe, r in zip(recipes, replies, strict=True)}
+
+
+def key(recipe: Recipe) -> str:
+    return json.dumps(recipe.to_json(), sort_keys=True)
+
+
+def facts(problem: Problem) -> tuple[str, str | None]:
+    return problem.question, problem.oracle
+
+
+async def test_a_recipe_gives_the_same_problem_in_every_process_after_any_history(
+    problems: dict[str, list[Problem]],
+) -> None:
+    expected = {key(p.recipe): facts(p) for of_task in problems.values() for p in of_task}
+    recipes = [p.recipe for of_task in problems.values() for p in of_task]
+    others = [Recipe(task=task, seed=11) for task in problems]
+    shuffled = random.Random(5).sample(recipes + others, len(recipes) + len(others))
+    forwards, backwards = await asyncio.gather(
+        made_in_a_fresh_process(shuffled), made_in_a_fresh_process(shuffled[::-1])
+    )
+    for recipe in shuffled:
+        assert facts(forwards[key(recipe)]) == facts(backwards[key(recipe)]), recipe
+    for recipe in recipes:
+        assert facts(forwards[key(recipe)]) == expected[key(recipe)], recipe
+
+
+async def test_no_task_gives_the_same_problem_for_every_seed(
+    pool: TaskPool, all_tasks: list[str]
+) -> None:
+    seeds = [2, 3, 2**33, 2**40 + 1, 2**51]
+    recipes = [Recipe(task=task, seed=seed) for task in all_tasks for seed in seeds]
+    made = await asyncio.gather(*(pool.generate(recipe) for recipe in recipes))
+    different = {task: {facts(p) for p in made if p.recipe.task == task} for task in all_tasks}
+    assert [task for task, found in different.items() if len(found) == 1] == []
+
+
+async def test_parameters_reach_the_dataset(pool: TaskPool) -> None:
+    recipe = Recipe(task="chain_sum", seed=2, parameters={"min_terms": 9, "max_terms": 9})
+    problem = await pool.generate(recipe)
+    assert problem.recipe == recipe
+    assert problem.question.count("+") + problem.question.count(" - ") == 8
+
+
+async def test_kept_datasets_of_other_parameters_stay_apart(pool: TaskPool) -> None:
+    long = Recipe(task="chain_sum", seed=2, parameters={"min_terms": 9, "max_terms": 9})
+    plain = Recipe(task="chain_sum", seed=2)
+    before = await pool.generate(plain)
+    assert (await pool.generate(long)).question != before.question
+    assert (await pool.generate(plain)).question == before.question
+
+
+async def test_exactly_the_five_known_tasks_have_no_oracle(
+    problems: dict[str, list[Problem]],
+) -> None:
+    without = {task for task, made in problems.items() if any(p.oracle is None for p in made)}
+    assert without == HAS_NO_ORACLE
+
+
+async def test_every_oracle_earns_full_credit(
+    pool: TaskPool, problems: dict[str, list[Problem]]
+) -> None:
+    with_oracle = [p for made in problems.values() for p in made if p.oracle is not None]
+    found = await asyncio.gather(*(pool.verify(p, [str(p.oracle)]) for p in with_oracle))
+    for problem, [verdict] in zip(with_oracle, found, strict=True):
+        assert (verdict.status, verdict.score) == (Status.SOLVED, 1.0), (problem.recipe, verdict)

@@ -1,0 +1,183 @@
+"""Every entry of `tasks/facts.py` against the installed reasoning-gym.
+
+A later version that adds a task, an `eval` or a seed in a constructor fails here.
+"""
+
+import ast
+import asyncio
+import inspect
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from reasoning_gym_environment.core.records import Problem, Recipe, Status
+from reasoning_gym_environment.runtime.task_pool import TaskPool
+from reasoning_gym_environment.tasks.catalogue import known_categories, read_registry
+from reasoning_gym_environment.tasks.facts import (
+    EXECUTES_ANSWERS,
+    KNOWN_TASKS,
+    NOT_A_TASK,
+    PAYS_ANY_ANSWER,
+    SEEDED_AT_CONSTRUCTION,
+    SEEDS_NUMPY,
+)
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    # The library leaves files open.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+EXECUTORS = {"eval", "exec", "parse_expr", "sympify", "lambdify", "literal_eval"}
+"""Calls that run text, or parse it by running it."""
+
+SITES_ON_OWN_TEXT = {
+    "algebra/intermediate_integration.py: sympy.parse_expr(metadata['integrand'])",
+    "algebra/polynomial_multiplication.py: sp.parse_expr(entry['answer'])",
+    "algebra/simple_integration.py: sympy.parse_expr(metadata['integrand'])",
+    "algorithmic/number_sorting.py: eval(entry['answer'])",
+    "arithmetic/basic_arithmetic.py: eval(exp.replace('/', '//'))",
+    "arithmetic/bitwise_arithmetic.py: eval(problem)",
+    "arithmetic/bitwise_arithmetic.py: eval(problem_str)",
+    "arithmetic/gsm_symbolic/generators_00_49.py: eval(rng.choice(fractions))",
+    "arithmetic/gsm_symbolic/generators_50_99.py: eval(fraction)",
+    "code/codeio.py: exec(full_code)",
+}
+"""Sites that run what the library itself wrote."""
+
+PARSER_OF_ITS_OWN = "logic/propositional_logic.py"
+"""Defines a `parse_expr` that runs nothing."""
+
+
+@pytest.fixture(scope="module")
+def library() -> ModuleType:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the library's own
+        import reasoning_gym.factory
+    return reasoning_gym.factory
+
+
+@pytest.fixture(scope="module")
+def package_folder(library: ModuleType) -> Path:
+    return Path(inspect.getsourcefile(library) or "").parent
+
+
+def executing_calls(path: Path) -> Iterator[ast.Call]:
+    """The calls by which a source file runs text, by the last part of their name."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in EXECUTORS:
+            yield node
+
+
+def names_in(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+async def test_the_built_in_list_is_the_registry(library: ModuleType) -> None:
+    assert known_categories() | {"composite": "composite"} == read_registry()
+    assert sum(map(len, KNOWN_TASKS.values())) == len(known_categories()) == 105
+
+
+async def test_what_is_not_a_task_is_registered_and_has_no_problems(library: ModuleType) -> None:
+    for name in NOT_A_TASK:
+        assert name in library.DATASETS
+        with pytest.raises((AssertionError, ValueError)):
+            library.create_dataset(name, seed=0, size=1)
+
+
+async def test_only_the_listed_tasks_pay_any_answer(
+    pool: TaskPool, problems: dict[str, list[Problem]]
+) -> None:
+    junk = ["qwxz", "none of these at all", "~ ~ ~"]
+
+    async def pays(task: str) -> bool:
+        found = [await pool.verify(problem, junk) for problem in problems[task]]
+        return all(v.status is Status.SOLVED for verdicts in found for v in verdicts)
+
+    paying = await asyncio.gather(*(pays(task) for task in problems))
+    assert {t for t, pay in zip(problems, paying, strict=True) if pay} == set(PAYS_ANY_ANSWER)
+
+
+async def test_exactly_the_listed_tasks_run_code_in_an_answer(
+    pool: TaskPool, problems: dict[str, list[Problem]], tmp_path: Path
+) -> None:
+    async def answer(task: str) -> None:
+        forms = [f"__import__('os').mkdir('{tmp_path}/{task}')"]
+        forms += [f"[{forms[0]}]", f"x + {forms[0]}", f'"{forms[0]}"']
+        await pool.verify(problems[task][0], forms)
+
+    await asyncio.gather(*(answer(task) for task in problems))
+    assert {path.name for path in tmp_path.iterdir()} == EXECUTES_ANSWERS
+
+
+async def test_exactly_the_listed_verifiers_hand_the_answer_to_an_evaluator(
+    library: ModuleType,
+) -> None:
+    modules = {task: inspect.getsourcefile(cls) for task, (cls, _) in library.DATASETS.items()}
+    handing = {
+        task
+        for task, module in modules.items()
+        for call in executing_calls(Path(module or ""))
+        if "answer" in names_in(call)
+    }
+    assert handing == EXECUTES_ANSWERS
+
+
+async def test_every_other_evaluator_in_the_library_runs_its_own_text(
+    package_folder: Path,
+) -> None:
+    others = set()
+    for path in package_folder.rglob("*.py"):
+        name = path.relative_to(package_folder).as_posix()
+        for call in executing_calls(path):
+            if name != PARSER_OF_ITS_OWN and "answer" not in names_in(call):
+                others.add(f"{name}: {ast.unparse(call.func)}({ast.unparse(call.args[0])})")
+    assert others == SITES_ON_OWN_TEXT
+
+
+async def test_the_one_parser_of_the_same_name_is_the_librarys_own_and_runs_nothing(
+    package_folder: Path,
+) -> None:
+    path = package_folder / PARSER_OF_ITS_OWN
+    tree = ast.parse(path.read_text())
+    defined = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
+    assert {ast.unparse(call.func) for call in executing_calls(path)} == {"parse_expr"} <= defined
+
+
+def entry(dataset: Any, seed: int) -> tuple[str, Any]:
+    dataset.seed = seed
+    return dataset[0]["question"], dataset[0]["answer"]
+
+
+async def test_exactly_the_listed_tasks_take_their_seed_at_construction(
+    library: ModuleType,
+) -> None:
+    drawing = set()
+    for task in known_categories():
+        kept = library.create_dataset(task, seed=0, size=1)
+        fresh = library.create_dataset(task, seed=4321, size=1)
+        if entry(kept, 4321) != (fresh[0]["question"], fresh[0]["answer"]):
+            drawing.add(task)
+    assert drawing == SEEDED_AT_CONSTRUCTION
+
+
+async def test_exactly_the_listed_tasks_refuse_seeds_of_more_than_32_bits(
+    library: ModuleType,
+) -> None:
+    refusing = set()
+    for task in known_categories():
+        try:
+            library.create_dataset(task, seed=2**53 - 2, size=1)[0]
+        except ValueError:
+            refusing.add(task)
+    assert refusing == SEEDS_NUMPY
+
+
+async def test_a_task_that_seeds_numpy_takes_any_recipe_seed(pool: TaskPool) -> None:
+    for task in SEEDS_NUMPY:
+        assert (await pool.generate(Recipe(task=task, seed=2**53 - 2))).question
