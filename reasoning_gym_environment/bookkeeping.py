@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from .core.errors import ConfigurationError
 from .core.records import Problem
 from .rollout_table import rollout_rows, rollout_table
 from .runtime.statistics import Statistics
+from .training_problems import TrainingProblems
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +38,8 @@ class BookkeepingEnv(BaseEnv):
     evaluation_report: dict[str, float]
 
     @abstractmethod
-    def stream_state_dict(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
-        """The training stream's state as JSON; `unfinished` problems come first after a resume."""
-
-    @abstractmethod
-    def load_stream_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue the training stream exactly."""
+    def started_problems(self) -> TrainingProblems:
+        """The problems, with their training stream begun."""
 
     def identity(self) -> dict[str, Any]:
         """What every stored row says of its run."""
@@ -89,7 +85,7 @@ class BookkeepingEnv(BaseEnv):
         Problems handed out but not finished come first after a resume.
         """
         running = [entry["item"] for entry in self.running_items.values()]
-        state = self.stream_state_dict([*running, *self.backlog])
+        state = self.started_problems().state_dict([*running, *self.backlog])
         super().save_checkpoint(f"{step}.partial", {**(data or {}), "stream_state": state})
         folder = Path(self.checkpoint_dir) / "env_checkpoints" / str(self.wandb_prepend)
         (folder / f"step-{step}.partial.json").replace(folder / f"step-{step}.json")
@@ -106,4 +102,4 @@ class BookkeepingEnv(BaseEnv):
                 self.checkpoint_dir,
             )
             return
-        self.load_stream_state_dict(self.stream_state)
+        self.started_problems().load_state_dict(self.stream_state)

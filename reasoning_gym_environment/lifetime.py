@@ -25,14 +25,16 @@ async def closing_on_every_way_out(close: Callable[[], Awaitable[None]]) -> Asyn
     task = asyncio.current_task()
     assert task is not None
 
-    def stop(number: int) -> None:
-        if not received:
-            logger.info("Received %s: stopping", signal.Signals(number).name)
-            task.cancel()
-        received.append(number)
-
     loop = asyncio.get_running_loop()
     handled = _STOPPING if threading.current_thread() is threading.main_thread() else ()
+
+    def stop(number: int) -> None:
+        received.append(number)
+        logger.info("Received %s: stopping; a second one stops at once", signal.strsignal(number))
+        for each in handled:
+            loop.remove_signal_handler(each)
+        task.cancel()
+
     for number in handled:
         loop.add_signal_handler(number, stop, number)
     try:

@@ -20,7 +20,7 @@ import gc
 import logging
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,8 +152,12 @@ class ReasoningGymEnv(BookkeepingEnv):
         """
         urls = server_urls(self.server)
         if urls:
-            way_out = "start it, or set --openai.base_url"
-            await self._reach(urls, "the inference server", way_out)
+            await require_reachable(
+                urls,
+                what="the inference server",
+                way_out="start it, or set --openai.base_url",
+                seconds=self.reach_seconds,
+            )
         logger.info("Starting the task processes")
         await self._pool.start()
         await self._problems.prepare()
@@ -166,9 +170,6 @@ class ReasoningGymEnv(BookkeepingEnv):
             self.run_id,
         )
 
-    async def _reach(self, urls: Sequence[str], what: str, way_out: str) -> None:
-        await require_reachable(urls, what=what, way_out=way_out, seconds=self.reach_seconds)
-
     async def env_manager(self) -> None:
         """Serve a trainer until training ends; nothing is left behind on any way out.
 
@@ -176,9 +177,13 @@ class ReasoningGymEnv(BookkeepingEnv):
             UnreachableError: the Atropos API does not answer, or stopped answering.
         """
         url = self.config.rollout_server_url
-        way_out = "start it with `run-api`, or set --env.rollout_server_url"
         async with closing_on_every_way_out(self.close):
-            await self._reach([url], "the Atropos API", way_out)
+            await require_reachable(
+                [url],
+                what="the Atropos API",
+                way_out="start it with `run-api`, or set --env.rollout_server_url",
+                seconds=self.reach_seconds,
+            )
             try:
                 await super().env_manager()
             except (aiohttp.ClientError, RetryError) as error:
@@ -222,16 +227,16 @@ class ReasoningGymEnv(BookkeepingEnv):
         Raises:
             ConfigurationError: no prompt leaves room for a completion.
         """
-        self._start_stream()
-        return await self._problems.next(
+        return await self.started_problems().next(
             lambda problem: self._inference.room(problem.question, self._max_length()) > 0
         )
 
-    def _start_stream(self) -> None:
-        """At first use, since the replica's identity comes with the registration."""
+    def started_problems(self) -> TrainingProblems:
+        """The stream starts at first use: the replica's identity comes with the registration."""
         if not self._problems.started:
             ahead = max(64, 2 * self.max_num_workers)
             self._problems.start_stream(self.wandb_prepend or "", ahead=ahead)
+        return self._problems
 
     async def collect_trajectories(self, item: Problem) -> tuple[dict[str, Any] | None, list[Any]]:
         """One group of rollouts, scored and dumped; None where there is nothing to send.
@@ -267,18 +272,18 @@ class ReasoningGymEnv(BookkeepingEnv):
         """Score completions of one problem; every completion keeps its place."""
         return await self._rollouts.score(problem, completions)
 
-    def stream_state_dict(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
-        self._start_stream()
-        return self._problems.state_dict(unfinished)
-
-    def load_stream_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._start_stream()
-        self._problems.load_state_dict(state)
-
     # ---- evaluation
 
     async def evaluate(self, *args: Any, **kwargs: Any) -> None:
         """Run the fixed evaluation set and write its metrics and samples."""
+        try:
+            await self._evaluate()
+        except Exception:
+            self.statistics.counts["evaluation/failures"] += 1
+            logger.exception("The evaluation failed")  # while serving, nobody awaits it
+            raise
+
+    async def _evaluate(self) -> None:
         begin = time.time()
         groups = await run_evaluation(
             self._problems.evaluation_set,

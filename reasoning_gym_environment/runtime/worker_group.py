@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Coroutine
 
-from .errors import PoolClosedError, WorkerLostError
+from .errors import PoolClosedError, WorkerLostError, WorkerStartError
 from .worker_process import WorkerProcess
 
 logger = logging.getLogger(__name__)
+
+RETRY_SECONDS = 5
+"""Between attempts to replace a worker that does not come up."""
 
 
 class WorkerGroup:
@@ -18,7 +22,7 @@ class WorkerGroup:
     Args:
         role: "generator" or "verifier".
         size: number of processes.
-        counts: where "workers/restarts" is counted.
+        counts: where "workers/restarts" and "workers/failed_starts" are counted.
     """
 
     def __init__(self, role: str, *, size: int, counts: Counter[str]) -> None:
@@ -28,6 +32,7 @@ class WorkerGroup:
         self._idle: asyncio.LifoQueue[WorkerProcess] = asyncio.LifoQueue()
         self._workers: set[WorkerProcess] = set()
         self._requests: set[asyncio.Task[bytes]] = set()
+        self._replacements: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @property
@@ -79,18 +84,35 @@ class WorkerGroup:
         except WorkerLostError as error:
             self._counts["workers/restarts"] += 1
             logger.warning("A %s process is replaced: %s", self._role, error)
-            self._workers.discard(worker)
-            await worker.kill()
-            await self._add_worker()
+            self._spawn(self._replace(worker))
             raise
         self._idle.put_nowait(worker)
         return reply
 
+    def _spawn(self, replacement: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(replacement)
+        self._replacements.add(task)
+        task.add_done_callback(self._replacements.discard)
+
+    async def _replace(self, worker: WorkerProcess) -> None:
+        """Kill a worker and start another, however often that takes."""
+        self._workers.discard(worker)
+        await worker.kill()
+        while not self._closed:
+            try:
+                await self._add_worker()
+                return
+            except WorkerStartError as error:
+                self._counts["workers/failed_starts"] += 1
+                logger.error("Trying again in %d s: %s", RETRY_SECONDS, error)
+                await asyncio.sleep(RETRY_SECONDS)
+
     async def close(self) -> None:
         """Kill every worker; requests under way are cancelled. May be called again."""
         self._closed = True
-        for request in list(self._requests):
-            request.cancel()
-        await asyncio.gather(*self._requests, return_exceptions=True)
+        pending = [*self._requests, *self._replacements]
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
         await asyncio.gather(*(worker.kill() for worker in self._workers))
         self._workers.clear()
