@@ -146,9 +146,6 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
                 "dumped; lower it or switch dump_rollouts off"
             )
         self.wandb_name = self.wandb_name or "reasoning_gym"  # the API registers no nameless one
-        both = set(self.include_tasks) & set(self.exclude_tasks)
-        if both:
-            raise ValueError(f"{sorted(both)[0]!r} is in include_tasks and in exclude_tasks")
         return self
 
 

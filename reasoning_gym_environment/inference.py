@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from tenacity import RetryError
 from .core.errors import FixableError
 from .core.prompts import build_messages
 from .core.records import Completion
+from .runtime.reachability import UnreachableError, require_reachable
 from .runtime.tokenization import (
     completion_from_text,
     end_of_turn,
@@ -25,6 +27,7 @@ TOKEN_SERVERS = frozenset({"vllm", "sglang", "trl"})
 """Server types that return tokens and logprobs; the others return text alone."""
 
 _KEPT_PROMPTS = 1024
+_HEALTH_SECONDS = 1.0
 
 
 class InferenceError(FixableError):
@@ -56,6 +59,9 @@ class Inference:
         server: Atropos's server manager.
         server_type: of its first server, which decides for all.
         system_prompt: its text.
+
+    Attributes:
+        patience: seconds without a healthy server after which requests fail.
     """
 
     def __init__(
@@ -66,6 +72,8 @@ class Inference:
         self._gives_tokens = server_type in TOKEN_SERVERS
         self._system_prompt = system_prompt
         self._turn_end = end_of_turn(tokenizer)
+        self._healthy_at: float | None = None
+        self.patience = math.inf
         self.prompt = functools.lru_cache(_KEPT_PROMPTS)(self._render)
 
     def _render(self, question: str) -> Prompt:
@@ -99,13 +107,53 @@ class Inference:
         }
         ask = self._sample_tokens if self._gives_tokens else self._sample_text
         try:
-            completions = await ask(prompt, request, max_length)
+            completions = await self._while_healthy(ask(prompt, request, max_length))
         except Exception as error:
             cause = root_cause(error)
             raise InferenceError(f"{type(cause).__name__}: {cause}") from error
         if len(completions) != n:
             raise InferenceError(f"{len(completions)} completions where {n} were asked for")
         return completions
+
+    async def _while_healthy(
+        self, asked: Coroutine[Any, Any, list[Completion]]
+    ) -> list[Completion]:
+        """Await a request; Atropos's clients would wait for an unhealthy server for ever.
+
+        Raises:
+            UnreachableError: no server has been healthy for `patience` seconds.
+        """
+        request = asyncio.ensure_future(asked)
+        try:
+            while not request.done():
+                await asyncio.wait({request}, timeout=_HEALTH_SECONDS)
+                self._check_health()
+            return request.result()
+        finally:
+            request.cancel()
+
+    def _check_health(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._healthy_at is None or any(s.server_healthy for s in self._server.servers):
+            self._healthy_at = now
+        elif now - self._healthy_at > self.patience:
+            raise UnreachableError(f"no server was healthy for {self.patience:g} s")
+
+    @property
+    def urls(self) -> list[str]:
+        """The servers' base URLs, where they have any."""
+        configs = [getattr(server, "config", None) for server in self._server.servers]
+        return [url for url in (getattr(config, "base_url", None) for config in configs) if url]
+
+    async def require_server(self, seconds: float) -> None:
+        """Raises UnreachableError when no server answers within that time."""
+        if self.urls:
+            await require_reachable(
+                self.urls,
+                what="the inference server",
+                way_out="start it, or set --openai.base_url",
+                seconds=seconds,
+            )
 
     async def close(self) -> None:
         """End the servers' health checks and close their connections."""
@@ -165,11 +213,3 @@ def root_cause(error: BaseException) -> BaseException:
             break
         error = inner
     return error
-
-
-def server_urls(manager: ServerManager) -> Sequence[str]:
-    """The base URLs of a server manager's servers, where they have any."""
-    found = [
-        getattr(getattr(server, "config", None), "base_url", None) for server in manager.servers
-    ]
-    return [url for url in found if url]

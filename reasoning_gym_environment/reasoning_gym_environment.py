@@ -43,7 +43,6 @@ from reasoning_gym_environment.inference import (
     Inference,
     InferenceError,
     root_cause,
-    server_urls,
 )
 from reasoning_gym_environment.lifetime import closing_on_every_way_out
 from reasoning_gym_environment.rollouts import Rollouts
@@ -67,6 +66,8 @@ class ReasoningGymEnv(BookkeepingEnv):
 
     Attributes:
         reach_seconds: how long a server may take to come up before the start is given up.
+        health_seconds: how long `process` and `evaluate` wait for a healthy inference server;
+            `serve` waits for ever.
         process_patience: groups in a row that inference may lose before `process` gives up.
         statistics: what the run has counted so far.
 
@@ -77,6 +78,7 @@ class ReasoningGymEnv(BookkeepingEnv):
     name = "reasoning_gym"
     env_config_cls = ReasoningGymEnvConfig
     reach_seconds = 60.0
+    health_seconds = 20.0
     process_patience = 5
 
     def __init__(
@@ -140,8 +142,6 @@ class ReasoningGymEnv(BookkeepingEnv):
         limit: int = self.config.max_token_length
         return min(limit, self.max_token_len - 1) if self.max_token_len > 0 else limit
 
-    # ---- start and end
-
     async def setup(self) -> None:
         """Check the inference servers, start the worker processes, make the evaluation set.
 
@@ -150,14 +150,7 @@ class ReasoningGymEnv(BookkeepingEnv):
             UnknownTaskError: a configured task does not exist.
             WorkerStartError: the worker processes don't come up.
         """
-        urls = server_urls(self.server)
-        if urls:
-            await require_reachable(
-                urls,
-                what="the inference server",
-                way_out="start it, or set --openai.base_url",
-                seconds=self.reach_seconds,
-            )
+        await self._inference.require_server(self.reach_seconds)
         logger.info("Starting the task processes")
         await self._pool.start()
         await self._problems.prepare()
@@ -193,10 +186,12 @@ class ReasoningGymEnv(BookkeepingEnv):
                 ) from error
 
     async def process_manager(self) -> None:
+        self._inference.patience = self.health_seconds
         async with closing_on_every_way_out(self.close):
             await super().process_manager()
 
     async def _run_evaluate(self) -> None:
+        self._inference.patience = self.health_seconds
         async with closing_on_every_way_out(self.close):
             await super()._run_evaluate()
 
@@ -218,8 +213,6 @@ class ReasoningGymEnv(BookkeepingEnv):
         if self.jsonl_writer is not None:
             self.jsonl_writer.close()
         logger.info("Closed; counts of this run: %s", dict(sorted(self.statistics.counts.items())))
-
-    # ---- rollouts
 
     async def get_next_item(self) -> Problem:
         """The next problem of this replica's stream; never None.
@@ -263,16 +256,14 @@ class ReasoningGymEnv(BookkeepingEnv):
         lost = self._lost_in_a_row
         logger.warning("Lost a group of %s, %d in a row: %s", problem.recipe.task, lost, error)
         if getattr(self, "process_mode", False) and lost >= self.process_patience:
-            urls = ", ".join(server_urls(self.server))
+            at = ", ".join(self._inference.urls)
             raise InferenceError(
-                f"{lost} groups in a row were lost; check the server at {urls}: {error}"
+                f"{lost} groups in a row were lost; check the server at {at}: {error}"
             ) from error
 
     async def score(self, problem: Problem, completions: Sequence[Completion]) -> GroupResult:
         """Score completions of one problem; every completion keeps its place."""
         return await self._rollouts.score(problem, completions)
-
-    # ---- evaluation
 
     async def evaluate(self, *args: Any, **kwargs: Any) -> None:
         """Run the fixed evaluation set and write its metrics and samples."""

@@ -1,0 +1,195 @@
+"""Real parts for tests of the environment: a policy behind HTTP, environments, commands."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from atroposlib.envs.base import APIServerConfig
+from transformers import AutoTokenizer
+
+from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
+from reasoning_gym_environment.demo.policy import Sample
+from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+
+
+@pytest.fixture(scope="session")
+def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(build_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tokenizer_folder: str) -> Any:
+    return AutoTokenizer.from_pretrained(tokenizer_folder)
+
+
+class Script:
+    """A policy that gives its samples in turn; a test may change them between groups."""
+
+    def __init__(self, *samples: Sample | str) -> None:
+        self.play(*samples)
+
+    def play(self, *samples: Sample | str) -> None:
+        """Begin anew with these samples."""
+        self._samples = [Sample(text=s) if isinstance(s, str) else s for s in samples]
+        self._given = 0
+
+    def sample(self, question: str, n: int) -> list[Sample]:
+        turns = range(self._given, self._given + n)
+        self._given += n
+        return [self._samples[turn % len(self._samples)] for turn in turns]
+
+
+class KnowsAll:
+    """A policy that knows the answers it was taught, and answers 'no idea' to the rest."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, str] = {}
+
+    def sample(self, question: str, n: int) -> list[Sample]:
+        answer = self.answers.get(question, "no idea")
+        return [Sample(text=f"<think>hm</think><answer>{answer}</answer>")] * n
+
+
+class Bench:
+    """Makes environments and commands that use the demo's tokenizer and few tasks.
+
+    Attributes:
+        folder: where everything that is written goes.
+    """
+
+    def __init__(self, tokenizer_folder: str, folder: Path) -> None:
+        self.folder = folder
+        self._tokenizer_folder = tokenizer_folder
+
+    def settings(self, **changes: Any) -> dict[str, Any]:
+        return {
+            "tokenizer_name": self._tokenizer_folder,
+            "include_tasks": "gcd",
+            "task_processes": 1,
+            "num_eval_samples_per_task": 1,
+            "group_size": 4,
+            "max_num_workers": 2,
+            "steps_per_eval": 0,
+            "use_wandb": False,
+            "wandb_name": "env",
+            "data_dumps_dir": str(self.folder / "dumps"),
+            **changes,
+        }
+
+    def server(self, url: str, kind: str = "openai", **changes: Any) -> dict[str, Any]:
+        return {
+            "server_type": kind,
+            "base_url": url if kind == "trl" else f"{url}/v1",
+            "model_name": self._tokenizer_folder,
+            "api_key": "x",
+            **changes,
+        }
+
+    @asynccontextmanager
+    async def unprepared(
+        self,
+        url: str,
+        kind: str = "openai",
+        of: type[ReasoningGymEnv] = ReasoningGymEnv,
+        **changes: Any,
+    ) -> AsyncIterator[ReasoningGymEnv]:
+        """An environment that is not yet set up, closed afterwards."""
+        config = ReasoningGymEnvConfig(**self.settings(**changes))
+        env = of(config, [APIServerConfig(**self.server(url, kind))])
+        try:
+            yield env
+        finally:
+            await env.close()
+
+    @asynccontextmanager
+    async def environment(
+        self, url: str, kind: str = "openai", **changes: Any
+    ) -> AsyncIterator[ReasoningGymEnv]:
+        """An environment that is set up, and closed afterwards."""
+        async with self.unprepared(url, kind, **changes) as env:
+            await env.setup()
+            yield env
+
+    def options(self, url: str, **changes: Any) -> list[str]:
+        """Command-line options for a policy server at `url`."""
+        env, server = self.settings(**changes), self.server(url)
+        return [
+            part
+            for prefix, values in (("env", env), ("openai", server))
+            for name, value in values.items()
+            for part in (f"--{prefix}.{name}", str(value))
+        ]
+
+    def command(self, *arguments: str) -> "Command":
+        return Command([sys.executable, "-m", "reasoning_gym_environment", *arguments], self.folder)
+
+
+class Command:
+    """A program run in a folder, killed at the end of its `async with` if it still runs.
+
+    Attributes:
+        log: what it writes to standard error.
+    """
+
+    def __init__(self, program: Sequence[str], folder: Path) -> None:
+        self._program = program
+        self._folder = folder
+        self.log = folder / "log.txt"
+
+    async def __aenter__(self) -> "Command":
+        with self.log.open("wb") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *self._program,
+                cwd=self._folder,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=log,
+                env={**os.environ, "WANDB_MODE": "offline", "WANDB_SILENT": "true"},
+            )
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        await self.process.wait()
+
+    async def until_logged(self, text: str) -> None:
+        """Wait until the text is in the log; fails when the program ends before that."""
+        while text not in self.said():
+            assert self.process.returncode is None, self.said()
+            await asyncio.sleep(0.1)
+
+    async def exit_code(self) -> int:
+        return await asyncio.wait_for(self.process.wait(), timeout=120)
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+
+@pytest.fixture
+def bench(tokenizer_folder: str, tmp_path: Path) -> Bench:
+    return Bench(tokenizer_folder, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def module_bench(tokenizer_folder: str, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(tokenizer_folder, tmp_path_factory.mktemp("bench"))
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture(scope="module")
+def module_script() -> Script:
+    return Script()
+
+
+@pytest.fixture
+def knows_all() -> KnowsAll:
+    return KnowsAll()

@@ -1,0 +1,183 @@
+"""Checkpoints through Atropos's own calls: a resumed run is the uninterrupted one."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from reasoning_gym_environment import ReasoningGymEnv
+from reasoning_gym_environment.core.records import Problem
+from reasoning_gym_environment.demo.api_server import ApiServer
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.demo.trainer import Trainer
+
+TASKS = "gcd,coin_flip,number_sorting"  # coin_flip repeats evaluation questions: some are redrawn
+STEP = 3
+MANY = 150
+
+
+@pytest_asyncio.fixture
+async def policy_url(tokenizer: Any) -> AsyncIterator[str]:
+    async with PolicyServer(ScriptedPolicy(["<answer>1</answer>"]), tokenizer) as server:
+        yield server.url
+
+
+@asynccontextmanager
+async def environment(
+    bench: Any, url: str, *, replica: str = "a_0", step: int = 0, **changes: Any
+) -> AsyncIterator[ReasoningGymEnv]:
+    """An environment as `register_env` leaves it."""
+    settings = {"include_tasks": TASKS, "num_eval_samples_per_task": 5, **changes}
+    async with bench.environment(url, **settings) as env:
+        env.wandb_prepend = replica
+        env.checkpoint_dir = str(bench.folder)
+        env.checkpoint_interval = STEP
+        env.curr_step = step
+        yield env
+
+
+def key(problem: Problem) -> str:
+    return json.dumps(problem.recipe.to_json(), sort_keys=True)
+
+
+async def recipes(env: ReasoningGymEnv, count: int) -> list[str]:
+    return [key(await env.get_next_item()) for _ in range(count)]
+
+
+async def reach_step(env: ReasoningGymEnv, step: int) -> None:
+    """Atropos's loop sees that the trainer has come to a step."""
+    env.status_dict = {"current_step": step}
+    await env.env_step_checks()
+
+
+def running(problem: Problem) -> dict[str, Any]:
+    """An entry of `running_items`, without its worker."""
+    return {"item": problem, "worker": None, "start_time": 0.0}
+
+
+async def test_a_resumed_run_draws_what_the_uninterrupted_one_would_have(
+    bench: Any, policy_url: str
+) -> None:
+    async with environment(bench, policy_url, step=STEP - 1) as env:
+        await recipes(env, 40)
+        await reach_step(env, STEP)
+        uninterrupted = await recipes(env, MANY)
+    assert env.statistics.counts["sampling/evaluation_questions_redrawn"] > 0
+    async with environment(bench, policy_url, step=STEP) as env:
+        env.load_checkpoint()
+        assert await recipes(env, MANY) == uninterrupted
+
+
+async def test_unfinished_problems_come_first_after_a_resume(bench: Any, policy_url: str) -> None:
+    async with environment(bench, policy_url, step=STEP - 1) as env:
+        handed_out = [await env.get_next_item() for _ in range(6)]
+        env.running_items = {str(n): running(handed_out[n]) for n in (1, 2)}
+        env.backlog = [handed_out[4]]
+        await reach_step(env, STEP)
+        later = await recipes(env, 20)
+    unfinished = [key(handed_out[n]) for n in (1, 2, 4)]
+    async with environment(bench, policy_url, step=STEP) as env:
+        env.load_checkpoint()
+        assert await recipes(env, 23) == unfinished + later
+
+
+async def test_a_checkpoint_of_a_resumed_run_is_as_good(bench: Any, policy_url: str) -> None:
+    async with environment(bench, policy_url, step=STEP - 1) as env:
+        await recipes(env, 10)
+        env.backlog = [await env.get_next_item()]
+        await reach_step(env, STEP)
+        env.load_checkpoint()
+        env.backlog = []
+        env.save_checkpoint(2 * STEP)
+    first, second = sorted(bench.folder.glob("env_checkpoints/*/*.json"))
+    assert json.loads(first.read_bytes()) == json.loads(second.read_bytes())
+
+
+async def test_a_checkpoint_is_one_whole_file(bench: Any, policy_url: str) -> None:
+    async with environment(bench, policy_url) as env:
+        await recipes(env, 3)
+        env.save_checkpoint(STEP)
+        env.save_checkpoint(STEP)
+    [file] = [path for path in bench.folder.rglob("env_checkpoints/**/*") if path.is_file()]
+    assert file == bench.folder / "env_checkpoints" / "a_0" / "step-3.json"
+    assert "stream_state" in json.loads(file.read_text())
+
+
+async def test_a_missing_checkpoint_is_said_and_the_stream_starts_anew(
+    bench: Any, policy_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with environment(bench, policy_url) as env:
+        first = await recipes(env, 5)
+    async with environment(bench, policy_url, step=7) as env:
+        env.load_checkpoint()
+        assert await recipes(env, 5) == first
+    [warning] = [r.getMessage() for r in caplog.records if "No checkpoint" in r.getMessage()]
+    assert "step 7" in warning
+    assert str(bench.folder) in warning
+
+
+async def test_replicas_and_the_evaluation_set_share_no_recipe(
+    bench: Any, policy_url: str, tmp_path: Path
+) -> None:
+    drawn, evaluation = [], []
+    for replica in ("a_0", "a_1"):
+        async with environment(bench, policy_url, replica=replica) as env:
+            drawn += await recipes(env, MANY)
+            await env.evaluate()
+            samples = Path(env.config.data_dir_to_save_evals, "samples.jsonl").read_text()
+        evaluation.append([json.loads(s)["recipe"]["seed"] for s in samples.splitlines()])
+    assert len(set(drawn)) == 2 * MANY
+    assert evaluation[0] == evaluation[1]
+    assert len(evaluation[0]) == 15
+    assert not {json.loads(recipe)["seed"] for recipe in drawn} & set(evaluation[0])
+
+
+@asynccontextmanager
+async def training(bench: Any, *, step: int) -> AsyncIterator[str]:
+    """The URL of a real API with a real trainer that has come to a step."""
+    async with ApiServer() as api:
+        trainer = Trainer(
+            api.url,
+            batch_size=8,
+            max_token_len=2048,
+            num_steps=10,
+            checkpoint_dir=bench.folder / "trainer",
+            save_checkpoint_interval=STEP,
+            starting_step=step,
+        )
+        task = asyncio.create_task(trainer.run())
+        try:
+            yield api.url
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError, aiohttp.ClientError):
+                await task
+
+
+async def test_registering_with_a_trainer_that_resumes_loads_its_checkpoint(
+    bench: Any, policy_url: str
+) -> None:
+    async with (
+        training(bench, step=STEP - 1) as api_url,
+        bench.environment(policy_url, rollout_server_url=api_url) as env,
+    ):
+        await env.register_env()
+        before = await recipes(env, 10)
+        await reach_step(env, STEP)
+        uninterrupted = await recipes(env, 20)
+    async with (
+        training(bench, step=STEP) as api_url,
+        bench.environment(policy_url, rollout_server_url=api_url) as env,
+    ):
+        await env.register_env()
+        resumed = await recipes(env, 20)
+    assert resumed == uninterrupted
+    assert not set(resumed) & set(before)
+    assert env.wandb_prepend == "env_0"

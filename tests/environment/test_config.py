@@ -1,0 +1,180 @@
+"""Bad settings are named with the way out; good ones are understood as lists and as text."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from atroposlib.envs.base import APIServerConfig
+from pydantic import ValidationError
+
+from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
+from reasoning_gym_environment.cli import describe_validation, join_negative_values
+from reasoning_gym_environment.config import default_config
+from reasoning_gym_environment.core.errors import ConfigurationError
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
+
+
+def refusal(**settings: Any) -> str:
+    """What the command line says of these settings."""
+    with pytest.raises(ValidationError) as raised:
+        ReasoningGymEnvConfig(**settings)
+    return describe_validation(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", -0.5),
+        ("eval_temperature", -1.0),
+        ("top_p", 0.0),
+        ("top_p", 1.5),
+        ("length_penalty_start", 1.0),
+        ("length_penalty_start", -0.25),
+        ("num_eval_samples_per_task", 0),
+        ("rollout_save_score_threshold", 1.25),
+        ("task_processes", 0),
+        ("generation_timeout", 0.0),
+        ("verify_timeout", -3.0),
+        ("group_size", 0),
+        ("max_token_length", 1),
+        ("max_eval_workers", 0),
+        ("seed", "many"),
+    ],
+)
+def test_a_value_out_of_range_is_named_with_its_setting(name: str, value: Any) -> None:
+    said = refusal(**{name: value})
+    assert name in said
+    assert str(value) in said
+    assert "\n" not in said
+
+
+def test_the_defaults_of_the_command_line_are_valid() -> None:
+    assert ReasoningGymEnvConfig(**default_config().model_dump()) == default_config()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"batch_size": 4, "group_size": 8}, "batch_size is 4, less than group_size 8"),
+        (
+            {"dump_rollouts": True, "rollout_save_score_threshold": 1},
+            "rollout_save_score_threshold is 1",
+        ),
+        (
+            {"include_tasks": "gcd,lcm", "exclude_tasks": ["lcm"]},
+            "'lcm' is in include_tasks and in exclude_tasks",
+        ),
+    ],
+)
+def test_a_contradiction_is_named(settings: dict[str, Any], said: str) -> None:
+    assert said in refusal(**settings)
+
+
+def test_an_unknown_setting_gets_the_closest_one() -> None:
+    said = refusal(inclde_tasks="gcd")
+    assert said.startswith("there is no setting 'inclde_tasks'; did you mean include_tasks")
+
+
+@pytest.mark.parametrize("name", ["include_tasks", "exclude_tasks"])
+@pytest.mark.parametrize("value", ["gcd, games,", ["gcd", " games "], "gcd,games"])
+def test_tasks_come_as_text_and_as_a_list(name: str, value: Any) -> None:
+    assert getattr(ReasoningGymEnvConfig(**{name: value}), name) == ["gcd", "games"]
+
+
+@pytest.mark.parametrize("value", ["gcd=2, games=0.5", {"gcd": 2, "games": 0.5}])
+def test_weights_come_as_text_and_as_a_mapping(value: Any) -> None:
+    assert ReasoningGymEnvConfig(task_weights=value).task_weights == {"gcd": 2.0, "games": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("gcd", "'gcd' is not of the form name=weight"),
+        ("gcd=lots", "'gcd=lots' is not of the form name=weight"),
+        ("gcd=-1", "the weight of 'gcd' is -1.0"),
+        ({"gcd": float("nan")}, "the weight of 'gcd' is nan"),
+        ({"gcd": float("inf")}, "the weight of 'gcd' is inf"),
+    ],
+)
+def test_a_bad_weight_is_named(value: Any, said: str) -> None:
+    assert said in refusal(task_weights=value)
+
+
+def test_a_tokenizer_that_cannot_be_loaded_is_named_in_one_sentence(
+    bench: Any, tmp_path: Path
+) -> None:
+    missing = str(tmp_path / "no" / "tokenizer")
+    config = ReasoningGymEnvConfig(**bench.settings(tokenizer_name=missing))
+    with pytest.raises(ConfigurationError) as raised:
+        ReasoningGymEnv(config, [APIServerConfig(**bench.server("http://127.0.0.1:1"))])
+    assert missing in str(raised.value)
+    assert "tokenizer_name" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+async def refused(bench: Any, command: str, *options: str) -> str:
+    """The last line of a command that ends with exit code 2."""
+    async with bench.command(command, *options) as running:
+        assert await running.exit_code() == 2, running.said()
+    assert "Traceback" not in running.said()
+    return running.said().splitlines()[-1]
+
+
+async def test_an_unknown_task_ends_the_start_before_any_request(
+    bench: Any, tokenizer: Any
+) -> None:
+    async with PolicyServer(ScriptedPolicy([""]), tokenizer) as server:
+        options = bench.options(server.url, include_tasks="gcd,sudok")
+        said = await refused(bench, "process", *options)
+    assert said.startswith("error: include_tasks")
+    assert "'sudok'" in said
+    assert "sudoku" in said
+    assert server.requests == 0
+
+
+async def test_the_command_line_refuses_in_one_sentence(bench: Any) -> None:
+    options = bench.options("http://127.0.0.1:1", rollout_server_url="no URL")
+    said = await refused(bench, "serve", *options, "--env.temperature", "-0.5")
+    assert said.startswith("error: temperature is ")
+    assert "-0.5" in said
+    said = await refused(bench, "serve", *options, "--env.tokenizer_name", "./nowhere")
+    assert said.startswith("error: tokenizer_name './nowhere'")
+    said = await refused(bench, "serve", "--config", "missing.yaml")
+    assert "missing.yaml" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "joined"),
+    [
+        (["--env.total_steps", "-1"], ["--env.total_steps=-1"]),
+        (["--env.temperature", "-0.5", "--x"], ["--env.temperature=-0.5", "--x"]),
+        (["--env.total_steps", "-.5"], ["--env.total_steps=-.5"]),
+        (["serve", "-1"], ["serve", "-1"]),
+        (["--env.use_wandb", "--env.seed", "3"], ["--env.use_wandb", "--env.seed", "3"]),
+    ],
+)
+def test_negative_values_are_joined_to_their_option(given: list[str], joined: list[str]) -> None:
+    assert join_negative_values(given) == joined
+
+
+async def test_settings_come_from_a_file_and_the_command_line_wins(
+    bench: Any, tokenizer: Any
+) -> None:
+    async with PolicyServer(ScriptedPolicy(["<answer>1</answer>"]), tokenizer) as server:
+        settings = bench.settings(
+            include_tasks=["gcd", "lcm"],
+            exclude_tasks=["lcm"],
+            task_weights={"gcd": 2},
+            data_dumps_dir="from_file",
+            num_eval_samples_per_task=3,
+        )
+        file = bench.folder / "config.yaml"
+        file.write_text(yaml.safe_dump({"env": settings, "openai": bench.server(server.url)}))
+        options = ["--config", str(file), "--env.data_dumps_dir", "given", "--env.batch_size", "-1"]
+        async with bench.command("evaluate", *options) as command:
+            assert await command.exit_code() == 0, command.said()
+    [samples] = bench.folder.glob("*/evaluation_*/samples.jsonl")
+    assert samples.parts[-3] == "given"
+    assert len(samples.read_text().splitlines()) == 3

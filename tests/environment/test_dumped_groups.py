@@ -1,0 +1,132 @@
+"""What is on disk when `collect_trajectories` returns."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from reasoning_gym_environment import ReasoningGymEnv, read_dump
+from reasoning_gym_environment.core.prompts import SYSTEM_PROMPTS
+from reasoning_gym_environment.demo.server import PolicyServer
+
+in_one_loop = pytest.mark.asyncio(loop_scope="module")
+BOTH = {"dump_rollouts": True, "dump_failed_rollouts": True, "include_tasks": "number_sorting"}
+
+
+def deserving(score: float, answer: str | None) -> str:
+    """A completion that says which score it deserves."""
+    return f"<think>deserves {score}</think><answer>{answer}</answer>"
+
+
+async def collect(env: ReasoningGymEnv, script: Any, *scores: float) -> str:
+    """A group with these scores; returns its question."""
+    problem = await env.get_next_item()
+    answers = {1.0: problem.oracle, 0.0: "nope"}
+    script.play(*(deserving(score, answers[score]) for score in scores))
+    await env.collect_trajectories(problem)
+    return problem.question
+
+
+def dumped(folder: Path, env: ReasoningGymEnv, kind: str) -> list[dict[str, Any]]:
+    """The rows of the first file of a kind; none where there is no file."""
+    file = folder / "dumps" / f"reasoning_gym_environment_{kind}_{env.run_id}_0000.jsonl"
+    return read_dump(file).rows if file.exists() else []
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def dumping(
+    module_bench: Any, tokenizer: Any, module_script: Any
+) -> AsyncIterator[ReasoningGymEnv]:
+    """An environment that dumps all groups and whose policy plays `module_script`."""
+    async with (
+        PolicyServer(module_script, tokenizer) as server,
+        module_bench.environment(server.url, **BOTH) as env,
+    ):
+        yield env
+
+
+@in_one_loop
+async def test_each_score_stands_by_its_conversation(
+    dumping: ReasoningGymEnv, module_bench: Any, module_script: Any
+) -> None:
+    question = await collect(dumping, module_script, 0.0, 1.0, 1.0, 0.0)
+    rollouts = dumped(module_bench.folder, dumping, "rollouts")[-1]["rollouts"]
+    assert [rollout["score"] for rollout in rollouts] == [0.0, 1.0, 1.0, 0.0]
+    for rollout in rollouts:
+        system, user, assistant = rollout["conversation"]
+        assert system == {"role": "system", "content": SYSTEM_PROMPTS["think"]}
+        assert user == {"role": "user", "content": question}
+        assert assistant["role"] == "assistant"
+        assert f"deserves {rollout['score']}" in assistant["content"]
+
+
+@in_one_loop
+@pytest.mark.parametrize(
+    ("scores", "kind"),
+    [
+        ((0.0, 0.0), "FAILED_rollouts"),
+        ((1.0, 0.0), "rollouts"),
+        ((1.0, 1.0), "rollouts"),
+    ],
+)
+async def test_a_group_is_on_disk_in_the_file_of_its_kind_when_it_is_done(
+    scores: tuple[float, ...],
+    kind: str,
+    dumping: ReasoningGymEnv,
+    module_bench: Any,
+    module_script: Any,
+) -> None:
+    before = dumped(module_bench.folder, dumping, kind)
+    question = await collect(dumping, module_script, *scores)
+    *earlier, last = dumped(module_bench.folder, dumping, kind)
+    assert earlier == before
+    assert last["rollouts"][0]["conversation"][1]["content"] == question
+
+
+@in_one_loop
+async def test_a_row_says_which_run_made_it_and_how_to_make_its_problem_again(
+    dumping: ReasoningGymEnv, module_bench: Any, module_script: Any
+) -> None:
+    problem = await dumping.get_next_item()
+    module_script.play("<answer>nope</answer>")
+    await dumping.collect_trajectories(problem)
+    row = dumped(module_bench.folder, dumping, "FAILED_rollouts")[-1]
+    assert row["item_id"] == "number_sorting"
+    assert row["recipe"] == problem.recipe.to_json()
+    assert row["oracle"] == problem.oracle
+    assert row["run"] == dumping.run_id
+    assert row["library_versions"].keys() == {"reasoning-gym", "atroposlib", "transformers"}
+    assert {rollout["status"] for rollout in row["rollouts"]} == {"wrong"}
+    assert {rollout["finish_reason"] for rollout in row["rollouts"]} == {"stop"}
+
+
+@pytest.mark.parametrize(("threshold", "groups"), [(0.0, 1), (0.9, 0)])
+async def test_only_a_score_above_the_threshold_makes_a_group_successful(
+    threshold: float, groups: int, bench: Any, tokenizer: Any, script: Any
+) -> None:
+    settings = {"rollout_save_score_threshold": threshold, "include_tasks": "gcd"}
+    async with (
+        PolicyServer(script, tokenizer) as server,
+        bench.environment(server.url, **{**BOTH, **settings}) as env,
+    ):
+        problem = await env.get_next_item()
+        script.play(f"<answer>{problem.oracle} or so</answer>", "<answer></answer>")
+        group, _ = await env.collect_trajectories(problem)
+        assert group is not None
+        assert 0.0 < max(group["scores"]) <= 0.9  # partly right
+        assert len(dumped(bench.folder, env, "rollouts")) == groups
+        assert not dumped(bench.folder, env, "FAILED_rollouts")
+
+
+async def test_nothing_is_dumped_unless_it_is_asked_for(
+    bench: Any, tokenizer: Any, script: Any
+) -> None:
+    async with (
+        PolicyServer(script, tokenizer) as server,
+        bench.environment(server.url) as env,
+    ):
+        await collect(env, script, 1.0, 0.0)
+        await collect(env, script, 0.0, 0.0)
+    assert not list(bench.folder.rglob("*.jsonl"))

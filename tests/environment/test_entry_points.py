@@ -1,0 +1,151 @@
+"""All ways to start reach the same class, and the cheap ones stay cheap."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import reasoning_gym_environment
+from reasoning_gym_environment.tasks.catalogue import known_categories
+
+FOLDER = Path(reasoning_gym_environment.__file__).parent
+SCRIPT = FOLDER / "reasoning_gym_environment.py"
+CONSOLE = Path(sys.executable).with_name("reasoning-gym-environment")
+HEAVY = ("transformers", "atroposlib", "pydantic", "reasoning_gym", "wandb", "openai", "numpy")
+
+WAYS = {
+    "script, from inside the package": ([sys.executable, SCRIPT.name], FOLDER),
+    "script, by path from elsewhere": ([sys.executable, str(SCRIPT)], Path("/")),
+    "module": ([sys.executable, "-m", "reasoning_gym_environment"], Path("/")),
+    "console script": ([str(CONSOLE)], Path("/")),
+}
+each_way = pytest.mark.parametrize(("program", "folder"), WAYS.values(), ids=WAYS.keys())
+
+
+def run(program: list[str], folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*program, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def python(code: str, folder: Path, path: Path | None = None) -> str:
+    """What a fresh interpreter prints, with `path` first on its module search path."""
+    environment = {**os.environ, "PYTHONPATH": str(path)} if path else dict(os.environ)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@each_way
+def test_every_way_to_start_shows_the_same_help(program: list[str], folder: Path) -> None:
+    done = run(program, folder, "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == run(*WAYS["module"], "--help").stdout
+    for command in ("serve", "process", "evaluate", "demo", "tasks"):
+        assert f"  {command} " in done.stdout
+
+
+@each_way
+def test_every_way_to_start_reaches_the_environments_settings(
+    program: list[str], folder: Path
+) -> None:
+    done = run(program, folder, "serve", "--help")
+    assert done.returncode == 0, done.stderr
+    for option in ("--env.include_tasks", "--openai.base_url", "--slurm", "--config"):
+        assert option in done.stdout
+
+
+SAME_CLASS = """
+import reasoning_gym_environment
+from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
+from reasoning_gym_environment.reasoning_gym_environment import ReasoningGymEnv as Same
+assert ReasoningGymEnv is Same is reasoning_gym_environment.ReasoningGymEnv
+assert ReasoningGymEnv.env_config_cls is ReasoningGymEnvConfig
+print(ReasoningGymEnv.__module__, ReasoningGymEnv.__qualname__)
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "path"), [(Path("/"), None), (FOLDER, None), (Path("/"), FOLDER)]
+)
+def test_every_import_gives_the_same_class(folder: Path, path: Path | None) -> None:
+    expected = "reasoning_gym_environment.reasoning_gym_environment ReasoningGymEnv"
+    assert python(SAME_CLASS, folder, path) == expected
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from reasoning_gym_environment.cli import main; code = main(['--help']);"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], code)"
+    )
+    assert python(code, Path("/")).splitlines()[-1] == "[] 0"
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, reasoning_gym_environment;"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    assert python(code, Path("/")) == "[]"
+
+
+def test_the_public_names_are_these() -> None:
+    names = ["ReasoningGymEnv", "ReasoningGymEnvConfig", "read_dump"]
+    assert reasoning_gym_environment.__all__ == names
+    for name in names:
+        assert getattr(reasoning_gym_environment, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        _ = reasoning_gym_environment.Nonsense
+
+
+def test_no_module_hides_one_of_the_standard_library() -> None:
+    names = {path.stem for path in FOLDER.iterdir()} - {"__init__", "__main__", "__pycache__"}
+    assert "reasoning_gym_environment" in names
+    assert not names & sys.stdlib_module_names
+
+
+def test_the_tasks_are_listed_as_json_with_reasons() -> None:
+    done = run(*WAYS["module"], "tasks", "--json", "--exclude-tasks", "games")
+    assert done.returncode == 0, done.stderr
+    tasks = {task["name"]: task for task in json.loads(done.stdout)}
+    assert len(tasks) == 106
+    assert {name: tasks[name]["category"] for name in known_categories()} == known_categories()
+    for task in tasks.values():
+        assert task.keys() == {"name", "category", "used", "reason"}
+        assert task["used"] == (task["reason"] == "")
+    assert tasks["gcd"] == {"name": "gcd", "category": "arithmetic", "used": True, "reason": ""}
+    assert not tasks["composite"]["used"]
+    assert "full credit" in tasks["game_of_life_halting"]["reason"]
+    assert tasks["sudoku"]["reason"] == "excluded by exclude_tasks"
+
+
+def test_the_tasks_are_listed_for_people() -> None:
+    done = run(*WAYS["script, from inside the package"], "tasks")
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert len(lines) == 107
+    assert ["gcd", "arithmetic", "used"] in [line.split() for line in lines]
+    assert lines[-1] == "104 of 106 are used"
+
+
+def test_an_unknown_command_gets_the_closest_one() -> None:
+    done = run(*WAYS["module"], "evalute")
+    assert done.returncode == 2
+    assert done.stderr == "error: there is no command 'evalute'; did you mean evaluate?\n"
+
+
+def test_no_command_shows_the_help_as_a_failure() -> None:
+    done = run(*WAYS["module"])
+    assert done.returncode == 2
+    assert "usage: " in done.stdout

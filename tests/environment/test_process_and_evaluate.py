@@ -1,0 +1,200 @@
+"""`process` and `evaluate`: as commands, and in process where the server must misbehave."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reasoning_gym_environment import ReasoningGymEnv, read_dump
+from reasoning_gym_environment.core.records import Problem
+from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.inference import InferenceError
+
+# Atropos says so where there is no trainer.
+pytestmark = pytest.mark.filterwarnings("ignore:Trainer requested to ignore max length")
+
+WRONG = ScriptedPolicy(["<think>hm</think><answer>nope</answer>"])
+GROUPS = 3
+
+
+class Impatient(ReasoningGymEnv):
+    """Gives up after two lost groups."""
+
+    process_patience = 2
+
+
+class TeachingEnv(ReasoningGymEnv):
+    """Enters each problem into the book of a policy that knows all."""
+
+    book: dict[str, str]
+
+    async def get_next_item(self) -> Problem:
+        problem = await super().get_next_item()
+        self.book[problem.question] = problem.oracle or ""
+        return problem
+
+
+@asynccontextmanager
+async def processing(
+    bench: Any, url: str, of: type[ReasoningGymEnv], *, groups: int = GROUPS, **changes: Any
+) -> AsyncIterator[ReasoningGymEnv]:
+    """An environment as Atropos's `process` command prepares it."""
+    settings = {
+        "ensure_scores_are_not_same": False,
+        "include_messages": True,
+        "data_path_to_save_groups": str(bench.folder / "groups.jsonl"),
+        "dump_rollouts": True,
+        **changes,
+    }
+    async with bench.unprepared(url, of=of, **settings) as env:
+        env.process_mode = True
+        env.n_groups_to_process = groups
+        env.group_size_to_process = env.config.group_size
+        yield env
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def dumped(folder: Path, pattern: str) -> list[dict[str, Any]]:
+    return [row for file in folder.glob(f"dumps/{pattern}") for row in read_dump(file).rows]
+
+
+async def test_process_ends_with_a_policy_that_is_always_wrong(bench: Any, tokenizer: Any) -> None:
+    groups = bench.folder / "groups.jsonl"
+    settings = {"data_path_to_save_groups": groups, "total_steps": GROUPS}
+    async with PolicyServer(WRONG, tokenizer) as server:
+        options = bench.options(server.url, dump_failed_rollouts=True, **settings)
+        async with bench.command("process", *options) as command:
+            assert await command.exit_code() == 0, command.said()
+    assert [row["scores"] for row in rows_of(groups)] == [[0.0] * 4] * GROUPS
+    assert len(dumped(bench.folder, "*_FAILED_rollouts_*.jsonl")) == GROUPS
+    assert groups.with_suffix(".html").exists()
+
+
+async def test_process_ends_with_a_policy_that_is_always_right(
+    bench: Any, tokenizer: Any, knows_all: Any
+) -> None:
+    async with (
+        PolicyServer(knows_all, tokenizer) as server,
+        processing(bench, server.url, TeachingEnv) as env,
+    ):
+        env.book = knows_all.answers
+        await env.process_manager()
+    assert [row["scores"] for row in rows_of(bench.folder / "groups.jsonl")] == [[1.0] * 4] * GROUPS
+    assert len(dumped(bench.folder, "*environment_rollouts_*.jsonl")) == GROUPS
+
+
+@pytest.mark.parametrize("kind", ["openai", "vllm"])
+async def test_process_ends_when_the_inference_server_dies(
+    kind: str, bench: Any, tokenizer: Any
+) -> None:
+    async with (
+        PolicyServer(WRONG, tokenizer) as server,
+        processing(bench, server.url, Impatient, kind=kind, groups=10**6) as env,
+    ):
+        processing_groups = asyncio.create_task(env.process_manager())
+        while not env.statistics.counts["groups/collected"]:
+            await asyncio.sleep(0.01)
+        await server.__aexit__()
+        with pytest.raises(InferenceError, match="2 groups in a row were lost") as raised:
+            await asyncio.wait_for(processing_groups, timeout=60)
+    assert server.url in str(raised.value)
+
+
+def report_of(folder: Path) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    """The metrics and the samples of an evaluation."""
+    metrics = json.loads((folder / "metrics.json").read_text())["results"]["all"]
+    return metrics, rows_of(folder / "samples.jsonl")
+
+
+def question(sample: dict[str, Any]) -> str:
+    return sample["rollouts"][0]["conversation"][1]["content"]
+
+
+async def test_evaluate_writes_the_same_samples_in_every_process(
+    bench: Any, tokenizer: Any
+) -> None:
+    settings = {"include_tasks": "coin_flip,gcd", "num_eval_samples_per_task": 5}
+    async with PolicyServer(ScriptedPolicy(["<answer>1</answer>"]), tokenizer) as server:
+        options = bench.options(server.url, seed=1, data_dumps_dir="there", **settings)
+        async with bench.command("evaluate", *options) as command:
+            assert await command.exit_code() == 0, command.said()
+        async with bench.environment(server.url, seed=2, **settings) as env:
+            await env.evaluate()
+            trained = [await env.get_next_item() for _ in range(200)]
+    [there] = bench.folder.glob("there/evaluation_*")
+    [here] = bench.folder.glob("dumps/evaluation_*")
+    metrics, samples = report_of(there)
+    assert [question(sample) for sample in report_of(here)[1]] == [question(s) for s in samples]
+    assert [sample["item_id"] for sample in samples] == ["coin_flip"] * 5 + ["gcd"] * 5
+    assert not {question(sample) for sample in samples} & {p.question for p in trained}
+    solved = [sample["rollouts"][0]["status"] == "solved" for sample in samples]
+    assert metrics["eval/percent_correct"] == sum(solved) / 10
+    assert metrics["eval/task/gcd/solved"] == sum(solved[5:]) / 5
+    assert metrics["eval/category/probability/solved"] == sum(solved[:5]) / 5
+
+
+class FailsOnce:
+    """A policy that can't answer the first question it is asked, ever."""
+
+    broken = ""
+
+    def sample(self, question: str, n: int) -> list[Sample]:
+        self.broken = self.broken or question
+        if question == self.broken:
+            raise ValueError("can't answer this one")
+        return [Sample(text="<answer>1</answer>")] * n
+
+
+async def test_a_failing_request_is_one_unscored_sample(bench: Any, tokenizer: Any) -> None:
+    settings = {"num_eval_samples_per_task": 6, "max_eval_workers": 1}
+    policy = FailsOnce()
+    async with (
+        PolicyServer(policy, tokenizer) as server,
+        bench.environment(server.url, "vllm", **settings) as env,
+    ):
+        await env.evaluate()
+    [folder] = bench.folder.glob("dumps/evaluation_*")
+    metrics, samples = report_of(folder)
+    unscored = [s for s in samples if s["rollouts"][0]["status"] == "unscored"]
+    assert [question(sample) for sample in unscored] == [policy.broken]
+    assert len(samples) == 6
+    solved = sum(s["rollouts"][0]["status"] == "solved" for s in samples)
+    assert metrics["eval/percent_correct"] == solved / 5
+    assert metrics["eval/status/unscored"] == pytest.approx(1 / 6)
+    assert env.statistics.counts["evaluation/failed_requests"] == 1
+
+
+class CrowdedServer(PolicyServer):
+    """Knows the largest number of requests it had to answer at the same time."""
+
+    now = most = 0
+
+    async def _fulfil(self, order: Any) -> Any:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            return await super()._fulfil(order)
+        finally:
+            self.now -= 1
+
+
+async def test_evaluation_asks_a_bounded_number_of_requests_at_once(
+    bench: Any, tokenizer: Any
+) -> None:
+    policy = ScriptedPolicy(["<answer>1</answer>"])
+    settings = {"num_eval_samples_per_task": 20, "max_eval_workers": 3}
+    async with (
+        CrowdedServer(policy, tokenizer, latency=0.05) as server,
+        bench.environment(server.url, "trl", **settings) as env,  # trl's client does not probe
+    ):
+        await env.evaluate()
+    assert server.requests == 20
+    assert server.most == 3

@@ -1,0 +1,279 @@
+"""`serve` as a command between a real API server, a real trainer and a policy over HTTP."""
+
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from reasoning_gym_environment import ReasoningGymEnv
+from reasoning_gym_environment.demo.api_server import ApiServer
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.demo.trainer import Trainer
+from reasoning_gym_environment.runtime.dumps import read_dump
+from reasoning_gym_environment.runtime.reachability import UnreachableError
+from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
+
+MAX_TOKEN_LEN = 2048
+SERVING = "gcd:"  # logged with each scored group
+HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
+HOSTILE_ENDS = {
+    "9**9**9**9": "timeout",
+    "__import__('os')._exit(3)": "crashed",
+    "[0] * 10**12": "out_of_memory",
+}
+"""What becomes of answers that get as far as `eval`."""
+HARMLESS = ("wrong", "verifier_error")
+"""What becomes of them in verifiers that look at the text first."""
+HOSTILE = ScriptedPolicy(
+    [*(f"<answer>{a}</answer>" for a in HOSTILE_ENDS), "<answer>1</answer>", "I can't say."]
+)
+in_linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+
+
+class KeepingTrainer(Trainer):
+    """Keeps the last batch it pulled."""
+
+    batch: list[dict[str, Any]]
+
+    def _train(self, batch: list[dict[str, Any]]) -> None:
+        super()._train(batch)
+        self.batch = batch
+
+
+@asynccontextmanager
+async def training(api: ApiServer, folder: Path, *, batch_size: int) -> AsyncIterator[Any]:
+    """A trainer that pulls batches in the background; what it can't use fails the test."""
+    trainer = KeepingTrainer(
+        api.url,
+        batch_size=batch_size,
+        max_token_len=MAX_TOKEN_LEN,
+        num_steps=1000,
+        checkpoint_dir=folder,
+    )
+    task = asyncio.create_task(trainer.run())
+    try:
+        yield trainer
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@asynccontextmanager
+async def serving(
+    bench: Any, tokenizer: Any, policy: Any, *, batch_size: int = 8, **changes: Any
+) -> AsyncIterator[tuple[Any, Any, str]]:
+    """The `serve` command, the trainer it feeds, and the API's URL."""
+    async with (
+        ApiServer() as api,
+        PolicyServer(policy, tokenizer) as server,
+        training(api, bench.folder, batch_size=batch_size) as trainer,
+    ):
+        settings = {
+            "rollout_server_url": api.url,
+            "ensure_scores_are_not_same": False,
+            "max_token_length": MAX_TOKEN_LEN,
+            **changes,
+        }
+        async with bench.command("serve", *bench.options(server.url, **settings)) as command:
+            yield command, trainer, api.url
+
+
+def processes() -> Iterator[tuple[int, int]]:
+    """The ids of all living processes with their parents'."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            if state != "Z":
+                yield int(stat.parent.name), int(parent)
+
+
+def descendants(pid: int) -> set[int]:
+    parents = dict(processes())
+    found: set[int] = {pid}
+    while more := {p for p, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+async def until_gone(pids: set[int]) -> None:
+    while pids & dict(processes()).keys():
+        await asyncio.sleep(0.1)
+
+
+async def until_pulled(trainer: Any, command: Any, *, batches: int) -> None:
+    while trainer.batches < batches:
+        assert command.process.returncode is None, command.said()
+        await asyncio.sleep(0.1)
+
+
+async def weight_of_a_newcomer(api_url: str) -> float:
+    """Its share of the batch: 1 where no other environment is connected."""
+    newcomer = {
+        "max_token_length": MAX_TOKEN_LEN,
+        "desired_name": "newcomer",
+        "weight": 1.0,
+        "group_size": 4,
+    }
+    async with aiohttp.ClientSession(api_url, raise_for_status=True) as session:
+        async with session.post("/register-env", json=newcomer) as response:
+            env_id = (await response.json())["env_id"]
+        async with session.get("/status-env", json={"env_id": env_id}) as response:
+            weight = (await response.json())["env_weight"]
+        async with session.post("/disconnect-env", json={"env_id": env_id}):
+            pass
+    return weight
+
+
+@in_linux
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+async def test_batches_arrive_until_a_signal_ends_it_all(
+    number: signal.Signals, code: int, bench: Any, tokenizer: Any
+) -> None:
+    async with serving(bench, tokenizer, HONEST) as (command, trainer, api_url):
+        await asyncio.wait_for(until_pulled(trainer, command, batches=3), timeout=120)
+        connected = await weight_of_a_newcomer(api_url)
+        children = descendants(command.process.pid)
+        command.process.send_signal(number)
+        assert await command.exit_code() == code, command.said()
+        disconnected = await weight_of_a_newcomer(api_url)
+    assert connected == 0.5
+    assert disconnected == 1.0
+    assert len(children) >= 2
+    await asyncio.wait_for(until_gone(children), timeout=30)
+    assert trainer.rows == trainer.groups * 4 >= 24
+    assert "Traceback" not in command.said()
+
+
+@in_linux
+async def test_a_signal_during_the_start_leaves_no_process_behind(
+    bench: Any, tokenizer: Any
+) -> None:
+    async with serving(bench, tokenizer, HONEST) as (command, _, _):
+        await command.until_logged("Starting the task processes")
+        while not (children := descendants(command.process.pid)):
+            await asyncio.sleep(0.01)
+        command.process.send_signal(signal.SIGTERM)
+        assert await command.exit_code() == 143, command.said()
+    await asyncio.wait_for(until_gone(children), timeout=30)
+
+
+@in_linux
+async def test_kill_leaves_no_process_behind(bench: Any, tokenizer: Any) -> None:
+    async with serving(bench, tokenizer, HONEST) as (command, _, _):
+        await command.until_logged(SERVING)
+        children = descendants(command.process.pid)
+        command.process.kill()
+        await command.exit_code()
+    assert len(children) >= 2
+    await asyncio.wait_for(until_gone(children), timeout=30)
+
+
+@in_linux
+async def test_the_end_of_training_ends_it_all(bench: Any, tokenizer: Any) -> None:
+    async with serving(bench, tokenizer, HONEST, total_steps=1) as (command, _, api_url):
+        await command.until_logged(SERVING)
+        children = descendants(command.process.pid)
+        assert await command.exit_code() == 0, command.said()
+        assert await weight_of_a_newcomer(api_url) == 1.0
+    await asyncio.wait_for(until_gone(children), timeout=30)
+
+
+async def test_hostile_answers_cost_their_own_rollout_and_nothing_else(
+    bench: Any, tokenizer: Any
+) -> None:
+    settings = {
+        "include_tasks": ",".join(sorted(EXECUTES_ANSWERS)),
+        "verify_timeout": 1,
+        "dump_failed_rollouts": True,
+        "dump_rollouts": True,
+        "group_size": 5,
+        "batch_size": 10,
+        "max_num_workers": 8,
+        "task_processes": 2,
+    }
+    async with serving(bench, tokenizer, HOSTILE, **settings) as (command, trainer, _):
+        await asyncio.wait_for(until_pulled(trainer, command, batches=10), timeout=120)
+    rows = [row for file in bench.folder.glob("dumps/*.jsonl") for row in read_dump(file).rows]
+    rollouts = [rollout for row in rows for rollout in row["rollouts"]]
+    assert len({row["item_id"] for row in rows}) > 4
+    for answer, end in HOSTILE_ENDS.items():
+        hostile = [rollout for rollout in rollouts if rollout["answer"] == answer]
+        assert {rollout["score"] for rollout in hostile} == {0.0}
+        assert {rollout["status"] for rollout in hostile} <= {end, "rejected", *HARMLESS}
+        assert {rollout["status"] for rollout in hostile} & {end, "rejected"}
+    honest = {rollout["status"] for rollout in rollouts if rollout["answer"] == "1"}
+    assert honest <= {"solved", *HARMLESS}
+    assert {r["status"] for r in rollouts if r["answer"] is None} == {"no_answer"}
+
+
+async def test_the_example_trainer_can_pad_a_batch(bench: Any, tokenizer: Any) -> None:
+    pytest.importorskip("torch", reason="Atropos's example trainer needs PyTorch")
+    from example_trainer.data import pad_data_to_good_offset
+
+    async with serving(bench, tokenizer, HONEST) as (command, trainer, _):
+        await asyncio.wait_for(until_pulled(trainer, command, batches=1), timeout=120)
+    tokens, labels, advantages, temperatures, _ = pad_data_to_good_offset(
+        {"batch": trainer.batch}, batch_size=4
+    )
+    assert [batch.shape for batch in tokens] == [batch.shape for batch in labels]
+    assert sum(len(batch) for batch in tokens) == sum(len(batch) for batch in advantages) == 8
+    assert {float(t) for batch in temperatures for t in batch.flatten()} == {1.0}
+
+
+class Impatient(ReasoningGymEnv):
+    """Gives servers no time to come up."""
+
+    reach_seconds = 0.0
+
+
+@pytest.fixture
+def nowhere() -> Iterator[str]:
+    """A URL where nothing listens."""
+    with socket.socket() as bound:  # bound but not listening: connections are refused
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+async def test_an_unreachable_inference_server_is_named_with_the_way_out(
+    bench: Any, nowhere: str
+) -> None:
+    with pytest.raises(UnreachableError) as raised:
+        async with bench.environment(nowhere, of=Impatient):
+            pass
+    assert f"{nowhere}/v1" in str(raised.value)
+    assert "--openai.base_url" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+async def test_an_unreachable_api_is_named_with_the_way_out(
+    bench: Any, tokenizer: Any, nowhere: str
+) -> None:
+    async with (
+        PolicyServer(HONEST, tokenizer) as server,
+        bench.environment(server.url, of=Impatient, rollout_server_url=nowhere) as env,
+    ):
+        with pytest.raises(UnreachableError) as raised:
+            await env.env_manager()
+    assert nowhere in str(raised.value)
+    assert "run-api" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("setting", ["--env.rollout_server_url", "--openai.base_url"])
+async def test_a_useless_url_ends_the_command_with_one_sentence(setting: str, bench: Any) -> None:
+    options = bench.options("http://127.0.0.1:1", rollout_server_url="http://127.0.0.1:1")
+    command = "serve" if setting == "--env.rollout_server_url" else "evaluate"
+    async with bench.command(command, *options, setting, "localhost:9") as running:
+        assert await running.exit_code() == 2
+    assert "'localhost:9' is no usable URL" in running.said().splitlines()[-1]
+    assert running.said().splitlines()[-1].startswith("error: ")
+    assert "Traceback" not in running.said()

@@ -1,0 +1,257 @@
+"""One group of rollouts on each of Atropos's server types, over real HTTP."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from reasoning_gym_environment import ReasoningGymEnv
+from reasoning_gym_environment.core.errors import ConfigurationError
+from reasoning_gym_environment.core.prompts import SYSTEM_PROMPTS
+from reasoning_gym_environment.core.records import Problem
+from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.demo.settings import SERVER_TYPES
+from reasoning_gym_environment.demo.tokenizer import TURN_END, TURN_START
+
+TRUNCATED = Sample(text="<think>and then, and then", finish_reason="length")
+in_one_loop = pytest.mark.asyncio(loop_scope="module")
+
+
+@dataclass
+class Running:
+    """An environment, the script its policy plays, and the kind of server between them."""
+
+    env: ReasoningGymEnv
+    script: Any
+    kind: str
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=SERVER_TYPES)
+async def running(
+    request: pytest.FixtureRequest, module_bench: Any, tokenizer: Any, module_script: Any
+) -> AsyncIterator[Running]:
+    settings = {"temperature": 0.7, "top_p": 0.9, "group_size": 7, "include_messages": True}
+    async with (
+        PolicyServer(module_script, tokenizer) as server,
+        module_bench.environment(server.url, request.param, **settings) as env,
+    ):
+        yield Running(env, module_script, request.param)
+
+
+def samples_for(problem: Problem) -> list[tuple[Sample, str, float]]:
+    """Completions with the status and the score that each deserves."""
+    right, wrong = f"<answer>{problem.oracle}</answer>", "<answer>nope</answer>"
+    return [
+        (Sample(text=f"<think>é 日本 🎉</think>{right}"), "solved", 1.0),
+        (Sample(text=f"<think>hm</think>\n\n{wrong}"), "wrong", 0.0),
+        (Sample(text=f"the template opened it</think> {right} "), "solved", 1.0),
+        (TRUNCATED, "no_answer", 0.0),
+        (Sample(text=f"<think>{right}</think>{problem.oracle}"), "no_answer", 0.0),
+        (Sample(text=f"{right} or {wrong}"), "several_answers", 0.0),
+        (Sample(text="<answer> </answer>"), "no_answer", 0.0),
+    ]
+
+
+async def group_of(env: ReasoningGymEnv, problem: Problem) -> dict[str, Any]:
+    group, backlog = await env.collect_trajectories(problem)
+    assert group is not None
+    assert backlog == []
+    return group
+
+
+async def played(running: Running) -> tuple[Problem, list[tuple[Sample, str, float]], dict]:
+    problem = await running.env.get_next_item()
+    cases = samples_for(problem)
+    running.script.play(*(sample for sample, _, _ in cases))
+    return problem, cases, await group_of(running.env, problem)
+
+
+@in_one_loop
+async def test_a_group_has_a_row_for_each_completion_in_their_order(running: Running) -> None:
+    _, cases, group = await played(running)
+    assert group["statuses"] == [status for _, status, _ in cases]
+    assert group["scores"] == [score for _, _, score in cases]
+    assert [m[-1]["content"] for m in group["messages"]] == [s.text for s, _, _ in cases]
+
+
+@in_one_loop
+async def test_the_unmasked_tokens_are_the_completion(running: Running, tokenizer: Any) -> None:
+    _, cases, group = await played(running)
+    assert len(group["tokens"]) == len(group["masks"]) == len(cases)
+    for tokens, masks, (sample, _, _) in zip(group["tokens"], group["masks"], cases, strict=True):
+        completion = [mask for mask in masks if mask != -100]
+        assert len(tokens) == len(masks)
+        assert tokens[-len(completion) :] == completion == masks[-len(completion) :]
+        turn_end = "" if sample is TRUNCATED else TURN_END
+        assert tokenizer.decode(completion) == sample.text + turn_end
+
+
+@in_one_loop
+async def test_the_masked_tokens_are_the_prompt(running: Running, tokenizer: Any) -> None:
+    problem, _, group = await played(running)
+    prompt = (
+        f"{TURN_START}system\n{SYSTEM_PROMPTS['think']}{TURN_END}\n"
+        f"{TURN_START}user\n{problem.question}{TURN_END}\n{TURN_START}assistant\n"
+    )
+    for tokens, masks in zip(group["tokens"], group["masks"], strict=True):
+        masked = [token for token, mask in zip(tokens, masks, strict=True) if mask == -100]
+        assert tokenizer.decode(masked) == prompt
+
+
+@in_one_loop
+async def test_logprobs_are_the_servers_and_aligned(running: Running) -> None:
+    _, _, group = await played(running)
+    if running.kind == "openai":
+        assert group["inference_logprobs"] == []
+        return
+    for masks, logprobs in zip(group["masks"], group["inference_logprobs"], strict=True):
+        expected = [1.0 if mask == -100 else -(1 + mask % 10) / 10 for mask in masks]
+        assert logprobs == pytest.approx(expected)
+
+
+@in_one_loop
+async def test_the_group_says_how_it_was_sampled(running: Running) -> None:
+    _, _, group = await played(running)
+    assert group["generation_params"] == {"temperature": 0.7, "top_p": 0.9}
+
+
+@in_one_loop
+async def test_only_truncated_completions_are_masked(running: Running) -> None:
+    _, cases, group = await played(running)
+    masked = {"set_advantage_to_zero": True}
+    assert group["overrides"] == [masked if s is TRUNCATED else {} for s, _, _ in cases]
+
+
+@in_one_loop
+async def test_messages_are_the_whole_conversation(running: Running) -> None:
+    problem, cases, group = await played(running)
+    for messages, (sample, _, _) in zip(group["messages"], cases, strict=True):
+        assert messages == [
+            {"role": "system", "content": SYSTEM_PROMPTS["think"]},
+            {"role": "user", "content": problem.question},
+            {"role": "assistant", "content": sample.text},
+        ]
+
+
+@in_one_loop
+async def test_a_group_larger_than_one_request_may_ask_for_is_whole(running: Running) -> None:
+    problem = await running.env.get_next_item()
+    texts = [f"<answer>{number}</answer>" for number in range(12)]
+    running.script.play(*texts)
+    running.env.config.group_size = 12  # as Atropos's own `process` does
+    group = await group_of(running.env, problem)
+    running.env.config.group_size = 7
+    assert Counter(m[-1]["content"] for m in group["messages"]) == Counter(texts)
+    assert len(group["tokens"]) == len(group["masks"]) == len(group["scores"]) == 12
+
+
+@in_one_loop
+@pytest.mark.parametrize("text", ["so " * 2000, "日本🎉" * 2000])
+async def test_no_row_reaches_the_trainers_limit(running: Running, text: str) -> None:
+    problem, _, group = await played(running)
+    prompt = group["masks"][0].count(-100)
+    running.script.play(text)
+    for room in (4, 5, 40):
+        running.env.max_token_len = prompt + room  # as Atropos reads it from the trainer
+        group = await group_of(running.env, problem)
+        lengths = {len(tokens) for tokens in group["tokens"]}
+        assert max(lengths) < running.env.max_token_len
+        assert min(lengths) > prompt
+        assert set(group["statuses"]) == {"no_answer"}
+    running.env.max_token_len = -1
+
+
+async def test_truncated_completions_count_where_that_is_configured(
+    bench: Any, script: Any, tokenizer: Any
+) -> None:
+    script.play(TRUNCATED, "<answer>1</answer>")
+    async with (
+        PolicyServer(script, tokenizer) as server,
+        bench.environment(server.url, mask_too_long_completions=False) as env,
+    ):
+        group = await group_of(env, await env.get_next_item())
+    assert group["overrides"] == [{}, {}, {}, {}]
+    assert group["messages"] is None
+
+
+async def test_reasoning_content_is_the_thought(bench: Any, script: Any, tokenizer: Any) -> None:
+    async with (
+        PolicyServer(script, tokenizer, splits_reasoning=True) as server,
+        bench.environment(server.url, include_messages=True) as env,
+    ):
+        problem = await env.get_next_item()
+        right = f"<think>or <answer>0</answer></think><answer>{problem.oracle}</answer>"
+        hidden = f"<think>is it <answer>{problem.oracle}</answer></think>no"
+        script.play(right, hidden)
+        group = await group_of(env, problem)
+    assert group["statuses"] == ["solved", "no_answer"] * 2
+    assert [m[-1]["content"] for m in group["messages"]] == [right, hidden] * 2
+    for masks, text in zip(group["masks"], [right, hidden] * 2, strict=True):
+        assert tokenizer.decode([m for m in masks if m != -100]) == text + TURN_END
+
+
+async def test_an_endpoint_that_ignores_n_gives_whole_groups(bench: Any, tokenizer: Any) -> None:
+    policy = ScriptedPolicy(["<answer>1</answer>"])
+    async with (
+        PolicyServer(policy, tokenizer, ignores_n=True) as server,
+        bench.environment(server.url) as env,
+    ):
+        with pytest.warns(UserWarning, match="n kwarg is ignored"):
+            first = await group_of(env, await env.get_next_item())
+        second = await group_of(env, await env.get_next_item())
+    assert len(first["tokens"]) == len(second["tokens"]) == 4
+
+
+async def test_prompts_that_leave_no_room_are_counted_and_others_drawn(
+    bench: Any, tokenizer: Any
+) -> None:
+    settings = {"include_tasks": "gcd,sudoku", "system_prompt": "", "max_token_length": 120}
+    async with (
+        PolicyServer(ScriptedPolicy(["<answer>1</answer>"]), tokenizer) as server,
+        bench.environment(server.url, **settings) as env,
+    ):
+        problems = [await env.get_next_item() for _ in range(20)]
+        group = await group_of(env, problems[0])
+    assert {problem.recipe.task for problem in problems} == {"gcd"}
+    assert env.statistics.counts["sampling/prompts_too_long"] > 0
+    assert all(len(tokens) <= 120 for tokens in group["tokens"])
+
+
+async def test_a_limit_below_every_prompt_is_said(bench: Any, tokenizer: Any) -> None:
+    async with (
+        PolicyServer(ScriptedPolicy([""]), tokenizer) as server,
+        bench.environment(server.url, max_token_length=50) as env,
+    ):
+        with pytest.raises(ConfigurationError, match="max_token_length 50 leaves no room"):
+            await env.get_next_item()
+
+
+async def test_failing_requests_are_tried_again(bench: Any, tokenizer: Any) -> None:
+    policy = ScriptedPolicy(["<answer>1</answer>"])
+    async with (
+        PolicyServer(policy, tokenizer, failure_rate=0.3, seed=1) as server,
+        bench.environment(server.url, "vllm") as env,
+    ):
+        problems = [await env.get_next_item() for _ in range(12)]
+        results = await asyncio.gather(*(env.collect_trajectories(p) for p in problems))
+    whole = [group for group, _ in results if group is not None]
+    assert server.failures > 0
+    assert all(len(group["tokens"]) == 4 for group in whole)
+    assert len(whole) > 6
+    assert len(whole) + env.statistics.counts["groups/lost"] == 12
+
+
+async def test_a_group_without_completions_is_counted_as_lost(bench: Any, tokenizer: Any) -> None:
+    async with (
+        PolicyServer(ScriptedPolicy([""]), tokenizer, failure_rate=1.0) as server,
+        bench.environment(server.url, "vllm", dump_failed_rollouts=True) as env,
+    ):
+        assert await env.collect_trajectories(await env.get_next_item()) == (None, [])
+    assert env.statistics.counts["groups/lost"] == 1
+    assert env.statistics.counts["groups/collected"] == 0
+    assert not list(bench.folder.glob("dumps/*"))

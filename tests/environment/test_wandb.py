@@ -1,0 +1,147 @@
+"""What wandb gets: the real one, offline."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import wandb
+
+from reasoning_gym_environment.demo.policy import Sample
+from reasoning_gym_environment.demo.server import PolicyServer
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    with wandb.init(project="test", dir=tmp_path) as run:
+        yield run
+
+
+def summary(run: Any) -> dict[str, Any]:
+    """The last value of everything logged; the last step counts only when it is complete."""
+    run.log({}, commit=True)
+    return dict(run.summary)
+
+
+def rollout_table(run: Any) -> tuple[list[str], list[list[Any]]]:
+    """Columns and rows of the table as wandb has stored it."""
+    [file] = Path(run.dir).glob("media/table/**/*.table.json")
+    table = json.loads(file.read_text())
+    return table["columns"], table["data"]
+
+
+async def test_groups_and_rollouts_are_logged(
+    bench: Any, tokenizer: Any, script: Any, run: Any
+) -> None:
+    settings = {
+        "use_wandb": True,
+        "group_size": 2,
+        "ensure_scores_are_not_same": False,
+        "num_rollouts_per_group_for_logging": -1,
+        "dump_failed_rollouts": True,
+    }
+    truncated = Sample(text="<think>hm", finish_reason="length")
+    async with (
+        PolicyServer(script, tokenizer) as server,
+        bench.environment(server.url, **settings) as env,
+    ):
+        env.max_token_len = 4096  # as Atropos reads it from the trainer
+        problems = [await env.get_next_item() for _ in range(3)]
+        right = [f"<answer>{problem.oracle}</answer>" for problem in problems]
+        for problem, samples in zip(
+            problems,
+            [(right[0], right[0]), (right[1], "<answer>nope</answer>"), (truncated, "4")],
+            strict=True,
+        ):
+            script.play(*samples)
+            group, _ = await env.collect_trajectories(problem)
+            await env.handle_send_to_api(group, problem, do_send_to_api=False)
+        await env.wandb_log()
+    logged = summary(run)
+    expected = {
+        "train/percent_correct": 1 / 2,
+        "train/category/arithmetic/solved": 1 / 2,
+        "train/task/gcd/solved": 1 / 2,
+        "train/status/solved": 1 / 2,
+        "train/status/wrong": 1 / 6,
+        "train/status/no_answer": 1 / 3,
+        "train/status/several_answers": 0,
+        "train/status/timeout": 0,
+        "train/status/verifier_error": 0,
+        "train/truncated": 1 / 6,
+        "train/groups/mixed": 1 / 3,
+        "train/groups/all_solved": 1 / 3,
+        "train/groups/none_solved": 1 / 3,
+        "counts/groups/collected": 3,
+        "counts/groups/kept": 3,
+        "counts/dumps/FAILED_rollouts": 1,
+    }
+    assert {name: logged.get(name) for name in expected} == pytest.approx(expected)
+    columns, rows = rollout_table(run)
+    assert columns == ["full_text", "score", "expected_answer", "task_name", "status"]
+    assert [row[1:] for row in rows] == [
+        [1, problems[0].oracle, "gcd", "solved"],
+        [1, problems[0].oracle, "gcd", "solved"],
+        [1, problems[1].oracle, "gcd", "solved"],
+        [0, problems[1].oracle, "gcd", "wrong"],
+        [0, problems[2].oracle, "gcd", "no_answer"],
+        [0, problems[2].oracle, "gcd", "no_answer"],
+    ]
+    for row, problem in zip(rows, [p for p in problems for _ in range(2)], strict=True):
+        assert problem.question in row[0]
+    assert right[1] in rows[2][0]
+
+
+async def test_means_are_of_the_time_since_the_last_log(
+    bench: Any, tokenizer: Any, script: Any, run: Any
+) -> None:
+    async with (
+        PolicyServer(script, tokenizer) as server,
+        bench.environment(server.url, use_wandb=True) as env,
+    ):
+        for env.curr_step, right in enumerate([True, False]):
+            problem = await env.get_next_item()
+            script.play(f"<answer>{problem.oracle if right else 'nope'}</answer>")
+            await env.collect_trajectories(problem)
+            await env.wandb_log()
+            logged = summary(run)
+            assert logged["train/percent_correct"] == float(right)
+            assert logged["counts/groups/collected"] == env.curr_step + 1
+
+
+async def test_an_evaluation_is_logged_once(
+    bench: Any, tokenizer: Any, script: Any, run: Any
+) -> None:
+    script.play("<answer>nope</answer>")
+    async with (
+        PolicyServer(script, tokenizer) as server,
+        bench.environment(server.url, use_wandb=True) as env,
+    ):
+        await env.evaluate()
+        await env.wandb_log()
+        logged = summary(run)
+        env.curr_step = 1
+        await env.wandb_log({"eval/percent_correct": 0.25})
+    assert logged["eval/percent_correct"] == 0.0
+    assert logged["eval/task/gcd/solved"] == 0.0
+    assert logged["eval/category/arithmetic/solved"] == 0.0
+    assert logged["eval/status/wrong"] == 1.0
+    assert summary(run)["eval/percent_correct"] == 0.25
+
+
+async def test_replicas_log_under_their_own_names(
+    bench: Any, tokenizer: Any, script: Any, run: Any
+) -> None:
+    async with (
+        PolicyServer(script, tokenizer) as server,
+        bench.environment(server.url, use_wandb=True) as env,
+    ):
+        env.wandb_prepend = "env_1"  # as `register_env` sets it
+        problem = await env.get_next_item()
+        script.play(f"<answer>{problem.oracle}</answer>")
+        await env.collect_trajectories(problem)
+        await env.wandb_log()
+    assert summary(run)["env_1_train/percent_correct"] == 1.0
