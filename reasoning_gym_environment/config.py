@@ -9,6 +9,8 @@ from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnu
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from .core.prompts import SYSTEM_PROMPTS
+from .core.records import SOLVED_SCORE
+from .core.rewards import ScoreMode
 from .runtime.task_pool import PoolSettings, default_processes
 
 DEFAULT_MODEL = "NousResearch/DeepHermes-3-Llama-3-8B-Preview"
@@ -51,6 +53,22 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
     top_p: float = Field(default=1.0, gt=0, le=1, description="Nucleus sampling, in training.")
     eval_temperature: float = Field(
         default=0.1, ge=0, description="Sampling temperature in evaluation."
+    )
+    score_mode: ScoreMode = Field(
+        default=ScoreMode.PARTIAL,
+        description="Rewards before the length penalty: partial (as the verifier scores), "
+        "threshold (0 below solved_threshold) or binary (1 at full credit, else 0).",
+    )
+    solved_threshold: float = Field(
+        default=SOLVED_SCORE,
+        gt=0,
+        le=1,
+        description="Score from which an answer counts as solved.",
+    )
+    answer_tolerance: bool = Field(
+        default=False,
+        description="Take surrounding form (bold, $, boxed, code fences, a full stop) off an "
+        "answer where that earns more.",
     )
     length_penalty_start: float = Field(
         default=0.75,
@@ -195,4 +213,5 @@ def pool_settings(config: ReasoningGymEnvConfig) -> PoolSettings:
         processes=config.task_processes or default_processes(),
         generation_timeout=config.generation_timeout,
         verify_timeout=config.verify_timeout,
+        solved_threshold=config.solved_threshold,
     )

@@ -296,3 +296,5 @@ class ReasoningGymEnv(BookkeepingEnv):
             generation_parameters={"temperature": self.config.eval_temperature},
             verbose=not self._serving,
         )
+        if "eval/solved" not in metrics:
+            raise InferenceError("no evaluation sample could be scored; see the warnings above")

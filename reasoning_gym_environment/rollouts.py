@@ -104,6 +104,8 @@ class Rollouts:
         settings = GradingSettings(
             max_length=self._config.max_token_length,
             penalty_start=self._config.length_penalty_start,
+            mode=self._config.score_mode,
+            tolerant=self._config.answer_tolerance,
         )
         return await grade(problem, completions, self._pool, settings)
 

@@ -22,6 +22,7 @@ class Status(str, Enum):
     WRONG = "wrong"
     NO_ANSWER = "no_answer"
     SEVERAL_ANSWERS = "several_answers"
+    REJECTED = "rejected"
     TIMEOUT = "timeout"
     OUT_OF_MEMORY = "out_of_memory"
     CRASHED = "crashed"

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from enum import Enum
 
 from .records import SOLVED_SCORE, Reward, Status, Verdict
 
 
 def combine_forms(
-    raw: float | None, tagged: float | None, *, errors: int = 0, seconds: float = 0.0
+    raw: float | None,
+    tagged: float | None,
+    *,
+    errors: int = 0,
+    seconds: float = 0.0,
+    solved_from: float = SOLVED_SCORE,
 ) -> Verdict:
     """The verdict on an answer from the scores of its two forms; the higher one wins.
 
@@ -18,7 +24,7 @@ def combine_forms(
     """
     clipped = [None if s is None or math.isnan(s) else min(1.0, max(0.0, s)) for s in (raw, tagged)]
     score = max(s or 0.0 for s in clipped)
-    status = Status.SOLVED if score >= SOLVED_SCORE else Status.WRONG
+    status = Status.SOLVED if score >= solved_from else Status.WRONG
     if score == 0.0 and errors:
         status = Status.VERIFIER_ERROR
     return Verdict(
@@ -52,8 +58,31 @@ def length_factor(length: int, max_length: int, start: float) -> float:
     return max(0.0, (max_length - length) / (max_length - free))
 
 
+class ScoreMode(str, Enum):
+    """What becomes of partial credit in the reward."""
+
+    PARTIAL = "partial"
+    THRESHOLD = "threshold"
+    BINARY = "binary"
+
+
+def apply_mode(mode: ScoreMode, verdict: Verdict) -> float:
+    """The verdict's score as the mode has it: as it is, 0 unless solved, or 1 at full credit."""
+    score = verdict.score or 0.0
+    if mode is ScoreMode.BINARY:
+        return float(score >= 1.0)
+    if mode is ScoreMode.THRESHOLD and verdict.status is not Status.SOLVED:
+        return 0.0
+    return score
+
+
 def shape_rewards(
-    verdicts: Sequence[Verdict], lengths: Sequence[int], *, max_length: int, penalty_start: float
+    verdicts: Sequence[Verdict],
+    lengths: Sequence[int],
+    *,
+    max_length: int,
+    penalty_start: float,
+    mode: ScoreMode = ScoreMode.PARTIAL,
 ) -> list[Reward]:
     """The rewards of one group, in the order given.
 
@@ -61,13 +90,13 @@ def shape_rewards(
     shorter one is better; a wrong short answer is not. An unscored rollout gets the mean of
     the others, which moves no advantage but its own, and that one the trainer is told to drop.
     """
-    penalised = all(v.score is not None and v.score >= SOLVED_SCORE for v in verdicts)
-    known = [v.score for v in verdicts if v.score is not None]
+    penalised = all(v.status is Status.SOLVED for v in verdicts)
+    known = [apply_mode(mode, v) for v in verdicts if v.score is not None]
     neutral = sum(known) / len(known) if known else 0.0
     rewards = []
     for verdict, length in zip(verdicts, lengths, strict=True):
         factor = length_factor(length, max_length, penalty_start) if penalised else 1.0
-        score = neutral if verdict.score is None else verdict.score
+        score = neutral if verdict.score is None else apply_mode(mode, verdict)
         rewards.append(Reward(value=score * factor, score=verdict.score, length_factor=factor))
     return rewards
 

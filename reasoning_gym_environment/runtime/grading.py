@@ -9,7 +9,9 @@ from typing import Protocol
 
 from ..core.extraction import extract_answer
 from ..core.records import Attempt, Completion, GroupResult, Problem, Status, Verdict
-from ..core.rewards import shape_rewards
+from ..core.rewards import ScoreMode, shape_rewards
+from ..core.tolerance import relaxed
+from ..tasks.facts import MARKS_ARE_ANSWER
 
 logger = logging.getLogger(__name__)
 
@@ -25,10 +27,14 @@ class GradingSettings:
     """Attributes:
     max_length: tokens of prompt and completion at which the length penalty leaves nothing.
     penalty_start: fraction of `max_length` from which it takes.
+    mode: what becomes of partial credit.
+    tolerant: whether surrounding form that costs a right answer credit is taken off.
     """
 
     max_length: int
     penalty_start: float
+    mode: ScoreMode = ScoreMode.PARTIAL
+    tolerant: bool = False
 
 
 async def grade(
@@ -40,7 +46,10 @@ async def grade(
     """Score a group of completions; every completion keeps its place."""
     extractions = [extract_answer(completion.text) for completion in completions]
     answers = [e.answer for e in extractions if e.answer is not None]
-    found = iter(await verifier.verify(problem, answers))
+    given = await verifier.verify(problem, answers)
+    if settings.tolerant:
+        given = await tolerate_form(problem, answers, given, verifier)
+    found = iter(given)
     verdicts = [
         next(found) if e.failure is None else Verdict(score=0.0, status=e.failure)
         for e in extractions
@@ -50,6 +59,7 @@ async def grade(
         [len(completion.tokens) for completion in completions],
         max_length=settings.max_length,
         penalty_start=settings.penalty_start,
+        mode=settings.mode,
     )
     result = GroupResult(
         problem=problem,
@@ -60,6 +70,21 @@ async def grade(
     )
     log_group(result)
     return result
+
+
+async def tolerate_form(
+    problem: Problem, answers: Sequence[str], verdicts: Sequence[Verdict], verifier: Verifier
+) -> list[Verdict]:
+    """Verify answers short of full credit again without surrounding form; it may only help."""
+    if problem.recipe.task in MARKS_ARE_ANSWER:
+        return list(verdicts)
+    plain = [relaxed(answer) for answer in answers]
+    again = [p for a, p, v in zip(answers, plain, verdicts, strict=True) if p != a and v.score != 1]
+    tolerated = dict(zip(again, await verifier.verify(problem, again), strict=True))
+    return [
+        max(verdict, tolerated.get(text, verdict), key=lambda v: v.score or 0.0)
+        for text, verdict in zip(plain, verdicts, strict=True)
+    ]
 
 
 def log_group(group: GroupResult) -> None:

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..core.records import Problem, Recipe, Status, Verdict
+from ..core.records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
 from ..tasks.generator import CATALOGUE_REQUEST
-from ..tasks.protocol import VerifyRequest, unpack_verdicts
+from ..tasks.protocol import Containment, VerifyRequest, unpack_verdicts
 from .errors import GenerationError, WorkerLostError, WorkerTimeoutError
 from .worker_group import WorkerGroup
 
@@ -40,6 +40,8 @@ class PoolSettings:
         processes: generators, and as many verifier hosts.
         generation_timeout: seconds for one problem.
         verify_timeout: seconds for one answer.
+        solved_threshold: score from which an answer is solved.
+        containment: what stands between model text and the machine.
         verify_memory: bytes a verifier may take beyond what its host has.
     """
 
@@ -47,6 +49,8 @@ class PoolSettings:
     generation_timeout: float = 10.0
     verify_timeout: float = 5.0
     verify_memory: int = 512 * 2**20
+    containment: Containment = Containment.FULL
+    solved_threshold: float = SOLVED_SCORE
 
 
 class TaskPool:
@@ -151,11 +155,12 @@ class TaskPool:
             answers=answers,
             timeout=settings.verify_timeout,
             memory=settings.verify_memory,
+            containment=settings.containment,
         )
         timeout = settings.verify_timeout * len(answers) + HOST_GRACE_SECONDS
         reply = await self._hosts.submit(pickle.dumps(request), timeout=timeout)
         try:
-            return unpack_verdicts(reply, len(answers))
+            return unpack_verdicts(reply, len(answers), solved_from=settings.solved_threshold)
         except ValueError as error:
             self._counts["verify/malformed_replies"] += 1
             logger.warning("%s: a verifier host's reply is malformed: %s", request.task, error)

@@ -46,6 +46,8 @@ class WorkerGroup:
             WorkerStartError: one did not come up.
         """
         await asyncio.gather(*(self._add_worker() for _ in range(self._size)))
+        for greeting in {worker.greeting for worker in self._workers} - {""}:
+            logger.warning("The %s processes are contained but for this: %s", self._role, greeting)
 
     async def _add_worker(self) -> None:
         worker = await WorkerProcess.start(self._role)

@@ -43,11 +43,15 @@ class WorkerProcess:
 
     Its end of the request pipe closes with this process, however it ends: the worker then
     ends as well.
+
+    Attributes:
+        greeting: what the worker said when it was ready: what it can't enforce on this system.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, errors: IO[bytes]) -> None:
         self._process = process
         self._errors = errors
+        self.greeting = ""
 
     @property
     def pid(self) -> int:
@@ -78,7 +82,7 @@ class WorkerProcess:
         )
         worker = cls(process, errors)
         try:
-            await worker._reply(START_SECONDS)
+            worker.greeting = (await worker._reply(START_SECONDS)).decode()
         except WorkerLostError as error:
             said = worker._last_words()
             await worker.kill()

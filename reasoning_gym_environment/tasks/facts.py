@@ -168,3 +168,8 @@ SEEDED_AT_CONSTRUCTION = frozenset({"acre", "gsm_symbolic", "list_functions", "s
 
 SEEDS_NUMPY = frozenset({"pool_matrix"})
 """Tasks that hand the seed to numpy, which takes 32 bits."""
+
+MARKS_ARE_ANSWER = frozenset(
+    {"emoji_mystery", "fraction_simplification", "knights_knaves", "sentence_reordering"}
+)
+"""Tasks whose right answers are sentences with a full stop, or stand between dollar signs."""

@@ -12,9 +12,13 @@ from ..core.records import Problem, Recipe
 from . import protocol
 from .catalogue import Discovery, discover
 from .datasets import Datasets
+from .levels import LevelTable, level_table
 
 CATALOGUE_REQUEST = "catalogue"
-"""The request for a `Discovery`; every other request is a `Recipe`."""
+"""The request for a `Discovery`."""
+
+LEVELS_REQUEST = "levels"
+"""The request for a `LevelTable`; every request that is no text is a `Recipe`."""
 
 
 def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
@@ -24,8 +28,10 @@ def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
     os._exit(0)
 
 
-def answer(request: Recipe | str, datasets: Datasets) -> Discovery | Problem | str:
-    """The reply to one request: a Discovery or a Problem, or text saying what went wrong."""
+def answer(request: Recipe | str, datasets: Datasets) -> Discovery | LevelTable | Problem | str:
+    """The reply to one request: what it asks for, or text saying what went wrong."""
+    if request == LEVELS_REQUEST:
+        return level_table()
     if isinstance(request, str):
         return discover(lambda name: datasets.get(name, {}))
     try:
@@ -39,7 +45,7 @@ def run(requests: BinaryIO, replies: BinaryIO) -> None:
     datasets = Datasets()
     inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_feed, args=(requests, inbox), daemon=True).start()
-    protocol.write_frame(replies, b"ready")
+    protocol.write_frame(replies, b"")
     while True:
         reply = answer(pickle.loads(inbox.get()), datasets)
         protocol.write_frame(replies, pickle.dumps(reply))

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import math
 import os
 import resource
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
-_PR_SET_PDEATHSIG = 1
+from . import seccomp
 
 
 def address_space() -> int:
@@ -22,11 +18,6 @@ def address_space() -> int:
     if not statm.exists():
         return 0
     return int(statm.read_text().split()[0]) * resource.getpagesize()
-
-
-def _die_with_host() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _keep_only(reply: int) -> None:
@@ -46,37 +37,54 @@ def _limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def enter_parent_of_children(reply: int) -> None:
-    """Put a fresh fork that only starts further ones on its own: it never runs an answer."""
+def enter_parent_of_children(reply: int) -> list[str]:
+    """Put a fresh fork that only starts further ones on its own: it never runs an answer.
+
+    Returns:
+        Sentences that say what this system does not enforce.
+    """
     gc.disable()
     os.setsid()
-    _die_with_host()
     _keep_only(reply)
+    return [gap for gap in [seccomp.undumpable()] if gap]
 
 
-def enter_child(reply: int, *, seconds: float, memory: int) -> None:
+def enter_child(reply: int, *, seconds: float, memory: int, sandboxed: bool = True) -> list[str]:
     """Put the calling process, a fresh fork, under its limits.
 
     Args:
         reply: the only descriptor that stays open.
         seconds: processor time; the host's deadline is the sharper limit.
         memory: bytes beyond what the host has.
+        sandboxed: also keep it from files, sockets, processes and signals.
+
+    Returns:
+        Sentences that say what this system does not enforce.
     """
-    enter_parent_of_children(reply)
-    _limit(resource.RLIMIT_CPU, math.ceil(seconds) + 1)
-    _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_FSIZE, 0)
+    gaps = enter_parent_of_children(reply)
     if held := address_space():
         _limit(resource.RLIMIT_AS, held + memory)
+    else:
+        gaps.append(f"No limit on memory: {sys.platform} does not say how much a process has.")
+    _limit(resource.RLIMIT_CPU, math.ceil(seconds) + 1)
+    _limit(resource.RLIMIT_CORE, 0)
+    if sandboxed:
+        for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC):
+            _limit(kind, 0)
+        gaps += filter(None, [seccomp.install(reply)])
+    return gaps
 
 
-def exit_on_memory_error(code: int) -> None:
-    """End the process where a MemoryError is raised: bare excepts in verifiers hide it."""
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        frame.f_trace_lines = False
-        if event == "exception" and issubclass(argument[0], MemoryError):
-            os._exit(code)
-        return trace
-
-    sys.settrace(trace)
+def enforcement_gaps() -> str:
+    """What a child is not kept from on this system; found out in a child. Empty when all holds."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        gaps = enter_child(write_end, seconds=1, memory=2**29)
+        os.write(write_end, " ".join(gaps).encode())
+        os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as reply:
+        gaps_text = reply.read().decode()
+    os.waitpid(pid, 0)
+    return gaps_text

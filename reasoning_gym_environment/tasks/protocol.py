@@ -11,10 +11,10 @@ import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Any, BinaryIO
 
-from ..core.records import Status, Verdict
+from ..core.records import SOLVED_SCORE, Status, Verdict
 from ..core.rewards import combine_forms
 
 LENGTH = struct.Struct("<I")
@@ -31,6 +31,18 @@ class Outcome(IntEnum):
     TIMEOUT = 1
     OUT_OF_MEMORY = 2
     CRASHED = 3
+    REJECTED = 4
+
+
+class Containment(Enum):
+    """What stands between model text and the machine.
+
+    Less than FULL is for the tests of single layers and for measuring what they cost.
+    """
+
+    FULL = "screen, sandbox, limits, single-use children"
+    UNSCREENED = "sandbox, limits, single-use children"
+    FORKS = "limits on time and memory, single-use children"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +61,7 @@ class VerifyRequest:
     timeout: float
     memory: int
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    containment: Containment = Containment.FULL
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,24 +88,28 @@ _FAILURES = {
     Outcome.TIMEOUT: (Status.TIMEOUT, "the verifier did not finish in time"),
     Outcome.OUT_OF_MEMORY: (Status.OUT_OF_MEMORY, "the verifier ran out of memory"),
     Outcome.CRASHED: (Status.CRASHED, "the verifier's process died"),
+    Outcome.REJECTED: (Status.REJECTED, "answers of this kind are not evaluated"),
 }
 
 
-def to_verdict(scores: FormScores) -> Verdict:
+def to_verdict(scores: FormScores, *, solved_from: float = SOLVED_SCORE) -> Verdict:
     """Any failure to finish costs the answer everything, whatever one form had earned."""
     seconds = max(0.0, scores.seconds) if math.isfinite(scores.seconds) else 0.0
-    if scores.outcome is Outcome.SCORED:
-        return combine_forms(
-            None if math.isnan(scores.raw) else scores.raw,
-            None if math.isnan(scores.tagged) else scores.tagged,
-            errors=min(2, max(0, scores.errors)),
-            seconds=seconds,
-        )
-    status, detail = _FAILURES[scores.outcome]
-    return Verdict(score=0.0, status=status, detail=detail, seconds=seconds)
+    if scores.outcome in _FAILURES:
+        status, detail = _FAILURES[scores.outcome]
+        return Verdict(score=0.0, status=status, detail=detail, seconds=seconds)
+    return combine_forms(
+        None if math.isnan(scores.raw) else scores.raw,
+        None if math.isnan(scores.tagged) else scores.tagged,
+        errors=min(2, max(0, scores.errors)),
+        seconds=seconds,
+        solved_from=solved_from,
+    )
 
 
-def unpack_verdicts(payload: bytes, count: int) -> list[Verdict]:
+def unpack_verdicts(
+    payload: bytes, count: int, *, solved_from: float = SOLVED_SCORE
+) -> list[Verdict]:
     """Read a verifier host's reply to a request of `count` answers.
 
     Raises:
@@ -101,7 +118,9 @@ def unpack_verdicts(payload: bytes, count: int) -> list[Verdict]:
     if len(payload) != count * FORM_SCORES.size:
         raise ValueError(f"{len(payload)} bytes where {count} verdicts were asked for")
     return [
-        to_verdict(FormScores.unpack(payload[start : start + FORM_SCORES.size]))
+        to_verdict(
+            FormScores.unpack(payload[start : start + FORM_SCORES.size]), solved_from=solved_from
+        )
         for start in range(0, len(payload), FORM_SCORES.size)
     ]
 

@@ -7,6 +7,7 @@ it, and dies. Whatever an answer does to its process, the next child is a fresh 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import math
 import os
@@ -21,7 +22,9 @@ from ..core.records import Recipe
 from . import limits, protocol
 from .datasets import Datasets
 from .facts import EXECUTES_ANSWERS
-from .protocol import FORM_SCORES, FormScores, Outcome, VerifyRequest
+from .guards import ceiling
+from .protocol import FORM_SCORES, Containment, FormScores, Outcome, VerifyRequest
+from .screen import NOT_AN_EXPRESSION, UNREADABLE, screen
 
 Scorer = Callable[[str, Any], float]
 Work = Callable[[int], None]
@@ -57,16 +60,44 @@ def score_forms(score: Scorer, answer: str, entry: Any) -> FormScores:
     )
 
 
+def judge(score: Scorer, request: VerifyRequest, answer: str, entry: Any) -> FormScores:
+    """Score an answer that passes the screen, no higher than its guard allows.
+
+    Honest text that is no expression earns what the verifier gives to what it can't read.
+    """
+    if request.containment is not Containment.FULL:
+        return score_forms(score, answer, entry)
+    refusal = screen(request.task, answer)
+    if refusal == NOT_AN_EXPRESSION:
+        return score_forms(score, UNREADABLE, entry)
+    if refusal:
+        return FormScores(outcome=Outcome.REJECTED)
+    most = ceiling(request.task, answer, entry)
+    if most == 0.0:
+        return FormScores(outcome=Outcome.SCORED, raw=0.0)
+    scores = score_forms(score, answer, entry)
+    return dataclasses.replace(
+        scores, raw=_at_most(most, scores.raw), tagged=_at_most(most, scores.tagged)
+    )
+
+
+def _at_most(most: float, score: float) -> float:
+    return score if math.isnan(score) else min(most, score)
+
+
 def score_together(dataset: Any, request: VerifyRequest, answers: Sequence[str]) -> Work:
     """Work of a child: score answers one after the other."""
 
     def work(reply: int) -> None:
-        limits.enter_child(reply, seconds=request.timeout * len(answers), memory=request.memory)
-        if request.task in EXECUTES_ANSWERS:
-            limits.exit_on_memory_error(_OUT_OF_MEMORY_EXIT)
+        limits.enter_child(
+            reply,
+            seconds=request.timeout * len(answers),
+            memory=request.memory,
+            sandboxed=request.containment is not Containment.FORKS,
+        )
         for answer in answers:
             entry = pickle.loads(request.entry)
-            os.write(reply, score_forms(dataset.score_answer, answer, entry).pack())
+            os.write(reply, judge(dataset.score_answer, request, answer, entry).pack())
 
     return work
 
@@ -222,7 +253,7 @@ def run(requests: BinaryIO, replies: BinaryIO) -> None:
     warm_up(datasets)
     gc.collect()
     gc.freeze()
-    protocol.write_frame(replies, b"ready")
+    protocol.write_frame(replies, limits.enforcement_gaps().encode())
     while (frame := protocol.read_frame(requests)) is not None:
         request = pickle.loads(frame)
         try:

@@ -62,10 +62,6 @@ def test_the_defaults_of_the_command_line_are_valid() -> None:
             {"dump_rollouts": True, "rollout_save_score_threshold": 1},
             "rollout_save_score_threshold is 1",
         ),
-        (
-            {"include_tasks": "gcd,lcm", "exclude_tasks": ["lcm"]},
-            "'lcm' is in include_tasks and in exclude_tasks",
-        ),
     ],
 )
 def test_a_contradiction_is_named(settings: dict[str, Any], said: str) -> None:

@@ -1,6 +1,7 @@
 """Answers that hang, exit, eat memory or kill cost their own rollout and nothing else."""
 
 import asyncio
+import dataclasses
 import os
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ from reasoning_gym_environment.core.records import Problem, Recipe, Status, Verd
 from reasoning_gym_environment.runtime.errors import GenerationError, PoolClosedError
 from reasoning_gym_environment.runtime.task_pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
+from reasoning_gym_environment.tasks.protocol import Containment
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -31,8 +33,8 @@ os.kill(pid, signal.SIGKILL)
 FAILURES = {
     HANGS: Status.TIMEOUT,
     EXITS: Status.CRASHED,
-    "'a'*10**10": Status.OUT_OF_MEMORY,
-    "[0]*10**11": Status.OUT_OF_MEMORY,
+    "'a'*10**10": Status.WRONG,  # these verifiers catch the MemoryError themselves
+    "[0]*10**11": Status.WRONG,
 }
 NEVER_ENDS = Recipe(
     task="prime_factorization",
@@ -42,6 +44,8 @@ NEVER_ENDS = Recipe(
 """Trial division up to the square root, 2**61."""
 
 SETTINGS = PoolSettings(processes=1, generation_timeout=2.0, verify_timeout=2.0)
+FORKS = dataclasses.replace(SETTINGS, containment=Containment.FORKS)
+UNSCREENED = dataclasses.replace(SETTINGS, containment=Containment.UNSCREENED)
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +55,18 @@ def counts() -> Counter[str]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def impatient(counts: Counter[str]) -> AsyncIterator[TaskPool]:
-    """One process of each role, so that all requests meet the same one; two seconds an answer."""
-    async with TaskPool(SETTINGS, counts) as pool:
+    """What forks alone achieve: no screen, no sandbox, two seconds an answer.
+
+    One process of each role, so that all requests meet the same one.
+    """
+    async with TaskPool(FORKS, counts) as pool:
+        yield pool
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def unscreened() -> AsyncIterator[TaskPool]:
+    """What stands behind the screen."""
+    async with TaskPool(UNSCREENED, Counter()) as pool:
         yield pool
 
 
@@ -83,8 +97,38 @@ async def test_an_answer_that_breaks_its_verifier_costs_the_others_nothing(
     verdicts = dict(zip(answers, await impatient.verify(problem, answers), strict=True))
     assert [outcome(verdicts[answer]) for answer in honest] == expected
     for answer, status in FAILURES.items():
-        assert (verdicts[answer].score, verdicts[answer].status) == (0.0, status), answer
-        assert verdicts[answer].detail
+        assert verdicts[answer].status is status, answer
+        assert verdicts[answer].score <= expected[-1][0], "more than nonsense earns"
+
+
+@pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
+async def test_the_screen_rejects_what_must_not_be_evaluated(pool: TaskPool, task: str) -> None:
+    problem = await pool.generate(Recipe(task=task, seed=2))
+    hostile = [*FAILURES, KILLS_ITS_PARENT, "(lambda: 1)()", "open('/tmp/x','w')"]
+    right, *rejected = await pool.verify(problem, [oracle(problem), *hostile])
+    assert right.status is Status.SOLVED
+    for answer, verdict in zip(hostile, rejected, strict=True):
+        assert (verdict.score, verdict.status) == (0.0, Status.REJECTED), answer
+        assert verdict.detail
+
+
+async def test_behind_the_screen_an_answer_touches_no_file_and_no_process(
+    unscreened: TaskPool, pool: TaskPool, tmp_path: Path
+) -> None:
+    problem = await pool.generate(Recipe(task="binary_matrix", seed=2))
+    hostile = [
+        f"open('{tmp_path}/file', 'w')",
+        f"__import__('os').mkdir('{tmp_path}/folder')",
+        f"__import__('os').fork() or __import__('os').mkdir('{tmp_path}/forked')",
+        KILLS_ITS_PARENT,
+        runs(_KILL_HOST.replace("TESTS", str(os.getpid()))),
+    ]
+    before = set(unscreened.pids)
+    right, *others = await unscreened.verify(problem, [oracle(problem), *hostile])
+    assert right.status is Status.SOLVED
+    assert all(verdict.score == 0.0 for verdict in others)
+    assert list(tmp_path.iterdir()) == []
+    assert set(unscreened.pids) == before
 
 
 @pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
@@ -205,12 +249,14 @@ async def test_verdicts_come_in_the_order_of_the_answers_and_equal_answers_share
     assert verdicts[0] is verdicts[2]
 
 
-async def test_equal_answers_are_verified_once(pool: TaskPool, tmp_path: Path) -> None:
+async def test_equal_answers_are_verified_once(
+    impatient: TaskPool, pool: TaskPool, tmp_path: Path
+) -> None:
     problem = await pool.generate(Recipe(task="binary_matrix", seed=2))
     leaves_a_mark = f"__import__('tempfile').mkdtemp(dir='{tmp_path}') and None"
-    await pool.verify(problem, [leaves_a_mark])
+    await impatient.verify(problem, [leaves_a_mark])
     once = len(list(tmp_path.iterdir()))
-    await pool.verify(problem, [leaves_a_mark] * 5)
+    await impatient.verify(problem, [leaves_a_mark] * 5)
     assert len(list(tmp_path.iterdir())) == 2 * once > 0
 
 

@@ -104,12 +104,12 @@ async def test_only_the_listed_tasks_pay_any_answer(
 
 
 async def test_exactly_the_listed_tasks_run_code_in_an_answer(
-    pool: TaskPool, problems: dict[str, list[Problem]], tmp_path: Path
+    uncontained: TaskPool, problems: dict[str, list[Problem]], tmp_path: Path
 ) -> None:
     async def answer(task: str) -> None:
         forms = [f"__import__('os').mkdir('{tmp_path}/{task}')"]
         forms += [f"[{forms[0]}]", f"x + {forms[0]}", f'"{forms[0]}"']
-        await pool.verify(problems[task][0], forms)
+        await uncontained.verify(problems[task][0], forms)
 
     await asyncio.gather(*(answer(task) for task in problems))
     assert {path.name for path in tmp_path.iterdir()} == EXECUTES_ANSWERS

@@ -1,0 +1,112 @@
+"""Partial credit for what the question already shows, or for what a guess gets right by chance."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def progress(
+    found: Sequence[Any], shown: Sequence[Any], right: Sequence[Any], *, chance: float = 0.0
+) -> float:
+    """The share that is right of what the question doesn't show, above what guessing gets.
+
+    Args:
+        found: what the answer has, item by item.
+        shown: what the question has there.
+        right: what the oracle has there.
+        chance: the share that a guess gets.
+    """
+    if len(found) != len(right):
+        return 0.0
+    is_open: list[bool] = [a != b for a, b in zip(shown, right, strict=True)]
+    if not any(is_open):
+        return 1.0 if list(found) == list(right) else 0.0
+    hits = [a == b for a, b, counts in zip(found, right, is_open, strict=True) if counts]
+    share: float = sum(hits) / len(hits)
+    return max(0.0, (share - chance) / (1 - chance))
+
+
+def number_grid(answer: str, entry: Mapping[str, Any]) -> float:
+    """The cells that the puzzle gives are paid for: the open ones only, above chance.
+
+    A row that has a number twice counts for nothing: filling up with anything makes such rows.
+    """
+    puzzle, solution = entry["metadata"]["puzzle"], entry["metadata"]["solution"]
+    size = len(solution)
+    rows = [[int(c) for c in line if c in "123456789"] for line in answer.split("\n")]
+    rows = [row for row in rows if len(row) == size][:size]
+    blank = [0] * size
+    rows = [row if len(set(row)) == size else blank for row in rows]
+    rows += [blank] * (size - len(rows))
+    return progress(_cells(rows), _cells(puzzle), _cells(solution), chance=1 / size)
+
+
+def _cells(rows: list[list[int]]) -> list[int]:
+    return [cell for row in rows for cell in row]
+
+
+def living_cells(answer: str, entry: Mapping[str, Any]) -> float:
+    """Dead cells are paid for, and most are dead: the share of living cells found instead."""
+    try:
+        found, right = json.loads(answer), json.loads(entry["answer"])
+    except (ValueError, RecursionError):  # the verifier can't read it either
+        return 1.0
+    if not _has_shape_of(found, right):
+        return 0.0
+    pairs = [pair for rows in zip(found, right, strict=True) for pair in zip(*rows, strict=True)]
+    living = [(a, b) for a, b in pairs if a != 0 or b != 0]
+    return sum(a == b for a, b in living) / len(living) if living else 1.0
+
+
+def _has_shape_of(found: Any, right: list[list[int]]) -> bool:
+    return (
+        isinstance(found, list)
+        and len(found) == len(right)
+        and all(isinstance(row, list) for row in found)
+        and all(len(a) == len(b) for a, b in zip(found, right, strict=True))
+    )
+
+
+def reversed_word(answer: str, entry: Mapping[str, Any]) -> float:
+    """What follows the word is ignored, and letters that don't move are paid for."""
+    right = _bare(entry["answer"])
+    return progress(_bare(answer), right[::-1], right)
+
+
+def read_letters(answer: str, entry: Mapping[str, Any]) -> float:
+    """What follows the word is ignored."""
+    return 1.0 if len(_bare(answer.replace(" ", ""))) <= len(_bare(entry["answer"])) else 0.0
+
+
+def _bare(word: str) -> str:
+    return word.lower().strip(string.punctuation + string.whitespace)
+
+
+def unscrambled_words(answer: str, entry: Mapping[str, Any]) -> float:
+    """Words that weren't scrambled are paid for, and words that follow are ignored."""
+    shown = " ".join(entry["metadata"]["scrambled_words"])
+    return _word_progress(answer, shown, entry["answer"])
+
+
+def reordered_words(answer: str, entry: Mapping[str, Any]) -> float:
+    """Words that stand where they stood are paid for, and so is one word over and over."""
+    _, _, shown = entry["question"].partition(": ")
+    right: str = entry["answer"]
+    if sorted(answer.lower().split()) != sorted(right.lower().split()):
+        return 0.0
+    return _word_progress(answer, shown, right)
+
+
+def _word_progress(answer: str, shown: str, right: str) -> float:
+    return progress(answer.lower().split(), shown.lower().split(), right.lower().split())
+
+
+def sorted_words(answer: str, entry: Mapping[str, Any]) -> float:
+    """Any order of the words is paid for, and words that follow are ignored."""
+    metadata = entry["metadata"]
+    found = [word.strip() for word in re.split(r",\s*", answer)]
+    return progress(found, metadata["transformed_words"], metadata["sorted_words"])
