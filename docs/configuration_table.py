@@ -6,6 +6,7 @@ python docs/configuration_table.py [--check]
 from __future__ import annotations
 
 import sys
+from enum import Enum
 from pathlib import Path
 
 from atroposlib.envs.base import BaseEnvConfig
@@ -17,7 +18,8 @@ BEGIN, END = "<!-- configuration table: begin -->", "<!-- configuration table: e
 
 
 def row(name: str, default: object, description: str) -> str:
-    return f"| `{name}` | `{default!r}` | {description} |"
+    shown = default.value if isinstance(default, Enum) else default
+    return f"| `{name}` | `{shown!r}` | {description} |"
 
 
 def table() -> str:
@@ -46,7 +48,7 @@ def table() -> str:
             header,
             *changed,
         ]
-    ).replace("<EvalHandlingEnum.NONE: 'NONE'>", "NONE")
+    )
 
 
 def updated(text: str) -> str:
