@@ -10,7 +10,8 @@ import re
 import sys
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .core.errors import FixableError
@@ -18,6 +19,7 @@ from .core.errors import FixableError
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+    from .tasks.audit_known import Known
     from .tasks.catalogue import TaskInfo
 
 USAGE = """\
@@ -33,12 +35,13 @@ commands of Atropos (options: COMMAND --help):
 our own:
   demo       run everything here for half a minute, with a simulated policy
   tasks      list every task: name, category, whether it is used and why not
+  audit      what every task's verifier pays for; fails on what isn't known
 
 Settings come from --env.NAME VALUE (the environment) and --openai.NAME VALUE (the
 inference server), or from a file: --config FILE.yaml.
 """
 
-_NEGATIVE = re.compile(r"-\\d")
+_NEGATIVE = re.compile(r"-\.?\d")
 
 
 def join_negative_values(arguments: Sequence[str]) -> list[str]:
@@ -55,6 +58,16 @@ def join_negative_values(arguments: Sequence[str]) -> list[str]:
         else:
             joined.append(argument)
     return joined
+
+
+def require_known_settings(arguments: Sequence[str], known: Collection[str]) -> None:
+    """Raises FixableError for an --env option that does not exist, with the closest ones."""
+    for argument in arguments:
+        name = argument.partition("=")[0].removeprefix("--env.")
+        if argument.startswith("--env.") and name not in known:
+            close = difflib.get_close_matches(name, known)
+            hint = f"did you mean {', '.join(close)}?" if close else "see --help"
+            raise FixableError(f"there is no setting --env.{name}; {hint}")
 
 
 def configure_logging() -> None:
@@ -86,6 +99,7 @@ def run_atropos(arguments: Sequence[str]) -> int:
     # Atropos sets DEBUG there, which would log the servers' API keys.
     logging.getLogger("atroposlib.envs.base").setLevel(logging.INFO)
     sys.argv[1:] = join_negative_values(arguments)
+    require_known_settings(sys.argv, ReasoningGymEnv.env_config_cls.model_fields)
     try:
         ReasoningGymEnv.cli()
     except ValidationError as error:
@@ -140,12 +154,50 @@ def _table(tasks: Sequence[TaskInfo]) -> str:
     return "\n".join([*rows, f"{used} of {len(tasks)} are used"])
 
 
+def run_audit(
+    arguments: Sequence[str], *, known: Mapping[str, Mapping[str, Known]] | None = None
+) -> int:
+    """Examine every task; 1 when something is found that isn't known.
+
+    Args:
+        known: instead of the package's own table.
+    """
+    parser = ArgumentParser(prog="audit", description="Examine every task's verifier and levels.")
+    parser.add_argument("--tasks", default="", help="names, separated by commas; default: all")
+    parser.add_argument("--items", type=int, default=30, help="of each task (default: 30)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    for kind, what in (("html", "a page"), ("markdown", "a page"), ("floors", "chance floors")):
+        parser.add_argument(f"--{kind}", metavar="FILE", type=Path, help=f"write {what} there")
+    options = parser.parse_args(arguments[1:])
+    if options.items < 1:
+        parser.error(f"--items is {options.items}: at least one is needed")
+    from .runtime.audit import AuditSettings, audit_tasks, unexplained
+    from .runtime.audit_html import as_html
+    from .runtime.audit_report import as_json, as_markdown, as_text, chance_floors
+    from .tasks.audit_known import known_findings
+
+    names = [name for name in options.tasks.split(",") if name]
+    table = known_findings() if known is None else known
+    audit = asyncio.run(audit_tasks(AuditSettings(tasks=names, items=options.items, known=table)))
+    pages = (
+        (options.html, as_html),
+        (options.markdown, as_markdown),
+        (options.floors, chance_floors),
+    )
+    for path, render in pages:
+        if path is not None:
+            path.write_text(render(audit), encoding="utf-8")
+    print(as_json(audit) if options.json else as_text(audit))
+    return 1 if unexplained(audit) else 0
+
+
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "serve": run_atropos,
     "process": run_atropos,
     "evaluate": run_atropos,
     "demo": run_demo,
     "tasks": run_tasks,
+    "audit": run_audit,
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from reasoning_gym.factory import create_dataset
 
 from ..core.records import Problem, Recipe
-from .facts import SEEDED_AT_CONSTRUCTION, SEEDS_NUMPY
+from .facts import SEEDED_AT_CONSTRUCTION, SEEDS_NUMPY, UNUSABLE_ORACLES
 
 
 class Datasets:
@@ -38,7 +38,11 @@ class Datasets:
         return entry
 
     def problem(self, recipe: Recipe) -> Problem:
+        """Raises ValueError for an item that the library itself could not solve."""
         entry = self.entry(recipe)
+        mark = UNUSABLE_ORACLES.get(recipe.task)
+        if mark and mark in entry["answer"]:
+            raise ValueError(f"the library has no answer to its own problem: {entry['answer']}")
         return Problem(
             recipe=recipe,
             question=entry["question"],

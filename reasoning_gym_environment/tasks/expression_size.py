@@ -12,7 +12,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 MAX_BITS = 1024  # honest coefficients have up to 275
-_MAX_EXPONENT_BITS = 10
+_MAX_EXPONENT_BITS = 12
+_MAX_EXPONENT_BITS_WITH_FUNCTIONS = 6
 
 
 class TooLarge(Exception):
@@ -41,6 +42,7 @@ class Size(NamedTuple):
 
 
 NAME = Size(bits=1)
+ONE = Size(bits=1, value=Fraction(1))
 _FUNCTION = Size(bits=0, terms=2, functions=1, depth=1)
 
 
@@ -50,6 +52,11 @@ def of_number(value: Fraction) -> Size:
     if bits > MAX_BITS:
         raise TooLarge("a number too large")
     return Size(bits=bits, value=value)
+
+
+def of_float(value: float) -> Size:
+    """Of its magnitude: what sympy makes of it has as many digits as were written."""
+    return of_number(Fraction(value))._replace(bits=max(1, math.log2(abs(value) + 1)))
 
 
 def of_negative(size: Size) -> Size:
@@ -67,12 +74,12 @@ def of_call(arguments: list[Size]) -> Size:
 
 
 def check_exponent(exponent: Size) -> None:
-    """Raises TooLarge when it is, or may turn out so: `exp(99999*log(x))` is `x**99999`."""
-    if exponent.value is not None:
-        too_large = abs(exponent.value) > 2**_MAX_EXPONENT_BITS
-    else:
-        too_large = exponent.depth > 0 and exponent.bits > _MAX_EXPONENT_BITS
-    if too_large:
+    """Raises TooLarge when it is, or may turn out so.
+
+    `exp(99999*log(x))` is `x**99999`, and `2**(99999*x)` is simplified to `(2**99999)**x`.
+    """
+    bits = exponent.bits if exponent.value is None else math.log2(abs(exponent.value) + 1)
+    if bits > (_MAX_EXPONENT_BITS_WITH_FUNCTIONS if exponent.depth else _MAX_EXPONENT_BITS):
         raise TooLarge("a power too large")
 
 

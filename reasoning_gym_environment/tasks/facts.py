@@ -169,6 +169,9 @@ SEEDED_AT_CONSTRUCTION = frozenset({"acre", "gsm_symbolic", "list_functions", "s
 SEEDS_NUMPY = frozenset({"pool_matrix"})
 """Tasks that hand the seed to numpy, which takes 32 bits."""
 
+UNUSABLE_ORACLES = MappingProxyType({"intermediate_integration": "Integral("})
+"""Task to what its oracle holds when the library could not solve its own problem."""
+
 MARKS_ARE_ANSWER = frozenset(
     {"emoji_mystery", "fraction_simplification", "knights_knaves", "sentence_reordering"}
 )

@@ -135,11 +135,11 @@ def _check_literal(text: str) -> None:
 
 def _constant(value: object) -> Size:
     """Raises _Refused for what is no number, TooLarge for what is a large one."""
-    if isinstance(value, bool | complex) or not isinstance(value, int | float):
-        raise _Refused(f"{type(value).__name__} in an expression")
-    if value == math.inf:
-        raise TooLarge("a number too large")
-    return sizes.of_number(Fraction(value))
+    if isinstance(value, float) and value != math.inf:
+        return sizes.of_float(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return sizes.of_number(Fraction(value))
+    raise _Refused(f"{value!r:.20} in an expression")
 
 
 def _call(node: ast.Call, arguments: list[Size], rules: _Rules) -> Size:
@@ -148,6 +148,8 @@ def _call(node: ast.Call, arguments: list[Size], rules: _Rules) -> Size:
     known = rules.functions and rules.functions.fullmatch(name)
     if not known or node.keywords or not 1 <= len(arguments) <= 2:
         raise _Refused("a call of something other than an elementary function")
+    if name == "Rational":
+        return sizes.of_operation(ast.Div(), *[*arguments, sizes.ONE][:2])
     if name == "exp":
         sizes.check_exponent(arguments[0])
     return sizes.of_call(arguments)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from reasoning_gym_environment.core.records import Problem, Recipe, Status
+from reasoning_gym_environment.runtime.errors import GenerationError
 from reasoning_gym_environment.runtime.task_pool import TaskPool
 from reasoning_gym_environment.tasks.catalogue import known_categories, read_registry
 from reasoning_gym_environment.tasks.facts import (
@@ -181,3 +182,8 @@ async def test_exactly_the_listed_tasks_refuse_seeds_of_more_than_32_bits(
 async def test_a_task_that_seeds_numpy_takes_any_recipe_seed(pool: TaskPool) -> None:
     for task in SEEDS_NUMPY:
         assert (await pool.generate(Recipe(task=task, seed=2**53 - 2))).question
+
+
+async def test_items_that_the_library_could_not_solve_itself_are_not_made(pool: TaskPool) -> None:
+    with pytest.raises(GenerationError, match="Integral"):
+        await pool.generate(Recipe(task="intermediate_integration", seed=10))

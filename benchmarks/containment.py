@@ -1,0 +1,77 @@
+"""What containment costs: scored groups per second with each layer, side by side in one run.
+
+python benchmarks/containment.py [--groups 400] [--rounds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import statistics
+import time
+from collections import Counter
+
+from reasoning_gym_environment.core.records import Problem
+from reasoning_gym_environment.core.sampling import Sampler
+from reasoning_gym_environment.runtime.task_pool import PoolSettings, TaskPool
+from reasoning_gym_environment.tasks.facts import KNOWN_TASKS, PAYS_ANY_ANSWER
+from reasoning_gym_environment.tasks.protocol import Containment
+
+GROUP_SIZE = 8
+PROCESSES = 2
+IN_FLIGHT = 8
+
+
+async def make_problems(count: int) -> list[Problem]:
+    tasks = [task for names in KNOWN_TASKS.values() for task in names]
+    weights = {task: 1.0 for task in tasks if task not in PAYS_ANY_ANSWER}
+    sampler = Sampler(weights, run_seed=0, replica="benchmark")
+    recipes = [sampler.next_recipe() for _ in range(count)]
+    async with TaskPool(PoolSettings(processes=PROCESSES), Counter()) as pool:
+        return list(await asyncio.gather(*(pool.generate(recipe) for recipe in recipes)))
+
+
+async def groups_per_second(problems: list[Problem], containment: Containment) -> float:
+    """Score every problem's group once: the oracle and wrong answers, IN_FLIGHT at a time."""
+    settings = PoolSettings(processes=PROCESSES, containment=containment)
+    rng = random.Random(0)
+    wrong = [[str(rng.randrange(100)) for _ in range(GROUP_SIZE - 1)] for _ in problems]
+    left = iter(zip(problems, wrong, strict=True))
+
+    async def worker(pool: TaskPool) -> None:
+        for problem, answers in left:
+            await pool.verify(problem, [problem.oracle or "none", *answers])
+
+    async with TaskPool(settings, Counter()) as pool:
+        begin = time.perf_counter()
+        await asyncio.gather(*(worker(pool) for _ in range(IN_FLIGHT)))
+        return len(problems) / (time.perf_counter() - begin)
+
+
+async def compare(groups: int, rounds: int) -> None:
+    problems = await make_problems(groups)
+    rates: dict[Containment, list[float]] = {layer: [] for layer in Containment}
+    for _ in range(rounds):
+        for layer, found in rates.items():
+            found.append(await groups_per_second(problems, layer))
+    print(f"{groups} groups of {GROUP_SIZE}, all tasks, {PROCESSES} hosts, {rounds} rounds")
+    bare = statistics.mean(rates[Containment.FORKS])
+    for layer, found in rates.items():
+        mean = statistics.mean(found)
+        print(
+            f"{layer.value:50} {mean:7.1f} groups/s ({min(found):.1f} to {max(found):.1f}), "
+            f"{1000 * PROCESSES / mean:.1f} ms of a host a group, {mean / bare:.0%}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--groups", type=int, default=400)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    asyncio.run(compare(options.groups, options.rounds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""What the audit may find without it being news: task, kind of finding, and the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from .audit_probes import DEGENERATE, Kind
+from .facts import PAYS_ANY_ANSWER
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """Attributes:
+    levels: where it is known; None is everywhere.
+    """
+
+    reason: str
+    levels: Collection[int | None] | None = None
+
+
+def explanation(
+    known: Mapping[str, Mapping[str, Known]], task: str, kind: str, level: int | None
+) -> str:
+    """Why a finding is no news; empty when it is."""
+    entry = known.get(task, {}).get(kind)
+    if entry is None or (entry.levels is not None and level not in entry.levels):
+        return ""
+    return entry.reason
+
+
+_REFUSED = "The level's values are refused by the task's own configuration."
+_LUCK = "The generator gives up on some seeds; another one is drawn."
+_NO_ORACLE = "Several answers are right, and the entry names none."
+_SHARE = "The right answer with words beside it that are no other answer: its share of the length."
+_REST = "The answer is right and complete; what follows isn't looked at."
+_FIRST = "The first answer counts and the others are ignored: listing more gains nothing."
+_STANDING = "Other characters, and moves that aren't legal, are ignored: the last board counts."
+_NEAR = "Nearness is paid."
+_VALUE = "It is right by its value, written otherwise."
+_UNEVALUATED = "Some oracles hold an unevaluated Integral."
+
+_NO_ORACLE_TASKS = ("boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour")
+_CONTAINED_TASKS = (
+    *("acre", "arc_1d", "list_functions", "manipulate_matrix", "number_filtering"),
+    *("rotate_matrix", "string_splitting", "string_synthesis", "word_sequence_reversal"),
+)
+_GRIDS = ("kakurasu", "mini_sudoku", "sudoku", "survo")
+_CONSTANT, _OTHER = Kind.CONSTANT.value, Kind.OTHER.value
+_SEVERAL, _APPENDED = Kind.LISTING.value, Kind.APPENDED.value
+
+VERIFIERS: Mapping[str, Mapping[str, Known]] = MappingProxyType(
+    {task: {"no oracle": Known(reason=_NO_ORACLE)} for task in _NO_ORACLE_TASKS}
+    | {task: {_APPENDED: Known(reason=_SHARE)} for task in _CONTAINED_TASKS}
+    | {task: {_APPENDED: Known(reason=_REST)} for task in _GRIDS}
+    | {
+        "advanced_geometry": {_SEVERAL: Known(reason=_FIRST)},
+        "codeio": {
+            _SEVERAL: Known(
+                reason="Several JSON objects earn the right one's share of the length."
+            ),
+        },
+        "futoshiki": {_APPENDED: Known(reason=_REST), _SEVERAL: Known(reason=_FIRST)},
+        "gsm_symbolic": {
+            _APPENDED: Known(reason=_REST),
+            _SEVERAL: Known(reason=_FIRST),
+            "oracle": Known(reason="The oracle is wrong on one item in 65.", levels={None}),
+        },
+        "intermediate_integration": {
+            "killed": Known(reason=_UNEVALUATED),
+            "oracle": Known(reason=_UNEVALUATED),
+        },
+        "knights_knaves": {_APPENDED: Known(reason=_REST)},
+        "largest_island": {_CONSTANT: Known(reason=_VALUE)},
+        "polynomial_equations": {
+            _CONSTANT: Known(reason=_VALUE + " " + _NEAR),
+            _OTHER: Known(reason=_NEAR),
+            _SEVERAL: Known(reason="A solution too many costs a part of the score."),
+        },
+        "power_function": {_CONSTANT: Known(reason=_VALUE)},
+        "quantum_lock": {
+            _APPENDED: Known(reason="Letters count as presses; a longer way earns half.")
+        },
+        "rectangle_count": {_CONSTANT: Known(reason=_NEAR), _OTHER: Known(reason=_NEAR)},
+        "sokoban": {_APPENDED: Known(reason=_STANDING), _SEVERAL: Known(reason=_STANDING)},
+        "time_intervals": {_APPENDED: Known(reason=_REST), _SEVERAL: Known(reason=_FIRST)},
+        "word_sorting": {_APPENDED: Known(reason="Words too many cost their share.")},
+    }
+)
+"""What the verifiers pay for, with the environment's screen and guards before them."""
+
+LEVELS: Mapping[str, Mapping[str, Known]] = MappingProxyType(
+    {
+        "caesar_cipher": {"generation": Known(reason=_REFUSED, levels={2, 3})},
+        "countdown": {"generation": Known(reason=_LUCK, levels={2, 3, 4})},
+        "jugs": {
+            "generation": Known(reason=_LUCK, levels={2, 3}),
+            "oracle": Known(
+                reason="The solution that the entry holds doesn't always end right.",
+                levels={1, 2, 3},
+            ),
+        },
+        "knight_swap": {"generation": Known(reason=_REFUSED, levels={0, 1, 2, 3, 4})},
+        "modulo_grid": {"generation": Known(reason=_REFUSED, levels={1})},
+        "rubiks_cube": {"generation": Known(reason=_REFUSED, levels={4})},
+        "survo": {"generation": Known(reason=_REFUSED, levels={2, 3})},
+        "tsumego": {"generation": Known(reason=_LUCK, levels={2})},
+    }
+)
+"""What is wrong with levels of the library's curricula."""
+
+EXPLAINED: Mapping[str, Mapping[str, Known]] = MappingProxyType(
+    {
+        task: {**VERIFIERS.get(task, {}), **LEVELS.get(task, {})}
+        for task in sorted(VERIFIERS.keys() | LEVELS.keys())
+    }
+)
+"""Both, by task and kind of finding."""
+
+
+def known_findings() -> dict[str, Mapping[str, Known]]:
+    """`EXPLAINED`, and every degenerate answer to the tasks that pay any."""
+    pays_any = {
+        task: {kind.value: Known(reason=reason) for kind in DEGENERATE}
+        for task, reason in PAYS_ANY_ANSWER.items()
+    }
+    return {**EXPLAINED, **pays_any}
