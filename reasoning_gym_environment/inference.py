@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,7 @@ class Inference:
         self._gives_tokens = server_type in TOKEN_SERVERS
         self._system_prompt = system_prompt
         self._turn_end = end_of_turn(tokenizer)
+        self._encoding = asyncio.Lock()  # one group a turn: many at once would stall the loop
         self._healthy_at: float | None = None
         self.patience = math.inf
         self.prompt = functools.lru_cache(_KEPT_PROMPTS)(self._render)
@@ -81,6 +82,12 @@ class Inference:
         text = render_prompt(self._tokenizer, messages)
         tokens = tuple(self._tokenizer.encode(text, add_special_tokens=False))
         return Prompt(messages=messages, text=text, tokens=tokens)
+
+    async def has_room(self, question: str, max_length: int) -> bool:
+        """Whether the prompt leaves room for a completion."""
+        async with self._encoding:
+            await asyncio.sleep(0)
+            return self.room(question, max_length) > 0
 
     def room(self, question: str, max_length: int) -> int:
         """Completion tokens that the prompt leaves of `max_length`; below 1 there is no room."""
@@ -168,6 +175,11 @@ class Inference:
         self, prompt: Prompt, request: dict[str, Any], max_length: int
     ) -> list[Completion]:
         reply = await self._server.chat_completion(**request)
+        async with self._encoding:
+            await asyncio.sleep(0)
+            return self._encode(prompt, reply.choices, max_length)
+
+    def _encode(self, prompt: Prompt, choices: Sequence[Any], max_length: int) -> list[Completion]:
         return [
             completion_from_text(
                 self._tokenizer,
@@ -179,7 +191,7 @@ class Inference:
                 turn_end=self._turn_end,
                 max_length=max_length,
             )
-            for choice in reply.choices
+            for choice in choices
         ]
 
     async def _sample_tokens(

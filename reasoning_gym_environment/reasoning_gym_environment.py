@@ -221,7 +221,7 @@ class ReasoningGymEnv(BookkeepingEnv):
             ConfigurationError: no prompt leaves room for a completion.
         """
         return await self.started_problems().next(
-            lambda problem: self._inference.room(problem.question, self._max_length()) > 0
+            lambda problem: self._inference.has_room(problem.question, self._max_length())
         )
 
     def started_problems(self) -> TrainingProblems:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
 from .config import ReasoningGymEnvConfig
@@ -82,7 +82,7 @@ class TrainingProblems:
     def started(self) -> bool:
         return self._stream is not None
 
-    async def next(self, has_room: Callable[[Problem], bool]) -> Problem:
+    async def next(self, has_room: Callable[[Problem], Awaitable[bool]]) -> Problem:
         """The next training problem whose prompt leaves room for a completion.
 
         Raises:
@@ -92,7 +92,7 @@ class TrainingProblems:
         for _ in range(GIVE_UP_AFTER):
             problem = await self._stream.next_problem()
             recipe = problem.recipe
-            if has_room(problem):
+            if await has_room(problem):
                 logger.info("Selected %s (seed %d)", recipe.task, recipe.seed)
                 return problem
             self._counts["sampling/prompts_too_long"] += 1
