@@ -122,7 +122,8 @@ def build(cls: type[Any], tokenizer: Path, options: argparse.Namespace) -> Any:
     else:
         settings["complexity_mode"] = None
     config = measured.config_init()[0].model_copy(update=settings)
-    return measured(config, [APIServerConfig(model_name="instant", base_url=None, api_key="x")])
+    server = APIServerConfig(model_name="instant", base_url=None, api_key="x")
+    return measured(config, [server], slurm=False)
 
 
 async def drive(env: Any, groups: int) -> Run:
