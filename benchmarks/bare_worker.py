@@ -36,6 +36,7 @@ def main(path: str) -> None:
                 entry=problem.entry,
                 answers=tuple(answers),
                 timeout=5.0,
+                group_timeout=120.0,
                 memory=2**29,
             )
             verifier.verify(hosts, request, silent)

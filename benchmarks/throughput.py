@@ -126,7 +126,7 @@ def build(cls: type[Any], tokenizer: Path, options: argparse.Namespace) -> Any:
     return measured(config, [server], slurm=False)
 
 
-async def drive(env: Any, groups: int) -> Run:
+async def drive(env: Any, groups: int, *, keep_jobs: bool) -> Run:
     """Collect groups, IN_FLIGHT at a time, as the base class's workers do."""
     run = Run()
     await env.setup()
@@ -138,7 +138,7 @@ async def drive(env: Any, groups: int) -> Run:
         for _ in left:
             item = await env.get_next_item()
             group, _ = await env.collect_trajectories(item)
-            if isinstance(item, Problem) and group is not None:
+            if keep_jobs and isinstance(item, Problem) and group is not None:
                 run.jobs.append((item.recipe, answers_of(env, group)))
             done += 1
             if done % max(1, groups // 8) == 0:
@@ -197,7 +197,7 @@ def main() -> None:
     logging.disable(logging.INFO)
     tokenizer = build_tokenizer(Path(tempfile.mkdtemp()))
     env = build(load_class(options.environment), tokenizer, options)
-    run = asyncio.run(drive(env, options.groups))
+    run = asyncio.run(drive(env, options.groups, keep_jobs=not options.skip_limit))
     rate = options.groups / run.seconds
     print(
         f"{options.groups} groups of {GROUP_SIZE}, {IN_FLIGHT} in flight, delay {options.delay} s"

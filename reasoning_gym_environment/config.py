@@ -115,6 +115,11 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
     verify_timeout: float = Field(
         default=5.0, gt=0, description="Seconds after which scoring one answer is given up."
     )
+    verify_group_timeout: float = Field(
+        default=120.0,
+        gt=0,
+        description="Seconds after which no further answer of a group is scored.",
+    )
     debug_logging: bool = Field(
         default=False, description="Log every extraction and both scores of the dual format."
     )
@@ -213,5 +218,6 @@ def pool_settings(config: ReasoningGymEnvConfig) -> PoolSettings:
         processes=config.task_processes or default_processes(),
         generation_timeout=config.generation_timeout,
         verify_timeout=config.verify_timeout,
+        verify_group_timeout=config.verify_group_timeout,
         solved_threshold=config.solved_threshold,
     )

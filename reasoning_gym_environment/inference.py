@@ -141,7 +141,9 @@ class Inference:
 
     def _check_health(self) -> None:
         now = asyncio.get_running_loop().time()
-        if self._healthy_at is None or any(s.server_healthy for s in self._server.servers):
+        if self._healthy_at is None or any(
+            getattr(s, "server_healthy", True) for s in self._server.servers
+        ):
             self._healthy_at = now
         elif now - self._healthy_at > self.patience:
             raise UnreachableError(f"no server was healthy for {self.patience:g} s")

@@ -40,6 +40,7 @@ class PoolSettings:
         processes: generators, and as many verifier hosts.
         generation_timeout: seconds for one problem.
         verify_timeout: seconds for one answer.
+        verify_group_timeout: seconds for all answers of a group.
         solved_threshold: score from which an answer is solved.
         containment: what stands between model text and the machine.
         verify_memory: bytes a verifier may take beyond what its host has.
@@ -48,6 +49,7 @@ class PoolSettings:
     processes: int
     generation_timeout: float = 10.0
     verify_timeout: float = 5.0
+    verify_group_timeout: float = 120.0
     verify_memory: int = 512 * 2**20
     containment: Containment = Containment.FULL
     solved_threshold: float = SOLVED_SCORE
@@ -154,10 +156,11 @@ class TaskPool:
             entry=problem.entry,
             answers=answers,
             timeout=settings.verify_timeout,
+            group_timeout=settings.verify_group_timeout,
             memory=settings.verify_memory,
             containment=settings.containment,
         )
-        timeout = settings.verify_timeout * len(answers) + HOST_GRACE_SECONDS
+        timeout = settings.verify_group_timeout + HOST_GRACE_SECONDS
         reply = await self._hosts.submit(pickle.dumps(request), timeout=timeout)
         try:
             return unpack_verdicts(reply, len(answers), solved_from=settings.solved_threshold)

@@ -52,6 +52,7 @@ class VerifyRequest:
     Attributes:
         answers: distinct, in the order the verdicts are wanted.
         timeout: seconds for one answer, both forms together.
+        group_timeout: seconds for all of them; what is left then has timed out.
         memory: bytes one child may have beyond what its host has.
     """
 
@@ -59,6 +60,7 @@ class VerifyRequest:
     entry: bytes
     answers: tuple[str, ...]
     timeout: float
+    group_timeout: float
     memory: int
     parameters: Mapping[str, Any] = field(default_factory=dict)
     containment: Containment = Containment.FULL

@@ -140,7 +140,7 @@ class ParentGoneError(Exception):
 
 
 def _read_scores(
-    reply: int, count: int, *, timeout: float, parent: int | None
+    reply: int, count: int, *, timeout: float, give_up: float, parent: int | None
 ) -> tuple[bytes, bool]:
     """Collect up to `count` records; True when the child ran out of time for the next one.
 
@@ -156,7 +156,7 @@ def _read_scores(
         poll.register(parent, select.POLLIN)
     size = count * FORM_SCORES.size
     data = b""
-    deadline = time.monotonic() + timeout
+    deadline = min(give_up, time.monotonic() + timeout)
     while len(data) < size:
         ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
         if not ready:
@@ -168,7 +168,7 @@ def _read_scores(
             return data, False
         data += chunk
         if len(data) % FORM_SCORES.size == 0:
-            deadline = time.monotonic() + timeout
+            deadline = min(give_up, time.monotonic() + timeout)
     return data, False
 
 
@@ -190,13 +190,19 @@ def _failure(wait_status: int, *, timed_out: bool) -> FormScores:
 
 
 def run_child(
-    work: Work, count: int, *, timeout: float, parent: int | None = None
+    work: Work,
+    count: int,
+    *,
+    timeout: float,
+    give_up: float = math.inf,
+    parent: int | None = None,
 ) -> list[FormScores]:
     """Fork a child and collect its scores, up to and including the answer that brings it down.
 
     Args:
         count: how many scores the work gives.
         timeout: seconds for one of them.
+        give_up: the monotonic time at which waiting ends for all.
     """
     read_end, write_end = os.pipe()
     pid = os.fork()
@@ -204,7 +210,9 @@ def run_child(
         _run_work(work, write_end)
     os.close(write_end)
     try:
-        data, timed_out = _read_scores(read_end, count, timeout=timeout, parent=parent)
+        data, timed_out = _read_scores(
+            read_end, count, timeout=timeout, give_up=give_up, parent=parent
+        )
     finally:
         os.close(read_end)
         wait_status = _reap(pid)
@@ -226,11 +234,14 @@ def verify(datasets: Datasets, request: VerifyRequest, parent: int) -> list[Form
     apart = request.task in EXECUTES_ANSWERS
     # The child in between also spends time on the known answers, and on its children's ends.
     timeout = 2 * request.timeout + 1 if apart else request.timeout
+    give_up = time.monotonic() + request.group_timeout
     scores: list[FormScores] = []
     while len(scores) < len(request.answers):
         left = request.answers[len(scores) :]
+        if time.monotonic() >= give_up:
+            return scores + [FormScores(outcome=Outcome.TIMEOUT)] * len(left)
         work = (score_apart if apart else score_together)(dataset, request, left)
-        scores += run_child(work, len(left), timeout=timeout, parent=parent)
+        scores += run_child(work, len(left), timeout=timeout, give_up=give_up, parent=parent)
     return scores
 
 

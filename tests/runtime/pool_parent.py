@@ -9,8 +9,14 @@ from collections import Counter
 
 from reasoning_gym_environment.core.records import Recipe
 from reasoning_gym_environment.runtime.task_pool import PoolSettings, TaskPool
+from reasoning_gym_environment.tasks.protocol import Containment
 
-HUNDRED_SECONDS = PoolSettings(processes=1, generation_timeout=100.0, verify_timeout=100.0)
+HUNDRED_SECONDS = PoolSettings(
+    processes=1,
+    generation_timeout=100.0,
+    verify_timeout=100.0,
+    containment=Containment.UNSCREENED,  # the screen would reject the answer that hangs
+)
 SLOW = {"min_value": (2**61 - 1) ** 2, "max_value": (2**61 - 1) ** 2}
 
 

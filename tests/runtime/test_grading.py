@@ -91,3 +91,21 @@ async def test_debug_logging_adds_each_answer_with_both_of_its_scores(
     await graded(pool, problem, RIGHT, WRONG)
     assert "gcd: answer '-1': wrong; raw form 0.0, tagged form 0.0, reward 0.000" in caplog.text
     assert f"answer {problem.oracle!r}: solved; raw form 1.0, tagged form None" in caplog.text
+
+
+@pytest.mark.parametrize("form", ["**{}**", "${}$", "\\boxed{{{}}}", "{}.", "Answer: {}"])
+async def test_tolerance_takes_off_form_that_costs_a_right_answer_its_credit(
+    pool: TaskPool, form: str
+) -> None:
+    problem = await pool.generate(Recipe(task="gcd", seed=2))
+    texts = [f"<answer>{form.format(problem.oracle)}</answer>", "<answer>**wrong**</answer>"]
+    strict, tolerant = (
+        GradingSettings(max_length=1000, penalty_start=0.75, tolerant=tolerant)
+        for tolerant in (False, True)
+    )
+    completions = [completion(text) for text in texts]
+    before = await grade(problem, completions, pool, strict)
+    after = await grade(problem, completions, pool, tolerant)
+    assert (before.attempts[0].verdict.score or 0.0) < 1.0
+    assert after.attempts[0].verdict.score == 1.0
+    assert after.attempts[1].verdict.status is before.attempts[1].verdict.status

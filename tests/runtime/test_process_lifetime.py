@@ -13,6 +13,7 @@ from process_tree import PROC, descendants, is_alive, survivors
 from reasoning_gym_environment.core.records import Recipe
 from reasoning_gym_environment.runtime.task_pool import PoolSettings, TaskPool
 from reasoning_gym_environment.runtime.worker_process import worker_environment
+from reasoning_gym_environment.tasks.protocol import Containment
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -71,7 +72,12 @@ async def test_the_environment_of_workers_is_a_short_list_of_names() -> None:
 
 
 async def test_closing_a_pool_ends_all_its_processes_amid_work_and_may_be_repeated() -> None:
-    settings = PoolSettings(processes=1, generation_timeout=100.0, verify_timeout=100.0)
+    settings = PoolSettings(
+        processes=1,
+        generation_timeout=100.0,
+        verify_timeout=100.0,
+        containment=Containment.UNSCREENED,
+    )
     pool = TaskPool(settings, Counter())
     await pool.start()
     puzzle = await pool.generate(Recipe(task="binary_matrix", seed=2))

@@ -344,3 +344,14 @@ async def test_a_closed_pool_takes_no_work(gcd: Problem) -> None:
         await pool.generate(gcd.recipe)
     with pytest.raises(PoolClosedError, match="closed"):
         await pool.verify(gcd, ["1"])
+
+
+async def test_no_answer_is_scored_after_the_deadline_of_its_group(pool: TaskPool) -> None:
+    problem = await pool.generate(Recipe(task="binary_matrix", seed=2))
+    settings = dataclasses.replace(FORKS, verify_timeout=1.0, verify_group_timeout=1.5)
+    async with TaskPool(settings, Counter()) as hurried:
+        [alone] = await hurried.verify(problem, [oracle(problem)])
+        answers = [f"{HANGS}+1", f"{HANGS}+2", oracle(problem)]
+        verdicts = await hurried.verify(problem, answers)
+    assert alone.status is Status.SOLVED
+    assert [verdict.status for verdict in verdicts] == [Status.TIMEOUT] * 3
