@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..core.extraction import extract_answer
-from ..core.records import Attempt, Completion, GroupResult, Problem, Status, Verdict
+from ..core.records import (
+    FORMAT_FAILURES,
+    Attempt,
+    Completion,
+    GroupResult,
+    Problem,
+    Status,
+    Verdict,
+)
 from ..core.rewards import ScoreMode, shape_rewards
 from ..core.tolerance import relaxed
 from ..tasks.facts import MARKS_ARE_ANSWER
@@ -95,7 +103,7 @@ def log_group(group: GroupResult) -> None:
     logger.info("%s: %d of %d solved, mean reward %.3f", task, solved, len(group.attempts), mean)
     for attempt in group.attempts:
         verdict = attempt.verdict
-        if verdict.status in (Status.NO_ANSWER, Status.SEVERAL_ANSWERS):
+        if verdict.status in FORMAT_FAILURES:
             logger.info("%s: format violation: %s", task, verdict.status.value)
         logger.debug(
             "%s: answer %.200r: %s; raw form %s, tagged form %s, reward %.3f",
