@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
-import json
+import importlib
 import logging
 import re
 import sys
-from argparse import ArgumentParser
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from .core.errors import FixableError
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
-
-    from .tasks.audit_known import Known
-    from .tasks.catalogue import TaskInfo
 
 USAGE = """\
 usage: reasoning-gym-environment COMMAND [options]
@@ -109,96 +102,25 @@ def run_atropos(arguments: Sequence[str]) -> int:
     return 0
 
 
-def run_demo(arguments: Sequence[str]) -> int:
-    """The main job with a simulated policy."""
-    from .demo.run import main as demo
-
-    return demo(arguments[1:])
-
-
-def run_tasks(arguments: Sequence[str]) -> int:
-    """List every task."""
-    parser = ArgumentParser(prog="tasks", description="List every task reasoning-gym registers.")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--include-tasks", default="", help="as env.include_tasks")
-    parser.add_argument("--exclude-tasks", default="", help="as env.exclude_tasks")
-    options = parser.parse_args(arguments[1:])
-    from .runtime.task_pool import PoolSettings, TaskPool
-    from .tasks.catalogue import select_tasks
-
-    async def list_tasks() -> list[TaskInfo]:
-        async with TaskPool(PoolSettings(processes=1), Counter()) as pool:
-            discovery = await pool.discover()
-        if discovery.warning:
-            logging.getLogger(__name__).warning("%s", discovery.warning)
-        return select_tasks(
-            discovery,
-            include=[name for name in options.include_tasks.split(",") if name],
-            exclude=[name for name in options.exclude_tasks.split(",") if name],
-        )
-
-    tasks = asyncio.run(list_tasks())
-    print(json.dumps([t.to_json() for t in tasks], indent=2) if options.json else _table(tasks))
-    return 0
-
-
-def _table(tasks: Sequence[TaskInfo]) -> str:
-    """Aligned columns: name, category, whether it is used and, if not, why."""
-    width = max(len(task.name) for task in tasks)
-    category = max(len(task.category) for task in tasks)
-    rows = [
-        f"{task.name:{width}}  {task.category:{category}}  {'used' if task.used else task.reason}"
-        for task in tasks
-    ]
-    used = sum(task.used for task in tasks)
-    return "\n".join([*rows, f"{used} of {len(tasks)} are used"])
-
-
-def run_audit(
-    arguments: Sequence[str], *, known: Mapping[str, Mapping[str, Known]] | None = None
-) -> int:
-    """Examine every task; 1 when something is found that isn't known.
-
-    Args:
-        known: instead of the package's own table.
-    """
-    parser = ArgumentParser(prog="audit", description="Examine every task's verifier and levels.")
-    parser.add_argument("--tasks", default="", help="names, separated by commas; default: all")
-    parser.add_argument("--items", type=int, default=30, help="of each task (default: 30)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    for kind, what in (("html", "a page"), ("markdown", "a page"), ("floors", "chance floors")):
-        parser.add_argument(f"--{kind}", metavar="FILE", type=Path, help=f"write {what} there")
-    options = parser.parse_args(arguments[1:])
-    if options.items < 1:
-        parser.error(f"--items is {options.items}: at least one is needed")
-    from .runtime.audit import AuditSettings, audit_tasks, unexplained
-    from .runtime.audit_html import as_html
-    from .runtime.audit_report import as_json, as_markdown, as_text, chance_floors
-    from .tasks.audit_known import known_findings
-
-    names = [name for name in options.tasks.split(",") if name]
-    table = known_findings() if known is None else known
-    audit = asyncio.run(audit_tasks(AuditSettings(tasks=names, items=options.items, known=table)))
-    pages = (
-        (options.html, as_html),
-        (options.markdown, as_markdown),
-        (options.floors, chance_floors),
-    )
-    for path, render in pages:
-        if path is not None:
-            path.write_text(render(audit), encoding="utf-8")
-    print(as_json(audit) if options.json else as_text(audit))
-    return 1 if unexplained(audit) else 0
-
-
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
-    "serve": run_atropos,
-    "process": run_atropos,
-    "evaluate": run_atropos,
-    "demo": run_demo,
-    "tasks": run_tasks,
-    "audit": run_audit,
+COMMANDS = {
+    "serve": None,
+    "process": None,
+    "evaluate": None,
+    "demo": "demo.run",
+    "tasks": "commands.tasks",
+    "audit": "commands.audit",
 }
+"""Command to the module whose `main` runs it; None is Atropos's own command line."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command that comes first among the arguments; imports no other command's code."""
+    module = COMMANDS[arguments[0]]
+    if module is None:
+        return run_atropos(arguments)
+    command: Callable[[Sequence[str]], int]
+    command = importlib.import_module(f".{module}", __package__).main
+    return command(arguments[1:])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -207,14 +129,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(USAGE)
         return 0 if arguments else 2
-    command = COMMANDS.get(arguments[0])
-    if command is None:
+    if arguments[0] not in COMMANDS:
         close = difflib.get_close_matches(arguments[0], COMMANDS)
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(COMMANDS)}"
         return _fail(f"there is no command {arguments[0]!r}; {hint}")
     configure_logging()
     try:
-        return command(arguments)
+        return run(arguments)
     except FixableError as error:
         return _fail(str(error))
 

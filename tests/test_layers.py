@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from reasoning_gym_environment.cli import COMMANDS
+
 PACKAGE = "reasoning_gym_environment"
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / PACKAGE
@@ -24,8 +26,8 @@ BELOW = {
 }
 """Layer to the layers it may import; the modules directly in the package are the environment."""
 
-FOLDERS = ("core", "tasks", "runtime", "demo")
-COMMAND_LINE = ("cli", "__main__")
+FOLDERS = ("core", "tasks", "runtime", "demo", "commands")
+COMMAND_LINE = ("cli", "commands", "__main__")
 
 
 def module_name(path: Path) -> str:
@@ -128,14 +130,18 @@ def test_only_tasks_knows_reasoning_gym() -> None:
 
 def test_only_the_command_line_starts_the_demo() -> None:
     users = {module for module in SOURCES for name in IMPORTS[module] if layer(name) == "demo"}
-    assert {layer(module) for module in users} == {"cli", "demo"}
-    assert {module for module in users if layer(module) == "cli"} == {f"{PACKAGE}.cli"}
+    assert {layer(module) for module in users} == {"demo"}
+    assert [module for module in COMMANDS.values() if module and "demo" in module] == ["demo.run"]
+
+
+def test_every_command_has_a_module() -> None:
+    assert {f"{PACKAGE}.{module}" for module in COMMANDS.values() if module} <= SOURCES.keys()
 
 
 def test_imports_by_text_stay_where_they_are_needed() -> None:
     """What is imported by a computed name escapes the other tests here."""
     users = {module for module in SOURCES if "importlib" in IMPORTS[module]}
-    assert users == {PACKAGE, f"{PACKAGE}.{PACKAGE}"}
+    assert users == {PACKAGE, f"{PACKAGE}.cli", f"{PACKAGE}.{PACKAGE}"}
     assert not [m for m, path in SOURCES.items() if "__import__(" in path.read_text("utf-8")]
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from reasoning_gym_environment.cli import main, run_audit
+from reasoning_gym_environment.cli import main
+from reasoning_gym_environment.commands.audit import main as run_audit
 from reasoning_gym_environment.core.records import Recipe
 from reasoning_gym_environment.runtime.audit import (
     Audit,
@@ -110,7 +111,7 @@ async def test_reports_name_every_task_and_what_is_unexplained(
 
 def test_the_command_fails_on_what_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
     known = {task: kinds for task, kinds in known_findings().items() if task != PAYS_ANYTHING}
-    arguments = ["audit", "--tasks", PAYS_ANYTHING, "--items", "3"]
+    arguments = ["--tasks", PAYS_ANYTHING, "--items", "3"]
     assert run_audit(arguments, known=known) == 1
     assert f"UNEXPLAINED {PAYS_ANYTHING}, default: junk" in capsys.readouterr().out
 
