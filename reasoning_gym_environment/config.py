@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import json
 from typing import Any
 
 from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnum
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
+from .core.difficulty import ComplexityMode
 from .core.prompts import SYSTEM_PROMPTS
 from .core.records import SOLVED_SCORE
 from .core.rewards import ScoreMode
+from .core.sampling import TaskSampling
 from .runtime.task_pool import PoolSettings, default_processes
 
 DEFAULT_MODEL = "NousResearch/DeepHermes-3-Llama-3-8B-Preview"
@@ -43,6 +46,35 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
         default={},
         description="Relative weight of tasks or categories in the draw, as a mapping or as "
         "'gcd=2,games=0.5'; 1 where none is given.",
+    )
+    task_parameters: str | dict[str, dict[str, Any]] = Field(
+        default={},
+        description="Dataset parameters of single tasks, as a mapping or as JSON: "
+        '\'{"chain_sum": {"max_terms": 9}}\'; they win over the level\'s own.',
+    )
+    complexity_mode: ComplexityMode | None = Field(
+        default=None,
+        description="Difficulty of training problems: unset (the library's default), random (all "
+        "levels alike), curriculum (each task where the target accuracy is met) or fixed "
+        "(complexity_level).",
+    )
+    complexity_level: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="With complexity_mode fixed: from 0, every task's easiest level, to 1, its "
+        "hardest.",
+    )
+    curriculum_target_accuracy: float = Field(
+        default=0.7,
+        gt=0,
+        lt=1,
+        description="With complexity_mode curriculum: the share of solved rollouts to hold.",
+    )
+    sampling: TaskSampling = Field(
+        default=TaskSampling.UNIFORM,
+        description="How tasks are drawn, times their weight: uniform, or signal (by the estimated "
+        "chance that some rollouts of a group are solved and some are not).",
     )
     system_prompt: str = Field(
         default="think",
@@ -152,6 +184,19 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
                 raise ValueError(f"the weight of {name!r} is {weight}; it must be 0 or more")
         return weights
 
+    @field_validator("task_parameters")
+    @classmethod
+    def _parse_parameters(cls, value: str | dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        if isinstance(value, dict):
+            return value
+        try:
+            parsed = json.loads(value or "{}")
+        except ValueError as error:
+            raise ValueError(f"{value!r} is not JSON: {error}") from error
+        if not isinstance(parsed, dict) or not all(isinstance(p, dict) for p in parsed.values()):
+            raise ValueError(f"{value!r} does not map tasks to parameters")
+        return parsed
+
     @model_validator(mode="after")
     def _consistent(self) -> ReasoningGymEnvConfig:
         at_least = {"group_size": 1, "max_token_length": 2, "max_eval_workers": 1}
@@ -163,6 +208,12 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
                 f"batch_size is {self.batch_size}, less than group_size {self.group_size}; "
                 "raise batch_size, or leave it at -1 for the trainer to set"
             )
+        if (self.complexity_mode is ComplexityMode.FIXED) != (self.complexity_level is not None):
+            raise ValueError(
+                f"complexity_mode is {_shown(self.complexity_mode)} and complexity_level is "
+                f"{_shown(self.complexity_level)}: fixed needs a level from 0 to 1, and no other "
+                "mode takes one"
+            )
         if self.dump_rollouts and self.rollout_save_score_threshold == 1:
             raise ValueError(
                 "rollout_save_score_threshold is 1 and no score is above that: nothing would be "
@@ -170,6 +221,10 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
             )
         self.wandb_name = self.wandb_name or "reasoning_gym"  # the API registers no nameless one
         return self
+
+
+def _shown(value: Any) -> str:
+    return "unset" if value is None else str(getattr(value, "value", value))
 
 
 def _weights_from_text(text: str) -> dict[str, float]:

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
+
+
+class ComplexityMode(str, Enum):
+    """Where on its ladder a task is trained."""
+
+    RANDOM = "random"
+    CURRICULUM = "curriculum"
+    FIXED = "fixed"
+
 
 Ladder = tuple[Mapping[str, Any], ...]
 """A task's levels, easiest first: dataset parameters that differ from the library's default."""

@@ -11,9 +11,18 @@ import bisect
 import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 from .records import Recipe
+
+
+class TaskSampling(str, Enum):
+    """How the next task is drawn, among those with a weight."""
+
+    UNIFORM = "uniform"
+    SIGNAL = "signal"
+
 
 SEED_BITS = 53
 """Seeds fit a double, so every JSON reader keeps them whole."""

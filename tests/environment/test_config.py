@@ -41,6 +41,12 @@ def refusal(**settings: Any) -> str:
         ("max_token_length", 1),
         ("max_eval_workers", 0),
         ("seed", "many"),
+        ("complexity_mode", "hard"),
+        ("complexity_level", 1.5),
+        ("curriculum_target_accuracy", 1.0),
+        ("sampling", "greedy"),
+        ("task_parameters", "chain_sum=3"),
+        ("task_parameters", "[3]"),
     ],
 )
 def test_a_value_out_of_range_is_named_with_its_setting(name: str, value: Any) -> None:
@@ -62,6 +68,12 @@ def test_the_defaults_of_the_command_line_are_valid() -> None:
             {"dump_rollouts": True, "rollout_save_score_threshold": 1},
             "rollout_save_score_threshold is 1",
         ),
+        ({"complexity_mode": "fixed"}, "complexity_mode is fixed and complexity_level is unset"),
+        ({"complexity_level": 0.5}, "complexity_mode is unset and complexity_level is 0.5"),
+        (
+            {"complexity_mode": "random", "complexity_level": 0},
+            "complexity_mode is random and complexity_level is 0",
+        ),
     ],
 )
 def test_a_contradiction_is_named(settings: dict[str, Any], said: str) -> None:
@@ -82,6 +94,12 @@ def test_tasks_come_as_text_and_as_a_list(name: str, value: Any) -> None:
 @pytest.mark.parametrize("value", ["gcd=2, games=0.5", {"gcd": 2, "games": 0.5}])
 def test_weights_come_as_text_and_as_a_mapping(value: Any) -> None:
     assert ReasoningGymEnvConfig(task_weights=value).task_weights == {"gcd": 2.0, "games": 0.5}
+
+
+@pytest.mark.parametrize("value", ['{"gcd": {"max_value": 9}}', {"gcd": {"max_value": 9}}])
+def test_task_parameters_come_as_json_and_as_a_mapping(value: Any) -> None:
+    config = ReasoningGymEnvConfig(task_parameters=value)
+    assert config.task_parameters == {"gcd": {"max_value": 9}}
 
 
 @pytest.mark.parametrize(
