@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-import pickle
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
+from ..core.difficulty import Ladder
 from ..core.records import Problem, Recipe
 from ..core.sampling import evaluation_recipes
 from ..tasks.audit_findings import Finding, LevelResult, Observation, TaskAudit, judge
@@ -17,20 +17,15 @@ from ..tasks.audit_known import Known
 from ..tasks.audit_probes import Probe, constants_for, probes_for
 from ..tasks.catalogue import Discovery, require_known
 from ..tasks.facts import EXECUTES_ANSWERS, NOT_A_TASK
-from ..tasks.generator import LEVELS_REQUEST
-from ..tasks.levels import Level, LevelTable
 from .errors import GenerationError, WorkerTimeoutError
 from .evaluation import with_progress
 from .task_pool import PoolSettings, TaskPool, default_processes
-from .worker_group import WorkerGroup
 
 _SEED = 1
 _TASKS_AT_ONCE = 4
 _LEVEL_ITEMS = 3
 _EXECUTING_SHARE = 4
 """Tasks that execute answers are examined on fewer items: each answer has its own process."""
-
-_LEVELS_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,24 +119,20 @@ async def check_level(pool: TaskPool, made: Made, level: int | None) -> Checked:
     return Checked(result=result, seconds=[verdict.seconds for verdict in verdicts])
 
 
-async def check_curriculum(pool: TaskPool, task: str, levels: Sequence[Level]) -> list[Checked]:
-    """Score oracles at every level of the library's curriculum."""
+async def check_ladder(pool: TaskPool, task: str, levels: Ladder) -> list[Checked]:
+    """Score oracles at every level of the task's ladder."""
     checked = []
     for level, parameters in enumerate(levels):
-        made = Made(problems=(), error=str(parameters))
-        if not isinstance(parameters, str):
-            seeds = evaluation_recipes(_SEED, [task], _LEVEL_ITEMS)
-            recipes = [
-                Recipe(task=task, seed=one.seed, level=level, parameters=parameters)
-                for one in seeds
-            ]
-            made = await make(pool, recipes)
-        checked.append(await check_level(pool, made, level))
+        recipes = [
+            Recipe(task=task, seed=one.seed, level=level, parameters=parameters)
+            for one in evaluation_recipes(_SEED, [task], _LEVEL_ITEMS)
+        ]
+        checked.append(await check_level(pool, await make(pool, recipes), level))
     return checked
 
 
 async def audit_task(
-    pool: TaskPool, task: str, category: str, levels: Sequence[Level], settings: AuditSettings
+    pool: TaskPool, task: str, category: str, levels: Ladder, settings: AuditSettings
 ) -> TaskAudit:
     """Examine one task."""
     items = settings.items
@@ -150,7 +141,7 @@ async def audit_task(
     made = await make(pool, evaluation_recipes(_SEED, [task], 2 * items))
     observations = await observe_defaults(pool, made.problems)
     default = await check_level(pool, made, None)
-    checked = [default, *await check_curriculum(pool, task, levels)]
+    checked = [default, *await check_ladder(pool, task, levels)]
     return judge(
         task,
         category,
@@ -159,18 +150,6 @@ async def audit_task(
         seconds=[seconds for at in checked for seconds in at.seconds],
         known=settings.known,
     )
-
-
-async def read_levels() -> LevelTable:
-    """The levels of the installed library; only worker processes import it."""
-    generators = WorkerGroup("generator", size=1, counts=Counter())
-    try:
-        await generators.start()
-        reply = await generators.submit(pickle.dumps(LEVELS_REQUEST), timeout=_LEVELS_SECONDS)
-    finally:
-        await generators.close()
-    table: LevelTable = pickle.loads(reply)
-    return table
 
 
 def chosen_tasks(discovery: Discovery, names: Sequence[str]) -> dict[str, str]:
@@ -195,14 +174,14 @@ async def audit_tasks(settings: AuditSettings) -> Audit:
         UnknownTaskError: a name in the settings is no task.
         WorkerStartError: the worker processes don't come up.
     """
-    levels = await read_levels()
     places = asyncio.Semaphore(_TASKS_AT_ONCE)
     async with TaskPool(PoolSettings(processes=default_processes()), Counter()) as pool:
         tasks = chosen_tasks(await pool.discover(), settings.tasks)
+        ladders = await pool.ladders()
 
         async def one(task: str, category: str) -> TaskAudit:
             async with places:
-                return await audit_task(pool, task, category, levels.get(task, ()), settings)
+                return await audit_task(pool, task, category, ladders[task].levels, settings)
 
         audits = await with_progress([one(*item) for item in tasks.items()], "audit")
     return Audit(library_version=version("reasoning-gym"), tasks=audits)

@@ -20,7 +20,7 @@ COLUMNS = {
     "which kind of text it is; the largest mean score where none is solved",
     "right and more": "the same for the right answer with others or with words beside it",
     "forms that lose": "forms of a right answer that lose credit on some items",
-    "levels": "how many levels of the library's curriculum have no finding, and at how many an "
+    "levels": "how many levels of its ladder have no finding, and at how many an "
     "item took longer than the deadline",
     "median ms, worst ms": "to score a right answer, over all levels",
 }
@@ -55,7 +55,7 @@ def lost_forms(task: TaskAudit) -> str:
 
 
 def sound_levels(task: TaskAudit) -> str:
-    """How many levels of the curriculum have no finding."""
+    """How many levels of the ladder have no finding."""
     broken = {finding.level for finding in task.findings if finding.level is not None}
     count = len(task.levels) - 1
     late = sum(at.late for at in task.levels)

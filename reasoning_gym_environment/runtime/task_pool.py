@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from ..core.records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
-from ..tasks.generator import CATALOGUE_REQUEST
+from ..tasks.generator import CATALOGUE_REQUEST, LADDERS_REQUEST
+from ..tasks.ladders import TaskLadder
 from ..tasks.protocol import Containment, VerifyRequest, unpack_verdicts
 from .errors import GenerationError, WorkerLostError, WorkerTimeoutError
 from .worker_group import WorkerGroup
@@ -103,6 +104,13 @@ class TaskPool:
         reply = await self._generators.submit(payload, timeout=CATALOGUE_SECONDS)
         discovery: Discovery = pickle.loads(reply)
         return discovery
+
+    async def ladders(self) -> dict[str, TaskLadder]:
+        """The difficulty levels of every task."""
+        payload = pickle.dumps(LADDERS_REQUEST)
+        reply = await self._generators.submit(payload, timeout=CATALOGUE_SECONDS)
+        ladders: dict[str, TaskLadder] = pickle.loads(reply)
+        return ladders
 
     async def generate(self, recipe: Recipe) -> Problem:
         """Make a problem.

@@ -105,7 +105,7 @@ LEVELS: Mapping[str, Mapping[str, Known]] = MappingProxyType(
         "tsumego": {"generation": Known(reason=_LUCK, levels={2})},
     }
 )
-"""What is wrong with levels of the library's curricula."""
+"""What is wrong with levels."""
 
 EXPLAINED: Mapping[str, Mapping[str, Known]] = MappingProxyType(
     {

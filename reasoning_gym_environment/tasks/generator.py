@@ -10,15 +10,19 @@ from typing import BinaryIO
 
 from ..core.records import Problem, Recipe
 from . import protocol
-from .catalogue import Discovery, discover
+from .catalogue import Discovery, discover, read_registry
 from .datasets import Datasets
-from .levels import LevelTable, level_table
+from .facts import NOT_A_TASK
+from .ladders import TaskLadder, build_ladders
 
 CATALOGUE_REQUEST = "catalogue"
 """The request for a `Discovery`."""
 
-LEVELS_REQUEST = "levels"
-"""The request for a `LevelTable`; every request that is no text is a `Recipe`."""
+LADDERS_REQUEST = "ladders"
+"""The request for every task's `TaskLadder`; every request that is no text is a `Recipe`."""
+
+Reply = Discovery | dict[str, TaskLadder] | Problem | str
+"""What was asked for, or text saying what went wrong."""
 
 
 def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
@@ -28,10 +32,10 @@ def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
     os._exit(0)
 
 
-def answer(request: Recipe | str, datasets: Datasets) -> Discovery | LevelTable | Problem | str:
-    """The reply to one request: what it asks for, or text saying what went wrong."""
-    if request == LEVELS_REQUEST:
-        return level_table()
+def answer(request: Recipe | str, datasets: Datasets) -> Reply:
+    """The reply to one request."""
+    if request == LADDERS_REQUEST:
+        return build_ladders(read_registry().keys() - NOT_A_TASK.keys())
     if isinstance(request, str):
         return discover(lambda name: datasets.get(name, {}))
     try:

@@ -1,0 +1,97 @@
+"""Every task's ladder of difficulty: the library's curriculum, repaired, or our own.
+
+The range attributes of a curriculum become a window near the level, from the value before it to
+its own, so that a higher level has no easy items left over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.difficulty import Ladder
+from .ladder_repairs import REPAIRS
+from .own_ladders import OWN_LADDERS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskLadder:
+    """The levels of one task.
+
+    Attributes:
+        levels: dataset parameters in plain JSON, easiest first; at least one.
+        origin: "curriculum", "repaired" or "own"; "none" where nothing moves.
+        reason: why it is not the library's curriculum as it stands; empty when it is.
+    """
+
+    levels: Ladder
+    origin: str
+    reason: str = ""
+
+
+def build_ladders(tasks: Iterable[str]) -> dict[str, TaskLadder]:
+    """The ladders of registered tasks, in the order of their names."""
+    return {task: _build(task) for task in sorted(tasks)}
+
+
+def _build(task: str) -> TaskLadder:
+    from reasoning_gym.factory import CURRICULA  # heavy: only workers come here
+
+    if task in OWN_LADDERS:
+        own = OWN_LADDERS[task]
+        return TaskLadder(levels=own.levels, origin="own", reason=own.reason)
+    if task in REPAIRS:
+        return _accepted(task, REPAIRS[task].levels, REPAIRS[task].reason)
+    if task not in CURRICULA:
+        return TaskLadder(levels=({},), origin="none", reason="the library has no curriculum")
+    return _accepted(task, curriculum_levels(task))
+
+
+def curriculum_levels(task: str) -> list[dict[str, Any]]:
+    """All attributes of the task's curriculum at level 0, at level 1, and so on."""
+    from reasoning_gym.factory import create_curriculum
+
+    attributes = list(create_curriculum(task).attributes.values())
+    height = max((len(attribute.levels) for attribute in attributes), default=1)
+    return [
+        {name: value for at in attributes for name, value in _fields(at, level).items()}
+        for level in range(height)
+    ]
+
+
+def _fields(attribute: Any, level: int) -> dict[str, Any]:
+    """What an attribute sets at a level; its last value holds on where others go higher."""
+    values = attribute.levels
+    if not hasattr(attribute, "lower_field_name"):
+        return {attribute.field_name: values[min(level, len(values) - 1)]}
+    first = 1 if attribute.ensure_interval else 0
+    top = min(level + first, len(values) - 1)
+    window = values[max(top - 1, 0)], values[top]
+    return {attribute.lower_field_name: min(window), attribute.upper_field_name: max(window)}
+
+
+def _accepted(task: str, levels: Iterable[Mapping[str, Any]], repaired: str = "") -> TaskLadder:
+    """The levels that the task's configuration accepts, equal neighbours merged."""
+    reasons = [repaired] if repaired else []
+    kept: list[Mapping[str, Any]] = []
+    for number, parameters in enumerate(levels):
+        if refusal := _refusal(task, parameters):
+            reasons.append(f"level {number} is refused: {refusal}")
+        elif not kept or parameters != kept[-1]:
+            kept.append(parameters)
+    origin = "none" if not kept else "repaired" if reasons else "curriculum"
+    return TaskLadder(levels=tuple(kept) or ({},), origin=origin, reason="; ".join(reasons))
+
+
+def _refusal(task: str, parameters: Mapping[str, Any]) -> str:
+    """Why the task's configuration refuses these parameters; empty when it doesn't."""
+    from reasoning_gym.factory import DATASETS
+
+    try:
+        configuration = DATASETS[task][1](seed=0, size=1, **parameters)
+        if hasattr(configuration, "validate"):
+            configuration.validate()
+    except (AssertionError, TypeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
