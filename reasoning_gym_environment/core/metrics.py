@@ -101,6 +101,19 @@ def by_task_and_category(
     return f"category/{categories[task]}/{name}", f"task/{task}/{name}"
 
 
+def signal_values(kind: str, group: GroupResult, categories: Mapping[str, str]) -> dict[str, float]:
+    """A group's signal overall, for its category, its task, and its task's level if it has one."""
+    recipe = group.problem.recipe
+    values: dict[str, float] = {}
+    for name in ("mixed", "all_solved", "none_solved"):
+        key = f"groups/{name}"
+        keys = [key, *by_task_and_category(key, group, categories)]
+        if recipe.level is not None:
+            keys.append(f"task/{recipe.task}/level/{recipe.level}/{key}")
+        values |= dict.fromkeys(keys, float(name == kind))
+    return values
+
+
 def add_group(means: Means, group: GroupResult, categories: Mapping[str, str]) -> None:
     """Count a group: its rollouts overall, their solved share by category and task, its signal."""
     for attempt in group.attempts:
@@ -112,8 +125,7 @@ def add_group(means: Means, group: GroupResult, categories: Mapping[str, str]) -
                 means.add(dict.fromkeys(keys, values[name]))
     kind = signal([attempt.verdict for attempt in group.attempts])
     if kind is not None:
-        names = ("mixed", "all_solved", "none_solved")
-        means.add({f"groups/{name}": float(name == kind) for name in names})
+        means.add(signal_values(kind, group, categories))
 
 
 def summarise(groups: Iterable[GroupResult], categories: Mapping[str, str]) -> Means:

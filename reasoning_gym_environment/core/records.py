@@ -47,7 +47,7 @@ class Recipe:
 
     task: str
     seed: int
-    level: float | None = None
+    level: int | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:

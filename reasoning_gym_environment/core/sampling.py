@@ -1,8 +1,9 @@
-"""Which task and seed come next.
+"""Which task, level and seed come next.
 
-Every draw is a pure function of (run seed, replica, draw number): the sampler's whole state
-is one integer. Seeds are hashes, never sums: on most tasks `seed + 1` is the same stream
-shifted by one, so sums would make replicas repeat each other and reach the evaluation items.
+Every draw is a pure function of (run seed, replica, draw number) and, where levels or tasks
+are chosen by results, of the results recorded before it. Seeds are hashes, never sums: on most
+tasks `seed + 1` is the same stream shifted by one, so sums would make replicas repeat each
+other and reach the evaluation items.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from __future__ import annotations
 import bisect
 import hashlib
 import itertools
+import random
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
+from .levels import Levels, Move
 from .records import Recipe
+from .signal_sampling import SignalEstimates
 
 
 class TaskSampling(str, Enum):
@@ -61,6 +65,10 @@ class Sampler:
         weights: task name to relative weight, at least one above 0.
         run_seed: the configured seed.
         replica: this environment's identity; two replicas draw different problems.
+        levels: which level each recipe has; by default the library's configuration.
+        overrides: task name to parameters that win over those of the level.
+        by_signal: whether tasks are drawn by weight times the estimated chance that their
+            group has signal, instead of by weight alone.
 
     Example:
         >>> sampler = Sampler({"gcd": 1.0}, run_seed=1, replica="a")
@@ -68,30 +76,98 @@ class Sampler:
         'gcd'
     """
 
-    def __init__(self, weights: Mapping[str, float], *, run_seed: int, replica: str) -> None:
+    def __init__(
+        self,
+        weights: Mapping[str, float],
+        *,
+        run_seed: int,
+        replica: str,
+        levels: Levels | None = None,
+        overrides: Mapping[str, Mapping[str, Any]] | None = None,
+        by_signal: bool = False,
+    ) -> None:
         self._tasks = sorted(task for task, weight in weights.items() if weight > 0)
         if not self._tasks:
             raise ValueError("no task has a weight above 0")
         self._cumulative = list(itertools.accumulate(weights[task] for task in self._tasks))
         self._run_seed = run_seed
         self._replica = replica
+        self._levels = levels or Levels()
+        self._overrides = overrides or {}
+        self._signal = SignalEstimates(self._tasks) if by_signal else None
         self._draw = 0
 
     def next_recipe(self) -> Recipe:
         draw = self._draw
         self._draw += 1
-        uniform = _hash_bits(SEED_BITS, "task", self._run_seed, self._replica, draw) / 2**SEED_BITS
+        task = self._next_task(draw)
+        level = self._levels.level(task, self._uniform("level", draw))
+        return Recipe(
+            task=task,
+            seed=training_seed(self._run_seed, self._replica, task, draw),
+            level=level,
+            parameters={**self._levels.parameters(task, level), **self._overrides.get(task, {})},
+        )
+
+    def _uniform(self, purpose: str, draw: int) -> float:
+        """A number in [0, 1) for one purpose of one draw."""
+        return self._bits(purpose, draw) / (1 << SEED_BITS)
+
+    def _bits(self, purpose: str, draw: int) -> int:
+        return _hash_bits(SEED_BITS, purpose, self._run_seed, self._replica, draw)
+
+    def _next_task(self, draw: int) -> str:
+        if self._signal is None:
+            return self._by_weight(self._uniform("task", draw))
+        rng = random.Random(self._bits("task", draw))
+        while True:
+            task = self._by_weight(rng.random())
+            if rng.random() < self._signal.chance(task, draw, rng):
+                return task
+
+    def _by_weight(self, uniform: float) -> str:
         index = bisect.bisect_right(self._cumulative, uniform * self._cumulative[-1])
-        task = self._tasks[min(index, len(self._tasks) - 1)]
-        seed = training_seed(self._run_seed, self._replica, task, draw)
-        return Recipe(task=task, seed=seed)
+        return self._tasks[min(index, len(self._tasks) - 1)]
+
+    def record(self, recipe: Recipe, *, solved: int, scored: int) -> Move | None:
+        """Learn from a group: `solved` of its `scored` rollouts.
+
+        Returns:
+            The move of the task on its ladder, if this made one.
+        """
+        task, level = recipe.task, recipe.level
+        if not scored or task not in self._tasks:
+            return None
+        fresh = self._levels.stands_at(task, level)
+        move = self._levels.record(task, level, solved=solved, scored=scored)
+        if self._signal and fresh:
+            self._signal.record(task, self._draw, mixed=0 < solved < scored)
+        if self._signal and move:
+            self._signal.widen(task, abs(move.after - move.before))
+        return move
+
+    def cap(self, task: str, top_level: int) -> None:
+        """Never again draw a level of a task above `top_level`."""
+        self._levels.cap(task, top_level)
 
     def state_dict(self) -> dict[str, Any]:
         """JSON; `load_state_dict` of another sampler continues the stream exactly."""
-        return {"run_seed": self._run_seed, "replica": self._replica, "draw": self._draw}
+        return {
+            "run_seed": self._run_seed,
+            "replica": self._replica,
+            "draw": self._draw,
+            "levels": self._levels.state_dict(),
+            "signal": self._signal.state_dict() if self._signal else {},
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Raises KeyError on a missing key."""
+        """Of what was learnt, the part is taken over that fits this run's tasks and ladders.
+
+        Raises KeyError on a missing key.
+        """
         self._run_seed = state["run_seed"]
         self._replica = state["replica"]
         self._draw = state["draw"]
+        self._levels.load_state_dict(state.get("levels", {}))
+        if self._signal:
+            self._signal.load_state_dict(state.get("signal", {}))
