@@ -12,7 +12,9 @@ import aiohttp
 from atroposlib.envs.base import BaseEnv
 from tenacity import RetryError
 
+from .core.curriculum_metrics import curriculum_metrics
 from .core.errors import ConfigurationError
+from .core.metrics import signal_line
 from .core.records import Problem
 from .rollout_table import rollout_rows, rollout_table
 from .runtime.statistics import Statistics
@@ -36,6 +38,11 @@ class BookkeepingEnv(BaseEnv):
     run_id: str
     statistics: Statistics
     evaluation_report: dict[str, float]
+
+    @property
+    @abstractmethod
+    def categories(self) -> dict[str, str]:
+        """Category by name of the tasks in use; empty before `setup`."""
 
     @abstractmethod
     def started_problems(self) -> TrainingProblems:
@@ -68,8 +75,25 @@ class BookkeepingEnv(BaseEnv):
     async def wandb_log(self, wandb_metrics: dict[str, Any] | None = None) -> None:
         """Log what has been counted since the last call, and the last evaluation."""
         report, self.evaluation_report = self.evaluation_report, {}
+        logger.info("%s", signal_line(self.statistics.interval))
         counted = self.statistics.take_report()
-        await super().wandb_log({**(wandb_metrics or {}), **counted, **report})
+        stats = self.get_curriculum_stats()
+        levels = curriculum_metrics(stats, self.categories) if stats["curriculum_mode"] else {}
+        await super().wandb_log({**(wandb_metrics or {}), **counted, **levels, **report})
+
+    def get_curriculum_stats(self) -> dict[str, Any]:
+        """Where the curriculum has each task; JSON.
+
+        Returns:
+            `curriculum_mode`, whether there is a curriculum; if so, `target_accuracy`,
+            `total_tasks_tracked`, `tasks_with_adjustments`, `average_complexity` in [0, 1], and
+            `task_details`: by task its `level`, `difficulty`, recent `solved_share` and more.
+        """
+        stats = self.started_problems().curriculum_stats()
+        if not stats:
+            return {"curriculum_mode": False}
+        target = self.config.curriculum_target_accuracy
+        return {"curriculum_mode": True, "target_accuracy": target, **stats}
 
     async def _send_scored_data_to_api(self, scored_data: Any) -> None:
         try:

@@ -238,17 +238,16 @@ class ReasoningGymEnv(BookkeepingEnv):
             InferenceError: in `process` mode, when inference has failed too often in a row.
         """
         try:
-            group = await self._rollouts.train(
-                item,
-                max_length=self._max_length(),
-                categories=self.categories,
-                identity=self.identity(),
-            )
+            group = await self._rollouts.train(item, max_length=self._max_length())
         except InferenceError as error:
             self._count_lost_group(item, error)
             return None, []
         self._lost_in_a_row = 0
-        return group, []
+        self.started_problems().record(group)
+        row = await self._rollouts.hand_over(
+            group, categories=self.categories, identity=self.identity()
+        )
+        return row, []
 
     def _count_lost_group(self, problem: Problem, error: InferenceError) -> None:
         self.statistics.counts["groups/lost"] += 1

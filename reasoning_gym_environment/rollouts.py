@@ -36,28 +36,34 @@ class Rollouts:
         self._dumps = dumps
         self._statistics = statistics
 
-    async def train(
-        self,
-        problem: Problem,
-        *,
-        max_length: int,
-        categories: Mapping[str, str],
-        identity: Mapping[str, Any],
-    ) -> dict[str, Any] | None:
-        """A group for the trainer, on disk before it is returned; None when all is unscored.
-
-        Raises:
-            InferenceError: the servers gave no completions.
+    async def train(self, problem: Problem, *, max_length: int) -> GroupResult:
+        """A group of completions in training, scored.
 
         Args:
             max_length: tokens of a row.
+
+        Raises:
+            InferenceError: the servers gave no completions.
+        """
+        completions = await self._sample(
+            problem, self._config.group_size, self._training_sampling(), max_length
+        )
+        return await self.score(problem, completions)
+
+    def _training_sampling(self) -> Sampling:
+        config = self._config
+        return Sampling(temperature=config.temperature, top_p=config.top_p, split="train")
+
+    async def hand_over(
+        self, group: GroupResult, *, categories: Mapping[str, str], identity: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """A group for the trainer, on disk before it is returned; None when all is unscored.
+
+        Args:
             categories: category by task, for the statistics.
             identity: what every dumped row says of its run.
         """
         config = self._config
-        sampling = Sampling(temperature=config.temperature, top_p=config.top_p, split="train")
-        completions = await self._sample(problem, config.group_size, sampling, max_length)
-        group = await self.score(problem, completions)
         self._statistics.add_group(group, categories)
         kind = dump_kind(
             group.rewards,
@@ -70,9 +76,10 @@ class Rollouts:
         if not group.scored:
             self._statistics.counts["groups/unscored"] += 1
             return None
+        sampling = self._training_sampling()
         return to_scored_data_group(
             group,
-            self._inference.prompt(problem.question).messages,
+            self._inference.prompt(group.problem.question).messages,
             generation_params={"temperature": sampling.temperature, "top_p": sampling.top_p},
             mask_truncated=config.mask_too_long_completions,
             include_messages=config.include_messages,

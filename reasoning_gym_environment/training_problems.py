@@ -7,9 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
 from .config import ReasoningGymEnvConfig
+from .core.curriculum import Curriculum
 from .core.errors import ConfigurationError
-from .core.records import Problem
-from .core.sampling import Sampler, evaluation_recipes
+from .core.levels import Levels
+from .core.records import GroupResult, Problem, Recipe, Status
+from .core.sampling import Sampler, TaskSampling, evaluation_recipes
+from .runtime.difficulty import levels_of, require_names, require_values
 from .runtime.evaluation import build_evaluation_set
 from .runtime.problem_stream import ProblemStream, question_hash
 from .runtime.statistics import Statistics
@@ -37,6 +40,8 @@ class TrainingProblems:
         self._pool = pool
         self._counts = statistics.counts
         self._weights: dict[str, float] = {}
+        self._levels = Levels()
+        self._sampler: Sampler | None = None
         self._stream: ProblemStream | None = None
         self.categories: dict[str, str] = {}
         self.evaluation_set: list[Problem] = []
@@ -46,7 +51,7 @@ class TrainingProblems:
 
         Raises:
             UnknownTaskError: a configured task does not exist.
-            ConfigurationError: no task is left.
+            ConfigurationError: no task is left, or one refuses its parameters.
         """
         discovery = await self._pool.discover()
         if discovery.warning:
@@ -59,10 +64,32 @@ class TrainingProblems:
         configured = cast(dict[str, float], config.task_weights)  # validated to be parsed
         self._weights = task_weights(tasks, configured)
         self.categories = {task.name: task.category for task in tasks if task.used}
+        await self._prepare_levels()
         recipes = evaluation_recipes(
             config.eval_seed, sorted(self.categories), config.num_eval_samples_per_task
         )
         self.evaluation_set = await build_evaluation_set(self._pool, recipes)
+
+    async def _prepare_levels(self) -> None:
+        config = self._config
+        if config.complexity_mode is None and not self._overrides:
+            return
+        known = await self._pool.ladders()
+        require_names(self._overrides, known)
+        used = {task: known[task].levels for task in self.categories}
+        ladders = {} if config.complexity_mode is None else used
+        overrides = {t: values for t, values in self._overrides.items() if t in used}
+        await require_values(self._pool, overrides, ladders)
+        self._levels = levels_of(
+            config.complexity_mode,
+            ladders,
+            difficulty=config.complexity_level,
+            target=config.curriculum_target_accuracy,
+        )
+
+    @property
+    def _overrides(self) -> dict[str, dict[str, Any]]:
+        return cast(dict[str, dict[str, Any]], self._config.task_parameters)  # validated to be one
 
     def start_stream(self, replica: str, *, ahead: int) -> None:
         """Begin the training stream; replicas of different identity draw different problems.
@@ -70,8 +97,16 @@ class TrainingProblems:
         Args:
             ahead: how many problems are made before they are asked for.
         """
+        self._sampler = Sampler(
+            self._weights,
+            run_seed=self._config.seed,
+            replica=replica,
+            levels=self._levels,
+            overrides=self._overrides,
+            by_signal=self._config.sampling is TaskSampling.SIGNAL,
+        )
         self._stream = ProblemStream(
-            Sampler(self._weights, run_seed=self._config.seed, replica=replica),
+            self._sampler,
             self._pool,
             ahead=ahead,
             reserved=frozenset(question_hash(p.question) for p in self.evaluation_set),
@@ -93,14 +128,39 @@ class TrainingProblems:
             problem = await self._stream.next_problem()
             recipe = problem.recipe
             if await has_room(problem):
-                logger.info("Selected %s (seed %d)", recipe.task, recipe.seed)
+                logger.info("Selected %s (seed %d, level %s)", *_shown(recipe))
                 return problem
             self._counts["sampling/prompts_too_long"] += 1
-            logger.info("%s (seed %d): no room after the prompt", recipe.task, recipe.seed)
+            logger.info("%s (seed %d, level %s): no room after the prompt", *_shown(recipe))
+            self._cap_below(recipe)
         raise ConfigurationError(
             f"max_token_length {self._config.max_token_length} leaves no room after any of "
             f"{GIVE_UP_AFTER} prompts: raise it, or shorten system_prompt"
         )
+
+    def _cap_below(self, recipe: Recipe) -> None:
+        """Questions grow with the level: what is too long here is too long above."""
+        assert self._sampler is not None
+        if recipe.level and self._sampler.cap(recipe.task, recipe.level - 1):
+            logger.warning(
+                "%s stays below level %d from here on: its questions don't fit max_token_length %d",
+                recipe.task,
+                recipe.level,
+                self._config.max_token_length,
+            )
+
+    def record(self, group: GroupResult) -> None:
+        """Let the levels and the choice of tasks follow a group's result."""
+        assert self._sampler is not None
+        solved = sum(a.verdict.status is Status.SOLVED for a in group.scored)
+        move = self._sampler.record(group.problem.recipe, solved=solved, scored=len(group.scored))
+        if move is not None:
+            self._counts["curriculum/moves"] += 1
+            logger.info("Curriculum: %s", move)
+
+    def curriculum_stats(self) -> dict[str, Any]:
+        """Where each task stands; empty unless the mode is `curriculum`."""
+        return self._levels.stats() if isinstance(self._levels, Curriculum) else {}
 
     def state_dict(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
         """JSON: the stream's state.
@@ -120,3 +180,7 @@ class TrainingProblems:
         """Drop what was made ahead."""
         if self._stream is not None:
             self._stream.cancel()
+
+
+def _shown(recipe: Recipe) -> tuple[str, int, str]:
+    return recipe.task, recipe.seed, "default" if recipe.level is None else str(recipe.level)

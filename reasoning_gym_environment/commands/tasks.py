@@ -1,49 +1,91 @@
-"""`tasks`: which tasks there are, and which of them a run uses."""
+"""`tasks`: which tasks there are, which of them a run uses, and how their difficulty moves."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from textwrap import indent
+from typing import Any
 
+from ..core.difficulty import Ladder
+from ..core.records import Recipe
+from ..core.sampling import evaluation_seed
+from ..runtime.errors import GenerationError
 from ..runtime.task_pool import PoolSettings, TaskPool
-from ..tasks.catalogue import TaskInfo, select_tasks
+from ..tasks.catalogue import TaskInfo, require_known, select_tasks
+from ..tasks.ladders import TaskLadder
 
 
 def main(arguments: Sequence[str]) -> int:
-    """List every task."""
+    """List every task, or the levels of one."""
     parser = ArgumentParser(prog="tasks", description="List every task reasoning-gym registers.")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON, levels included")
+    parser.add_argument("--levels", metavar="TASK", help="its levels, each with a sample question")
     parser.add_argument("--include-tasks", default="", help="as env.include_tasks")
     parser.add_argument("--exclude-tasks", default="", help="as env.exclude_tasks")
-    options = parser.parse_args(arguments)
-
-    async def list_tasks() -> list[TaskInfo]:
-        async with TaskPool(PoolSettings(processes=1), Counter()) as pool:
-            discovery = await pool.discover()
-        if discovery.warning:
-            logging.getLogger(__name__).warning("%s", discovery.warning)
-        return select_tasks(
-            discovery,
-            include=[name for name in options.include_tasks.split(",") if name],
-            exclude=[name for name in options.exclude_tasks.split(",") if name],
-        )
-
-    tasks = asyncio.run(list_tasks())
-    print(json.dumps([t.to_json() for t in tasks], indent=2) if options.json else _table(tasks))
+    print(asyncio.run(_answer(parser.parse_args(arguments))))
     return 0
 
 
-def _table(tasks: Sequence[TaskInfo]) -> str:
-    """Aligned columns: name, category, whether it is used and, if not, why."""
+async def _answer(options: Namespace) -> str:
+    async with TaskPool(PoolSettings(processes=1), Counter()) as pool:
+        discovery = await pool.discover()
+        if discovery.warning:
+            logging.getLogger(__name__).warning("%s", discovery.warning)
+        ladders = await pool.ladders()
+        if options.levels:
+            require_known([options.levels], ladders, "--levels")
+            return await _levels(pool, options.levels, ladders[options.levels])
+    tasks = select_tasks(
+        discovery,
+        include=[name for name in options.include_tasks.split(",") if name],
+        exclude=[name for name in options.exclude_tasks.split(",") if name],
+    )
+    return _json(tasks, ladders) if options.json else _table(tasks, ladders)
+
+
+def _json(tasks: Sequence[TaskInfo], ladders: Mapping[str, TaskLadder]) -> str:
+    rows = [task.to_json() for task in tasks]
+    for row in rows:
+        if ladder := ladders.get(row["name"]):
+            row |= {"levels": ladder.levels, "origin": ladder.origin, "ladder": ladder.reason}
+            row["parameters"] = ladder.parameters
+    return json.dumps(rows, indent=2)
+
+
+def _table(tasks: Sequence[TaskInfo], ladders: Mapping[str, TaskLadder]) -> str:
+    """Aligned columns: name, category, levels, whether it is used and, if not, why."""
     width = max(len(task.name) for task in tasks)
     category = max(len(task.category) for task in tasks)
     rows = [
-        f"{task.name:{width}}  {task.category:{category}}  {'used' if task.used else task.reason}"
+        f"{task.name:{width}}  {task.category:{category}}  "
+        f"{len(ladders[task.name].levels) if task.name in ladders else 0:2} levels  "
+        f"{'used' if task.used else task.reason}"
         for task in tasks
     ]
     used = sum(task.used for task in tasks)
     return "\n".join([*rows, f"{used} of {len(tasks)} are used"])
+
+
+async def _levels(pool: TaskPool, task: str, ladder: TaskLadder) -> str:
+    """Every level: its difficulty, what differs from the library's default, a question."""
+    head = f"{task}: {len(ladder.levels)} levels ({ladder.origin}) {ladder.reason}".rstrip()
+    levels = [await _level(pool, task, n, ladder.levels) for n in range(len(ladder.levels))]
+    return "\n\n".join([head, *levels])
+
+
+async def _level(pool: TaskPool, task: str, level: int, levels: Ladder) -> str:
+    parameters: Mapping[str, Any] = levels[level]
+    recipe = Recipe(task=task, seed=evaluation_seed(0, task, 0), level=level, parameters=parameters)
+    try:
+        question = (await pool.generate(recipe)).question
+    except GenerationError as error:
+        question = f"(can't be made: {error})"
+    shown = ", ".join(f"{name}={json.dumps(value)}" for name, value in parameters.items())
+    difficulty = level / max(1, len(levels) - 1)
+    title = f"level {level}  difficulty {difficulty:.2f}  {shown or 'the default'}"
+    return f"{title}\n{indent(question, '    ')}"

@@ -129,10 +129,11 @@ class Curriculum(Levels):
             target=self._target,
         )
 
-    def cap(self, task: str, top_level: int) -> None:
-        super().cap(task, top_level)
+    def cap(self, task: str, top_level: int) -> bool:
+        changed = super().cap(task, top_level)
         standing = self._tasks[task]
         standing.position = min(standing.position, self._tops[task])
+        return changed
 
     def stats(self) -> dict[str, Any]:
         """Where all tasks stand; JSON. Tasks of one level are left out of the average."""

@@ -65,9 +65,15 @@ class Levels:
         """Learn from a group made at `level`: `solved` of its `scored` rollouts, at least one."""
         return None
 
-    def cap(self, task: str, top_level: int) -> None:
-        """Never again draw a level above `top_level`; the easiest always stays."""
-        self._tops[task] = max(0, min(top_level, self._tops[task]))
+    def cap(self, task: str, top_level: int) -> bool:
+        """Never again draw a level above `top_level`; the easiest always stays.
+
+        Returns:
+            Whether that changes anything.
+        """
+        before = self._tops[task]
+        self._tops[task] = max(0, min(top_level, before))
+        return self._tops[task] < before
 
     def state_dict(self) -> dict[str, Any]:
         """JSON."""

@@ -134,3 +134,21 @@ def summarise(groups: Iterable[GroupResult], categories: Mapping[str, str]) -> M
     for group in groups:
         add_group(means, group, categories)
     return means
+
+
+def signal_line(means: Means) -> str:
+    """The share of groups that teach, in one line.
+
+    Example:
+        >>> signal_line(Means())
+        '0 groups'
+    """
+    mixed, solved, unsolved = (
+        means[f"groups/{name}"] for name in ("mixed", "all_solved", "none_solved")
+    )
+    if not mixed.count:
+        return "0 groups"
+    return (
+        f"{mixed.count} groups: {mixed.value:.0%} with signal, {solved.value:.0%} all solved, "
+        f"{unsolved.value:.0%} none solved"
+    )

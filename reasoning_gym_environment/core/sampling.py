@@ -146,9 +146,9 @@ class Sampler:
             self._signal.widen(task, abs(move.after - move.before))
         return move
 
-    def cap(self, task: str, top_level: int) -> None:
-        """Never again draw a level of a task above `top_level`."""
-        self._levels.cap(task, top_level)
+    def cap(self, task: str, top_level: int) -> bool:
+        """Never again draw a level of a task above `top_level`; whether that changes anything."""
+        return self._levels.cap(task, top_level)
 
     def state_dict(self) -> dict[str, Any]:
         """JSON; `load_state_dict` of another sampler continues the stream exactly."""

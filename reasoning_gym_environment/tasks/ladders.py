@@ -6,8 +6,9 @@ its own, so that a higher level has no easy items left over.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core.difficulty import Ladder
@@ -23,16 +24,26 @@ class TaskLadder:
         levels: dataset parameters in plain JSON, easiest first; at least one.
         origin: "curriculum", "repaired" or "own"; "none" where nothing moves.
         reason: why it is not the library's curriculum as it stands; empty when it is.
+        parameters: names of all parameters that may be set.
     """
 
     levels: Ladder
     origin: str
     reason: str = ""
+    parameters: tuple[str, ...] = ()
 
 
 def build_ladders(tasks: Iterable[str]) -> dict[str, TaskLadder]:
     """The ladders of registered tasks, in the order of their names."""
-    return {task: _build(task) for task in sorted(tasks)}
+    return {task: replace(_build(task), parameters=parameter_names(task)) for task in sorted(tasks)}
+
+
+def parameter_names(task: str) -> tuple[str, ...]:
+    """The parameters of a task, without those that every recipe sets."""
+    from reasoning_gym.factory import DATASETS  # heavy: only workers come here
+
+    fields = dataclasses.fields(DATASETS[task][1])
+    return tuple(f.name for f in fields if f.init and f.name not in ("seed", "size"))
 
 
 def _build(task: str) -> TaskLadder:

@@ -1,0 +1,151 @@
+"""Difficulty as users set it: modes, parameters of single tasks, the curriculum's moves."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from reasoning_gym_environment import ReasoningGymEnv
+from reasoning_gym_environment.core.errors import ConfigurationError
+from reasoning_gym_environment.core.records import Problem
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
+
+TASK = "number_sorting"
+
+
+async def problems(env: ReasoningGymEnv, count: int) -> list[Problem]:
+    return [await env.get_next_item() for _ in range(count)]
+
+
+@pytest.fixture
+async def url(tokenizer: Any) -> Any:
+    async with PolicyServer(ScriptedPolicy(["<answer>[]</answer>"]), tokenizer) as server:
+        yield server.url
+
+
+async def test_without_a_mode_problems_have_the_default_configuration(bench: Any, url: str) -> None:
+    async with bench.environment(url) as env:
+        [problem] = await problems(env, 1)
+        assert problem.recipe.level is None
+        assert problem.recipe.parameters == {}
+        assert env.get_curriculum_stats() == {"curriculum_mode": False}
+
+
+async def test_a_fixed_level_between_two_mixes_them(bench: Any, url: str) -> None:
+    settings = {"include_tasks": "gcd", "complexity_mode": "fixed", "complexity_level": 0.5}
+    async with bench.environment(url, **settings) as env:  # gcd has four levels, so 1.5
+        assert {p.recipe.level for p in await problems(env, 20)} == {1, 2}
+
+
+async def test_the_ends_of_the_ladder_are_easy_and_hard(bench: Any, url: str) -> None:
+    lengths = []
+    for end in (0.0, 1.0):
+        settings = {"include_tasks": TASK, "complexity_mode": "fixed", "complexity_level": end}
+        async with bench.environment(url, max_token_length=16000, **settings) as env:
+            made = await problems(env, 5)
+        lengths.append(sum(len(problem.question) for problem in made))
+    assert lengths[1] > 2 * lengths[0]
+
+
+async def test_random_levels_are_from_the_whole_ladder(bench: Any, url: str) -> None:
+    settings = {"include_tasks": "gcd", "complexity_mode": "random"}
+    async with bench.environment(url, **settings) as env:
+        assert {p.recipe.level for p in await problems(env, 40)} == {0, 1, 2, 3}
+
+
+async def test_parameters_of_a_task_win_over_its_level(bench: Any, url: str) -> None:
+    settings = {
+        "include_tasks": "chain_sum,gcd",
+        "complexity_mode": "fixed",
+        "complexity_level": 0,
+        "task_parameters": {"chain_sum": {"min_terms": 6, "max_terms": 6}},
+    }
+    async with bench.environment(url, **settings) as env:
+        for problem in await problems(env, 10):
+            if problem.recipe.task == "chain_sum":
+                _, _, terms = problem.question.partition(":")
+                assert len(terms.replace("-", "+").split("+")) == 6
+                assert problem.recipe.parameters["max_digits"] == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"task_parameters": {"chain_sun": {}}}, "'chain_sun' is no task or category"),
+        (
+            {"task_parameters": {"chain_sum": {"max_term": 3}}},
+            "chain_sum has no parameter 'max_term'; did you mean max_terms, min_terms",
+        ),
+        (
+            {"task_parameters": {"gcd": {"zzz": 3}}},
+            "gcd has no parameter 'zzz'; it has min_numbers",
+        ),
+        (
+            {"task_parameters": {"gcd": {"min_numbers": -3}}},
+            "no item of gcd with {'min_numbers': -3}: gcd: AssertionError",
+        ),
+        (
+            {
+                "task_parameters": {"gcd": {"min_value": 50000}},
+                "complexity_mode": "fixed",
+                "complexity_level": 0,
+            },
+            "no item of gcd with {'min_value': 50000} at its level 0",
+        ),
+    ],
+)
+async def test_bad_parameters_stop_the_start(
+    bench: Any, url: str, settings: dict[str, Any], said: str
+) -> None:
+    async with bench.unprepared(url, **settings) as env:
+        with pytest.raises(ConfigurationError) as raised:
+            await env.setup()
+    assert said in str(raised.value)
+
+
+def level(env: ReasoningGymEnv) -> float:
+    """Where the one task in use stands."""
+    [details] = env.get_curriculum_stats()["task_details"].values()
+    position: float = details["level"]
+    return position
+
+
+async def test_the_curriculum_follows_results_down_and_up(
+    bench: Any, tokenizer: Any, knows_all: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "reasoning_gym_environment")
+    settings = {"include_tasks": TASK, "complexity_mode": "curriculum", "max_token_length": 16000}
+    async with (
+        PolicyServer(knows_all, tokenizer) as server,
+        bench.environment(server.url, **settings) as env,
+    ):
+        positions = [level(env)]
+        for taught, groups in ((False, 3), (True, 90)):
+            for problem in await problems(env, groups):
+                if taught:
+                    knows_all.answers[problem.question] = problem.oracle
+                await env.collect_trajectories(problem)
+            positions.append(level(env))
+        stats = env.get_curriculum_stats()
+    middle, low, high = positions
+    assert low < middle
+    assert high > low
+    assert stats["tasks_with_adjustments"] == stats["total_tasks_tracked"] == 1
+    assert json.loads(json.dumps(stats)) == stats
+    moves = [r.getMessage() for r in caplog.records if r.getMessage().startswith("Curriculum: ")]
+    assert len(moves) == env.statistics.counts["curriculum/moves"] > 1
+
+
+async def test_questions_that_do_not_fit_cap_the_ladder(
+    bench: Any, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = {"include_tasks": TASK, "complexity_mode": "random", "max_token_length": 1500}
+    async with bench.environment(url, **settings) as env:
+        drawn = [p.recipe.level for p in await problems(env, 100)]
+    capped = [r.getMessage() for r in caplog.records if "don't fit" in r.getMessage()]
+    assert capped
+    top = min(int(message.split("below level ")[1].split()[0]) for message in capped)
+    assert set(drawn[-30:]) == set(range(top))
+    assert len(capped) == len(set(capped))
