@@ -88,6 +88,24 @@ async def test_unfinished_problems_come_first_after_a_resume(bench: Any, policy_
         assert await recipes(env, 23) == unfinished + later
 
 
+async def test_a_resumed_run_goes_on_with_its_curriculum_and_its_estimates(
+    bench: Any, policy_url: str
+) -> None:
+    settings = {"complexity_mode": "curriculum", "sampling": "signal"}
+    async with environment(bench, policy_url, step=STEP - 1, **settings) as env:
+        for _ in range(12):
+            await env.collect_trajectories(await env.get_next_item())
+        stats = env.get_curriculum_stats()
+        await reach_step(env, STEP)
+        uninterrupted = await recipes(env, MANY)
+    assert stats["tasks_with_adjustments"] > 0
+    async with environment(bench, policy_url, step=STEP, **settings) as env:
+        assert env.get_curriculum_stats() != stats
+        env.load_checkpoint()
+        assert env.get_curriculum_stats() == stats
+        assert await recipes(env, MANY) == uninterrupted
+
+
 async def test_a_checkpoint_of_a_resumed_run_is_as_good(bench: Any, policy_url: str) -> None:
     async with environment(bench, policy_url, step=STEP - 1) as env:
         await recipes(env, 10)

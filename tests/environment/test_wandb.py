@@ -145,3 +145,29 @@ async def test_replicas_log_under_their_own_names(
         await env.collect_trajectories(problem)
         await env.wandb_log()
     assert summary(run)["env_1_train/percent_correct"] == 1.0
+
+
+async def test_the_curriculum_is_logged(bench: Any, tokenizer: Any, script: Any, run: Any) -> None:
+    script.play("<answer>nope</answer>")
+    settings = {"complexity_mode": "curriculum", "curriculum_target_accuracy": 0.6}
+    async with (
+        PolicyServer(script, tokenizer) as server,
+        bench.environment(server.url, use_wandb=True, **settings) as env,
+    ):
+        problem = await env.get_next_item()
+        await env.collect_trajectories(problem)
+        stats = env.get_curriculum_stats()
+        await env.wandb_log()
+    details = stats["task_details"]["gcd"]
+    expected = {
+        "curriculum/total_tasks_tracked": 1,
+        "curriculum/tasks_with_adjustments": 1,
+        "curriculum/target_accuracy": 0.6,
+        "curriculum/avg_complexity": details["difficulty"],
+        "curriculum/category/arithmetic": details["difficulty"],
+        "curriculum/task/gcd/level": details["level"],
+        f"train/task/gcd/level/{problem.recipe.level}/groups/none_solved": 1,
+        "train/category/arithmetic/groups/mixed": 0,
+    }
+    logged = summary(run)
+    assert {name: logged.get(name) for name in expected} == pytest.approx(expected)
