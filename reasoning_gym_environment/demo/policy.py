@@ -1,17 +1,14 @@
-"""Policies that need no model: one with skills per category, one that follows a script."""
+"""Policies that need no model: one that knows answers by chance, one that follows a script."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from ..core.records import Problem
-
-UNKNOWN_SKILL = 0.5
-"""The skill in a category that was not named."""
 
 _BROKEN_SHARE = 0.03
 """Of completions, for each way to break the format."""
@@ -60,28 +57,23 @@ class ScriptedPolicy:
 
 
 class SimulatedPolicy:
-    """Answers right as often as its skill in the problem's category says.
+    """Answers right as often as it was taught to.
 
     It knows the answers it was taught with `learn`; to other questions, and where no single
     answer is the right one, it answers wrong. Some completions break the format. The k-th
     completion for a question depends on the seed, the question and k alone, so requests may
     come in any order.
-
-    Args:
-        skills: category to the share of right answers, in [0, 1].
     """
 
-    def __init__(self, skills: Mapping[str, float], seed: int) -> None:
-        self._skills = dict(skills)
+    def __init__(self, seed: int) -> None:
         self._seed = seed
         self._answers: dict[str, tuple[str, float]] = {}
         self._given: Counter[str] = Counter()
 
-    def learn(self, problem: Problem, category: str) -> None:
+    def learn(self, problem: Problem, solve_probability: float) -> None:
         """Enter a problem into the answer book."""
         if problem.oracle is not None:
-            skill = self._skills.get(category, UNKNOWN_SKILL)
-            self._answers[problem.question] = (problem.oracle, skill)
+            self._answers[problem.question] = (problem.oracle, solve_probability)
 
     def sample(self, question: str, n: int) -> list[Sample]:
         turns = range(self._given[question], self._given[question] + n)
@@ -90,8 +82,8 @@ class SimulatedPolicy:
 
     def _sample_once(self, question: str, turn: int) -> Sample:
         rng = random.Random(f"{self._seed}/{turn}/{question}")
-        oracle, skill = self._answers.get(question, (None, 0.0))
-        right = rng.random() < skill
+        oracle, solve_probability = self._answers.get(question, (None, 0.0))
+        right = rng.random() < solve_probability
         answer = oracle if right and oracle is not None else _wrong_answer(oracle, rng)
         return _write(answer, rng)
 

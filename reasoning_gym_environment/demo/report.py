@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ..core.metrics import Mean, Means
+from ..core.metrics import Mean, Means, signal_line
 from ..core.records import FORMAT_FAILURES, Status
 
 _BAR_WIDTH = 20
+_MOST_MOVED = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +22,7 @@ class DemoReport:
         seconds: of serving, without the start.
         means: over the whole run, named as in `core.metrics`.
         counts: of the environment's events.
+        curriculum: where it had each task at the end.
         batches, pulled: what the trainer got, in batches and groups.
         dumps: the files that were written.
         log: where the log of the run is.
@@ -28,6 +31,7 @@ class DemoReport:
     seconds: float
     means: Means
     counts: Mapping[str, int]
+    curriculum: Mapping[str, Any]
     batches: int
     pulled: int
     dumps: tuple[Path, ...]
@@ -50,7 +54,8 @@ def progress_line(seconds: float, means: Means, counts: Mapping[str, int]) -> st
 
 def render(report: DemoReport) -> str:
     """The summary, as text."""
-    return "\n".join(["", *_flow(report), "", *_outcomes(report), "", *_categories(report.means)])
+    parts = (_flow, _outcomes, _signal, _categories)
+    return "\n".join(line for part in parts for line in ("", *part(report)))
 
 
 def _flow(report: DemoReport) -> Iterator[str]:
@@ -76,7 +81,31 @@ def _outcomes(report: DemoReport) -> Iterator[str]:
     yield f"  truncated         {_percent(means['truncated'])}"
 
 
-def _categories(means: Means) -> Iterator[str]:
+def _signal(report: DemoReport) -> Iterator[str]:
+    """The share of groups that teach, and the tasks that the curriculum has moved farthest."""
+    stats = report.curriculum
+    yield f"Of {signal_line(report.means)}"
+    yield (
+        f"Curriculum: {stats['tasks_with_adjustments']} of {stats['total_tasks_tracked']} tasks "
+        f"moved, {report.counts['curriculum/moves']} times; mean difficulty "
+        f"{stats['average_complexity']:.2f} (from 0, easiest, to 1)"
+    )
+    details = stats["task_details"].items()
+    for task, at in sorted(details, key=lambda one: -abs(_way(one[1])))[:_MOST_MOVED]:
+        yield (
+            f"  {task:26} from level {(at['height'] - 1) / 2:4.1f} to {at['level']:4.1f} "
+            f"of {at['height'] - 1}, in {at['groups']} groups"
+        )
+
+
+def _way(at: Mapping[str, Any]) -> float:
+    """How far a task has come from the middle of its ladder, where all begin: in [-0.5, 0.5]."""
+    way: float = at["difficulty"] - 0.5 if at["height"] > 1 else 0.0
+    return way
+
+
+def _categories(report: DemoReport) -> Iterator[str]:
+    means = report.means
     yield f"Solved              {_percent(means['solved'])}"
     for name, count in means.counts().items():
         kind, _, rest = name.partition("/")

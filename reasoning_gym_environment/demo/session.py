@@ -15,9 +15,12 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from transformers import AutoTokenizer
 
 from ..config import ReasoningGymEnvConfig
+from ..core.difficulty import ComplexityMode
 from ..core.records import Problem
+from ..core.sampling import TaskSampling
 from ..reasoning_gym_environment import ReasoningGymEnv
 from .api_server import ApiServer
+from .learner import Learner, broad_skills
 from .policy import SimulatedPolicy
 from .progress import Progress
 from .report import DemoReport, progress_line
@@ -26,17 +29,8 @@ from .settings import DemoSettings
 from .tokenizer import build_tokenizer
 from .trainer import Trainer
 
-SKILLS = {
-    "algebra": 0.6,
-    "algorithmic": 0.45,
-    "arithmetic": 0.8,
-    "code": 0.3,
-    "cognition": 0.4,
-    "games": 0.2,
-    "geometry": 0.7,
-    "graphs": 0.5,
-    "logic": 0.65,
-}
+_GAIN = 0.01
+"""Of the learner's ability in a task, in shares of its ladder, from one group with signal."""
 
 _MAX_TOKEN_LENGTH = 16384
 _GROUPS_PER_BATCH = 8
@@ -46,7 +40,10 @@ _ENDLESS = 1_000_000
 
 
 class DemoEnv(ReasoningGymEnv):
-    """The environment, which also enters each problem into the policy's answer book."""
+    """The environment, which also tells the policy how well a learner solves each problem.
+
+    The learner gets better in the tasks that it is trained on with signal.
+    """
 
     def __init__(
         self,
@@ -56,11 +53,28 @@ class DemoEnv(ReasoningGymEnv):
     ) -> None:
         super().__init__(config, server_configs)
         self._policy = policy
+        self._heights: dict[str, int] = {}
+        self._learner = Learner({}, seed=config.seed)
+
+    async def setup(self) -> None:
+        await super().setup()
+        ladders = await self._pool.ladders()
+        self._heights = {task: len(ladders[task].levels) for task in self.categories}
+        skills = broad_skills(self._heights, self.config.seed)
+        self._learner = Learner(skills, seed=self.config.seed, gain=_GAIN)
 
     async def get_next_item(self) -> Problem:
         problem = await super().get_next_item()
-        self._policy.learn(problem, self.categories[problem.recipe.task])
+        recipe = problem.recipe
+        height = self._heights[recipe.task]
+        self._policy.learn(problem, self._learner.solve_probability(recipe, height))
         return problem
+
+    async def collect_trajectories(self, item: Problem) -> tuple[dict[str, Any] | None, list[Any]]:
+        group, backlog = await super().collect_trajectories(item)
+        if group is not None:
+            self._learner.after_group(item.recipe.task, mixed=len({*group["scores"]}) > 1)
+        return group, backlog
 
 
 async def run_demo(settings: DemoSettings) -> DemoReport:
@@ -71,7 +85,7 @@ async def run_demo(settings: DemoSettings) -> DemoReport:
         RuntimeError: a part did not come up.
     """
     dumps = set(settings.data_dumps_dir.glob("*.jsonl"))
-    policy = SimulatedPolicy(SKILLS, seed=settings.seed)
+    policy = SimulatedPolicy(settings.seed)
     async with AsyncExitStack() as stack:
         folder = build_tokenizer(Path(stack.enter_context(tempfile.TemporaryDirectory())))
         tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -90,6 +104,7 @@ async def run_demo(settings: DemoSettings) -> DemoReport:
         seconds=seconds,
         means=env.statistics.total,
         counts=env.statistics.counts,
+        curriculum=env.get_curriculum_stats(),
         batches=trainer.batches,
         pulled=trainer.groups,
         dumps=tuple(sorted(set(settings.data_dumps_dir.glob("*.jsonl")) - dumps)),
@@ -108,6 +123,8 @@ def configure(
         max_token_length=_MAX_TOKEN_LENGTH,
         total_steps=_ENDLESS,
         steps_per_eval=0,
+        complexity_mode=ComplexityMode.CURRICULUM,
+        sampling=TaskSampling.SIGNAL,
         use_wandb=False,
         wandb_name="demo",
         seed=settings.seed,

@@ -15,10 +15,10 @@ def problem(question: str, oracle: str | None) -> Problem:
 
 
 def taught(seed: int = 0) -> SimulatedPolicy:
-    policy = SimulatedPolicy({"easy": 0.8, "hard": 0.1}, seed=seed)
-    policy.learn(problem("e", "42"), "easy")
-    policy.learn(problem("h", "42"), "hard")
-    policy.learn(problem("none", None), "easy")
+    policy = SimulatedPolicy(seed)
+    policy.learn(problem("e", "42"), 0.8)
+    policy.learn(problem("h", "42"), 0.1)
+    policy.learn(problem("none", None), 0.8)
     return policy
 
 
@@ -35,7 +35,7 @@ def test_a_script_is_given_in_turn() -> None:
     assert [sample.text for sample in policy.sample("!", 2)] == ["c", "a"]
 
 
-def test_the_share_of_right_answers_is_the_skill() -> None:
+def test_the_share_of_right_answers_is_as_taught() -> None:
     policy = taught()
     assert share_right(policy.sample("e", N)) == pytest.approx(0.8, abs=0.05)
     assert share_right(policy.sample("h", N)) == pytest.approx(0.1, abs=0.05)
@@ -47,8 +47,8 @@ def test_without_an_oracle_the_answers_are_guesses(question: str) -> None:
 
 
 def test_a_guess_is_never_the_oracle_by_chance() -> None:
-    policy = SimulatedPolicy({"hopeless": 0.0}, seed=0)
-    policy.learn(problem("q", "42"), "hopeless")
+    policy = SimulatedPolicy(0)
+    policy.learn(problem("q", "42"), 0.0)
     assert share_right(policy.sample("q", 5 * N)) == 0.0
 
 

@@ -3,11 +3,12 @@ from pathlib import Path
 
 import pytest
 
+from reasoning_gym_environment.core.curriculum import Curriculum
 from reasoning_gym_environment.core.metrics import Means
 from reasoning_gym_environment.demo.report import DemoReport, progress_line, render
 from reasoning_gym_environment.demo.settings import parse_settings
 
-COUNTS = {"groups/collected": 12, "groups/kept": 9, "groups/sent": 8}
+COUNTS = {"groups/collected": 12, "groups/kept": 9, "groups/sent": 8, "curriculum/moves": 3}
 
 
 def report_of(counts: dict[str, int], *, pulled: int) -> DemoReport:
@@ -15,10 +16,14 @@ def report_of(counts: dict[str, int], *, pulled: int) -> DemoReport:
     for solved in (1.0, 1.0, 0.0, 0.0):
         means.add({"solved": solved, "status/solved": solved, "category/games/solved": solved})
         means.add({"truncated": 0.0, "status/no_answer": 1.0 - solved})
+    means.add({"groups/mixed": 1.0, "groups/all_solved": 0.0, "groups/none_solved": 0.0})
+    curriculum = Curriculum({"gcd": ({},) * 5, "ab": ({},) * 5})
+    curriculum.record("gcd", 2, solved=8, scored=8)
     return DemoReport(
         seconds=30.0,
         means=means,
         counts=Counter(counts),
+        curriculum=curriculum.stats(),
         batches=2,
         pulled=pulled,
         dumps=(Path("dumps/a.jsonl"),),
@@ -43,6 +48,24 @@ def test_the_summary_says_what_happened() -> None:
     words = [line.split() for line in render(report_of(COUNTS, pulled=8)).splitlines()]
     assert ["groups", "collected", "12"] in words
     assert ["format", "failures", "50.0%", "no", "answer,", "or", "several"] in words
+    text = render(report_of(COUNTS, pulled=8))
+    assert "Of 1 groups: 100% with signal, 0% all solved, 0% none solved" in text
+    assert "Curriculum: 1 of 2 tasks moved, 3 times; mean difficulty " in text
+    [moved, still] = [line for line in text.splitlines() if "from level" in line]
+    assert moved.split()[0] == "gcd"
+    assert still.split() == [
+        "ab",
+        "from",
+        "level",
+        "2.0",
+        "to",
+        "2.0",
+        "of",
+        "4,",
+        "in",
+        "0",
+        "groups",
+    ]
     assert ["games", "50.0%", "##########", "of", "4", "rollouts"] in words
 
 
