@@ -56,11 +56,6 @@ VERIFIERS: Mapping[str, Mapping[str, Known]] = MappingProxyType(
     | {task: {_APPENDED: Known(reason=_REST)} for task in _GRIDS}
     | {
         "advanced_geometry": {_SEVERAL: Known(reason=_FIRST)},
-        "codeio": {
-            _SEVERAL: Known(
-                reason="Several JSON objects earn the right one's share of the length."
-            ),
-        },
         "futoshiki": {_APPENDED: Known(reason=_REST), _SEVERAL: Known(reason=_FIRST)},
         "gsm_symbolic": {
             _APPENDED: Known(reason=_REST),

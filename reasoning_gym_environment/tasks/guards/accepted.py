@@ -36,7 +36,7 @@ _PARTIAL = {
     "arc_agi": "any grid earns 0.05",
     "boxnet": "any list of moves, `[]` too, earns 0.05",
     "calendar_arithmetic": "nearness is paid: the constant `10` earns 0.08, any weekday 0.1",
-    "codeio": "JSON that is similar to the right one is paid by edit distance, any object 0.01",
+    "codeio": "JSON that is similar to the right one is paid by edit distance: `{}` earns 0.03",
     "coin_flip": "an error below 0.0001 is none: the constant `0.0001` solves 0.03",
     "color_cube_rotation": "any text earns 0.01; the constant `indigo` solves 0.12",
     "countdown": "the numbers given, with a wrong result, earn 0.05",

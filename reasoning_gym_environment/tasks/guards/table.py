@@ -73,8 +73,11 @@ GUARDS: Mapping[str, Guard] = MappingProxyType(
         "manipulate_matrix": Guard(ceiling=surroundings.longer_matrix, reason=_CONTAINED),
         "tsumego": Guard(ceiling=surroundings.longer_move, reason=_CONTAINED),
         "codeio": Guard(
-            ceiling=surroundings.longer_json,
-            reason="Text around the right JSON object costs half of its share of the length.",
+            ceiling=surroundings.one_object,
+            reason=(
+                "Text around the right JSON object costs half of its share of the length, other"
+                " objects beside it their share, and a long one is similar to any other."
+            ),
         ),
         "fraction_simplification": Guard(
             ceiling=surroundings.longer_fraction,
