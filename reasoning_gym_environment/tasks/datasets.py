@@ -8,8 +8,6 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from reasoning_gym.factory import create_dataset
-
 from ..core.records import Problem, Recipe
 from .facts import SEEDED_AT_CONSTRUCTION, SEEDS_NUMPY, SHARES_DATA, UNUSABLE_ORACLES
 
@@ -27,6 +25,9 @@ class Datasets:
     """
 
     def __init__(self, *, most_kept: int = _MOST_KEPT) -> None:
+        from reasoning_gym.factory import create_dataset  # heavy: only workers come here
+
+        self._create = create_dataset
         self._kept: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._most_kept = most_kept
 
@@ -34,7 +35,7 @@ class Datasets:
         """The dataset of that task and parameters; its seed is the caller's to set."""
         key = (task, json.dumps(parameters, sort_keys=True))
         if key not in self._kept:
-            self._kept[key] = create_dataset(task, seed=0, size=1, **parameters)
+            self._kept[key] = self._create(task, seed=0, size=1, **parameters)
         self._kept.move_to_end(key)
         if len(self._kept) > self._most_kept:
             self._kept.popitem(last=False)
@@ -44,7 +45,7 @@ class Datasets:
         """The library's entry for a recipe; the same in every process of one hash seed."""
         seed = recipe.seed % 2**32 if recipe.task in SEEDS_NUMPY else recipe.seed
         if recipe.task in _NEVER_KEPT:
-            dataset = create_dataset(recipe.task, seed=seed, size=1, **recipe.parameters)
+            dataset = self._create(recipe.task, seed=seed, size=1, **recipe.parameters)
         else:
             dataset = self.get(recipe.task, recipe.parameters)
             dataset.seed = seed

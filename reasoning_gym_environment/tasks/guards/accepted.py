@@ -21,7 +21,7 @@ _BEST_CONSTANT = {
     "letter_counting": "`1` solves 0.38",
     "mahjong_puzzle": "`Chi` solves 0.38",
     "maze": "`6` solves 0.30",
-    "polynomial_equations": "`0.0` solves 0.37 and earns 0.45",
+    "polynomial_equations": "nearness is paid: the constant `0.0` earns 0.45 and solves 0.37",
     "power_function": "`1.0` solves 0.13",
     "ransom_note": "`True` solves 0.50",
     "rotten_oranges": "`-1` solves 0.32",
