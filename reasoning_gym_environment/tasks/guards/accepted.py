@@ -58,7 +58,7 @@ _PARTIAL = {
     "prime_factorization": "the number itself is right where it is prime: it solves 0.22",
     "propositional_logic": (
         "a premise weakened by an alternative follows, too: 0.94;"
-        " a tautology earns 0.25, any other statement 0.05;"
+        " any statement earns 0.05;"
         " a premise that is the item's own example of an answer is paid: 0.05"
     ),
     "puzzle24": "the sum of the numbers given is 24 on 0.27 of the items",

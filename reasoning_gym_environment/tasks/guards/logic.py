@@ -5,6 +5,7 @@ The library is imported where it is needed: only worker processes do, and have i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
 _LONGEST_CONCLUSION = 1000
 """In characters: default conclusions have about 10."""
 
+_ANY_STATEMENT = 0.05
+"""What the verifier gives to a statement that doesn't follow."""
+
 
 def conclusion(answer: str, entry: Mapping[str, Any]) -> float:
-    """A premise follows from the premises: the answer must be none of them.
+    """Premises and tautologies follow from any premises: the answer must be none of them.
 
     Order, brackets, doubled negation and repetition make no other statement. The entry's own
     example is right even where it is a premise.
@@ -37,6 +41,8 @@ def conclusion(answer: str, entry: Mapping[str, Any]) -> float:
         return 1.0
     if not _names(statement) <= set(metadata["variables"]):
         return 0.0
+    if _is_tautology(statement):
+        return _ANY_STATEMENT
     premises = [_normal_form(parse_expr(premise)) for premise in metadata["premises"]]
     return 0.0 if _normal_form(statement) in premises else 1.0
 
@@ -46,6 +52,12 @@ def _names(statement: Expression) -> set[str]:
         return {statement.left}
     parts = (statement.left, statement.right)
     return set().union(*(_names(part) for part in parts if part is not None))
+
+
+def _is_tautology(statement: Expression) -> bool:
+    names = sorted(_names(statement))
+    rows = itertools.product((True, False), repeat=len(names))
+    return all(statement.evaluate(dict(zip(names, row, strict=True))) for row in rows)
 
 
 def _normal_form(statement: Expression) -> str:

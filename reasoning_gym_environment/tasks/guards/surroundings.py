@@ -97,7 +97,7 @@ def _offers_more(rest: str, oracle: str) -> bool:
         return any(character.isdigit() for character in rest)
     for choices in _CHOICES:
         if oracle.lower() in choices:
-            return not choices.isdisjoint(re.findall(r"\w+", rest.lower()))
+            return not choices.isdisjoint(re.findall(r"[^\W_]+", rest.lower()))
     return _has_words(rest) or any(character in oracle for character in "".join(rest.split()))
 
 

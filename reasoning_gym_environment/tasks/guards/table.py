@@ -157,7 +157,8 @@ GUARDS: Mapping[str, Guard] = MappingProxyType(
             reason="The words as given earn 0.2, and words that follow the right ones are ignored.",
         ),
         "propositional_logic": Guard(
-            ceiling=logic.conclusion, reason="A premise follows from itself: repeated, it is paid."
+            ceiling=logic.conclusion,
+            reason="A premise repeated is paid, since it follows; so is a tautology.",
         ),
         "knights_knaves": Guard(
             ceiling=logic.roles, reason="Both roles for half of the people earn 0.65."
