@@ -1,7 +1,8 @@
-"""One warm task pool for all tests that only need problems made and answers scored."""
+"""What is slow to make and shared by all tests: warm task pools and a tokenizer."""
 
 from collections import Counter
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -29,3 +30,18 @@ async def uncontained() -> AsyncIterator[TaskPool]:
     settings = PoolSettings(processes=2, containment=Containment.FORKS)
     async with TaskPool(settings, Counter()) as pool:
         yield pool
+
+
+@pytest.fixture(scope="session")
+def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    # Imported here since most tests run without transformers, which is slow to import.
+    from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+
+    return str(build_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tokenizer_folder: str) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(tokenizer_folder)

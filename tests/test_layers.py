@@ -128,6 +128,16 @@ def test_only_tasks_knows_reasoning_gym() -> None:
     assert users == {"tasks"}
 
 
+@pytest.mark.parametrize("module", SOURCES)
+def test_no_module_brings_reasoning_gym_along(module: str) -> None:
+    """Its import is slow and prints: only what worker processes call imports it."""
+    path = SOURCES[module]
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree.body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = imported(ast.unparse(tree), module, is_package=path.name == "__init__.py")
+    assert "reasoning_gym" not in {name.partition(".")[0] for name in names}
+
+
 def test_only_the_command_line_starts_the_demo() -> None:
     users = {module for module in SOURCES for name in IMPORTS[module] if layer(name) == "demo"}
     assert {layer(module) for module in users} == {"demo"}

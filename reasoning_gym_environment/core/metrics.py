@@ -64,9 +64,6 @@ class Means:
     def counts(self) -> dict[str, int]:
         return {name: mean.count for name, mean in sorted(self._means.items())}
 
-    def clear(self) -> None:
-        self._means.clear()
-
 
 def attempt_values(attempt: Attempt) -> dict[str, float]:
     """The averaged numbers of one rollout; an unscored one says only that it is."""

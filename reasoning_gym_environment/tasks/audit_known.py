@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from .audit_probes import DEGENERATE, Kind
 from .facts import PAYS_ANY_ANSWER
+from .guards import ACCEPTED
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,9 +37,6 @@ _NO_ORACLE = "Several answers are right, and the entry names none."
 _SHARE = "The right answer with words beside it that are no other answer: its share of the length."
 _REST = "The answer is right and complete; what follows isn't looked at."
 _FIRST = "The first answer counts and the others are ignored: listing more gains nothing."
-_STANDING = "Other characters, and moves that aren't legal, are ignored: the last board counts."
-_NEAR = "Nearness is paid."
-_VALUE = "It is right by its value, written otherwise."
 _UNEVALUATED = "Some oracles hold an unevaluated Integral."
 
 _NO_ORACLE_TASKS = ("boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour")
@@ -50,17 +48,18 @@ _GRIDS = ("kakurasu", "mini_sudoku", "sudoku", "survo")
 _CONSTANT, _OTHER = Kind.CONSTANT.value, Kind.OTHER.value
 _SEVERAL, _APPENDED = Kind.LISTING.value, Kind.APPENDED.value
 
+
+def _accepted(task: str, *kinds: str) -> dict[str, Known]:
+    """What the guards leave as it is, in the words of their table."""
+    return dict.fromkeys(kinds, Known(reason=f"Accepted: {ACCEPTED[task]}."))
+
+
 VERIFIERS: Mapping[str, Mapping[str, Known]] = MappingProxyType(
     {task: {"no oracle": Known(reason=_NO_ORACLE)} for task in _NO_ORACLE_TASKS}
     | {task: {_APPENDED: Known(reason=_SHARE)} for task in _CONTAINED_TASKS}
     | {task: {_APPENDED: Known(reason=_REST)} for task in _GRIDS}
     | {
         "advanced_geometry": {_SEVERAL: Known(reason=_FIRST)},
-        "codeio": {
-            _SEVERAL: Known(
-                reason="Several JSON objects earn the right one's share of the length."
-            ),
-        },
         "futoshiki": {_APPENDED: Known(reason=_REST), _SEVERAL: Known(reason=_FIRST)},
         "gsm_symbolic": {
             _APPENDED: Known(reason=_REST),
@@ -69,18 +68,15 @@ VERIFIERS: Mapping[str, Mapping[str, Known]] = MappingProxyType(
         },
         "intermediate_integration": {"generation": Known(reason=_UNEVALUATED)},
         "knights_knaves": {_APPENDED: Known(reason=_REST)},
-        "largest_island": {_CONSTANT: Known(reason=_VALUE)},
+        "largest_island": _accepted("largest_island", _CONSTANT),
         "polynomial_equations": {
-            _CONSTANT: Known(reason=_VALUE + " " + _NEAR),
-            _OTHER: Known(reason=_NEAR),
+            **_accepted("polynomial_equations", _CONSTANT, _OTHER),
             _SEVERAL: Known(reason="A solution too many costs a part of the score."),
         },
-        "power_function": {_CONSTANT: Known(reason=_VALUE)},
-        "quantum_lock": {
-            _APPENDED: Known(reason="Letters count as presses; a longer way earns half.")
-        },
-        "rectangle_count": {_CONSTANT: Known(reason=_NEAR), _OTHER: Known(reason=_NEAR)},
-        "sokoban": {_APPENDED: Known(reason=_STANDING), _SEVERAL: Known(reason=_STANDING)},
+        "power_function": _accepted("power_function", _CONSTANT),
+        "quantum_lock": _accepted("quantum_lock", _APPENDED),
+        "rectangle_count": _accepted("rectangle_count", _CONSTANT, _OTHER),
+        "sokoban": _accepted("sokoban", _APPENDED, _SEVERAL),
         "time_intervals": {_APPENDED: Known(reason=_REST), _SEVERAL: Known(reason=_FIRST)},
         "word_sorting": {_APPENDED: Known(reason="Words too many cost their share.")},
     }

@@ -1,36 +1,51 @@
-"""reasoning-gym's dataset objects, kept per task and parameters."""
+"""reasoning-gym's dataset objects, the last used ones kept per task and parameters."""
 
 from __future__ import annotations
 
 import json
 import pickle
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from reasoning_gym.factory import create_dataset
-
 from ..core.records import Problem, Recipe
-from .facts import SEEDED_AT_CONSTRUCTION, SEEDS_NUMPY, UNUSABLE_ORACLES
+from .facts import SEEDED_AT_CONSTRUCTION, SEEDS_NUMPY, SHARES_DATA, UNUSABLE_ORACLES
+
+_MOST_KEPT = 420
+"""Four levels of every task: about 180 MB."""
+
+_NEVER_KEPT = SEEDED_AT_CONSTRUCTION | SHARES_DATA
 
 
 class Datasets:
-    """Builds dataset objects once: construction can cost more than an item."""
+    """Builds dataset objects once: construction can cost more than an item.
 
-    def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], Any] = {}
+    Args:
+        most_kept: the one that was not used for longest makes room for another.
+    """
+
+    def __init__(self, *, most_kept: int = _MOST_KEPT) -> None:
+        from reasoning_gym.factory import create_dataset  # heavy: only workers come here
+
+        self._create = create_dataset
+        self._kept: OrderedDict[tuple[str, str], Any] = OrderedDict()
+        self._most_kept = most_kept
 
     def get(self, task: str, parameters: Mapping[str, Any]) -> Any:
         """The dataset of that task and parameters; its seed is the caller's to set."""
         key = (task, json.dumps(parameters, sort_keys=True))
         if key not in self._kept:
-            self._kept[key] = create_dataset(task, seed=0, size=1, **parameters)
+            self._kept[key] = self._create(task, seed=0, size=1, **parameters)
+        self._kept.move_to_end(key)
+        if len(self._kept) > self._most_kept:
+            self._kept.popitem(last=False)
         return self._kept[key]
 
     def entry(self, recipe: Recipe) -> dict[str, Any]:
         """The library's entry for a recipe; the same in every process of one hash seed."""
         seed = recipe.seed % 2**32 if recipe.task in SEEDS_NUMPY else recipe.seed
-        if recipe.task in SEEDED_AT_CONSTRUCTION:
-            dataset = create_dataset(recipe.task, seed=seed, size=1, **recipe.parameters)
+        if recipe.task in _NEVER_KEPT:
+            dataset = self._create(recipe.task, seed=seed, size=1, **recipe.parameters)
         else:
             dataset = self.get(recipe.task, recipe.parameters)
             dataset.seed = seed

@@ -123,13 +123,6 @@ class TestMeans:
         means.add({"b": 1.0, "a": 1.0})
         assert list(means.values()) == list(means.counts()) == ["a", "b"]
 
-    def test_a_cleared_one_begins_anew(self) -> None:
-        means = Means()
-        means.add({"a": 1.0})
-        means.clear()
-        means.add({"a": 3.0})
-        assert means.values() == {"a": 3.0}
-
 
 class TestGroups:
     @given(st.lists(groups, max_size=6), st.randoms(use_true_random=False))

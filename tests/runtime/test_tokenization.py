@@ -1,6 +1,5 @@
 """What training sees is what the model wrote, whatever the chat template makes of it."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +8,6 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from reasoning_gym_environment.core.records import Completion
-from reasoning_gym_environment.demo.tokenizer import build_tokenizer
 from reasoning_gym_environment.runtime.tokenization import (
     MASKED,
     completion_from_text,
@@ -34,26 +32,21 @@ HAS_NO_MARKS = (
 )
 
 
-def load(folder: Path, template: str | None = None) -> Any:
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+def load(tokenizer_folder: str, template: str | None = None) -> Any:
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
     if template is not None:
         tokenizer.chat_template = template
     return tokenizer
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+def chatml(tokenizer_folder: str) -> Any:
+    return load(tokenizer_folder)
 
 
 @pytest.fixture(scope="module")
-def chatml(folder: Path) -> Any:
-    return load(folder)
-
-
-@pytest.fixture(scope="module")
-def thoughtless(folder: Path) -> Any:
-    return load(folder, DROPS_THOUGHTS)
+def thoughtless(tokenizer_folder: str) -> Any:
+    return load(tokenizer_folder, DROPS_THOUGHTS)
 
 
 def complete(
@@ -93,9 +86,9 @@ def test_the_prompt_is_masked_and_the_completion_is_not(chatml: Any) -> None:
 
 @pytest.mark.parametrize("template", [None, DROPS_THOUGHTS])
 def test_a_completion_is_what_the_model_wrote_and_the_end_of_its_turn(
-    folder: Path, template: str | None
+    tokenizer_folder: str, template: str | None
 ) -> None:
-    tokenizer = load(folder, template)
+    tokenizer = load(tokenizer_folder, template)
     prompt, _, completion = complete(tokenizer)
     assert tokenizer.decode(list(completion.tokens)) == prompt + TEXT + "<|im_end|>"
     assert completion.text == TEXT
@@ -110,21 +103,23 @@ def test_the_end_of_a_turn_is_the_templates_first_special_token_after_the_messag
 
 
 def test_a_template_without_marks_ends_its_turn_with_the_end_of_the_sequence(
-    folder: Path,
+    tokenizer_folder: str,
 ) -> None:
-    tokenizer = load(folder, HAS_NO_MARKS)
+    tokenizer = load(tokenizer_folder, HAS_NO_MARKS)
     assert end_of_turn(tokenizer) == (tokenizer.eos_token_id,)
 
 
 def test_what_a_template_writes_before_its_mark_belongs_to_the_end_of_the_turn(
-    folder: Path,
+    tokenizer_folder: str,
 ) -> None:
-    tokenizer = load(folder, DROPS_THOUGHTS.replace("<|im_end|>", " .<|im_end|>"))
+    tokenizer = load(tokenizer_folder, DROPS_THOUGHTS.replace("<|im_end|>", " .<|im_end|>"))
     assert tokenizer.decode(list(end_of_turn(tokenizer))) == " .<|im_end|>"
 
 
-def test_without_marks_and_without_an_end_of_sequence_nothing_ends_a_turn(folder: Path) -> None:
-    tokenizer = load(folder, HAS_NO_MARKS)
+def test_without_marks_and_without_an_end_of_sequence_nothing_ends_a_turn(
+    tokenizer_folder: str,
+) -> None:
+    tokenizer = load(tokenizer_folder, HAS_NO_MARKS)
     tokenizer.eos_token = None
     assert end_of_turn(tokenizer) == ()
 

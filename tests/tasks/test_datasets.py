@@ -10,6 +10,7 @@ import pytest
 from reasoning_gym_environment.core.records import Problem, Recipe, Status
 from reasoning_gym_environment.runtime.task_pool import TaskPool
 from reasoning_gym_environment.runtime.worker_process import WorkerProcess
+from reasoning_gym_environment.tasks.datasets import Datasets
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -67,12 +68,36 @@ async def test_parameters_reach_the_dataset(pool: TaskPool) -> None:
     assert problem.question.count("+") + problem.question.count(" - ") == 8
 
 
-async def test_kept_datasets_of_other_parameters_stay_apart(pool: TaskPool) -> None:
-    long = Recipe(task="chain_sum", seed=2, parameters={"min_terms": 9, "max_terms": 9})
-    plain = Recipe(task="chain_sum", seed=2)
-    before = await pool.generate(plain)
-    assert (await pool.generate(long)).question != before.question
-    assert (await pool.generate(plain)).question == before.question
+@pytest.mark.parametrize(
+    ("task", "parameters"),
+    [("chain_sum", {"min_terms": 9, "max_terms": 9}), ("codeio", {"difficulty": 8})],
+)
+async def test_datasets_of_other_parameters_stay_apart(
+    task: str, parameters: dict[str, int]
+) -> None:
+    datasets = Datasets()
+    plain = Recipe(task=task, seed=2)
+    before = datasets.problem(plain)
+    other = datasets.problem(Recipe(task=task, seed=2, parameters=parameters))
+    assert other.question != before.question
+    assert datasets.problem(plain) == before
+
+
+async def test_only_the_last_used_datasets_are_kept() -> None:
+    datasets = Datasets(most_kept=2)
+    first, second = (datasets.get(task, {}) for task in ("gcd", "lcm"))
+    assert datasets.get("gcd", {}) is first
+    datasets.get("bf", {})
+    assert datasets.get("gcd", {}) is first
+    assert datasets.get("lcm", {}) is not second
+
+
+async def test_a_dataset_that_made_room_gives_the_same_problems_again() -> None:
+    datasets = Datasets(most_kept=1)
+    recipe = Recipe(task="gcd", seed=5)
+    before = datasets.problem(recipe)
+    datasets.problem(Recipe(task="gcd", seed=5, parameters={"max_numbers": 5}))
+    assert datasets.problem(recipe) == before
 
 
 async def test_exactly_the_five_known_tasks_have_no_oracle(

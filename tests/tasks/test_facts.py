@@ -25,6 +25,7 @@ from reasoning_gym_environment.tasks.facts import (
     PAYS_ANY_ANSWER,
     SEEDED_AT_CONSTRUCTION,
     SEEDS_NUMPY,
+    SHARES_DATA,
 )
 
 pytestmark = [
@@ -165,6 +166,19 @@ async def test_exactly_the_listed_tasks_take_their_seed_at_construction(
         if entry(kept, 4321) != (fresh[0]["question"], fresh[0]["answer"]):
             drawing.add(task)
     assert drawing == SEEDED_AT_CONSTRUCTION
+
+
+async def test_exactly_the_listed_tasks_set_data_for_all_their_objects(
+    library: ModuleType,
+) -> None:
+    sharing = set()
+    for task in known_categories():
+        shared = vars(type(library.create_dataset(task, seed=0, size=1)))
+        before = dict(shared)
+        library.create_dataset(task, seed=0, size=1)
+        if any(value is not before.get(name) for name, value in shared.items()):
+            sharing.add(task)
+    assert sharing == SHARES_DATA
 
 
 async def test_exactly_the_listed_tasks_refuse_seeds_of_more_than_32_bits(

@@ -2,13 +2,14 @@
 
 import ast
 import builtins
-import contextlib
+import copy
 import itertools
 import json
 import math
+import pickle
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from reasoning_gym_environment.core.records import Recipe
 from reasoning_gym_environment.tasks.datasets import Datasets
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 from reasoning_gym_environment.tasks.ladders import build_ladders
+from reasoning_gym_environment.tasks.protocol import Containment, VerifyRequest, to_verdict
 from reasoning_gym_environment.tasks.screen import NOT_AN_EXPRESSION, UNREADABLE, screen
+from reasoning_gym_environment.tasks.verifier import judge
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # the library leaves files open
 
@@ -28,7 +31,8 @@ TABLE = json.loads((Path(__file__).parent / "screen_cases.json").read_text(encod
 LITERAL_TASKS = ("binary_matrix", "n_queens", "spiral_matrix", "string_insertion")
 INTEGRATION_TASKS = ("simple_integration", "intermediate_integration")
 EXPRESSION_TASKS = sorted(EXECUTES_ANSWERS - set(LITERAL_TASKS))
-SLOW_TO_MAKE = EXPRESSION_TASKS
+ITEMS_PER_LEVEL = 50
+SCORED_PER_LEVEL = 2
 NO_ANSWER = "I have no idea"
 
 
@@ -51,19 +55,41 @@ def datasets() -> Datasets:
         return Datasets()
 
 
-def items(datasets: Datasets, task: str) -> Iterator[dict[str, Any]]:
-    """Entries of the default configuration and of every level."""
-    count = 4 if task in SLOW_TO_MAKE else 20
-    levels = build_ladders([task])[task].levels
-    for parameters, seed in itertools.product([{}, *levels], range(count)):
-        recipe = Recipe(task=task, seed=2**41 + 101 * seed, parameters=parameters)
-        # Some levels of "countdown" fail now and then.
-        with contextlib.suppress(ValueError):
-            yield datasets.entry(recipe)
+def solvable(datasets: Datasets, recipes: Iterable[Recipe]) -> Iterator[dict[str, Any]]:
+    """The entries of the recipes that training would use."""
+    for recipe in recipes:
+        try:
+            problem = datasets.problem(recipe)
+        except ValueError:  # the generator gave up, or the library found no answer
+            continue
+        yield pickle.loads(problem.entry)
+
+
+def items(datasets: Datasets, task: str, count: int) -> Iterator[dict[str, Any]]:
+    """So many entries of the default configuration and of every level."""
+    for parameters in ({}, *build_ladders([task])[task].levels):
+        recipes = (
+            Recipe(task=task, seed=2**41 + 101 * number, parameters=parameters)
+            for number in itertools.count()
+        )
+        yield from itertools.islice(solvable(datasets, recipes), count)
 
 
 def score(datasets: Datasets, task: str, text: str, entry: dict[str, Any]) -> float:
     return float(datasets.get(task, {}).score_answer(text, entry))
+
+
+def request(task: str, containment: Containment) -> VerifyRequest:
+    """What `judge` is told, without the limits on its process."""
+    return VerifyRequest(
+        task=task,
+        entry=b"",
+        answers=(),
+        timeout=math.inf,
+        group_timeout=math.inf,
+        memory=0,
+        containment=containment,
+    )
 
 
 def literal_variants(task: str, answer: str) -> Iterator[str]:
@@ -115,12 +141,24 @@ def test_right_answers_in_all_their_spellings_pass_at_every_level(
 ) -> None:
     refused = [
         (text, reason)
-        for entry in items(datasets, task)
-        if "Integral(" not in entry["answer"]  # the library found no answer either
+        for entry in items(datasets, task, ITEMS_PER_LEVEL)
         for text in variants(task, entry["answer"])
         if (reason := screen(task, text))
     ]
     assert not refused
+
+
+@pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
+def test_what_passes_reaches_the_verifier_as_it_stands(datasets: Datasets, task: str) -> None:
+    verifier = datasets.get(task, {}).score_answer
+    for entry in items(datasets, task, SCORED_PER_LEVEL):
+        for text in variants(task, entry["answer"]):
+            scores = [
+                judge(verifier, request(task, containment), text, copy.deepcopy(entry))
+                for containment in (Containment.FULL, Containment.UNSCREENED)
+            ]
+            screened, plain = (to_verdict(score).score for score in scores)
+            assert screened == plain, (text, entry["answer"])
 
 
 @pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from decimal import Decimal
@@ -18,6 +19,9 @@ _CHOICES = (
 """What a question with few possible answers can be answered with, and what turns it around."""
 
 _FRACTION = re.compile(r"\\d?frac\s*{\s*\d+\s*}\s*{\s*\d+\s*}", re.IGNORECASE)
+
+_MOST_LENGTH, _MORE_LENGTH = 1.25, 8
+"""How long an object may be: so many times the right one, and so many characters more."""
 
 
 def longer_text(answer: str, entry: Mapping[str, Any]) -> float:
@@ -41,13 +45,27 @@ def longer_move(answer: str, entry: Mapping[str, Any]) -> float:
     return _ceiling(answer.strip().upper(), entry["answer"].strip())
 
 
-def longer_json(answer: str, entry: Mapping[str, Any]) -> float:
-    """Text around the outermost braces lowers the score by half of its share only."""
+def one_object(answer: str, entry: Mapping[str, Any]) -> float:
+    """Text around the outermost braces lowers the score by half of its share only.
+
+    What isn't one object between them is paid when it holds the right one. Similarity is an
+    edit distance over the longer length as ASCII, so whatever is long and cheap to leave out
+    (empty keys, emoji) makes an object similar to any other.
+    """
+    right = entry["answer"].strip()
     answer = relaxed(answer.strip())
     begin, end = answer.find("{"), answer.rfind("}")
-    if begin < 0 or end < 0 or answer == entry["answer"].strip():
+    if begin < 0 or end < 0 or answer == right:
         return 1.0
-    return 0.0 if _has_words(answer[:begin] + answer[end + 1 :]) else 1.0
+    if _has_words(answer[:begin] + answer[end + 1 :]):
+        return 0.0
+    try:
+        found = json.loads(answer[begin : end + 1])
+        length = len(json.dumps(found))
+    except (ValueError, RecursionError):
+        return 0.0
+    is_short = length <= _MOST_LENGTH * len(right) + _MORE_LENGTH
+    return 1.0 if is_short or found == json.loads(right) else 0.0
 
 
 def longer_fraction(answer: str, entry: Mapping[str, Any]) -> float:
@@ -79,7 +97,7 @@ def _offers_more(rest: str, oracle: str) -> bool:
         return any(character.isdigit() for character in rest)
     for choices in _CHOICES:
         if oracle.lower() in choices:
-            return not choices.isdisjoint(re.findall(r"\w+", rest.lower()))
+            return not choices.isdisjoint(re.findall(r"[^\W_]+", rest.lower()))
     return _has_words(rest) or any(character in oracle for character in "".join(rest.split()))
 
 

@@ -73,8 +73,11 @@ GUARDS: Mapping[str, Guard] = MappingProxyType(
         "manipulate_matrix": Guard(ceiling=surroundings.longer_matrix, reason=_CONTAINED),
         "tsumego": Guard(ceiling=surroundings.longer_move, reason=_CONTAINED),
         "codeio": Guard(
-            ceiling=surroundings.longer_json,
-            reason="Text around the right JSON object costs half of its share of the length.",
+            ceiling=surroundings.one_object,
+            reason=(
+                "Text around the right JSON object costs half of its share of the length, other"
+                " objects beside it their share, and a long one is similar to any other."
+            ),
         ),
         "fraction_simplification": Guard(
             ceiling=surroundings.longer_fraction,
@@ -154,7 +157,8 @@ GUARDS: Mapping[str, Guard] = MappingProxyType(
             reason="The words as given earn 0.2, and words that follow the right ones are ignored.",
         ),
         "propositional_logic": Guard(
-            ceiling=logic.conclusion, reason="A premise follows from itself: repeated, it is paid."
+            ceiling=logic.conclusion,
+            reason="A premise repeated is paid, since it follows; so is a tautology.",
         ),
         "knights_knaves": Guard(
             ceiling=logic.roles, reason="Both roles for half of the people earn 0.65."
