@@ -92,16 +92,14 @@ class Curriculum(Levels):
     def level(self, task: str, uniform: float) -> int:
         return level_at(self._tasks[task].position, uniform)
 
-    def stands_at(self, task: str, level: int | None) -> bool:
-        return level in self._tasks[task].levels()
-
     def record(self, task: str, level: int | None, *, solved: int, scored: int) -> Move | None:
         if level is None:
             return None
         standing = self._tasks[task]
-        fresh = self.stands_at(task, level)
+        fresh = level in standing.levels()
         if fresh:
-            side = 1 if solved > self._target * scored else -1
+            surplus = solved - self._target * scored
+            side = (surplus > 0) - (surplus < 0)
             standing.streak = standing.streak + side if standing.streak * side > 0 else side
         standing.learn(level, 1 / (1 + ALIKE * (scored - 1)), solved, scored)
         standing.groups += fresh

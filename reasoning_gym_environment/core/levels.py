@@ -57,10 +57,6 @@ class Levels:
         """What differs from the default configuration at a level."""
         return {} if level is None else self._ladders[task][level]
 
-    def stands_at(self, task: str, level: int | None) -> bool:
-        """Whether a result from this level says something about what is drawn now."""
-        return True
-
     def record(self, task: str, level: int | None, *, solved: int, scored: int) -> Move | None:
         """Learn from a group made at `level`: `solved` of its `scored` rollouts, at least one."""
         return None

@@ -67,8 +67,8 @@ class Sampler:
         replica: this environment's identity; two replicas draw different problems.
         levels: which level each recipe has; by default the library's configuration.
         overrides: task name to parameters that win over those of the level.
-        by_signal: whether tasks are drawn by weight times the estimated chance that their
-            group has signal, instead of by weight alone.
+        by_signal: whether tasks, and the levels that mix in one, are drawn by weight times the
+            estimated chance that their group has signal, instead of by weight alone.
 
     Example:
         >>> sampler = Sampler({"gcd": 1.0}, run_seed=1, replica="a")
@@ -100,8 +100,7 @@ class Sampler:
     def next_recipe(self) -> Recipe:
         draw = self._draw
         self._draw += 1
-        task = self._next_task(draw)
-        level = self._levels.level(task, self._uniform("level", draw))
+        task, level = self._next_level(draw)
         return Recipe(
             task=task,
             seed=training_seed(self._run_seed, self._replica, task, draw),
@@ -116,14 +115,16 @@ class Sampler:
     def _bits(self, purpose: str, draw: int) -> int:
         return _hash_bits(SEED_BITS, purpose, self._run_seed, self._replica, draw)
 
-    def _next_task(self, draw: int) -> str:
+    def _next_level(self, draw: int) -> tuple[str, int | None]:
         if self._signal is None:
-            return self._by_weight(self._uniform("task", draw))
+            task = self._by_weight(self._uniform("task", draw))
+            return task, self._levels.level(task, self._uniform("level", draw))
         rng = random.Random(self._bits("task", draw))
         while True:
             task = self._by_weight(rng.random())
-            if rng.random() < self._signal.chance(task, draw, rng):
-                return task
+            level = self._levels.level(task, rng.random())
+            if rng.random() < self._signal.chance(task, level, draw, rng):
+                return task, level
 
     def _by_weight(self, uniform: float) -> str:
         index = bisect.bisect_right(self._cumulative, uniform * self._cumulative[-1])
@@ -138,13 +139,9 @@ class Sampler:
         task, level = recipe.task, recipe.level
         if not scored or task not in self._tasks:
             return None
-        fresh = self._levels.stands_at(task, level)
-        move = self._levels.record(task, level, solved=solved, scored=scored)
-        if self._signal and fresh:
-            self._signal.record(task, self._draw, mixed=0 < solved < scored)
-        if self._signal and move:
-            self._signal.widen(task, abs(move.after - move.before))
-        return move
+        if self._signal:
+            self._signal.record(task, level, self._draw, mixed=0 < solved < scored)
+        return self._levels.record(task, level, solved=solved, scored=scored)
 
     def cap(self, task: str, top_level: int) -> bool:
         """Never again draw a level of a task above `top_level`; whether that changes anything."""
@@ -157,7 +154,7 @@ class Sampler:
             "replica": self._replica,
             "draw": self._draw,
             "levels": self._levels.state_dict(),
-            "signal": self._signal.state_dict() if self._signal else {},
+            "signal": self._signal.state_dict() if self._signal else [],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -170,4 +167,4 @@ class Sampler:
         self._draw = state["draw"]
         self._levels.load_state_dict(state.get("levels", {}))
         if self._signal:
-            self._signal.load_state_dict(state.get("signal", {}))
+            self._signal.load_state_dict(state.get("signal", []))
