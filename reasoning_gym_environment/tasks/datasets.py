@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from reasoning_gym.factory import create_dataset
 
 from ..core.records import Problem, Recipe
 from .facts import SEEDED_AT_CONSTRUCTION, SEEDS_NUMPY, UNUSABLE_ORACLES
+from .own_parameters import choose_entry, library_parameters
 
 
 class Datasets:
@@ -21,21 +24,25 @@ class Datasets:
 
     def get(self, task: str, parameters: Mapping[str, Any]) -> Any:
         """The dataset of that task and parameters; its seed is the caller's to set."""
-        key = (task, json.dumps(parameters, sort_keys=True))
+        library = library_parameters(task, parameters)
+        key = (task, json.dumps(library, sort_keys=True))
         if key not in self._kept:
-            self._kept[key] = create_dataset(task, seed=0, size=1, **parameters)
+            self._kept[key] = create_dataset(task, seed=0, size=1, **library)
         return self._kept[key]
 
     def entry(self, recipe: Recipe) -> dict[str, Any]:
         """The library's entry for a recipe; the same in every process of one hash seed."""
-        seed = recipe.seed % 2**32 if recipe.task in SEEDS_NUMPY else recipe.seed
-        if recipe.task in SEEDED_AT_CONSTRUCTION:
-            dataset = create_dataset(recipe.task, seed=seed, size=1, **recipe.parameters)
-        else:
-            dataset = self.get(recipe.task, recipe.parameters)
-            dataset.seed = seed
-        entry: dict[str, Any] = dataset[0]
-        return entry
+        random.seed(recipe.seed)  # one generator of list_functions draws from the global one
+        return choose_entry(recipe, partial(self._seeded, recipe.task, recipe.parameters))
+
+    def _seeded(self, task: str, parameters: Mapping[str, Any], seed: int) -> Any:
+        seed = seed % 2**32 if task in SEEDS_NUMPY else seed
+        if task in SEEDED_AT_CONSTRUCTION:
+            library = library_parameters(task, parameters)
+            return create_dataset(task, seed=seed, size=1, **library)
+        dataset = self.get(task, parameters)
+        dataset.seed = seed
+        return dataset
 
     def problem(self, recipe: Recipe) -> Problem:
         """Raises ValueError for an item that the library itself could not solve."""
