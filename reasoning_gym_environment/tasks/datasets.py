@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ..core.records import Problem, Recipe
 from .facts import SEEDED_AT_CONSTRUCTION, SEEDS_NUMPY, SHARES_DATA, UNUSABLE_ORACLES
+from .own_parameters import choose_entry, library_parameters
 
 _MOST_KEPT = 420
 """Four levels of every task: about 180 MB."""
@@ -33,9 +36,10 @@ class Datasets:
 
     def get(self, task: str, parameters: Mapping[str, Any]) -> Any:
         """The dataset of that task and parameters; its seed is the caller's to set."""
-        key = (task, json.dumps(parameters, sort_keys=True))
+        library = library_parameters(task, parameters)
+        key = (task, json.dumps(library, sort_keys=True))
         if key not in self._kept:
-            self._kept[key] = self._create(task, seed=0, size=1, **parameters)
+            self._kept[key] = self._create(task, seed=0, size=1, **library)
         self._kept.move_to_end(key)
         if len(self._kept) > self._most_kept:
             self._kept.popitem(last=False)
@@ -43,14 +47,16 @@ class Datasets:
 
     def entry(self, recipe: Recipe) -> dict[str, Any]:
         """The library's entry for a recipe; the same in every process of one hash seed."""
-        seed = recipe.seed % 2**32 if recipe.task in SEEDS_NUMPY else recipe.seed
-        if recipe.task in _NEVER_KEPT:
-            dataset = self._create(recipe.task, seed=seed, size=1, **recipe.parameters)
-        else:
-            dataset = self.get(recipe.task, recipe.parameters)
-            dataset.seed = seed
-        entry: dict[str, Any] = dataset[0]
-        return entry
+        random.seed(recipe.seed)  # one generator of list_functions draws from the global one
+        return choose_entry(recipe, partial(self._seeded, recipe.task, recipe.parameters))
+
+    def _seeded(self, task: str, parameters: Mapping[str, Any], seed: int) -> Any:
+        seed = seed % 2**32 if task in SEEDS_NUMPY else seed
+        if task in _NEVER_KEPT:
+            return self._create(task, seed=seed, size=1, **library_parameters(task, parameters))
+        dataset = self.get(task, parameters)
+        dataset.seed = seed
+        return dataset
 
     def problem(self, recipe: Recipe) -> Problem:
         """Raises ValueError for an item that the library itself could not solve."""

@@ -6,7 +6,6 @@ its own, so that a higher level has no easy items left over.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from ..core.difficulty import Ladder
 from .ladder_repairs import REPAIRS
 from .own_ladders import OWN_LADDERS
+from .own_parameters import parameter_names
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,14 +36,6 @@ class TaskLadder:
 def build_ladders(tasks: Iterable[str]) -> dict[str, TaskLadder]:
     """The ladders of registered tasks, in the order of their names."""
     return {task: replace(_build(task), parameters=parameter_names(task)) for task in sorted(tasks)}
-
-
-def parameter_names(task: str) -> tuple[str, ...]:
-    """The parameters of a task, without those that every recipe sets."""
-    from reasoning_gym.factory import DATASETS  # heavy: only workers come here
-
-    fields = dataclasses.fields(DATASETS[task][1])
-    return tuple(f.name for f in fields if f.init and f.name not in ("seed", "size"))
 
 
 def _build(task: str) -> TaskLadder:
