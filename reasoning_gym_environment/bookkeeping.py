@@ -75,7 +75,7 @@ class BookkeepingEnv(BaseEnv):
     async def wandb_log(self, wandb_metrics: dict[str, Any] | None = None) -> None:
         """Log what has been counted since the last call, and the last evaluation."""
         report, self.evaluation_report = self.evaluation_report, {}
-        logger.info("%s", signal_line(self.statistics.interval))
+        logger.info("Since the last report: %s", signal_line(self.statistics.interval))
         counted = self.statistics.take_report()
         stats = self.get_curriculum_stats()
         levels = curriculum_metrics(stats, self.categories) if stats["curriculum_mode"] else {}

@@ -37,6 +37,7 @@ from reasoning_gym_environment.config import (
     pool_settings,
 )
 from reasoning_gym_environment.core.errors import ConfigurationError
+from reasoning_gym_environment.core.metrics import signal_line
 from reasoning_gym_environment.core.prompts import resolve_system_prompt
 from reasoning_gym_environment.core.records import Completion, GroupResult, Problem
 from reasoning_gym_environment.inference import (
@@ -212,7 +213,8 @@ class ReasoningGymEnv(BookkeepingEnv):
         self._dumps.close()
         if self.jsonl_writer is not None:
             self.jsonl_writer.close()
-        logger.info("Closed; counts of this run: %s", dict(sorted(self.statistics.counts.items())))
+        logger.info("Closed after %s", signal_line(self.statistics.total))
+        logger.info("Counts of this run: %s", dict(sorted(self.statistics.counts.items())))
 
     async def get_next_item(self) -> Problem:
         """The next problem of this replica's stream; never None.
