@@ -12,7 +12,7 @@ from typing import Any
 from reasoning_gym.factory import create_dataset
 
 from ..core.records import Problem, Recipe
-from .facts import SEEDED_AT_CONSTRUCTION, SEEDS_NUMPY, UNUSABLE_ORACLES
+from .facts import SEEDED_AT_CONSTRUCTION, SEEDS_NUMPY, SHARES_ITS_DATA, UNUSABLE_ORACLES
 from .own_parameters import choose_entry, library_parameters
 
 
@@ -37,11 +37,12 @@ class Datasets:
 
     def _seeded(self, task: str, parameters: Mapping[str, Any], seed: int) -> Any:
         seed = seed % 2**32 if task in SEEDS_NUMPY else seed
-        if task in SEEDED_AT_CONSTRUCTION:
+        if task in SEEDED_AT_CONSTRUCTION | SHARES_ITS_DATA:
             library = library_parameters(task, parameters)
             return create_dataset(task, seed=seed, size=1, **library)
         dataset = self.get(task, parameters)
         dataset.seed = seed
+        dataset.size = 1  # word_ladder's sets 0 when it finds no item, and finds none from then on
         return dataset
 
     def problem(self, recipe: Recipe) -> Problem:

@@ -166,6 +166,9 @@ EXECUTES_ANSWERS = frozenset(
 SEEDED_AT_CONSTRUCTION = frozenset({"acre", "gsm_symbolic", "list_functions", "survo"})
 """Tasks that take their seed at construction alone: the object can't be kept across seeds."""
 
+SHARES_ITS_DATA = frozenset({"codeio"})
+"""Tasks whose objects all draw from the data of the newest: one for other parameters spoils it."""
+
 SEEDS_NUMPY = frozenset({"pool_matrix"})
 """Tasks that hand the seed to numpy, which takes 32 bits."""
 
