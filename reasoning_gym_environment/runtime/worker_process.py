@@ -18,7 +18,10 @@ START_SECONDS = 120.0
 """Importing the library takes about 3 s; a loaded machine may take many times that."""
 
 _IMPORT_ROOT = Path(__file__).resolve().parents[2]
-_START = "import sys; from reasoning_gym_environment.tasks.worker import main; main(sys.argv[1])"
+_START = (
+    "import sys; sys.path.remove(''); "  # nothing is imported from where the worker stands
+    "from reasoning_gym_environment.tasks.worker import main; main(sys.argv[1])"
+)
 _STDERR_TAIL = 2000
 
 

@@ -31,8 +31,6 @@ def explanation(
     return entry.reason
 
 
-_REFUSED = "The level's values are refused by the task's own configuration."
-_LUCK = "The generator gives up on some seeds; another one is drawn."
 _NO_ORACLE = "Several answers are right, and the entry names none."
 _SHARE = "The right answer with words beside it that are no other answer: its share of the length."
 _REST = "The answer is right and complete; what follows isn't looked at."
@@ -83,39 +81,11 @@ VERIFIERS: Mapping[str, Mapping[str, Known]] = MappingProxyType(
 )
 """What the verifiers pay for, with the environment's screen and guards before them."""
 
-LEVELS: Mapping[str, Mapping[str, Known]] = MappingProxyType(
-    {
-        "caesar_cipher": {"generation": Known(reason=_REFUSED, levels={2, 3})},
-        "countdown": {"generation": Known(reason=_LUCK, levels={2, 3, 4})},
-        "jugs": {
-            "generation": Known(reason=_LUCK, levels={2, 3}),
-            "oracle": Known(
-                reason="The solution that the entry holds doesn't always end right.",
-                levels={1, 2, 3},
-            ),
-        },
-        "knight_swap": {"generation": Known(reason=_REFUSED, levels={0, 1, 2, 3, 4})},
-        "modulo_grid": {"generation": Known(reason=_REFUSED, levels={1})},
-        "rubiks_cube": {"generation": Known(reason=_REFUSED, levels={4})},
-        "survo": {"generation": Known(reason=_REFUSED, levels={2, 3})},
-        "tsumego": {"generation": Known(reason=_LUCK, levels={2})},
-    }
-)
-"""What is wrong with levels."""
-
-EXPLAINED: Mapping[str, Mapping[str, Known]] = MappingProxyType(
-    {
-        task: {**VERIFIERS.get(task, {}), **LEVELS.get(task, {})}
-        for task in sorted(VERIFIERS.keys() | LEVELS.keys())
-    }
-)
-"""Both, by task and kind of finding."""
-
 
 def known_findings() -> dict[str, Mapping[str, Known]]:
-    """`EXPLAINED`, and every degenerate answer to the tasks that pay any."""
+    """`VERIFIERS`, and every degenerate answer to the tasks that pay any."""
     pays_any = {
         task: {kind.value: Known(reason=reason) for kind in DEGENERATE}
         for task, reason in PAYS_ANY_ANSWER.items()
     }
-    return {**EXPLAINED, **pays_any}
+    return {**VERIFIERS, **pays_any}

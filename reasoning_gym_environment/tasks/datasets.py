@@ -56,6 +56,7 @@ class Datasets:
             return self._create(task, seed=seed, size=1, **library_parameters(task, parameters))
         dataset = self.get(task, parameters)
         dataset.seed = seed
+        dataset.size = 1  # word_ladder's sets 0 when it finds no item, and finds none from then on
         return dataset
 
     def problem(self, recipe: Recipe) -> Problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import queue
+import tempfile
 import threading
 from typing import BinaryIO
 
@@ -46,6 +47,7 @@ def answer(request: Recipe | str, datasets: Datasets) -> Reply:
 
 def run(requests: BinaryIO, replies: BinaryIO) -> None:
     """Serve until the parent goes away."""
+    os.chdir(tempfile.gettempdir())  # programs of codeio leave files where they run
     datasets = Datasets()
     inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_feed, args=(requests, inbox), daemon=True).start()

@@ -45,10 +45,10 @@ def _build(task: str) -> TaskLadder:
         own = OWN_LADDERS[task]
         return TaskLadder(levels=own.levels, origin="own", reason=own.reason)
     if task in REPAIRS:
-        return _accepted(task, REPAIRS[task].levels, REPAIRS[task].reason)
+        return ladder_of(task, REPAIRS[task].levels, repaired=REPAIRS[task].reason)
     if task not in CURRICULA:
         return TaskLadder(levels=({},), origin="none", reason="the library has no curriculum")
-    return _accepted(task, curriculum_levels(task))
+    return ladder_of(task, curriculum_levels(task))
 
 
 def curriculum_levels(task: str) -> list[dict[str, Any]]:
@@ -74,8 +74,11 @@ def _fields(attribute: Any, level: int) -> dict[str, Any]:
     return {attribute.lower_field_name: min(window), attribute.upper_field_name: max(window)}
 
 
-def _accepted(task: str, levels: Iterable[Mapping[str, Any]], repaired: str = "") -> TaskLadder:
-    """The levels that the task's configuration accepts, equal neighbours merged."""
+def ladder_of(task: str, levels: Iterable[Mapping[str, Any]], *, repaired: str = "") -> TaskLadder:
+    """The levels that the task's configuration accepts, equal neighbours merged.
+
+    What it refuses, as another version of the library may, is told in the ladder's reason.
+    """
     reasons = [repaired] if repaired else []
     kept: list[Mapping[str, Any]] = []
     for number, parameters in enumerate(levels):

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from process_tree import PROC, descendants, is_alive, survivors
 
 from reasoning_gym_environment.core.records import Recipe
 from reasoning_gym_environment.runtime.task_pool import PoolSettings, TaskPool
-from reasoning_gym_environment.runtime.worker_process import worker_environment
+from reasoning_gym_environment.runtime.worker_process import WorkerProcess, worker_environment
 from reasoning_gym_environment.tasks.protocol import Containment
 
 pytestmark = [
@@ -61,6 +62,14 @@ async def test_workers_and_their_children_carry_no_secret_of_their_parent() -> N
         assert b"PYTHONHASHSEED=0" in environment
         assert SECRET.encode() not in environment
         assert b"TOKEN" not in environment
+
+
+async def test_generators_do_not_stand_where_the_user_does() -> None:
+    worker = await WorkerProcess.start("generator")
+    try:
+        assert (PROC / str(worker.pid) / "cwd").resolve() == Path(tempfile.gettempdir()).resolve()
+    finally:
+        await worker.kill()
 
 
 async def test_the_environment_of_workers_is_a_short_list_of_names() -> None:

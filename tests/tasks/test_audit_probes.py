@@ -11,7 +11,7 @@ from reasoning_gym_environment.tasks.audit_findings import (
     judge,
 )
 from reasoning_gym_environment.tasks.audit_known import (
-    EXPLAINED,
+    VERIFIERS,
     Known,
     explanation,
     known_findings,
@@ -187,7 +187,7 @@ def test_what_is_known_and_not_found_is_told() -> None:
 
 
 def test_explanations_are_for_tasks_and_findings_that_exist() -> None:
-    assert EXPLAINED.keys() <= known_categories().keys()
+    assert VERIFIERS.keys() <= known_categories().keys()
     for kinds in known_findings().values():
         assert kinds.keys() <= ANSWER_KINDS | LEVEL_KINDS
         assert all(known.reason for known in kinds.values())

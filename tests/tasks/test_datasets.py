@@ -8,6 +8,7 @@ import random
 import pytest
 
 from reasoning_gym_environment.core.records import Problem, Recipe, Status
+from reasoning_gym_environment.runtime.errors import GenerationError
 from reasoning_gym_environment.runtime.task_pool import TaskPool
 from reasoning_gym_environment.runtime.worker_process import WorkerProcess
 from reasoning_gym_environment.tasks.datasets import Datasets
@@ -98,6 +99,14 @@ async def test_a_dataset_that_made_room_gives_the_same_problems_again() -> None:
     before = datasets.problem(recipe)
     datasets.problem(Recipe(task="gcd", seed=5, parameters={"max_numbers": 5}))
     assert datasets.problem(recipe) == before
+
+
+async def test_a_dataset_that_finds_no_item_finds_one_for_the_next_seed(pool: TaskPool) -> None:
+    rare = {"min_word_length": 4, "max_word_length": 4}
+    rare |= {"min_chain_length": 3, "max_chain_length": 3}
+    with pytest.raises(GenerationError, match="exhausted"):
+        await pool.generate(Recipe(task="word_ladder", seed=6, parameters=rare))
+    assert await pool.generate(Recipe(task="word_ladder", seed=10, parameters=rare))
 
 
 async def test_exactly_the_five_known_tasks_have_no_oracle(
