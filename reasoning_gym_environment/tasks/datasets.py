@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +30,7 @@ class Datasets:
     def entry(self, recipe: Recipe) -> dict[str, Any]:
         """The library's entry for a recipe; the same in every process of one hash seed."""
         seed = recipe.seed % 2**32 if recipe.task in SEEDS_NUMPY else recipe.seed
+        random.seed(seed)  # list_functions draws odd numbers from the global generator
         if recipe.task in SEEDED_AT_CONSTRUCTION:
             dataset = create_dataset(recipe.task, seed=seed, size=1, **recipe.parameters)
         else:
