@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..core.errors import FixableError
+from ..core.sampling import is_evaluation_seed
 from ..core.splits import prepare
 from ..core.training_rows import (
     DPO_COLUMNS,
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         (prepared.duplicates, "duplicates left out"),
         (sum(content.torn for content in contents), "torn lines left out"),
         (prepared.broken, "broken characters replaced by U+FFFD"),
+        (evaluated(groups), "groups are of evaluation items: don't train on what you evaluate on"),
     ):
         if count:
             print(f"{count} {what}")
@@ -102,12 +104,17 @@ def rows_of(group: Row, options: Namespace) -> Iterator[Item]:
     return dpo_rows(group) if options.format == "dpo" else record_rows(group)
 
 
+def evaluated(groups: Sequence[Row]) -> int:
+    """How many groups come from an evaluation set."""
+    return sum(is_evaluation_seed(group["recipe"]["seed"]) for group in groups)
+
+
 def nothing(split_name: str, groups: int, options: Namespace) -> str:
     """Why there is nothing to write, and the way out."""
     ways = {
         "sft": "a lower --min-score takes more",
         "dpo": "only groups with solved and unsolved rollouts give a pair",
-        "records": "the files are empty",
+        "records": "the items are too few",
     }
     share = "; or another --test-share" if options.test_share else ""
     return f"{groups} groups give no rows for {split_name}: {ways[options.format]}{share}"

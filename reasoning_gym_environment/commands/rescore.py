@@ -42,8 +42,11 @@ def main(arguments: Sequence[str]) -> int:
     options = build_parser().parse_args(arguments)
     config = build_config(options)
     files = [path for path in options.files if not path.name.endswith(RESCORED)]
-    for path in set(options.files) - set(files):
-        logger.warning("%s is left out: it is rescored already", path)
+    if not files:
+        raise FixableError("every file given is rescored already; give the ones they came from")
+    for path in options.files:
+        if path not in files:
+            logger.warning("%s is left out: it is rescored already", path)
     for path in files:
         require_free(rescored_path(path), force=options.force)
     contents = {path: read_groups(path) for path in files}
@@ -128,7 +131,9 @@ def summary(
         yield f"  {count}  kept as they were: {reason}"
     if other := sum(result.other_oracle for result in results):
         yield f"  {other}  have another oracle than before"
-    stored = [row.get("scoring", {}) for content in contents.values() for row in content.rows]
+    rows = [row for content in contents.values() for row in content.rows]
+    scored = [row for row, result in zip(rows, results, strict=True) if not result.kept]
+    stored = [row.get("scoring", {}) for row in scored]
     for name, value in scoring.items():
         differing = Counter(str(old[name]) for old in stored if old.get(name, value) != value)
         for before, count in differing.items():

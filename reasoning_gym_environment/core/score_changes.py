@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,49 +44,44 @@ def describe_changes(changes: Sequence[ScoreChange]) -> list[str]:
         >>> after = {"answer": "4", "raw_score": 1.0, "status": "solved", "score": 1.0}
         >>> change = ScoreChange(task="gcd", before=before, after=after)
         >>> print(*describe_changes([change]), sep="\\n")
-        1 of 1 scores changed: 1 up, 0 down; mean 0.000 -> 1.000
+        1 of 1 scores changed, 1 up, 0 down; mean 0.000 -> 1.000
         why:
           1  the verifier gives the answer another score
         status:
           1  wrong -> solved
         by task:
-          gcd: 1 up, 0 down of 1; mean 0.000 -> 1.000
+          gcd: 1 of 1 scores changed, 1 up, 0 down; mean 0.000 -> 1.000
     """
     changed = [change for change in changes if change.reason]
-    lines = [f"{_moved(changes)} of {len(changes)} scores changed: {_movement(changes)}"]
     reasons = Counter(change.reason or "" for change in changed)
     statuses = Counter(
-        f"{c.before['status']} -> {c.after['status']}"
-        for c in changed
-        if c.before["status"] != c.after["status"]
+        f"{change.before['status']} -> {change.after['status']}"
+        for change in changed
+        if change.before["status"] != change.after["status"]
     )
-    lines += _counted("why:", reasons) + _counted("status:", statuses)
     tasks = sorted({change.task for change in changed})
-    return lines + ["by task:"] * bool(tasks) + [_of_task(task, changes) for task in tasks]
+    own = {task: [change for change in changes if change.task == task] for task in tasks}
+    return [
+        _movement(changes),
+        *_titled("why:", [f"{count}  {what}" for what, count in reasons.most_common()]),
+        *_titled("status:", [f"{count}  {what}" for what, count in statuses.most_common()]),
+        *_titled("by task:", [f"{task}: {_movement(own[task])}" for task in tasks]),
+    ]
 
 
-def _counted(title: str, counts: Counter[str]) -> list[str]:
-    """A title and, most frequent first, what was counted; nothing where nothing was."""
-    rows = [f"  {count}  {what}" for what, count in counts.most_common()]
-    return [title, *rows] if rows else []
-
-
-def _moved(changes: Iterable[ScoreChange]) -> int:
-    return sum(change.difference != 0 for change in changes)
+def _titled(title: str, rows: Sequence[str]) -> list[str]:
+    """Rows below their title; nothing where there are none."""
+    return [title, *(f"  {row}" for row in rows)] if rows else []
 
 
 def _movement(changes: Sequence[ScoreChange]) -> str:
     up = sum(change.difference > 0 for change in changes)
     down = sum(change.difference < 0 for change in changes)
-    count = max(1, len(changes))
-    before, after = (
-        sum(float(scores["score"]) for scores in side) / count
-        for side in ([c.before for c in changes], [c.after for c in changes])
-    )
-    return f"{up} up, {down} down; mean {before:.3f} -> {after:.3f}"
+    before = _mean([change.before["score"] for change in changes])
+    after = _mean([change.after["score"] for change in changes])
+    moved = f"{up + down} of {len(changes)} scores changed, {up} up, {down} down"
+    return f"{moved}; mean {before:.3f} -> {after:.3f}"
 
 
-def _of_task(task: str, changes: Iterable[ScoreChange]) -> str:
-    own = [change for change in changes if change.task == task]
-    up_down, mean = _movement(own).split("; ")
-    return f"  {task}: {up_down} of {len(own)}; {mean}"
+def _mean(scores: Sequence[float]) -> float:
+    return sum(scores) / len(scores) if scores else 0.0

@@ -24,7 +24,8 @@ def replacing(path: Path) -> Iterator[Path]:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield partial
-        _remove(path)
+        if path.is_dir() or partial.is_dir():  # a file takes the place of a file at once
+            _remove(path)
         partial.replace(path)
     finally:
         _remove(partial)

@@ -16,12 +16,14 @@ def read_groups(path: Path) -> DumpContent:
     """The groups of a file, all of the schema that this version writes.
 
     Raises:
-        FixableError: the file can't be read or holds something else.
+        FixableError: the file can't be read, or holds nothing or something else.
     """
     try:
         content = read_dump(path)
     except OSError as error:
         raise FixableError(f"{path} can't be read: {error.strerror}") from error
+    if not content.rows:
+        raise FixableError(f"{path} holds no groups; leave it out")
     for number, row in enumerate(content.rows, start=1):
         version = row.get("schema_version")
         if version != SCHEMA_VERSION:

@@ -82,3 +82,12 @@ def test_options_that_contradict_each_other_are_refused(
     with pytest.raises(SystemExit):
         main([str(dump), *options, "-o", "out"])
     assert said in capsys.readouterr().err
+
+
+def test_evaluation_items_are_pointed_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [stored(attempt(1.0), seed=seed) for seed in (2, 3, 5)]
+    dump = write_dump(tmp_path / "samples.jsonl", rows)
+    assert main([str(dump), "--format", "sft", "-o", str(tmp_path / "out")]) == 0
+    assert "2 groups are of evaluation items: don't train" in capsys.readouterr().out

@@ -1,11 +1,10 @@
 """`rescore` as it is called: settings as for `serve`, new files beside the old ones."""
 
-import asyncio
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from stored_values import as_stored, said, write_dump
 
 from reasoning_gym_environment.commands.rescore import build_config, build_parser, main
@@ -15,19 +14,19 @@ from reasoning_gym_environment.core.records import Recipe
 from reasoning_gym_environment.core.rewards import ScoreMode
 from reasoning_gym_environment.runtime.dumps import read_dump
 from reasoning_gym_environment.runtime.grading import grade
-from reasoning_gym_environment.runtime.task_pool import PoolSettings, TaskPool
+from reasoning_gym_environment.runtime.task_pool import TaskPool
 
 SMALL = ["--env.task_processes", "1"]
 
 
-async def row() -> dict[str, Any]:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def row(pool: TaskPool) -> dict[str, Any]:
     """A group with a right, a partly right and a wrong answer, under the default settings."""
     config = default_config()
-    async with TaskPool(PoolSettings(processes=1), Counter()) as pool:
-        problem = await pool.generate(Recipe(task="gcd", seed=2))
-        answers = [str(problem.oracle), f"{problem.oracle} or so", "nope"]
-        completions = [said(f"<answer>{answer}</answer>") for answer in answers]
-        group = await grade(problem, completions, pool, grading_settings(config))
+    problem = await pool.generate(Recipe(task="gcd", seed=2))
+    answers = [str(problem.oracle), f"{problem.oracle} or so", "nope"]
+    completions = [said(f"<answer>{answer}</answer>") for answer in answers]
+    group = await grade(problem, completions, pool, grading_settings(config))
     return as_stored(group, scoring=scoring_row(config))
 
 
@@ -36,11 +35,10 @@ def scores(path: Path) -> list[list[float]]:
 
 
 def test_files_are_scored_again_beside_the_old_ones(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    row: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    good = asyncio.run(row())
-    moved = {**good, "recipe": {**good["recipe"], "seed": 4}}
-    tampered = {**good, "rollouts": [{**r, "score": 0.5} for r in good["rollouts"]]}
+    moved = {**row, "recipe": {**row["recipe"], "seed": 4}}
+    tampered = {**row, "rollouts": [{**r, "score": 0.5} for r in row["rollouts"]]}
     dump = write_dump(tmp_path / "dump.jsonl", [tampered, moved], torn=True)
     before, new = dump.read_bytes(), tmp_path / "dump.rescored.jsonl"
 
@@ -57,14 +55,19 @@ def test_files_are_scored_again_beside_the_old_ones(
         "  1  torn lines left out",
     ]
     assert printed[3].startswith("  1  kept as they were: the recipe gives another question")
-    assert printed[4].startswith("3 of 3 scores changed: 1 up, 2 down; mean 0.500 -> ")
+    assert printed[4].startswith("3 of 3 scores changed, 1 up, 2 down; mean 0.500 -> ")
 
     with pytest.raises(FixableError, match=r"rescored\.jsonl exists; --force replaces it"):
         main([str(dump), *SMALL])
     binary = ["--env.score_mode", "binary", "--force"]
     assert main([str(dump), str(new), *SMALL, *binary]) == 1  # the rescored file is left out
     assert scores(new)[0] == [1.0, 0.0, 0.0]
-    assert "  2  were scored with score_mode partial, now binary" in capsys.readouterr().out
+    assert "  1  were scored with score_mode partial, now binary" in capsys.readouterr().out
+
+
+def test_rescored_files_alone_are_refused() -> None:
+    with pytest.raises(FixableError, match="every file given is rescored already"):
+        main(["dump.rescored.jsonl"])
 
 
 def config_of(*options: str) -> Any:

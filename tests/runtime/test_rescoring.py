@@ -80,7 +80,7 @@ async def test_scores_that_were_tampered_with_are_restored(pool: TaskPool, gcd: 
     assert result.other_oracle
     assert {change.reason for change in result.changes} == {REASONS["answer"]}
     [headline, *_] = describe_changes(result.changes)
-    assert headline.startswith("6 of 6 scores changed: 1 up, 5 down; mean 0.900 -> ")
+    assert headline.startswith("6 of 6 scores changed, 1 up, 5 down; mean 0.900 -> ")
 
 
 async def test_a_row_whose_question_has_changed_stays_as_it_is(

@@ -31,6 +31,12 @@ def test_rows_of_another_schema_are_refused(
         read_groups(path)
 
 
+@pytest.mark.parametrize("torn", [True, False])
+def test_a_file_without_groups_is_named(tmp_path: Path, torn: bool) -> None:
+    with pytest.raises(FixableError, match=r"d\.jsonl holds no groups"):
+        read_groups(write_dump(tmp_path / "d.jsonl", [], torn=torn))
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(FixableError, match=r"none\.jsonl can't be read: No such file"):
         read_groups(tmp_path / "none.jsonl")
