@@ -33,7 +33,7 @@ def render_rollout(row: Mapping[str, Any], number: int, *, full: bool) -> str:
         ("answer", _or_none(rollout["answer"])),
         ("oracle", _or_none(row["oracle"])),
         ("status", ": ".join(filter(None, (rollout["status"], rollout["detail"])))),
-        ("reward", breakdown(rollout)),
+        ("reward", breakdown(rollout, row.get("scoring", {}))),
         ("tokens", lengths(rollout)),
     ]
     sections = [_section(name, text) for name, text in parts if text.strip()]
@@ -63,25 +63,28 @@ def fold(text: str) -> str:
     return f"{text[:FOLDED].rstrip()}\n{note}\n{text[-FOLDED:].lstrip()}"
 
 
-def breakdown(rollout: Mapping[str, Any]) -> str:
+def breakdown(rollout: Mapping[str, Any], scoring: Mapping[str, Any]) -> str:
     """How the reward came about.
 
+    Args:
+        scoring: the settings it was scored under, as far as they are known.
+
     Example:
-        >>> breakdown({"score": 0.5, "raw_score": 1.0, "raw_form_score": 1.0,
-        ...            "tagged_form_score": None, "length_factor": 0.5})
-        '0.5: verifier 1 (bare 1, tagged not tried), length factor 0.5'
+        >>> rollout = {"score": 0.5, "raw_score": 1.0, "raw_form_score": 1.0,
+        ...            "tagged_form_score": None, "length_factor": 0.5}
+        >>> breakdown(rollout, {"score_mode": "binary"})
+        '0.5: verifier 1 (bare 1, tagged not tried), mode binary, length factor 0.5'
     """
-    bare, tagged = (
-        "not tried" if score is None else f"{score:.4g}"
-        for score in (rollout["raw_form_score"], rollout["tagged_form_score"])
+    raw, bare, tagged = (
+        None if rollout[key] is None else f"{rollout[key]:.4g}"
+        for key in ("raw_score", "raw_form_score", "tagged_form_score")
     )
-    if rollout["raw_score"] is None:
-        verifier = "unscored"
-    else:
-        verifier = f"verifier {rollout['raw_score']:.4g}"
-    if bare != tagged or bare != "not tried":
-        verifier += f" (bare {bare}, tagged {tagged})"
-    return f"{rollout['score']:.4g}: {verifier}, length factor {rollout['length_factor']:.4g}"
+    verifier = f"verifier {raw}" if raw else "unscored"
+    if bare or tagged:
+        verifier += f" (bare {bare or 'not tried'}, tagged {tagged or 'not tried'})"
+    mode = f", mode {scoring['score_mode']}" if scoring else ""
+    factor = f"length factor {rollout['length_factor']:.4g}"
+    return f"{rollout['score']:.4g}: {verifier}{mode}, {factor}"
 
 
 def lengths(rollout: Mapping[str, Any]) -> str:
@@ -98,4 +101,5 @@ def _or_none(text: str | None) -> str:
 
 def _section(name: str, text: str) -> str:
     """The name in a column of its own, the text indented beside it."""
-    return f"{name:<10}" + indent(text.strip("\n"), " " * 10).lstrip()
+    margin = " " * 10
+    return f"{name:<10}" + indent(text.strip("\n"), margin).removeprefix(margin)

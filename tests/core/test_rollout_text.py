@@ -26,6 +26,17 @@ def test_everything_is_shown_under_its_name() -> None:
     assert "reward    1: verifier 1 (bare 1, tagged not tried), length factor 1\n" in text
 
 
+def test_the_first_line_keeps_its_place_above_the_others() -> None:
+    assert "reply       1 2\n          3 4\n" in shown("\n  1 2\n3 4\n")
+
+
+def test_the_score_mode_is_part_of_the_reward() -> None:
+    row = {**stored(attempt(0.25)), "scoring": {"score_mode": "binary"}}
+    assert "reward    0.25: verifier 0.25 (bare 0.25, tagged not tried), mode binary" in (
+        render_rollout(row, 0, full=False)
+    )
+
+
 def test_an_unscored_rollout_says_so() -> None:
     assert "0.75: unscored, length factor 1\n" in shown("", score=None)
 
