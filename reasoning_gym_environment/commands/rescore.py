@@ -8,6 +8,7 @@ import logging
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from ..core.errors import FixableError
 from ..core.score_changes import describe_changes
 from ..runtime.dumps import DumpContent
 from ..runtime.replacing import replacing, require_free
-from ..runtime.rescoring import Rescored, rescore
+from ..runtime.rescoring import LIBRARY, Rescored, made_with, rescore
 from ..runtime.stored_groups import RESCORED, read_groups, rescored_path
 from ..runtime.task_pool import TaskPool
 
@@ -133,9 +134,18 @@ def summary(
         yield f"  {other}  have another oracle than before"
     rows = [row for content in contents.values() for row in content.rows]
     scored = [row for row, result in zip(rows, results, strict=True) if not result.kept]
-    stored = [row.get("scoring", {}) for row in scored]
+    yield from differences(scored, scoring)
+    yield from describe_changes([change for result in results for change in result.changes])
+
+
+def differences(rows: Sequence[dict[str, Any]], scoring: dict[str, Any]) -> Iterable[str]:
+    """How many rows were scored otherwise than now: another library, other settings."""
+    installed = version(LIBRARY)
+    for made, count in Counter(map(made_with, rows)).items():
+        if made != installed:
+            yield f"  {count}  were made with {LIBRARY} {made}, scored with {installed}"
+    stored = [row.get("scoring", {}) for row in rows]
     for name, value in scoring.items():
         differing = Counter(str(old[name]) for old in stored if old.get(name, value) != value)
         for before, count in differing.items():
             yield f"  {count}  were scored with {name} {before}, now {value}"
-    yield from describe_changes([change for result in results for change in result.changes])

@@ -67,14 +67,18 @@ async def rescore(
     return await with_progress([one(row) for row in rows], "rescoring")
 
 
+def made_with(row: Row) -> str:
+    """The version of the library that made the row's problem."""
+    return str(row.get("library_versions", {}).get(LIBRARY, "an unknown version"))
+
+
 def another_question(row: Row) -> str:
     """Says whether the library's version explains that a recipe gives another question."""
-    made_with = row.get("library_versions", {}).get(LIBRARY, "an unknown version")
     installed = version(LIBRARY)
-    if made_with == installed:
+    if made_with(row) == installed:
         return f"the recipe gives another question, with {LIBRARY} {installed} as before"
     return (
-        f"the recipe gives another question: made with {LIBRARY} {made_with}, "
+        f"the recipe gives another question: made with {LIBRARY} {made_with(row)}, "
         f"installed is {installed}"
     )
 

@@ -39,6 +39,7 @@ def test_files_are_scored_again_beside_the_old_ones(
 ) -> None:
     moved = {**row, "recipe": {**row["recipe"], "seed": 4}}
     tampered = {**row, "rollouts": [{**r, "score": 0.5} for r in row["rollouts"]]}
+    tampered["library_versions"] = {"reasoning-gym": "0.0.7"}
     dump = write_dump(tmp_path / "dump.jsonl", [tampered, moved], torn=True)
     before, new = dump.read_bytes(), tmp_path / "dump.rescored.jsonl"
 
@@ -55,7 +56,8 @@ def test_files_are_scored_again_beside_the_old_ones(
         "  1  torn lines left out",
     ]
     assert printed[3].startswith("  1  kept as they were: the recipe gives another question")
-    assert printed[4].startswith("3 of 3 scores changed, 1 up, 2 down; mean 0.500 -> ")
+    assert printed[4].startswith("  1  were made with reasoning-gym 0.0.7, scored with ")
+    assert printed[5].startswith("3 of 3 scores changed, 1 up, 2 down; mean 0.500 -> ")
 
     with pytest.raises(FixableError, match=r"rescored\.jsonl exists; --force replaces it"):
         main([str(dump), *SMALL])
