@@ -29,6 +29,9 @@ our own:
   demo       run everything here for half a minute, with a simulated policy
   tasks      list every task: name, category, whether it is used and why not
   audit      what every task's verifier pays for; fails on what isn't known
+  rescore    score stored rollouts again under other settings, without inference
+  show       print stored rollouts for people to read
+  export     stored rollouts for SFT or DPO training, or whole, as Parquet or datasets
 
 Settings come from --env.NAME VALUE (the environment) and --openai.NAME VALUE (the
 inference server), or from a file: --config FILE.yaml.
@@ -109,6 +112,9 @@ COMMANDS = {
     "demo": "demo.run",
     "tasks": "commands.tasks",
     "audit": "commands.audit",
+    "rescore": "commands.rescore",
+    "show": "commands.show",
+    "export": "commands.export",
 }
 """Command to the module whose `main` runs it; None is Atropos's own command line."""
 

@@ -14,9 +14,21 @@ from .core.prompts import SYSTEM_PROMPTS
 from .core.records import SOLVED_SCORE
 from .core.rewards import ScoreMode
 from .core.sampling import TaskSampling
+from .runtime.grading import GradingSettings
 from .runtime.task_pool import PoolSettings, default_processes
 
 DEFAULT_MODEL = "NousResearch/DeepHermes-3-Llama-3-8B-Preview"
+
+SCORING = (
+    "score_mode",
+    "solved_threshold",
+    "answer_tolerance",
+    "length_penalty_start",
+    "max_token_length",
+    "verify_timeout",
+    "verify_group_timeout",
+)
+"""The settings a score depends on; every stored row carries them."""
 
 
 class ReasoningGymEnvConfig(BaseEnvConfig):
@@ -276,3 +288,19 @@ def pool_settings(config: ReasoningGymEnvConfig) -> PoolSettings:
         verify_group_timeout=config.verify_group_timeout,
         solved_threshold=config.solved_threshold,
     )
+
+
+def grading_settings(config: ReasoningGymEnvConfig) -> GradingSettings:
+    """What the configuration says of rewards."""
+    return GradingSettings(
+        max_length=config.max_token_length,
+        penalty_start=config.length_penalty_start,
+        mode=config.score_mode,
+        tolerant=config.answer_tolerance,
+    )
+
+
+def scoring_row(config: ReasoningGymEnvConfig) -> dict[str, Any]:
+    """The settings a score depends on, as plain JSON."""
+    row: dict[str, Any] = config.model_dump(mode="json", include=set(SCORING))
+    return row

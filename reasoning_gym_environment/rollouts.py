@@ -6,12 +6,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .config import ReasoningGymEnvConfig
+from .config import ReasoningGymEnvConfig, grading_settings, scoring_row
 from .core.records import Completion, GroupResult, Problem
 from .inference import Inference, InferenceError, Sampling
 from .runtime.dumps import DumpWriter, dump_kind, group_row
 from .runtime.evaluation import SampleError
-from .runtime.grading import GradingSettings, grade
+from .runtime.grading import grade
 from .runtime.statistics import Statistics
 from .runtime.task_pool import TaskPool
 from .scored_data import to_scored_data_group
@@ -108,15 +108,10 @@ class Rollouts:
 
     async def score(self, problem: Problem, completions: Sequence[Completion]) -> GroupResult:
         """Score completions of one problem; every completion keeps its place."""
-        settings = GradingSettings(
-            max_length=self._config.max_token_length,
-            penalty_start=self._config.length_penalty_start,
-            mode=self._config.score_mode,
-            tolerant=self._config.answer_tolerance,
-        )
-        return await grade(problem, completions, self._pool, settings)
+        return await grade(problem, completions, self._pool, grading_settings(self._config))
 
     def row(self, group: GroupResult, identity: Mapping[str, Any]) -> dict[str, Any]:
         """The group's row in dumps and evaluation samples."""
         prompt = self._inference.prompt(group.problem.question)
-        return group_row(group, prompt.messages, identity)
+        run = {**identity, "scoring": scoring_row(self._config)}
+        return group_row(group, prompt.messages, run)

@@ -18,3 +18,18 @@ def test_every_status_is_explained_in_the_readme() -> None:
 
     readme = (ROOT / "README.md").read_text()
     assert [status.value for status in Status if f"`{status.value}`" not in readme] == []
+
+
+def test_everything_that_is_stored_or_exported_is_explained() -> None:
+    from stored_values import attempt, stored
+
+    from reasoning_gym_environment.core.training_rows import (
+        DPO_COLUMNS,
+        RECORD_COLUMNS,
+        SFT_COLUMNS,
+    )
+
+    row = stored(attempt(1.0))
+    names = {*row, *row["rollouts"][0], *SFT_COLUMNS, *DPO_COLUMNS, *RECORD_COLUMNS}
+    page = (ROOT / "docs" / "data.md").read_text()
+    assert sorted(name for name in names if f"`{name}`" not in page) == []

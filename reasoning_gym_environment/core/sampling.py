@@ -49,6 +49,11 @@ def evaluation_seed(eval_seed: int, task: str, index: int) -> int:
     return _hash_bits(SEED_BITS - 1, "eval", eval_seed, task, index) << 1 | 1
 
 
+def is_evaluation_seed(seed: int) -> bool:
+    """Whether a seed is one of an evaluation set."""
+    return seed % 2 == 1
+
+
 def evaluation_recipes(eval_seed: int, tasks: Sequence[str], per_task: int) -> list[Recipe]:
     """The fixed evaluation set: `per_task` recipes for each task, from `eval_seed` alone."""
     return [

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.records import Attempt, GroupResult
+from ..core.records import Attempt, GroupResult, Reward, Verdict
 
 logger = logging.getLogger(__name__)
 
@@ -55,20 +55,27 @@ def dump_kind(
 
 def attempt_row(attempt: Attempt, prompt: list[dict[str, str]]) -> dict[str, Any]:
     """One rollout: its whole conversation and the score that belongs to it."""
-    verdict, completion = attempt.verdict, attempt.completion
+    completion = attempt.completion
     return {
         "conversation": [*prompt, {"role": "assistant", "content": completion.text}],
-        "score": attempt.reward.value,
-        "answer": attempt.answer,
+        **grade_row(attempt.answer, attempt.verdict, attempt.reward),
+        "finish_reason": completion.finish_reason,
+        "tokens": len(completion.tokens),
+        "completion_tokens": completion.completion_tokens,
+    }
+
+
+def grade_row(answer: str | None, verdict: Verdict, reward: Reward) -> dict[str, Any]:
+    """The part of a rollout's record that scoring it again replaces."""
+    return {
+        "score": reward.value,
+        "answer": answer,
         "status": verdict.status.value,
         "detail": verdict.detail,
         "raw_score": verdict.score,
         "raw_form_score": verdict.raw_score,
         "tagged_form_score": verdict.tagged_score,
-        "length_factor": attempt.reward.length_factor,
-        "finish_reason": completion.finish_reason,
-        "tokens": len(completion.tokens),
-        "completion_tokens": completion.completion_tokens,
+        "length_factor": reward.length_factor,
         "verify_seconds": round(verdict.seconds, 6),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ..core.extraction import extract_answer
 from ..core.records import (
@@ -14,6 +14,7 @@ from ..core.records import (
     Completion,
     GroupResult,
     Problem,
+    Reward,
     Status,
     Verdict,
 )
@@ -45,6 +46,14 @@ class GradingSettings:
     tolerant: bool = False
 
 
+class Grade(NamedTuple):
+    """What became of one text."""
+
+    answer: str | None
+    verdict: Verdict
+    reward: Reward
+
+
 async def grade(
     problem: Problem,
     completions: Sequence[Completion],
@@ -52,7 +61,33 @@ async def grade(
     settings: GradingSettings,
 ) -> GroupResult:
     """Score a group of completions; every completion keeps its place."""
-    extractions = [extract_answer(completion.text) for completion in completions]
+    texts = [completion.text for completion in completions]
+    lengths = [len(completion.tokens) for completion in completions]
+    grades = await grade_texts(problem, texts, lengths, verifier, settings)
+    result = GroupResult(
+        problem=problem,
+        attempts=tuple(
+            Attempt(completion=completion, answer=answer, verdict=verdict, reward=reward)
+            for completion, (answer, verdict, reward) in zip(completions, grades, strict=True)
+        ),
+    )
+    log_group(result)
+    return result
+
+
+async def grade_texts(
+    problem: Problem,
+    texts: Sequence[str],
+    lengths: Sequence[int],
+    verifier: Verifier,
+    settings: GradingSettings,
+) -> list[Grade]:
+    """Score the texts of a group, fresh or stored.
+
+    Args:
+        lengths: tokens of each text and its prompt.
+    """
+    extractions = [extract_answer(text) for text in texts]
     answers = [e.answer for e in extractions if e.answer is not None]
     given = await verifier.verify(problem, answers)
     if settings.tolerant:
@@ -64,20 +99,15 @@ async def grade(
     ]
     rewards = shape_rewards(
         verdicts,
-        [len(completion.tokens) for completion in completions],
+        lengths,
         max_length=settings.max_length,
         penalty_start=settings.penalty_start,
         mode=settings.mode,
     )
-    result = GroupResult(
-        problem=problem,
-        attempts=tuple(
-            Attempt(completion=c, answer=e.answer, verdict=v, reward=r)
-            for c, e, v, r in zip(completions, extractions, verdicts, rewards, strict=True)
-        ),
-    )
-    log_group(result)
-    return result
+    return [
+        Grade(extraction.answer, verdict, reward)
+        for extraction, verdict, reward in zip(extractions, verdicts, rewards, strict=True)
+    ]
 
 
 async def tolerate_form(

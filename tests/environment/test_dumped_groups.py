@@ -97,6 +97,15 @@ async def test_a_row_says_which_run_made_it_and_how_to_make_its_problem_again(
     assert row["recipe"] == problem.recipe.to_json()
     assert row["oracle"] == problem.oracle
     assert row["run"] == dumping.run_id
+    assert row["scoring"] == {
+        "score_mode": "partial",
+        "solved_threshold": 0.5,
+        "answer_tolerance": False,
+        "length_penalty_start": 0.75,
+        "max_token_length": dumping.config.max_token_length,
+        "verify_timeout": 5.0,
+        "verify_group_timeout": 120.0,
+    }
     assert row["library_versions"].keys() == {"reasoning-gym", "atroposlib", "transformers"}
     assert {rollout["status"] for rollout in row["rollouts"]} == {"wrong"}
     assert {rollout["finish_reason"] for rollout in row["rollouts"]} == {"stop"}

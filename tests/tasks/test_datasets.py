@@ -52,6 +52,14 @@ async def test_a_recipe_gives_the_same_problem_in_every_process_after_any_histor
         assert facts(forwards[key(recipe)]) == expected[key(recipe)], recipe
 
 
+async def test_a_generator_that_draws_from_global_randomness_is_reproducible_too(
+    pool: TaskPool,
+) -> None:
+    odd_numbers = Recipe(task="list_functions", seed=6697294830158392)
+    made = await asyncio.gather(*(pool.generate(odd_numbers) for _ in range(3)))
+    assert len({facts(problem) for problem in made}) == 1
+
+
 async def test_no_task_gives_the_same_problem_for_every_seed(
     pool: TaskPool, all_tasks: list[str]
 ) -> None:

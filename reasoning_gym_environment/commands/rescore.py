@@ -1,0 +1,151 @@
+"""`rescore`: stored rollouts scored again under the present settings, without inference."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from ..cli import describe_validation
+from ..config import (
+    SCORING,
+    ReasoningGymEnvConfig,
+    default_config,
+    grading_settings,
+    pool_settings,
+    scoring_row,
+)
+from ..core.errors import FixableError
+from ..core.score_changes import describe_changes
+from ..runtime.dumps import DumpContent
+from ..runtime.replacing import replacing, require_free
+from ..runtime.rescoring import LIBRARY, Rescored, made_with, rescore
+from ..runtime.stored_groups import RESCORED, read_groups, rescored_path
+from ..runtime.task_pool import TaskPool
+
+logger = logging.getLogger(__name__)
+
+SETTINGS = (*SCORING, "generation_timeout", "task_processes")
+"""The settings of `serve` that matter here."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write a rescored file beside each file; 1 when some rows could not be scored again."""
+    options = build_parser().parse_args(arguments)
+    config = build_config(options)
+    files = [path for path in options.files if not path.name.endswith(RESCORED)]
+    if not files:
+        raise FixableError("every file given is rescored already; give the ones they came from")
+    for path in options.files:
+        if path not in files:
+            logger.warning("%s is left out: it is rescored already", path)
+    for path in files:
+        require_free(rescored_path(path), force=options.force)
+    contents = {path: read_groups(path) for path in files}
+    results = asyncio.run(rescore_files(contents, config))
+    print(*summary(results, contents, scoring_row(config)), sep="\n")
+    return 1 if any(result.kept for result in results) else 0
+
+
+def build_parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="rescore",
+        description="Make every row's problem again from its recipe, score the stored texts "
+        f"again and write NAME{RESCORED} beside each NAME.jsonl. No inference is used.",
+        epilog="Ends with 1 when rows could not be scored again; those stay as they were.",
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="dumps or samples")
+    parser.add_argument("--force", action="store_true", help="replace rescored files")
+    parser.add_argument("--config", metavar="FILE.yaml", type=Path, help="settings, as for serve")
+    defaults = default_config()
+    for name in SETTINGS:
+        about = str(ReasoningGymEnvConfig.model_fields[name].description)
+        default = scoring_row(defaults).get(name, getattr(defaults, name))
+        parser.add_argument(f"--env.{name}", metavar="VALUE", help=f"{about} (default: {default})")
+    return parser
+
+
+def build_config(options: Namespace) -> ReasoningGymEnvConfig:
+    """The defaults of `serve`, over them the file's `env` section, over it the options.
+
+    Raises:
+        FixableError: the file can't be read, or a value can't be used.
+    """
+    settings = default_config().model_dump()
+    given = {name: getattr(options, f"env.{name}") for name in SETTINGS}
+    try:
+        if options.config:
+            settings |= yaml.safe_load(options.config.read_text(encoding="utf-8"))["env"]
+        settings |= {name: value for name, value in given.items() if value is not None}
+        return ReasoningGymEnvConfig(**settings)
+    except ValidationError as error:
+        raise FixableError(describe_validation(error)) from error
+    except (OSError, yaml.YAMLError, TypeError, KeyError) as error:
+        raise FixableError(
+            f"{options.config} can't be read as settings with an `env` section: {error!r}"
+        ) from error
+
+
+async def rescore_files(
+    contents: dict[Path, DumpContent], config: ReasoningGymEnvConfig
+) -> list[Rescored]:
+    """Score all files again; each is written as soon as it is done."""
+    settings = pool_settings(config)
+    results: list[Rescored] = []
+    async with TaskPool(settings, Counter()) as pool:
+        for path, content in contents.items():
+            logger.info("Scoring %d groups of %s again", len(content.rows), path)
+            done = await rescore(
+                content.rows,
+                pool,
+                grading_settings(config),
+                scoring=scoring_row(config),
+                concurrency=2 * settings.processes,
+            )
+            with replacing(rescored_path(path)) as partial:
+                partial.write_text("".join(json.dumps(result.row) + "\n" for result in done))
+            results += done
+    return results
+
+
+def summary(
+    results: Sequence[Rescored], contents: dict[Path, DumpContent], scoring: dict[str, Any]
+) -> Iterable[str]:
+    """What was written, what was kept as it was, which settings differ, what changed."""
+    for path in contents:
+        yield f"{path} -> {rescored_path(path).name}"
+    kept = Counter(result.kept for result in results if result.kept)
+    torn = sum(content.torn for content in contents.values())
+    yield f"{len(results) - kept.total()} of {len(results)} groups scored again"
+    if torn:
+        yield f"  {torn}  torn lines left out"
+    for reason, count in kept.most_common():
+        yield f"  {count}  kept as they were: {reason}"
+    if other := sum(result.other_oracle for result in results):
+        yield f"  {other}  have another oracle than before"
+    rows = [row for content in contents.values() for row in content.rows]
+    scored = [row for row, result in zip(rows, results, strict=True) if not result.kept]
+    yield from differences(scored, scoring)
+    yield from describe_changes([change for result in results for change in result.changes])
+
+
+def differences(rows: Sequence[dict[str, Any]], scoring: dict[str, Any]) -> Iterable[str]:
+    """How many rows were scored otherwise than now: another library, other settings."""
+    installed = version(LIBRARY)
+    for made, count in Counter(map(made_with, rows)).items():
+        if made != installed:
+            yield f"  {count}  were made with {LIBRARY} {made}, scored with {installed}"
+    stored = [row.get("scoring", {}) for row in rows]
+    for name, value in scoring.items():
+        differing = Counter(str(old[name]) for old in stored if old.get(name, value) != value)
+        for before, count in differing.items():
+            yield f"  {count}  were scored with {name} {before}, now {value}"

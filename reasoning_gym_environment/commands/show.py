@@ -1,0 +1,76 @@
+"""`show`: single stored rollouts, for people to read."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..core.records import Status
+from ..core.rollout_filter import RolloutFilter, parse_condition
+from ..core.rollout_text import render_rollout
+from ..runtime.stored_groups import read_groups
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the rollouts asked for; 1 when there is none."""
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    if options.limit < 0:
+        parser.error(f"--limit is {options.limit}; 0 shows all")
+    try:
+        wanted = build_filter(options)
+    except ValueError as error:
+        parser.error(str(error))
+    try:
+        shown, matching = print_rollouts(options, wanted)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `| head` has seen enough; nothing more can be flushed at exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    more = "" if shown == matching else "; --limit 0 shows all"
+    print(f"{shown} of {matching} matching rollouts{more}", file=sys.stderr)
+    return 0 if matching else 1
+
+
+def build_parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="show", description="Print single rollouts of dumps or samples.")
+    parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="dumps or samples")
+    parser.add_argument("--task", default="", help="names, separated by commas")
+    statuses = ", ".join(status.value for status in Status)
+    parser.add_argument("--status", default="", help=f"separated by commas; of {statuses}")
+    parser.add_argument("--score", metavar="TEST", help="of the reward: '<0.5', '>=1', '=0'")
+    parser.add_argument("--limit", type=int, default=5, help="rollouts; 0 is all (default: 5)")
+    parser.add_argument("--full", action="store_true", help="whole thoughts, and system prompts")
+    return parser
+
+
+def build_filter(options: Namespace) -> RolloutFilter:
+    """Raises ValueError on a status or a test that can't be understood."""
+    return RolloutFilter(
+        tasks=[name for name in options.task.split(",") if name],
+        statuses=[Status(name).value for name in options.status.split(",") if name],
+        score=parse_condition(options.score) if options.score else None,
+    )
+
+
+def print_rollouts(options: Namespace, wanted: RolloutFilter) -> tuple[int, int]:
+    """How many were printed, and how many match."""
+    matching = 0
+    for path in options.files:
+        for row in read_groups(path).rows:
+            for number, rollout in enumerate(row["rollouts"]):
+                if not wanted.wants(row["item_id"], rollout):
+                    continue
+                matching += 1
+                if options.limit == 0 or matching <= options.limit:
+                    print_safely(render_rollout(row, number, full=options.full) + "\n")
+    return min(matching, options.limit or matching), matching
+
+
+def print_safely(text: str) -> None:
+    """Characters that the terminal's encoding lacks become escapes."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))

@@ -1,0 +1,93 @@
+"""`export` as it is called."""
+
+from pathlib import Path
+
+import pytest
+from datasets import load_from_disk
+from pyarrow import parquet
+from stored_values import attempt, stored, write_dump
+
+from reasoning_gym_environment.commands.export import main
+from reasoning_gym_environment.core.errors import FixableError
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    rows = [
+        stored(
+            attempt(1.0, f"right {seed}\ud800"),
+            attempt(0.3, "poor"),
+            attempt(0.3, "poor"),
+            seed=seed,
+        )
+        for seed in range(2, 22, 2)
+    ]
+    return write_dump(tmp_path / "dump.jsonl", rows, torn=True)
+
+
+def test_parquet_with_a_summary(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = dump.with_name("out.parquet")
+    options = [str(dump), "--format", "sft", "--min-score", "0.2", "-o", str(out)]
+    assert main(options) == 0
+    assert parquet.read_table(out).num_rows == 20
+    assert capsys.readouterr().out.splitlines() == [
+        f"20 rows for train in {out}",
+        "from 10 groups",
+        "10 duplicates left out",
+        "1 torn lines left out",
+        "10 broken characters replaced by U+FFFD",
+    ]
+    with pytest.raises(FixableError, match="--force replaces it"):
+        main(options)
+    assert main([*options[:-4], "-o", str(out), "--force"]) == 0
+    assert parquet.read_table(out).num_rows == 10
+
+
+def test_a_dataset_folder_with_splits(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = dump.with_name("out")
+    assert main([str(dump), "--format", "dpo", "-o", str(out), "--test-share", "0.4"]) == 0
+    loaded = load_from_disk(str(out))
+    assert loaded["train"].num_rows + loaded["test"].num_rows == 10
+    assert not set(loaded["train"]["recipe"]) & set(loaded["test"]["recipe"])
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first == f"{loaded['train'].num_rows} rows for train in {out}"
+    assert second == f"{loaded['test'].num_rows} rows for test in {out}"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--format", "sft", "--min-score", "1.5"], "give no rows for train: a lower --min-score"),
+        (["--format", "sft", "--test-share", "1e-9"], "no rows for test: .*another --test-share"),
+    ],
+)
+def test_nothing_to_write_is_an_error_that_leaves_nothing(
+    options: list[str], said: str, dump: Path
+) -> None:
+    with pytest.raises(FixableError, match=said):
+        main([str(dump), *options, "-o", str(dump.with_name("out"))])
+    assert [path.name for path in dump.parent.iterdir()] == ["dump.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--format", "dpo", "--min-score", "1"], "--min-score is for --format sft"),
+        (["--format", "dpo", "--test-share", "1"], "--test-share is 1.0; it must be in [0, 1)"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    options: list[str], said: str, dump: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([str(dump), *options, "-o", "out"])
+    assert said in capsys.readouterr().err
+
+
+def test_evaluation_items_are_pointed_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [stored(attempt(1.0), seed=seed) for seed in (2, 3, 5)]
+    dump = write_dump(tmp_path / "samples.jsonl", rows)
+    assert main([str(dump), "--format", "sft", "-o", str(tmp_path / "out")]) == 0
+    assert "2 groups are of evaluation items: don't train" in capsys.readouterr().out

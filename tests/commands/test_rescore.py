@@ -1,0 +1,110 @@
+"""`rescore` as it is called: settings as for `serve`, new files beside the old ones."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from stored_values import as_stored, said, write_dump
+
+from reasoning_gym_environment.commands.rescore import build_config, build_parser, main
+from reasoning_gym_environment.config import default_config, grading_settings, scoring_row
+from reasoning_gym_environment.core.errors import FixableError
+from reasoning_gym_environment.core.records import Recipe
+from reasoning_gym_environment.core.rewards import ScoreMode
+from reasoning_gym_environment.runtime.dumps import read_dump
+from reasoning_gym_environment.runtime.grading import grade
+from reasoning_gym_environment.runtime.task_pool import TaskPool
+
+SMALL = ["--env.task_processes", "1"]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def row(pool: TaskPool) -> dict[str, Any]:
+    """A group with a right, a partly right and a wrong answer, under the default settings."""
+    config = default_config()
+    problem = await pool.generate(Recipe(task="gcd", seed=2))
+    answers = [str(problem.oracle), f"{problem.oracle} or so", "nope"]
+    completions = [said(f"<answer>{answer}</answer>") for answer in answers]
+    group = await grade(problem, completions, pool, grading_settings(config))
+    return as_stored(group, scoring=scoring_row(config))
+
+
+def scores(path: Path) -> list[list[float]]:
+    return [[rollout["score"] for rollout in row["rollouts"]] for row in read_dump(path).rows]
+
+
+def test_files_are_scored_again_beside_the_old_ones(
+    row: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = {**row, "recipe": {**row["recipe"], "seed": 4}}
+    tampered = {**row, "rollouts": [{**r, "score": 0.5} for r in row["rollouts"]]}
+    tampered["library_versions"] = {"reasoning-gym": "0.0.7"}
+    dump = write_dump(tmp_path / "dump.jsonl", [tampered, moved], torn=True)
+    before, new = dump.read_bytes(), tmp_path / "dump.rescored.jsonl"
+
+    assert main([str(dump), *SMALL]) == 1  # one row could not be scored again
+    printed = capsys.readouterr().out.splitlines()
+    assert dump.read_bytes() == before
+    right, partly, wrong = scores(new)[0]
+    assert (right, wrong) == (1.0, 0.0)
+    assert 0.0 < partly < 0.5
+    assert scores(new)[1] == [right, partly, wrong]
+    assert printed[:3] == [
+        f"{dump} -> dump.rescored.jsonl",
+        "1 of 2 groups scored again",
+        "  1  torn lines left out",
+    ]
+    assert printed[3].startswith("  1  kept as they were: the recipe gives another question")
+    assert printed[4].startswith("  1  were made with reasoning-gym 0.0.7, scored with ")
+    assert printed[5].startswith("3 of 3 scores changed, 1 up, 2 down; mean 0.500 -> ")
+
+    with pytest.raises(FixableError, match=r"rescored\.jsonl exists; --force replaces it"):
+        main([str(dump), *SMALL])
+    binary = ["--env.score_mode", "binary", "--force"]
+    assert main([str(dump), str(new), *SMALL, *binary]) == 1  # the rescored file is left out
+    assert scores(new)[0] == [1.0, 0.0, 0.0]
+    assert "  1  were scored with score_mode partial, now binary" in capsys.readouterr().out
+
+
+def test_rescored_files_alone_are_refused() -> None:
+    with pytest.raises(FixableError, match="every file given is rescored already"):
+        main(["dump.rescored.jsonl"])
+
+
+def config_of(*options: str) -> Any:
+    return build_config(build_parser().parse_args(["dump.jsonl", *options]))
+
+
+def test_settings_are_those_of_serve(tmp_path: Path) -> None:
+    assert config_of() == default_config()
+    file = tmp_path / "run.yaml"
+    file.write_text("env:\n  score_mode: binary\n  solved_threshold: 0.9\n  group_size: 16\n")
+    config = config_of("--config", str(file), "--env.solved_threshold", "0.7")
+    assert config.score_mode is ScoreMode.BINARY
+    assert (config.solved_threshold, config.group_size) == (0.7, 16)
+    tolerant = config_of("--env.answer_tolerance", "true", "--env.max_token_length=100")
+    assert (tolerant.answer_tolerance, tolerant.max_token_length) == (True, 100)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--env.score_mode", "both"], "score_mode is 'both': Input should be 'partial'"),
+        (["--env.solved_threshold", "2"], "solved_threshold is '2': Input should be less"),
+        (["--config", "none.yaml"], r"none\.yaml can't be read as settings"),
+    ],
+)
+def test_a_setting_that_cant_work_is_named(options: list[str], named: str) -> None:
+    with pytest.raises(FixableError, match=named):
+        config_of(*options)
+
+
+@pytest.mark.parametrize(
+    "text", ["openai: []", "[1, 2]", "env: {score_mod: binary}", "env: 3", "{"]
+)
+def test_a_file_that_holds_no_settings_is_refused(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(text)
+    with pytest.raises(FixableError):
+        config_of("--config", str(file))

@@ -1,0 +1,101 @@
+"""`show` prints what was asked for, and nothing a terminal would obey."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from stored_values import attempt, stored, write_dump
+
+from reasoning_gym_environment.commands.show import main
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    rows = [
+        stored(attempt(1.0, "right"), attempt(0.25, "poor"), task="gcd"),
+        stored(attempt(0.0, "\x1b[31mwrong"), attempt(None, "lost"), task="dice"),
+    ]
+    return write_dump(tmp_path / "dump.jsonl", rows, torn=True)
+
+
+def replies(output: str) -> list[str]:
+    return [line.split()[1] for line in output.splitlines() if line.startswith("reply ")]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], ["right", "poor", r"\x1b[31mwrong", "lost"]),
+        (["--task", "dice,lcm"], [r"\x1b[31mwrong", "lost"]),
+        (["--status", "solved,unscored"], ["right", "lost"]),
+        (["--score", "<0.5"], ["poor", r"\x1b[31mwrong"]),
+        (["--score", ">=0.25", "--task", "gcd", "--status", "wrong"], ["poor"]),
+    ],
+)
+def test_what_matches_is_printed(
+    options: list[str], expected: list[str], dump: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(dump), *options]) == 0
+    printed = capsys.readouterr()
+    assert replies(printed.out) == expected
+    assert printed.err == f"{len(expected)} of {len(expected)} matching rollouts\n"
+    assert "\x1b" not in printed.out
+
+
+def test_a_limit_says_how_many_more_there_are(
+    dump: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(dump), str(dump), "--limit", "1"]) == 0
+    printed = capsys.readouterr()
+    assert replies(printed.out) == ["right"]
+    assert printed.err == "1 of 8 matching rollouts; --limit 0 shows all\n"
+    assert main([str(dump), str(dump), "--limit", "0"]) == 0
+    assert len(replies(capsys.readouterr().out)) == 8
+
+
+def test_nothing_that_matches_is_a_failure(dump: Path) -> None:
+    assert main([str(dump), "--score", ">1"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--status", "right"], "'right' is not a valid Status"),
+        (["--score", "half"], "'half' is no comparison such as '<0.5'"),
+        (["--limit", "-1"], "--limit is -1"),
+    ],
+)
+def test_options_that_mean_nothing_are_named(
+    options: list[str], said: str, dump: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([str(dump), *options])
+    assert said in capsys.readouterr().err
+
+
+def piped(dump: Path, encoding: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "reasoning_gym_environment", "show", str(dump), "--limit", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"PYTHONIOENCODING": encoding},
+    )
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(tmp_path: Path) -> None:
+    long = write_dump(tmp_path / "long.jsonl", [stored(*[attempt(1.0, "x" * 10_000)] * 100)])
+    with piped(long, "utf-8") as show:
+        assert show.stdout is not None
+        assert show.stderr is not None
+        assert show.stdout.readline().decode().startswith("── gcd")
+        show.stdout.close()
+        assert show.stderr.read() == b""
+        assert show.wait() == 0
+
+
+def test_an_encoding_that_lacks_a_character_gets_its_escape(tmp_path: Path) -> None:
+    with piped(write_dump(tmp_path / "dump.jsonl", [stored(attempt(1.0, "é"))]), "ascii") as show:
+        output, _ = show.communicate()
+    assert rb"reply     \xe9" in output
+    assert show.returncode == 0

@@ -1,0 +1,32 @@
+"""What `evaluate` writes can be scored again."""
+
+from collections import Counter
+from typing import Any
+
+from reasoning_gym_environment.config import grading_settings, pool_settings, scoring_row
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.runtime.rescoring import rescore
+from reasoning_gym_environment.runtime.stored_groups import read_groups
+from reasoning_gym_environment.runtime.task_pool import TaskPool
+
+
+async def test_samples_of_an_evaluation_come_out_the_same(bench: Any, tokenizer: Any) -> None:
+    settings = {"include_tasks": "coin_flip,gcd", "num_eval_samples_per_task": 3}
+    async with (
+        PolicyServer(ScriptedPolicy(["<answer>1</answer>"]), tokenizer) as server,
+        bench.environment(server.url, **settings) as env,
+    ):
+        await env.evaluate()
+        config = env.config
+    [samples] = bench.folder.glob("dumps/evaluation_*/samples.jsonl")
+    rows = read_groups(samples).rows
+    async with TaskPool(pool_settings(config), Counter()) as pool:
+        results = await rescore(
+            rows, pool, grading_settings(config), scoring=scoring_row(config), concurrency=2
+        )
+    assert len(rows) == 6
+    assert [result.kept for result in results] == [""] * 6
+    assert [change.reason for result in results for change in result.changes] == [None] * 6
+    for row, result in zip(rows, results, strict=True):
+        assert {**result.row, "rollouts": []} == {**row, "rollouts": []}

@@ -1,0 +1,78 @@
+"""What is read again must be ours, and of this version."""
+
+from pathlib import Path
+
+import pytest
+from stored_values import attempt, stored, write_dump
+
+from reasoning_gym_environment.core.errors import FixableError
+from reasoning_gym_environment.runtime.replacing import replacing, require_free
+from reasoning_gym_environment.runtime.stored_groups import (
+    read_groups,
+    require_one_version,
+    rescored_path,
+)
+
+
+def test_groups_are_read_and_torn_lines_counted(tmp_path: Path) -> None:
+    rows = [stored(attempt(1.0)), stored(attempt(0.0), seed=4)]
+    assert read_groups(write_dump(tmp_path / "d.jsonl", rows, torn=True)) == (rows, 1)
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [({"schema_version": 2}, "schema version 2"), ({"scores": [1.0]}, "no schema version")],
+)
+def test_rows_of_another_schema_are_refused(
+    tmp_path: Path, row: dict[str, object], found: str
+) -> None:
+    path = write_dump(tmp_path / "d.jsonl", [stored(attempt(1.0)), row])
+    with pytest.raises(FixableError, match=rf"d\.jsonl: row 2 has {found}, this program reads 1"):
+        read_groups(path)
+
+
+@pytest.mark.parametrize("torn", [True, False])
+def test_a_file_without_groups_is_named(tmp_path: Path, torn: bool) -> None:
+    with pytest.raises(FixableError, match=r"d\.jsonl holds no groups"):
+        read_groups(write_dump(tmp_path / "d.jsonl", [], torn=torn))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FixableError, match=r"none\.jsonl can't be read: No such file"):
+        read_groups(tmp_path / "none.jsonl")
+
+
+def test_a_file_and_its_rescored_form_are_not_read_together() -> None:
+    dump = Path("dumps/a.jsonl")
+    assert rescored_path(dump) == Path("dumps/a.rescored.jsonl")
+    require_one_version([dump, Path("b.rescored.jsonl")])
+    with pytest.raises(FixableError, match="hold the same rollouts: give one of them"):
+        require_one_version([rescored_path(dump), dump])
+
+
+def test_nothing_is_replaced_unless_forced(tmp_path: Path) -> None:
+    path = write_dump(tmp_path / "d.jsonl", [])
+    require_free(path, force=True)
+    require_free(tmp_path / "other", force=False)
+    with pytest.raises(FixableError, match=r"d\.jsonl exists; --force replaces it"):
+        require_free(path, force=False)
+
+
+def test_what_fails_halfway_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    with pytest.raises(UnicodeEncodeError), replacing(path) as partial:
+        partial.write_text("half of it \ud800")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("file", "old")]
+
+
+def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    for name in ("old", "new"):
+        with replacing(path) as partial:
+            partial.mkdir()
+            (partial / name).touch()
+    assert [file.relative_to(tmp_path) for file in tmp_path.rglob("*")] == [
+        Path("folder"),
+        Path("folder/new"),
+    ]
