@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 from typing import Any
 
 from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnum
@@ -14,6 +13,7 @@ from .core.prompts import SYSTEM_PROMPTS
 from .core.records import SOLVED_SCORE
 from .core.rewards import ScoreMode
 from .core.sampling import TaskSampling
+from .core.settings_text import parse_parameters, parse_weights, shown, split_names
 from .runtime.grading import GradingSettings
 from .runtime.task_pool import PoolSettings, default_processes
 
@@ -184,30 +184,17 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
     @field_validator("include_tasks", "exclude_tasks")
     @classmethod
     def _split_names(cls, value: str | list[str]) -> list[str]:
-        names = value.split(",") if isinstance(value, str) else value
-        return [name.strip() for name in names if name.strip()]
+        return split_names(value)
 
     @field_validator("task_weights")
     @classmethod
     def _parse_weights(cls, value: str | dict[str, float]) -> dict[str, float]:
-        weights = _weights_from_text(value) if isinstance(value, str) else value
-        for name, weight in weights.items():
-            if not 0 <= weight < float("inf"):
-                raise ValueError(f"the weight of {name!r} is {weight}; it must be 0 or more")
-        return weights
+        return parse_weights(value)
 
     @field_validator("task_parameters")
     @classmethod
     def _parse_parameters(cls, value: str | dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        if isinstance(value, dict):
-            return value
-        try:
-            parsed = json.loads(value or "{}")
-        except ValueError as error:
-            raise ValueError(f"{value!r} is not JSON: {error}") from error
-        if not isinstance(parsed, dict) or not all(isinstance(p, dict) for p in parsed.values()):
-            raise ValueError(f"{value!r} does not map tasks to parameters")
-        return parsed
+        return parse_parameters(value)
 
     @model_validator(mode="after")
     def _consistent(self) -> ReasoningGymEnvConfig:
@@ -222,8 +209,8 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
             )
         if (self.complexity_mode is ComplexityMode.FIXED) != (self.complexity_level is not None):
             raise ValueError(
-                f"complexity_mode is {_shown(self.complexity_mode)} and complexity_level is "
-                f"{_shown(self.complexity_level)}: fixed needs a level from 0 to 1, and no other "
+                f"complexity_mode is {shown(self.complexity_mode)} and complexity_level is "
+                f"{shown(self.complexity_level)}: fixed needs a level from 0 to 1, and no other "
                 "mode takes one"
             )
         if self.dump_rollouts and self.rollout_save_score_threshold == 1:
@@ -233,24 +220,6 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
             )
         self.wandb_name = self.wandb_name or "reasoning_gym"  # the API registers no nameless one
         return self
-
-
-def _shown(value: Any) -> str:
-    return "unset" if value is None else str(getattr(value, "value", value))
-
-
-def _weights_from_text(text: str) -> dict[str, float]:
-    """Parse 'gcd=2,games=0.5'; raises ValueError on anything else."""
-    weights = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        name, equals, weight = part.partition("=")
-        try:
-            weights[name.strip()] = float(weight)
-        except ValueError:
-            equals = ""
-        if not equals:
-            raise ValueError(f"{part!r} is not of the form name=weight")
-    return weights
 
 
 def default_config() -> ReasoningGymEnvConfig:

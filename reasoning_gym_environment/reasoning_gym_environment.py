@@ -40,11 +40,7 @@ from reasoning_gym_environment.core.errors import ConfigurationError
 from reasoning_gym_environment.core.metrics import signal_line
 from reasoning_gym_environment.core.prompts import resolve_system_prompt
 from reasoning_gym_environment.core.records import Completion, GroupResult, Problem
-from reasoning_gym_environment.inference import (
-    Inference,
-    InferenceError,
-    root_cause,
-)
+from reasoning_gym_environment.inference import Inference, InferenceError, root_cause
 from reasoning_gym_environment.lifetime import closing_on_every_way_out
 from reasoning_gym_environment.rollouts import Rollouts
 from reasoning_gym_environment.runtime.dumps import DumpWriter

@@ -1,0 +1,71 @@
+"""Settings that come as text on a command line, and as lists and mappings from a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def split_names(value: str | list[str]) -> list[str]:
+    """Example:
+    >>> split_names("gcd, games")
+    ['gcd', 'games']
+    """
+    names = value.split(",") if isinstance(value, str) else value
+    return [name.strip() for name in names if name.strip()]
+
+
+def parse_weights(value: str | Mapping[str, float]) -> dict[str, float]:
+    """Weights by name; raises ValueError for text of another form and for a bad weight.
+
+    Example:
+        >>> parse_weights("gcd=2, games=0.5")
+        {'gcd': 2.0, 'games': 0.5}
+    """
+    weights = _weights_from_text(value) if isinstance(value, str) else dict(value)
+    for name, weight in weights.items():
+        if not 0 <= weight < float("inf"):
+            raise ValueError(f"the weight of {name!r} is {weight}; it must be 0 or more")
+    return weights
+
+
+def _weights_from_text(text: str) -> dict[str, float]:
+    weights = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, weight = part.partition("=")
+        try:
+            weights[name.strip()] = float(weight)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise ValueError(f"{part!r} is not of the form name=weight")
+    return weights
+
+
+def parse_parameters(value: str | dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Parameters by task; raises ValueError for text that is no JSON of that form.
+
+    Example:
+        >>> parse_parameters('{"gcd": {"max_value": 9}}')
+        {'gcd': {'max_value': 9}}
+    """
+    if isinstance(value, dict):
+        return value
+    try:
+        parsed = json.loads(value or "{}")
+    except ValueError as error:
+        raise ValueError(f"{value!r} is not JSON: {error}") from error
+    if not isinstance(parsed, dict) or not all(isinstance(p, dict) for p in parsed.values()):
+        raise ValueError(f"{value!r} does not map tasks to parameters")
+    return parsed
+
+
+def shown(value: Any) -> str:
+    """A setting as its user would write it.
+
+    Example:
+        >>> shown(None), shown(0.5)
+        ('unset', '0.5')
+    """
+    return "unset" if value is None else str(getattr(value, "value", value))
