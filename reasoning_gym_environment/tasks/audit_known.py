@@ -37,7 +37,7 @@ _REST = "The answer is right and complete; what follows isn't looked at."
 _FIRST = "The first answer counts and the others are ignored: listing more gains nothing."
 _UNEVALUATED = "Some oracles hold an unevaluated Integral."
 
-_NO_ORACLE_TASKS = ("boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour")
+_NO_ORACLE_TASKS = ("boxnet", "graph_color", "rubiks_cube", "rush_hour")
 _CONTAINED_TASKS = (
     *("acre", "arc_1d", "list_functions", "manipulate_matrix", "number_filtering"),
     *("rotate_matrix", "string_splitting", "string_synthesis", "word_sequence_reversal"),
@@ -72,6 +72,10 @@ VERIFIERS: Mapping[str, Mapping[str, Known]] = MappingProxyType(
             _SEVERAL: Known(reason="A solution too many costs a part of the score."),
         },
         "power_function": _accepted("power_function", _CONSTANT),
+        "propositional_logic": {
+            "no oracle": Known(reason=_NO_ORACLE),
+            **_accepted("propositional_logic", _CONSTANT),
+        },
         "quantum_lock": _accepted("quantum_lock", _APPENDED),
         "rectangle_count": _accepted("rectangle_count", _CONSTANT, _OTHER),
         "sokoban": _accepted("sokoban", _APPENDED, _SEVERAL),

@@ -105,6 +105,28 @@ def written(answer: str, entry: Mapping[str, Any]) -> str:
     return text
 
 
+def walked(entry: Mapping[str, Any]) -> list[dict[str, str]]:
+    """A plan for `boxnet` that takes one box after the other to its target."""
+    squares = {
+        tuple(map(float, k.split("_"))): v for k, v in entry["metadata"]["initial_state"].items()
+    }
+    targets = {(what, at) for at, held in squares.items() for what in held if what[0] == "t"}
+    steps = []
+    for at, box in [(at, what) for at, held in squares.items() for what in held if what[0] == "b"]:
+        goal = next(t for t in sorted(targets) if t[0] == box.replace("box", "target"))
+        targets.remove(goal)
+        (row, column), (last_row, last_column) = at, goal[1]
+        while (row, column) != (last_row, last_column):
+            agent = f"Agent[{row}, {column}]"
+            if row != last_row:
+                row += 1 if last_row > row else -1
+            else:
+                column += 1 if last_column > column else -1
+            steps.append({agent: f"move({box}, square[{row}, {column}])"})
+        steps.append({f"Agent[{row}, {column}]": f"move({box}, {goal[0]})"})
+    return steps
+
+
 def assert_lowers_no_right_answer(
     items: Items, task: str, answer: str, entry: Mapping[str, Any]
 ) -> None:
@@ -145,6 +167,15 @@ def test_an_oracle_that_the_guard_would_refuse_is_still_right() -> None:
     entry: dict[str, Any] = {"answer": "Integral(x, x) + C", "metadata": {"variable": "x"}}
     assert ceiling("intermediate_integration", entry["answer"], entry) == 1.0
     assert ceiling("intermediate_integration", "Integral(x, x)", entry) == 0.0
+
+
+def test_a_plan_loses_nothing_unless_it_lists_moves_that_cant_be_made(items: Items) -> None:
+    for entry in items.answerable("boxnet"):
+        steps = walked(entry)
+        assert items.verified("boxnet", json.dumps(steps), entry) == 1.0
+        assert ceiling("boxnet", json.dumps(steps), entry) == 1.0
+        idle = [{"Agent[0.5, 0.5]": "move(box_pink, target_pink)"}] * len(steps)
+        assert ceiling("boxnet", json.dumps(idle + steps), entry) == 0.5
 
 
 @pytest.mark.parametrize(("task", "seed", "answer"), spread("accepted"))

@@ -34,7 +34,7 @@ _BEST_CONSTANT = {
 _PARTIAL = {
     "advanced_geometry": "any number earns 0.05, a radius in another form than the oracle's 0.5",
     "arc_agi": "any grid earns 0.05",
-    "boxnet": "any list of moves, `[]` too, earns 0.05",
+    "boxnet": "any list of moves that can be made, `[]` too, earns 0.05",
     "calendar_arithmetic": "nearness is paid: the constant `10` earns 0.08, any weekday 0.1",
     "codeio": "JSON that is similar to the right one is paid by edit distance: `{}` earns 0.03",
     "coin_flip": "an error below 0.0001 is none: the constant `0.0001` solves 0.03",
@@ -57,8 +57,9 @@ _PARTIAL = {
     "pool_matrix": "any matrix of the right shape earns 0.1",
     "prime_factorization": "the number itself is right where it is prime: it solves 0.22",
     "propositional_logic": (
-        "a premise weakened by an alternative follows, too: 0.94;"
-        " any statement earns 0.05;"
+        "much follows: that one of the variables is true solves 0.87, one of P and Q 0.80;"
+        " where the premises contradict each other, everything follows: on 0.22;"
+        " a premise weakened by an alternative earns 0.94, any statement 0.05;"
         " a premise that is the item's own example of an answer is paid: 0.05"
     ),
     "puzzle24": "the sum of the numbers given is 24 on 0.27 of the items",

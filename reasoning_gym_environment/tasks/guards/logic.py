@@ -35,8 +35,8 @@ def conclusion(answer: str, entry: Mapping[str, Any]) -> float:
         return 0.0
     try:
         statement = parse_expr(relaxed(answer))
-    except (ValueError, RecursionError):  # the verifier can't read it either
-        return 1.0
+    except (ValueError, RecursionError):  # no statement, though a name between tags is one
+        return 0.0
     if str(statement) == str(parse_expr(metadata["example_answer"])):
         return 1.0
     if not _names(statement) <= set(metadata["variables"]):

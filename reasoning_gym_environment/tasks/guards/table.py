@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from . import expressions, logic, numbers, progress, surroundings
+from . import expressions, logic, moves, numbers, progress, surroundings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +159,10 @@ GUARDS: Mapping[str, Guard] = MappingProxyType(
         "propositional_logic": Guard(
             ceiling=logic.conclusion,
             reason="A premise repeated is paid, since it follows; so is a tautology.",
+        ),
+        "boxnet": Guard(
+            ceiling=moves.possible_moves,
+            reason="Moves that can't be made are skipped: a sweep of all moves solves every item.",
         ),
         "knights_knaves": Guard(
             ceiling=logic.roles, reason="Both roles for half of the people earn 0.65."
