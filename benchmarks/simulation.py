@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -12,7 +13,6 @@ from reasoning_gym_environment.core.sampling import Sampler
 from reasoning_gym_environment.demo.learner import Learner, broad_skills
 
 GROUP_SIZE = 8
-GROUPS_PER_TASK = 60
 
 Rule = Callable[[Mapping[str, Ladder], Learner], Levels]
 """Makes the rule of one run; only the oracle looks at the learner."""
@@ -34,32 +34,73 @@ class Setting:
     by_signal: bool = False
     width: float = 1.0
     item_spread: float = 0.5
-    groups_per_task: int = GROUPS_PER_TASK
+    target: float = 0.7
+    groups_per_task: int = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """A finished group.
+    """A finished group, and where its task stood when it had been recorded.
 
     Attributes:
-        number: how many groups of its task finished before.
-        off: how far the task's solved share was from the target when the group had been
-            recorded; None where the target lies outside the task's ladder.
+        number: how many groups of the task finished before.
+        level: the mean level of what the task would be given next.
+        share: the solved share expected there.
+        inside: whether the task's ladder holds the target at all.
     """
 
     task: str
     number: int
-    level: int | None
     solved: int
-    expected: float
-    off: float | None
+    level: float
+    share: float
+    inside: bool
 
     @property
     def mixed(self) -> bool:
         return 0 < self.solved < GROUP_SIZE
 
 
-def new_learner(setting: Setting, heights: Mapping[str, int], seed: int) -> Learner:
+def simulate(rule: Rule, setting: Setting, heights: Mapping[str, int], seed: int) -> list[Group]:
+    """All groups of one run, in the order they finished."""
+    ladders: dict[str, Ladder] = {task: ({},) * height for task, height in heights.items()}
+    learner = _learner(setting, heights, seed)
+    levels = rule(ladders, learner)
+    sampler = Sampler(
+        dict.fromkeys(heights, 1.0),
+        run_seed=seed,
+        replica="0",
+        levels=levels,
+        by_signal=setting.by_signal,
+    )
+    rng = random.Random(seed)
+    numbers: Counter[str] = Counter()
+    flying, groups = [], []
+    total = setting.groups_per_task * len(heights)
+    while len(groups) < total:
+        while len(flying) <= setting.in_flight:
+            flying.append(sampler.next_recipe())
+        recipe = flying.pop(rng.randrange(len(flying)))
+        if setting.learner == "jump" and len(groups) == total // 2:
+            learner.improve(0.5)
+        task, height = recipe.task, heights[recipe.task]
+        chance = learner.solve_probability(recipe, height)
+        solved = sum(rng.random() < chance for _ in range(GROUP_SIZE))
+        sampler.record(recipe, solved=solved, scored=GROUP_SIZE)
+        learner.after_group(task, mixed=0 < solved < GROUP_SIZE)
+        level, share = _standing(levels, learner, task, height)
+        inside = _within(learner, task, height, setting.target)
+        number = numbers[task]
+        numbers[task] += 1
+        groups.append(
+            Group(task=task, number=number, solved=solved, level=level, share=share, inside=inside)
+        )
+    return groups
+
+
+def _learner(setting: Setting, heights: Mapping[str, int], seed: int) -> Learner:
+    """Rising skills gain a hundredth of the ladder from a group with signal, and lose as much
+    while every other task is trained twice."""
     gain = 0.01 if setting.learner == "rising" else 0.0
     return Learner(
         broad_skills(heights, seed, width=setting.width),
@@ -70,59 +111,15 @@ def new_learner(setting: Setting, heights: Mapping[str, int], seed: int) -> Lear
     )
 
 
-def simulate(
-    rule: Rule, setting: Setting, heights: Mapping[str, int], seed: int, target: float = 0.7
-) -> list[Group]:
-    """All groups of one run, in the order they finished."""
-    ladders: dict[str, Ladder] = {task: ({},) * height for task, height in heights.items()}
-    learner = new_learner(setting, heights, seed)
-    levels = rule(ladders, learner)
-    weights = dict.fromkeys(heights, 1.0)
-    sampler = Sampler(
-        weights, run_seed=seed, replica="0", levels=levels, by_signal=setting.by_signal
-    )
-    rng = random.Random(seed)
-    flying = []
-    groups: list[Group] = []
-    numbers = dict.fromkeys(heights, 0)
-    total = setting.groups_per_task * len(heights)
-    while len(groups) < total:
-        while len(flying) <= setting.in_flight:
-            flying.append(sampler.next_recipe())
-        recipe = flying.pop(rng.randrange(len(flying)))
-        if setting.learner == "jump" and len(groups) == total // 2:
-            learner.improve(0.5)
-        height = heights[recipe.task]
-        chance = learner.solve_probability(recipe, height)
-        solved = sum(rng.random() < chance for _ in range(GROUP_SIZE))
-        sampler.record(recipe, solved=solved, scored=GROUP_SIZE)
-        learner.after_group(recipe.task, mixed=0 < solved < GROUP_SIZE)
-        expected = expected_share(levels, learner, recipe.task, height)
-        inside = within(learner, recipe.task, height, target)
-        groups.append(
-            Group(
-                task=recipe.task,
-                number=numbers[recipe.task],
-                level=recipe.level,
-                solved=solved,
-                expected=expected,
-                off=abs(expected - target) if inside else None,
-            )
-        )
-        numbers[recipe.task] += 1
-    return groups
-
-
-def within(learner: Learner, task: str, height: int, target: float) -> bool:
-    """Whether the target lies between the ends of the task's ladder."""
+def _within(learner: Learner, task: str, height: int, target: float) -> bool:
     easiest = learner.solved_share(task, 0, height)
     hardest = learner.solved_share(task, height - 1, height)
     return easiest >= target >= hardest
 
 
-def expected_share(levels: Levels, learner: Learner, task: str, height: int) -> float:
-    """The solved share of what the task would be given now."""
-    drawn = [levels.level(task, (k + 0.5) / 20) for k in range(20)]
-    return sum(
-        drawn.count(level) / 20 * learner.solved_share(task, level, height) for level in {*drawn}
-    )
+def _standing(levels: Levels, learner: Learner, task: str, height: int) -> tuple[float, float]:
+    """The mean level, and the solved share, of what the rule would draw now."""
+    drawn = Counter(levels.level(task, (k + 0.5) / 20) for k in range(20))
+    level = sum((level or 0) * count for level, count in drawn.items()) / 20
+    share = sum(count * learner.solved_share(task, level, height) for level, count in drawn.items())
+    return level, share / 20

@@ -16,14 +16,22 @@ from .difficulty import Ladder, level_at
 from .levels import Levels, Move
 from .psychometric import fit_curve
 
-DEAD_BAND = 0.05
+DEAD_BAND = 0.04
 """A task stays where it is while the share expected there is so near the target."""
 
-AGE = 0.94
-"""What a group leaves of the evidence before it, for the first result on a side of the target."""
+AGE = 0.93
+"""What a group leaves of the older evidence on its own level."""
 
-LONGEST_STREAK = 8
-"""So many results in a row on one side of the target age the evidence as much as any more."""
+AGE_ELSEWHERE = 0.98
+"""What it leaves of that on other levels: enough to remember, across everything in flight, that
+the next level is too hard, so that two levels don't take turns for ever."""
+
+LONGEST_STREAK = 12
+"""The evidence ages once more for every result in a row on the same side of the target, since
+the skill has then probably changed; for no more than these."""
+
+FORGOTTEN = 0.01
+"""Evidence of fewer answers is dropped."""
 
 ALIKE = 0.1
 """Correlation of the answers to one question: a group says less than its answers would singly."""
@@ -34,7 +42,7 @@ class _Standing:
     """Where a task stands. Mutable: it is what `record` moves.
 
     Attributes:
-        evidence: level to [solved, answered], aged.
+        evidence: level to (solved, answered), aged.
         streak: how many results in a row lay on one side of the target; below 0 the lower one.
         groups: results that came from where the task stood.
         stale: results that came from elsewhere.
@@ -47,16 +55,16 @@ class _Standing:
     stale: int = 0
     moves: int = 0
 
-    def learn(self, level: int, weight: float, solved: int, scored: int) -> None:
-        """Age the evidence, the more the longer the streak, and add a group to it."""
-        keep = AGE ** min(max(1, abs(self.streak)), LONGEST_STREAK)
-        self.evidence = {
-            known: (keep * good, keep * all_)
-            for known, (good, all_) in self.evidence.items()
-            if keep * all_ > 0.01
-        }
-        good, all_ = self.evidence.get(level, (0.0, 0.0))
-        self.evidence[level] = (good + weight * solved, all_ + weight * scored)
+    def learn(self, level: int, times: int, solved: float, answered: float) -> None:
+        """Age the evidence so many times and add a group to it."""
+        aged = {}
+        for known, (good, all_) in self.evidence.items():
+            keep = (AGE if known == level else AGE_ELSEWHERE) ** times
+            if keep * all_ > FORGOTTEN:
+                aged[known] = (keep * good, keep * all_)
+        good, all_ = aged.get(level, (0.0, 0.0))
+        aged[level] = (good + solved, all_ + answered)
+        self.evidence = aged
 
     def levels(self) -> tuple[int, int]:
         """The levels that are drawn here; twice the same where the position is whole."""
@@ -65,7 +73,8 @@ class _Standing:
     def solved_share(self) -> float | None:
         """Of the recent answers at the levels drawn here."""
         here = [self.evidence[level] for level in {*self.levels()} if level in self.evidence]
-        return sum(good for good, _ in here) / sum(all_ for _, all_ in here) if here else None
+        answered = sum(counts[1] for counts in here)
+        return sum(counts[0] for counts in here) / answered if answered else None
 
 
 class Curriculum(Levels):
@@ -101,7 +110,9 @@ class Curriculum(Levels):
             surplus = solved - self._target * scored
             side = (surplus > 0) - (surplus < 0)
             standing.streak = standing.streak + side if standing.streak * side > 0 else side
-        standing.learn(level, 1 / (1 + ALIKE * (scored - 1)), solved, scored)
+        times = min(max(1, abs(standing.streak)), LONGEST_STREAK) if fresh else 1
+        weight = 1 / (1 + ALIKE * (scored - 1))
+        standing.learn(level, times, weight * solved, weight * scored)
         standing.groups += fresh
         standing.stale += not fresh
         return self._move(task, standing) if fresh else None
@@ -186,6 +197,6 @@ class Curriculum(Levels):
             return _Standing(position=min(difficulty * top, self._tops[task]))
         return _Standing(
             position=min(stored["position"], self._tops[task]),
-            evidence={level: (good, all_) for level, good, all_ in stored["evidence"]},
+            evidence={level: (good, answered) for level, good, answered in stored["evidence"]},
             **{name: stored[name] for name in ("streak", "groups", "stale", "moves")},
         )

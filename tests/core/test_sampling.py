@@ -3,11 +3,14 @@
 import json
 from collections import Counter
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reasoning_gym_environment.core.curriculum import Curriculum
+from reasoning_gym_environment.core.levels import RandomLevels
 from reasoning_gym_environment.core.records import Recipe
 from reasoning_gym_environment.core.sampling import (
     Sampler,
@@ -147,3 +150,110 @@ def test_the_evaluation_set_depends_on_its_own_seed_alone() -> None:
     assert [recipe.task for recipe in recipes] == ["lcm", "lcm", "gcd", "gcd"]
     assert recipes[2:] == evaluation_recipes(3, ["gcd"], 2)
     assert evaluation_recipes(3, ["gcd"], 5)[:2] == recipes[2:]
+
+
+LADDERS = {task: tuple({"size": size} for size in range(4)) for task in TASKS}
+
+
+def learning(*, by_signal: bool = True, run_seed: int = 1) -> Sampler:
+    """A sampler with all that it can learn from."""
+    return Sampler(
+        dict.fromkeys(TASKS, 1.0),
+        run_seed=run_seed,
+        replica="a",
+        levels=Curriculum(LADDERS),
+        by_signal=by_signal,
+    )
+
+
+def practise(sampler: Sampler, groups: int, solved_shares: dict[str, float]) -> Counter[str]:
+    """Draw and record, each task solved as often as it says; how often each one was drawn."""
+    rng = Random(1)
+    drawn: Counter[str] = Counter()
+    for _ in range(groups):
+        recipe = sampler.next_recipe()
+        drawn[recipe.task] += 1
+        solved = sum(rng.random() < solved_shares[recipe.task] for _ in range(8))
+        sampler.record(recipe, solved=solved, scored=8)
+    return drawn
+
+
+def test_a_recipe_has_the_parameters_of_its_level() -> None:
+    for recipe in take(learning(), 50):
+        assert recipe.parameters == {"size": recipe.level}
+
+
+def test_parameters_set_by_the_user_win() -> None:
+    levels = RandomLevels({"gcd": ({"size": 1, "terms": 2},)})
+    overrides = {"gcd": {"size": 9}}
+    with_level = Sampler(
+        {"gcd": 1.0}, run_seed=1, replica="a", levels=levels, overrides=overrides
+    ).next_recipe()
+    assert (with_level.level, with_level.parameters) == (0, {"size": 9, "terms": 2})
+    unset = Sampler({"gcd": 1.0}, run_seed=1, replica="a", overrides=overrides).next_recipe()
+    assert (unset.level, unset.parameters) == (None, {"size": 9})
+
+
+def test_levels_change_neither_the_tasks_nor_the_seeds() -> None:
+    plain = take(uniform(), 50)
+    levelled = take(learning(by_signal=False), 50)
+    assert [(r.task, r.seed) for r in levelled] == [(r.task, r.seed) for r in plain]
+
+
+@given(st.booleans(), st.integers(0, 40), st.integers(0, 2**32))
+def test_what_was_learnt_is_resumed_exactly(by_signal: bool, groups: int, seed: int) -> None:
+    sampler, resumed = learning(by_signal=by_signal), learning(by_signal=by_signal, run_seed=9)
+    shares = {task: Random(f"{seed}{task}").random() for task in TASKS}
+    practise(sampler, groups, shares)
+    sampler.cap("gcd", 2)
+    resumed.load_state_dict(json.loads(json.dumps(sampler.state_dict())))
+    assert resumed.state_dict() == sampler.state_dict()
+    assert practise(resumed, 20, shares) == practise(sampler, 20, shares)
+    assert resumed.state_dict() == sampler.state_dict()
+
+
+def test_a_state_from_before_levels_continues() -> None:
+    sampler = learning()
+    sampler.load_state_dict({"run_seed": 1, "replica": "a", "draw": 7})
+    assert sampler.state_dict() == {**learning().state_dict(), "draw": 7}
+
+
+def test_tasks_are_drawn_by_weight_times_chance_of_signal() -> None:
+    sampler = Sampler(
+        {"gcd": 2.0, "lcm": 1.0, "sudoku": 1.0}, run_seed=1, replica="a", by_signal=True
+    )
+    shares = {"gcd": 0.7, "lcm": 0.7, "sudoku": 0.0}
+    practise(sampler, 200, shares)
+    drawn = practise(sampler, 2000, shares)
+    assert drawn["gcd"] == pytest.approx(2 * drawn["lcm"], rel=0.15)
+    assert 20 < drawn["sudoku"] < 0.2 * drawn["lcm"]
+
+
+def test_a_task_that_begins_to_teach_comes_back() -> None:
+    sampler = learning()
+    practise(sampler, 1000, {"gcd": 0.0, "lcm": 0.7, "sudoku": 0.7, "word_ladder": 0.7})
+    drawn = practise(sampler, 1000, dict.fromkeys(TASKS, 0.7))
+    assert drawn["gcd"] > 150
+
+
+def test_a_group_about_which_nothing_is_known_teaches_nothing() -> None:
+    sampler = learning()
+    recipe = sampler.next_recipe()
+    before = sampler.state_dict()
+    assert sampler.record(recipe, solved=0, scored=0) is None
+    assert sampler.record(Recipe(task="gone", seed=2, level=1), solved=8, scored=8) is None
+    assert sampler.state_dict() == before
+
+
+def test_a_task_that_is_solved_moves_up_and_says_so() -> None:
+    sampler = learning()
+    moves = [sampler.record(recipe, solved=8, scored=8) for recipe in take(sampler, 20)]
+    assert {move.task for move in moves if move} <= set(TASKS)
+    assert all(move.after > move.before for move in moves if move)
+    assert any(moves)
+
+
+def test_a_capped_level_is_not_drawn_again() -> None:
+    sampler = Sampler({"gcd": 1.0}, run_seed=1, replica="a", levels=RandomLevels(LADDERS))
+    sampler.cap("gcd", 1)
+    assert {recipe.level for recipe in take(sampler, 50)} == {0, 1}

@@ -1,0 +1,293 @@
+"""How well the curriculum and sampling by signal do, on the real ladders, against other rules.
+
+    python benchmarks/curriculum.py [--seeds 5] [--plot docs/curriculum.svg] [--read-ladders]
+
+Heights of the ladders come from ladder_heights.json; `--read-ladders` writes it from the
+installed library. docs/curriculum.md holds the figures and says what the learners assume.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from curriculum_rules import RLVE, AdaRFT, FastWeightedUpDown, Kesten, WeightedUpDown
+from simulation import Group, Rule, Setting, simulate
+
+from reasoning_gym_environment.core.curriculum import Curriculum
+from reasoning_gym_environment.core.difficulty import Ladder
+from reasoning_gym_environment.core.levels import Levels, RandomLevels
+from reasoning_gym_environment.core.sampling import Sampler
+from reasoning_gym_environment.demo.learner import Learner
+from reasoning_gym_environment.runtime.task_pool import PoolSettings, TaskPool
+
+HEIGHTS = Path(__file__).with_name("ladder_heights.json")
+LEARNERS = ("fixed", "rising", "jump")
+IN_FLIGHT = (0, 8, 64)
+
+
+class Oracle(Levels):
+    """Knows where the learner solves the target share; for learners that don't change."""
+
+    def __init__(self, ladders: Mapping[str, Ladder], learner: Learner, target: float) -> None:
+        super().__init__(ladders)
+        self._places = {
+            task: self._place(
+                [learner.solved_share(task, level, len(ladder)) for level in range(len(ladder))],
+                target,
+            )
+            for task, ladder in ladders.items()
+        }
+
+    @staticmethod
+    def _place(shares: Sequence[float], target: float) -> float:
+        for level, (share, harder) in enumerate(pairwise(shares)):
+            if harder < target:
+                return level + max(0.0, (share - target) / (share - harder))
+        return len(shares) - 1.0
+
+    def level(self, task: str, uniform: float) -> int:
+        place = self._places[task]
+        return int(place) + (uniform < place % 1)
+
+
+MODES: dict[str, tuple[Rule, bool]] = {
+    "unset": (lambda ladders, learner: Levels(), False),
+    "unset, signal": (lambda ladders, learner: Levels(), True),
+    "random": (lambda ladders, learner: RandomLevels(ladders), False),
+    "random, signal": (lambda ladders, learner: RandomLevels(ladders), True),
+    "curriculum": (lambda ladders, learner: Curriculum(ladders), False),
+    "curriculum, signal": (lambda ladders, learner: Curriculum(ladders), True),
+}
+
+RULES: dict[str, Rule] = {
+    "ours": lambda ladders, learner: Curriculum(ladders),
+    "weighted up-down, gain 0.3": lambda ladders, learner: WeightedUpDown(ladders),
+    "weighted up-down, gain 0.6": lambda ladders, learner: FastWeightedUpDown(ladders),
+    "Kesten": lambda ladders, learner: Kesten(ladders),
+    "AdaRFT": lambda ladders, learner: AdaRFT(ladders),
+    "RLVE": lambda ladders, learner: RLVE(ladders),
+}
+
+
+def later(groups: Sequence[Group]) -> Sequence[Group]:
+    """The second half of a run."""
+    return groups[len(groups) // 2 :]
+
+
+def signal(groups: Sequence[Group]) -> float:
+    """Share of groups with signal in the second half."""
+    return statistics.mean(group.mixed for group in later(groups))
+
+
+def held(groups: Sequence[Group]) -> float:
+    """Solved share of the answers in the second half, of tasks whose ladder holds the target."""
+    return statistics.mean(group.solved / 8 for group in later(groups) if group.inside)
+
+
+def off_at_30(groups: Sequence[Group], target: float = 0.7) -> float:
+    """Distance from the target after 30 groups of a task; median over tasks."""
+    return statistics.median(
+        abs(group.share - target) for group in groups if group.number == 29 and group.inside
+    )
+
+
+def off_later(groups: Sequence[Group]) -> float:
+    """Mean distance from the target in the second half."""
+    return statistics.mean(abs(group.share - 0.7) for group in later(groups) if group.inside)
+
+
+def travel(groups: Sequence[Group]) -> float:
+    """Levels moved per group in the second half: what is left of it is noise when skills rest."""
+    last: dict[str, float] = {}
+    steps = []
+    for group in later(groups):
+        steps.append(abs(group.level - last.get(group.task, group.level)))
+        last[group.task] = group.level
+    return statistics.mean(steps)
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean and standard deviation over the seeds."""
+    return f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}"
+
+
+def row(*cells: str) -> None:
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def header(*cells: str) -> None:
+    print()
+    row(*cells)
+    row(*["---"] * len(cells))
+
+
+def compare_modes(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
+    """Share of groups with signal in every mode."""
+    header("learner", "in flight", *MODES)
+    for learner in LEARNERS:
+        for in_flight in IN_FLIGHT:
+            setting = Setting(learner=learner, in_flight=in_flight)
+            cells = [
+                spread(
+                    [
+                        signal(simulate(rule, replace(setting, by_signal=on), heights, seed))
+                        for seed in seeds
+                    ]
+                )
+                for rule, on in MODES.values()
+            ]
+            row(learner, str(in_flight), *cells)
+
+
+def compare_rules(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
+    """How near the target each rule comes, and how much it wanders."""
+    measures = (off_at_30, off_later, travel, signal)
+    header("learner", "in flight", "rule", "off at 30", "off later", "levels a group", "signal")
+    for learner in LEARNERS:
+        for in_flight in IN_FLIGHT:
+            setting = Setting(learner=learner, in_flight=in_flight)
+            for name, rule in RULES.items():
+                runs = [simulate(rule, setting, heights, seed) for seed in seeds]
+                cells = [spread([measure(run) for run in runs]) for measure in measures]
+                row(learner, str(in_flight), name, *cells)
+
+
+def vary_assumptions(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
+    """Other learners, other targets; and what a rule that knows the learner would reach."""
+    header(
+        "steps, item spread, target",
+        "unset",
+        "curriculum",
+        "curriculum, signal",
+        "knowing the learner, signal",
+        "solved: curriculum",
+        "solved: with signal",
+        "off at 30: with signal",
+    )
+    plain = Setting(in_flight=64)
+    for setting in (
+        plain,
+        *(replace(plain, width=width) for width in (0.5, 2.0)),
+        *(replace(plain, item_spread=item_spread) for item_spread in (0.0, 1.0)),
+        *(replace(plain, target=target) for target in (0.6, 0.5)),
+    ):
+        row(*_assumption_row(setting, heights, seeds))
+
+
+def _assumption_row(
+    setting: Setting, heights: Mapping[str, int], seeds: Iterable[int]
+) -> list[str]:
+    target = setting.target
+
+    def runs(rule: Rule, *, by_signal: bool) -> list[list[Group]]:
+        chosen = replace(setting, by_signal=by_signal)
+        return [simulate(rule, chosen, heights, seed) for seed in seeds]
+
+    unset = runs(lambda ladders, learner: Levels(), by_signal=False)
+    plain = runs(lambda ladders, learner: Curriculum(ladders, target), by_signal=False)
+    chosen = runs(lambda ladders, learner: Curriculum(ladders, target), by_signal=True)
+    best = runs(lambda ladders, learner: Oracle(ladders, learner, target), by_signal=True)
+    return [
+        f"{1.5 * setting.width:g} to {3 * setting.width:g}, {setting.item_spread:g}, {target:g}",
+        *(spread([signal(run) for run in group]) for group in (unset, plain, chosen, best)),
+        *(spread([held(run) for run in group]) for group in (plain, chosen)),
+        spread([off_at_30(run, target) for run in chosen]),
+    ]
+
+
+def one_task(seeds: Iterable[int]) -> None:
+    """A run of one task alone, so that everything in flight is its own."""
+    header("height", "in flight", "off after 30 groups", "after 30 and those in flight", "later")
+    for height in (4, 10):
+        for in_flight in (0, 8, 64, 128):
+            setting = Setting(in_flight=in_flight, groups_per_task=400)
+            runs = [
+                simulate(RULES["ours"], setting, {"only": height}, seed)
+                for seed in range(8 * len(list(seeds)))
+            ]
+            inside = [run for run in runs if run[0].inside]
+            cells = [
+                statistics.median(abs(run[number].share - 0.7) for run in inside)
+                for number in (29, 29 + in_flight)
+            ]
+            cells.append(statistics.mean(off_later(run) for run in inside))
+            row(str(height), str(in_flight), *(f"{cell:.3f}" for cell in cells))
+
+
+def measure_cost(heights: Mapping[str, int]) -> None:
+    """Time to choose the next recipe, at the start and after 100,000 draws with results."""
+    ladders: dict[str, Ladder] = {task: ({},) * height for task, height in heights.items()}
+    header("sampling", "draws before", "µs a draw: mean", "99th percentile", "longest")
+    makers: dict[str, Callable[[], Sampler]] = {
+        name: lambda on=on: Sampler(  # type: ignore[misc] - a default argument binds the loop's value
+            dict.fromkeys(heights, 1.0),
+            run_seed=1,
+            replica="0",
+            levels=Curriculum(ladders),
+            by_signal=on,
+        )
+        for name, on in (("uniform", False), ("signal", True))
+    }
+    for name, make in makers.items():
+        sampler = make()
+        times: list[float] = []
+        for draw in range(105_000):
+            begin = time.perf_counter()
+            recipe = sampler.next_recipe()
+            times.append(1e6 * (time.perf_counter() - begin))
+            sampler.record(recipe, solved=draw % 9, scored=8)
+        for first in (0, 100_000):
+            ordered = sorted(times[first : first + 5000])
+            row(
+                name,
+                f"{first:,}",
+                f"{statistics.mean(ordered):.0f}",
+                f"{ordered[int(0.99 * len(ordered))]:.0f}",
+                f"{ordered[-1]:.0f}",
+            )
+
+
+def read_ladders() -> dict[str, int]:
+    """The heights of the installed library's ladders."""
+
+    async def heights() -> dict[str, int]:
+        async with TaskPool(PoolSettings(processes=1), Counter()) as pool:
+            ladders = await pool.ladders()
+        return {task: len(ladder.levels) for task, ladder in ladders.items()}
+
+    return asyncio.run(heights())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--read-ladders", action="store_true")
+    options = parser.parse_args()
+    if options.read_ladders:
+        HEIGHTS.write_text(json.dumps(read_ladders(), indent=1) + "\n", encoding="utf-8")
+    heights: dict[str, int] = json.loads(HEIGHTS.read_text(encoding="utf-8"))
+    if options.plot:
+        from curriculum_plot import plot  # matplotlib is needed for nothing else
+
+        plot(options.plot, heights, MODES)
+        return
+    seeds = range(1, options.seeds + 1)
+    compare_modes(heights, seeds)
+    compare_rules(heights, seeds)
+    vary_assumptions(heights, seeds)
+    one_task(seeds)
+    measure_cost(heights)
+
+
+if __name__ == "__main__":
+    main()
