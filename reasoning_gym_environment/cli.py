@@ -144,6 +144,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(arguments)
     except FixableError as error:
         return _fail(str(error))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
 
 
 def _fail(message: str) -> int:
