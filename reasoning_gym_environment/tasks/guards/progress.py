@@ -87,7 +87,7 @@ def _bare(word: str) -> str:
 
 
 def same_characters(answer: str, entry: Mapping[str, Any]) -> float:
-    """One character over and over agrees with some: a sixth of a sentence are blanks."""
+    """One character over and over agrees with some: a sixth of a sentence is blanks."""
     right: str = entry["answer"]
     return progress(answer, [None] * len(right), right, chance=0.2)
 
