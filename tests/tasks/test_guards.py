@@ -110,10 +110,10 @@ def walked(entry: Mapping[str, Any]) -> list[dict[str, str]]:
     squares = {
         tuple(map(float, k.split("_"))): v for k, v in entry["metadata"]["initial_state"].items()
     }
-    targets = {(what, at) for at, held in squares.items() for what in held if what[0] == "t"}
+    targets = [(what, at) for at, held in squares.items() for what in held if what[0] == "t"]
     steps = []
     for at, box in [(at, what) for at, held in squares.items() for what in held if what[0] == "b"]:
-        goal = next(t for t in sorted(targets) if t[0] == box.replace("box", "target"))
+        goal = next(t for t in targets if t[0] == box.replace("box", "target"))
         targets.remove(goal)
         (row, column), (last_row, last_column) = at, goal[1]
         while (row, column) != (last_row, last_column):

@@ -41,17 +41,19 @@ _PARTIAL = {
     "color_cube_rotation": "any text earns 0.01; the constant `indigo` solves 0.12",
     "countdown": "the numbers given, with a wrong result, earn 0.05",
     "cryptarithm": "any mapping earns 0.01",
-    "emoji_mystery": "characters that happen to agree are paid: another sentence earns 0.01",
     "figlet_font": "0.1 for each right letter: `ABABA` earns 0.02, a word without its end most",
     "fraction_simplification": "the fraction as given earns 0.1, any other 0.05",
     "futoshiki": "right cells above chance are paid: another item's grid earns 0.02 at most",
-    "game_of_life": "where nothing survives, a board without life is right: it solves 0.17",
-    "graph_color": "any JSON earns 0.01",
+    "game_of_life": (
+        "where nothing survives, a board without life is right: it solves 0.17;"
+        " the board as given earns 0.12"
+    ),
+    "graph_color": "any JSON earns 0.01; the colours in turn solve 0.30",
     "group_anagrams": "any JSON list of lists earns 0.01",
     "jugs": "any legal list of moves earns 0.01",
     "knight_swap": "`No` solves 0.17, any legal moves earn 0.05",
     "knights_knaves": "the knight's role for everybody solves 0.23",
-    "mini_sudoku": "right cells above chance are paid: any finished grid earns 0.07, 0.41 at most",
+    "mini_sudoku": "right cells above chance are paid: rows filled up anyhow earn 0.22",
     "n_queens": "a right board as a list of lists earns 0.5, not 1.0",
     "palindrome_generation": "any palindrome earns 0.05, any other text 0.02",
     "pool_matrix": "any matrix of the right shape earns 0.1",

@@ -86,6 +86,12 @@ def _bare(word: str) -> str:
     return word.lower().strip(string.punctuation + string.whitespace)
 
 
+def same_characters(answer: str, entry: Mapping[str, Any]) -> float:
+    """One character over and over agrees with some: a sixth of a sentence is blanks."""
+    right: str = entry["answer"]
+    return progress(answer, [None] * len(right), right, chance=0.2)
+
+
 def unscrambled_words(answer: str, entry: Mapping[str, Any]) -> float:
     """Words that weren't scrambled are paid for, and words that follow are ignored."""
     shown = " ".join(entry["metadata"]["scrambled_words"])

@@ -144,6 +144,10 @@ GUARDS: Mapping[str, Guard] = MappingProxyType(
         "figlet_font": Guard(
             ceiling=progress.read_letters, reason="What follows the word is ignored."
         ),
+        "emoji_mystery": Guard(
+            ceiling=progress.same_characters,
+            reason="Blanks and `e` over and over agree with some of the characters.",
+        ),
         "letter_jumble": Guard(
             ceiling=progress.unscrambled_words,
             reason="Words that weren't scrambled are paid for, and words that follow are ignored.",
