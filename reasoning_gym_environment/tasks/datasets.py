@@ -27,6 +27,8 @@ class Datasets:
         library = library_parameters(task, parameters)
         key = (task, json.dumps(library, sort_keys=True))
         if key not in self._kept:
+            if task in SHARES_ITS_DATA:
+                self._kept = {of: kept for of, kept in self._kept.items() if of[0] != task}
             self._kept[key] = create_dataset(task, seed=0, size=1, **library)
         return self._kept[key]
 
@@ -37,7 +39,7 @@ class Datasets:
 
     def _seeded(self, task: str, parameters: Mapping[str, Any], seed: int) -> Any:
         seed = seed % 2**32 if task in SEEDS_NUMPY else seed
-        if task in SEEDED_AT_CONSTRUCTION | SHARES_ITS_DATA:
+        if task in SEEDED_AT_CONSTRUCTION:
             library = library_parameters(task, parameters)
             return create_dataset(task, seed=seed, size=1, **library)
         dataset = self.get(task, parameters)
