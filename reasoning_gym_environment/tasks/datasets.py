@@ -17,8 +17,6 @@ from .own_parameters import choose_entry, library_parameters
 _MOST_KEPT = 420
 """Four levels of every task: about 180 MB."""
 
-_NEVER_KEPT = SEEDED_AT_CONSTRUCTION | SHARES_DATA
-
 
 class Datasets:
     """Builds dataset objects once: construction can cost more than an item.
@@ -39,6 +37,9 @@ class Datasets:
         library = library_parameters(task, parameters)
         key = (task, json.dumps(library, sort_keys=True))
         if key not in self._kept:
+            if task in SHARES_DATA:
+                for known in [known for known in self._kept if known[0] == task]:
+                    del self._kept[known]
             self._kept[key] = self._create(task, seed=0, size=1, **library)
         self._kept.move_to_end(key)
         if len(self._kept) > self._most_kept:
@@ -52,7 +53,7 @@ class Datasets:
 
     def _seeded(self, task: str, parameters: Mapping[str, Any], seed: int) -> Any:
         seed = seed % 2**32 if task in SEEDS_NUMPY else seed
-        if task in _NEVER_KEPT:
+        if task in SEEDED_AT_CONSTRUCTION:
             return self._create(task, seed=seed, size=1, **library_parameters(task, parameters))
         dataset = self.get(task, parameters)
         dataset.seed = seed

@@ -167,7 +167,7 @@ SEEDED_AT_CONSTRUCTION = frozenset({"acre", "gsm_symbolic", "list_functions", "s
 """Tasks that take their seed at construction alone: the object can't be kept across seeds."""
 
 SHARES_DATA = frozenset({"codeio"})
-"""Tasks whose constructor sets data that all their objects then use: no object can be kept."""
+"""Tasks whose constructor sets data that all their objects then use: only the newest is kept."""
 
 SEEDS_NUMPY = frozenset({"pool_matrix"})
 """Tasks that hand the seed to numpy, which takes 32 bits."""

@@ -1,34 +1,38 @@
-"""How hard a question is, for tasks whose difficulty shows only in what has been made."""
+"""How hard an item is, for tasks whose difficulty shows only in what has been made."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from fractions import Fraction
+from itertools import combinations
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+Entry = dict[str, Any]
+"""What the library makes: question, answer, metadata."""
 
 
 class Measure(NamedTuple):
     """An order among the items of a task.
 
     Attributes:
-        of: a question's difficulty; tuples compare from the left.
+        of: an entry's difficulty; tuples compare from the left.
         candidates: how many seeds are tried for one item.
         keeps_answer: the task has few answers, and only items with the same one are compared.
-        entries: the items that one seed gives.
+        entries: the sound items that one seed gives.
     """
 
-    of: Callable[[str], tuple[float, ...]]
+    of: Callable[[Entry], tuple[float, ...]]
     candidates: int
     keeps_answer: bool = False
-    entries: Callable[[Any], list[dict[str, Any]]] = lambda dataset: [dataset[0]]
+    entries: Callable[[Any], list[Entry]] = lambda dataset: [dataset[0]]
 
 
-def bearing_experiments(question: str) -> tuple[float, ...]:
+def bearing_experiments(entry: Entry) -> tuple[float, ...]:
     """`acre`: how many experiments show an object of the test case, then objects in all of them."""
-    results, case = (
-        question.split("results:\n")[1].split("\n\nWhat is")[0].split("\n\nNew test case:\n")
-    )
+    shown = entry["question"].split("results:\n")[1].split("\n\nWhat is")[0]
+    results, case = shown.split("\n\nNew test case:\n")
     experiments = [set(line.split(" → ")[0].split(", ")) for line in results.splitlines()]
     tested = set(case.split(", "))
     return (
@@ -37,13 +41,14 @@ def bearing_experiments(question: str) -> tuple[float, ...]:
     )
 
 
-def fatal_slips(question: str) -> tuple[float, ...]:
+def fatal_slips(entry: Entry) -> tuple[float, ...]:
     """`self_reference`: how many single misjudged statements make one solution too many.
 
     A number of true statements is a solution if that many of the seven hold for it. Where one
     too many or one too few hold, misjudging one of them makes it look like a solution.
     """
-    least, most, true, false = map(int, re.findall(r"(?:least|most|Exactly) (\d)", question))
+    numbers = re.findall(r"(?:least|most|Exactly) (\d)", entry["question"])
+    least, most, true, false = map(int, numbers)
     slips = 0
     for count in range(8):
         exactly, exactly_false = count == true, 7 - count == false
@@ -53,14 +58,59 @@ def fatal_slips(question: str) -> tuple[float, ...]:
     return (slips,)
 
 
-def _all_questions(dataset: Any) -> list[dict[str, Any]]:
+def fewness_of_ways(entry: Entry) -> tuple[float, ...]:
+    """`puzzle24`: the fewer ways lead to 24, the higher."""
+    return (-_ways([Fraction(number) for number in entry["metadata"]["numbers"]]),)
+
+
+def _ways(numbers: list[Fraction]) -> int:
+    """In how many ways the four operations, two numbers at a time, make 24 of all of them."""
+    if len(numbers) == 1:
+        return int(numbers[0] == 24)
+    found = 0
+    for i, j in combinations(range(len(numbers)), 2):
+        a, b = numbers[i], numbers[j]
+        rest = [number for k, number in enumerate(numbers) if k not in (i, j)]
+        results = [a + b, a * b, a - b, b - a]
+        results += [x / y for x, y in ((a, b), (b, a)) if y]
+        found += sum(_ways([*rest, result]) for result in results)
+    return found
+
+
+def question_length(entry: Entry) -> tuple[float, ...]:
+    """Characters in the question."""
+    return (len(entry["question"]),)
+
+
+def number_in_answer(entry: Entry) -> tuple[float, ...]:
+    """The answer, where it is a number of things to count."""
+    return (int(entry["answer"]),)
+
+
+def shortest_sequence(entry: Entry) -> tuple[float, ...]:
+    """`quantum_lock`: the buttons in the shortest solution."""
+    return (entry["answer"].count("→") + 1,)
+
+
+def _all_cases(dataset: Any) -> list[Entry]:
     """`acre` makes four test cases of each set of experiments."""
     return [dataset[index] for index in range(len(dataset.questions))]
 
 
+def _executed(dataset: Any) -> list[Entry]:
+    """`codeio` gives an empty output where its program failed."""
+    entry = dataset[0]
+    return [entry] if entry["metadata"]["output_data"] != {} else []
+
+
 MEASURES: Mapping[str, Measure] = MappingProxyType(
     {
-        "acre": Measure(bearing_experiments, 6, keeps_answer=True, entries=_all_questions),
+        "acre": Measure(bearing_experiments, 6, keeps_answer=True, entries=_all_cases),
+        "arc_agi": Measure(question_length, 8),
+        "codeio": Measure(question_length, 8, entries=_executed),
+        "puzzle24": Measure(fewness_of_ways, 3),
+        "quantum_lock": Measure(shortest_sequence, 8),
+        "rectangle_count": Measure(number_in_answer, 4),
         "self_reference": Measure(fatal_slips, 48, keeps_answer=True),
     }
 )

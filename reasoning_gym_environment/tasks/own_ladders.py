@@ -34,11 +34,60 @@ def _ranks(*ranks: float) -> tuple[dict[str, Any], ...]:
     return tuple({"rank": rank} for rank in ranks)
 
 
+_RANKS = _ranks(0.1, 0.35, 0.65, 0.9)
+
 OWN_LADDERS: Mapping[str, OwnLadder] = MappingProxyType(
     {
         "acre": OwnLadder(
             "no curriculum: the number of experiments that bear on the test case rises",
             _ranks(0.0, 0.25, 0.5, 0.75, 1.0),
+        ),
+        "arc_agi": OwnLadder(
+            "the curriculum only turns and mirrors the boards: larger boards, and the harder"
+            " evaluation riddles in place of the training riddles",
+            (
+                {"use_train": True, "use_eval": False, "rank": 0.1},
+                {"use_train": True, "use_eval": False, "rank": 0.4},
+                {"use_train": True, "use_eval": False, "rank": 0.7},
+                {"use_train": False, "use_eval": True, "rank": 0.65},
+                {"use_train": False, "use_eval": True, "rank": 0.9},
+            ),
+        ),
+        "codeio": OwnLadder(
+            "the curriculum's labels fall on 22, 393, 2025 and 54 programs, which get shorter:"
+            " longer programs and inputs; only outputs are asked for, since an answer that gives"
+            " an input is compared with the one drawn, though others give the same output",
+            tuple({"input_prediction_probability": 1.0, **rank} for rank in _RANKS),
+        ),
+        "figlet_font": OwnLadder(
+            "the curriculum's top levels draw the same words: longer words, at last unspaced",
+            (
+                {"min_word_len": 2, "max_word_len": 3},
+                {"min_word_len": 4, "max_word_len": 5},
+                {"min_word_len": 6, "max_word_len": 7},
+                {"min_word_len": 8, "max_word_len": 10},
+                {"min_word_len": 11, "max_word_len": 14, "space_letters": False},
+            ),
+        ),
+        "game_of_life_halting": OwnLadder(
+            "the curriculum's top boards are too large to be shown, and stand there as dots: more"
+            " and harder patterns on boards of at most 31 by 31 cells",
+            tuple(
+                {
+                    "grid_size_x": side,
+                    "grid_size_y": side,
+                    "difficulty": difficulty,
+                    "num_oscillators": patterns,
+                    "max_simulation_steps": steps,
+                }
+                for side, difficulty, patterns, steps in (
+                    (8, 1, 1, 10),
+                    (12, 1, 3, 20),
+                    (18, 1, 6, 30),
+                    (24, 2, 7, 50),
+                    (31, 3, 9, 100),
+                )
+            ),
         ),
         "gsm_symbolic": OwnLadder(
             "no curriculum: templates by the arithmetic operations of their worked answers, from 2"
@@ -58,9 +107,10 @@ OWN_LADDERS: Mapping[str, OwnLadder] = MappingProxyType(
             " on boards where one is found quickly; no impossible items, since the library makes"
             " them by forbidding a move that the board in the question allows",
             (
-                _knights((11, 12), 1, (1, 8)),
-                _knights((11, 12), 1, (10, 14)),
-                _knights((11, 12), 2, (12, 16)),
+                _knights((11, 12), 1, (1, 6)),
+                _knights((11, 12), 1, (8, 10)),
+                _knights((11, 12), 2, (8, 12)),
+                _knights((11, 12), 2, (14, 16)),
                 _knights((10, 10), 2, (18, 22)),
                 _knights((9, 9), 2, (22, 40)),
             ),
@@ -70,10 +120,84 @@ OWN_LADDERS: Mapping[str, OwnLadder] = MappingProxyType(
             " out, since all their items have the same answer",
             _choices("functions", [0, 1, 8, 10], [2, 4, 9], [7, 11, 15], [3, 6, 16], [5, 12]),
         ),
+        "puzzle24": OwnLadder(
+            "the curriculum's values make it no harder: fewer ways lead to 24",
+            _ranks(0.0, 0.5, 1.0),
+        ),
+        "quantum_lock": OwnLadder(
+            "the curriculum draws from all levels up to its own: longer shortest solutions",
+            (
+                {"difficulty": 2, "rank": 0.1},
+                {"difficulty": 4, "rank": 0.5},
+                {"difficulty": 8, "rank": 0.6},
+                {"difficulty": 10, "rank": 0.8},
+            ),
+        ),
+        "rectangle_count": OwnLadder(
+            "the curriculum draws any number up to its own on 6,400 cells: more rectangles, on"
+            " boards that grow with them",
+            tuple(
+                {"max_rectangles": number, "width": side, "height": side, "rank": 0.8}
+                for number, side in ((2, 12), (4, 20), (7, 30), (11, 42), (16, 56), (24, 72))
+            ),
+        ),
+        "rush_hour": OwnLadder(
+            "nearly all boards need fewer than 46 moves: windows with 400 boards and more each",
+            tuple(
+                {"min_moves": least, "max_moves": most}
+                for least, most in (
+                    (1, 4),
+                    (5, 7),
+                    (8, 11),
+                    (12, 16),
+                    (17, 22),
+                    (23, 29),
+                    (30, 37),
+                    (38, 60),
+                )
+            ),
+        ),
         "self_reference": OwnLadder(
             "the library's difficulty changes nothing: single misjudged statements that make a"
             " wrong number of solutions become more, at the same right answers",
-            _ranks(0.1, 0.35, 0.65, 0.9),
+            _RANKS,
+        ),
+        "time_intervals": OwnLadder(
+            "the curriculum mixes all kinds at all levels: first clock times, then dates, then"
+            " both with time zones, and longer intervals",
+            tuple(
+                {
+                    "task_types": [kind],
+                    "max_time_difference_seconds": seconds,
+                    "max_date_difference_days": days,
+                }
+                for kind, seconds, days in (
+                    ("time", 3_600, 1),
+                    ("time_seconds", 21_600, 1),
+                    ("time_ms", 86_400, 1),
+                    ("date", 86_400, 60),
+                    ("date", 86_400, 700),
+                    ("datetime_tz", 86_400, 3_650),
+                )
+            ),
+        ),
+        "word_ladder": OwnLadder(
+            "the curriculum changes only the length of the words: longer ladders",
+            tuple(
+                {
+                    "min_word_length": letters,
+                    "max_word_length": letters,
+                    "min_chain_length": least,
+                    "max_chain_length": most,
+                }
+                for letters, least, most in (
+                    (3, 3, 3),
+                    (3, 4, 5),
+                    (4, 6, 7),
+                    (4, 8, 10),
+                    (5, 11, 14),
+                )
+            ),
         ),
     }
 )

@@ -75,7 +75,7 @@ def _ranked(recipe: Recipe, measure: Measure, seeded: Callable[[int], Any]) -> d
 
     Choosing among all would make the answer itself depend on the level.
     """
-    rank = recipe.parameters["rank"]
+    rank = float(recipe.parameters["rank"])
     if not 0 <= rank <= 1:
         raise ValueError(f"rank must lie in [0, 1], not {rank}")
     found = [
@@ -85,9 +85,8 @@ def _ranked(recipe: Recipe, measure: Measure, seeded: Callable[[int], Any]) -> d
     ]
     if measure.keeps_answer:
         found = [entry for entry in found if entry["answer"] == found[0]["answer"]]
-    found.sort(key=lambda entry: measure.of(entry["question"]))
-    chosen: dict[str, Any] = found[round(rank * (len(found) - 1))]
-    return chosen
+    found.sort(key=measure.of)
+    return found[round(rank * (len(found) - 1))]
 
 
 def _candidate_seeds(recipe: Recipe, count: int) -> list[int]:

@@ -7,9 +7,12 @@ import json
 import pickle
 import re
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from statistics import mean
+from typing import Any, TypeAlias
 
 import pytest
+import pytest_asyncio
 
 from reasoning_gym_environment.core.records import Problem, Recipe, Status
 from reasoning_gym_environment.runtime.task_pool import TaskPool
@@ -18,7 +21,9 @@ from reasoning_gym_environment.tasks.own_ladders import OWN_LADDERS
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-SEEDS = [2 * seed for seed in range(5, 25)]
+Made: TypeAlias = dict[str, list[list[Problem]]]
+
+SEEDS = [2 * seed for seed in range(5, 21)]
 
 RULES = {
     0: "x",
@@ -49,67 +54,88 @@ def rule_size(problem: Problem) -> float:
     return mean(size(RULES[number]) for number in problem.recipe.parameters["functions"])
 
 
-def moves(problem: Problem) -> float:
-    return len(json.loads(str(problem.oracle)))
+def entry(problem: Problem) -> dict[str, Any]:
+    found: dict[str, Any] = pickle.loads(problem.entry)
+    return found
 
 
 def measured(problem: Problem) -> float:
-    return MEASURES[problem.recipe.task].of(problem.question)[0]
+    return MEASURES[problem.recipe.task].of(entry(problem))[0]
 
 
 def operations(problem: Problem) -> float:
     """The arithmetic operations in the library's worked answer."""
-    worked = pickle.loads(problem.entry)["metadata"]["answer_cot"]
+    worked = entry(problem)["metadata"]["answer_cot"]
     return len(re.findall(r"(?<=\S )[-+*/x\u00d7÷] |[\d)][-+*/x][\d(]|\d\(|%", worked))
 
 
+def elapsed(problem: Problem) -> float:
+    """Seconds in a time interval."""
+    facts = entry(problem)["metadata"]
+    start, end = (datetime.fromisoformat(facts[name]) for name in ("start_time", "end_time"))
+    return (end - start).total_seconds()
+
+
 RISES: Mapping[str, Callable[[Problem], float]] = {
+    "figlet_font": lambda problem: len(str(problem.oracle)),
+    "game_of_life_halting": lambda problem: problem.question.split("board:")[1].count("1"),
     "gsm_symbolic": operations,
-    "knight_swap": moves,
+    "knight_swap": lambda problem: len(json.loads(str(problem.oracle))),
     "list_functions": rule_size,
+    "rush_hour": lambda problem: entry(problem)["metadata"]["min_moves"],
+    "time_intervals": elapsed,
+    "word_ladder": lambda problem: str(problem.oracle).count(","),
 } | dict.fromkeys(MEASURES, measured)
 """Task to what rises with its level."""
 
 
-async def made(pool: TaskPool, task: str) -> list[list[Problem]]:
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def made(pool: TaskPool) -> Made:
     """Problems of every level, of the same seeds."""
-    return [
-        await asyncio.gather(
-            *(pool.generate(Recipe(task=task, seed=seed, parameters=level)) for seed in SEEDS)
-        )
-        for level in OWN_LADDERS[task].levels
-    ]
+
+    async def of_level(task: str, level: Mapping[str, Any]) -> list[Problem]:
+        recipes = [Recipe(task=task, seed=seed, parameters=level) for seed in SEEDS]
+        return await asyncio.gather(*map(pool.generate, recipes))
+
+    return {
+        task: [await of_level(task, level) for level in ladder.levels]
+        for task, ladder in OWN_LADDERS.items()
+    }
 
 
-@pytest.mark.parametrize("task", sorted(RISES))
-async def test_what_makes_a_task_hard_rises_with_every_level(pool: TaskPool, task: str) -> None:
-    means = [mean(map(RISES[task], problems)) for problems in await made(pool, task)]
+@pytest.mark.parametrize("task", sorted(OWN_LADDERS))
+async def test_what_makes_a_task_hard_rises_with_every_level(made: Made, task: str) -> None:
+    means = [mean(map(RISES[task], problems)) for problems in made[task]]
     assert all(lower < higher for lower, higher in itertools.pairwise(means)), means
 
 
 @pytest.mark.parametrize("task", sorted(OWN_LADDERS))
-async def test_the_oracle_is_right_at_every_level(pool: TaskPool, task: str) -> None:
-    for problems in await made(pool, task):
-        known = [p for p in problems[:8] if p.oracle is not None]
-        found = await asyncio.gather(*(pool.verify(p, [str(p.oracle)]) for p in known))
-        for problem, [verdict] in zip(known, found, strict=True):
-            assert (verdict.status, verdict.score) == (Status.SOLVED, 1.0), problem.recipe
+async def test_the_oracle_is_right_at_every_level(pool: TaskPool, made: Made, task: str) -> None:
+    known = [p for problems in made[task] for p in problems[:8] if p.oracle is not None]
+    found = await asyncio.gather(*(pool.verify(p, [str(p.oracle)]) for p in known))
+    for problem, [verdict] in zip(known, found, strict=True):
+        assert (verdict.status, verdict.score) == (Status.SOLVED, 1.0), problem.recipe
 
 
 @pytest.mark.parametrize("task", sorted(OWN_LADDERS))
-async def test_neighbouring_levels_differ_for_equal_seeds(pool: TaskPool, task: str) -> None:
-    levels = [[p.question for p in problems] for problems in await made(pool, task)]
-    for lower, higher in itertools.pairwise(levels):
-        same = sum(a == b for a, b in zip(lower, higher, strict=True))
+async def test_neighbouring_levels_differ_for_equal_seeds(made: Made, task: str) -> None:
+    for lower, higher in itertools.pairwise(made[task]):
+        same = sum(a.question == b.question for a, b in zip(lower, higher, strict=True))
         assert same <= len(SEEDS) // 4
 
 
 @pytest.mark.parametrize("task", sorted(OWN_LADDERS))
-async def test_a_recipe_from_json_gives_the_same_question(pool: TaskPool, task: str) -> None:
-    for level in OWN_LADDERS[task].levels:
-        recipe = Recipe(task=task, seed=8, parameters=level)
-        stored = Recipe.from_json(json.loads(json.dumps(recipe.to_json())))
-        assert (await pool.generate(stored)).question == (await pool.generate(recipe)).question
+async def test_a_recipe_from_json_gives_the_same_question(
+    pool: TaskPool, made: Made, task: str
+) -> None:
+    for [problem, *_] in made[task]:
+        stored = Recipe.from_json(json.loads(json.dumps(problem.recipe.to_json())))
+        assert (await pool.generate(stored)).question == problem.question
+
+
+async def test_boards_of_the_game_of_life_are_shown_whole(made: Made) -> None:
+    for problems in made["game_of_life_halting"]:
+        assert not any("..." in problem.question for problem in problems)
 
 
 async def test_the_written_rules_are_those_of_the_library(pool: TaskPool) -> None:
@@ -122,11 +148,11 @@ async def test_the_written_rules_are_those_of_the_library(pool: TaskPool) -> Non
             assert eval(rule, {"x": json.loads(given)}) == json.loads(expected), rule
 
 
-async def test_list_functions_without_a_ladder_of_one_answer(pool: TaskPool) -> None:
-    for left_out in (13, 14):
+async def test_the_rules_left_out_have_one_answer_each(pool: TaskPool) -> None:
+    for number in (13, 14):
         recipes = [
-            Recipe(task="list_functions", seed=seed, parameters={"functions": [left_out]})
+            Recipe(task="list_functions", seed=seed, parameters={"functions": [number]})
             for seed in SEEDS
         ]
-        made = await asyncio.gather(*map(pool.generate, recipes))
-        assert len({problem.oracle for problem in made}) == 1
+        problems = await asyncio.gather(*map(pool.generate, recipes))
+        assert len({problem.oracle for problem in problems}) == 1

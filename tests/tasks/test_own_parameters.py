@@ -1,0 +1,81 @@
+"""Our own parameters choose items by the recipe alone, and are never shown to the library."""
+
+import asyncio
+import json
+import warnings
+
+import pytest
+
+from reasoning_gym_environment.core.records import Problem, Recipe
+from reasoning_gym_environment.runtime.errors import GenerationError
+from reasoning_gym_environment.runtime.task_pool import TaskPool
+from reasoning_gym_environment.tasks.own_parameters import library_parameters, parameter_names
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+SEEDS = [2 * seed for seed in range(100, 130)]
+
+
+async def generate(pool: TaskPool, task: str, **parameters: object) -> list[Problem]:
+    recipes = [Recipe(task=task, seed=seed, parameters=parameters) for seed in SEEDS]
+    return await asyncio.gather(*map(pool.generate, recipes))
+
+
+async def test_the_library_never_sees_our_own_parameters() -> None:
+    parameters = {"rank": 0.5, "train": 0}
+    assert library_parameters("acre", parameters) == {"train": 0}
+    assert library_parameters("chain_sum", parameters) == parameters
+
+
+async def test_a_user_may_set_the_librarys_names_and_our_own() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the library's own
+        assert parameter_names("acre") == ("train", "rank")
+        assert parameter_names("gsm_symbolic") == ("difficulty", "templates")
+        assert parameter_names("coin_flip")[:2] == ("min_trials", "max_trials")
+
+
+@pytest.mark.parametrize("task", ["acre", "self_reference"])
+async def test_a_rank_leaves_the_answers_as_they_are(pool: TaskPool, task: str) -> None:
+    low, high = await generate(pool, task, rank=0.0), await generate(pool, task, rank=1.0)
+    assert [problem.oracle for problem in low] == [problem.oracle for problem in high]
+    assert len({problem.oracle for problem in low}) > 2
+
+
+async def test_the_item_comes_from_one_of_the_chosen_generators(pool: TaskPool) -> None:
+    copied = []
+    for problem in await generate(pool, "list_functions", functions=[0, 8]):
+        shown = problem.question.split("Input: ")[1].split("\n")[0]
+        assert problem.oracle in (shown, f"[{len(json.loads(shown))}]")
+        copied.append(problem.oracle == shown)
+    assert set(copied) == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("task", "parameters", "named"),
+    [
+        ("list_functions", {"functions": []}, "generators"),
+        ("list_functions", {"functions": [3, 99]}, "99"),
+        ("self_reference", {"rank": 1.5}, "1.5"),
+        ("chain_sum", {"rank": 0.5}, "rank"),
+    ],
+)
+async def test_a_value_that_chooses_nothing_is_refused_by_name(
+    pool: TaskPool, task: str, parameters: dict[str, object], named: str
+) -> None:
+    with pytest.raises(GenerationError, match=named):
+        await pool.generate(Recipe(task=task, seed=2, parameters=parameters))
+
+
+async def test_a_task_that_shares_its_data_keeps_each_recipe_one_problem(pool: TaskPool) -> None:
+    short, other = [Recipe(task="codeio", seed=4, parameters={"difficulty": d}) for d in (5, 9)]
+    questions = [(await pool.generate(r)).question for r in (short, other, short, other)]
+    assert questions[:2] == questions[2:]
+    assert len(set(questions)) == 2
+
+
+async def test_a_generator_that_draws_from_the_global_source_gives_one_problem(
+    pool: TaskPool,
+) -> None:
+    recipe = Recipe(task="list_functions", seed=6, parameters={"functions": [14]})
+    assert len({(await pool.generate(recipe)).question for _ in range(4)}) == 1
