@@ -100,6 +100,13 @@ def off_at_30(groups: Sequence[Group], target: float = 0.7) -> float:
     )
 
 
+def off_first(groups: Sequence[Group]) -> float:
+    """Mean distance from the target over the first 20 groups of each task."""
+    return statistics.mean(
+        abs(group.share - 0.7) for group in groups if group.number < 20 and group.inside
+    )
+
+
 def off_later(groups: Sequence[Group]) -> float:
     """Mean distance from the target in the second half."""
     return statistics.mean(abs(group.share - 0.7) for group in later(groups) if group.inside)
@@ -150,8 +157,8 @@ def compare_modes(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
 
 def compare_rules(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
     """How near the target each rule comes, and how much it wanders."""
-    measures = (off_at_30, off_later, travel, signal)
-    header("learner", "in flight", "rule", "off at 30", "off later", "levels a group", "signal")
+    measures = (off_first, off_at_30, off_later, travel, signal)
+    header("learner", "in flight", "rule", *(m.__name__ for m in measures))
     for learner in LEARNERS:
         for in_flight in IN_FLIGHT:
             setting = Setting(learner=learner, in_flight=in_flight)
