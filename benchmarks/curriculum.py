@@ -14,7 +14,7 @@ import json
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -234,18 +234,14 @@ def measure_cost(heights: Mapping[str, int]) -> None:
     """Time to choose the next recipe, at the start and after 100,000 draws with results."""
     ladders: dict[str, Ladder] = {task: ({},) * height for task, height in heights.items()}
     header("sampling", "draws before", "µs a draw: mean", "99th percentile", "longest")
-    makers: dict[str, Callable[[], Sampler]] = {
-        name: lambda on=on: Sampler(  # type: ignore[misc] - a default argument binds the loop's value
+    for name, by_signal in (("uniform", False), ("signal", True)):
+        sampler = Sampler(
             dict.fromkeys(heights, 1.0),
             run_seed=1,
             replica="0",
             levels=Curriculum(ladders),
-            by_signal=on,
+            by_signal=by_signal,
         )
-        for name, on in (("uniform", False), ("signal", True))
-    }
-    for name, make in makers.items():
-        sampler = make()
         times: list[float] = []
         for draw in range(105_000):
             begin = time.perf_counter()

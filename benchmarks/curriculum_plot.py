@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 from simulation import Group, Rule, Setting, simulate
 
-TASKS = 8
+TASKS = 6
+"""How many tasks' levels are drawn."""
+
+SHOWN = ("unset", "random", "curriculum", "curriculum, signal")
+
 WINDOW = 3
 """Groups a task over which shares are averaged."""
 
@@ -18,8 +23,9 @@ def plot(path: Path, heights: Mapping[str, int], modes: Mapping[str, tuple[Rule,
     """A learner that suddenly gets better: where tasks stand, and what their groups teach."""
     setting = Setting(learner="jump", in_flight=64)
     runs = {
-        name: simulate(rule, _with_signal(setting, by_signal=on), heights, 1)
+        name: simulate(rule, replace(setting, by_signal=on), heights, 1)
         for name, (rule, on) in modes.items()
+        if name in SHOWN
     }
     plt.rcParams["svg.hashsalt"] = "curriculum"  # the same figure, the same file
     figure, (levels, solved, signal) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
@@ -37,12 +43,8 @@ def plot(path: Path, heights: Mapping[str, int], modes: Mapping[str, tuple[Rule,
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def _with_signal(setting: Setting, *, by_signal: bool) -> Setting:
-    return Setting(learner=setting.learner, in_flight=setting.in_flight, by_signal=by_signal)
-
-
 def _draw_levels(axes: plt.Axes, groups: Sequence[Group], heights: Mapping[str, int]) -> None:
-    """Every task's place on its ladder, for a few tasks spread over the alphabet."""
+    """Each task's place on its ladder, for a few spread over the alphabet."""
     names = sorted(heights)[:: len(heights) // TASKS][:TASKS]
     for name in names:
         own = [(i, g.level) for i, g in enumerate(groups) if g.task == name]
@@ -53,10 +55,10 @@ def _draw_levels(axes: plt.Axes, groups: Sequence[Group], heights: Mapping[str, 
             linewidth=1,
             drawstyle="steps-post",
         )
-    axes.set_title("difficulty of eight tasks (curriculum, signal)")
+    axes.set_title("difficulty of six tasks (curriculum, signal)")
     axes.set_xlabel("groups drawn / tasks")
     axes.set_ylim(-0.02, 1.02)
-    axes.legend(fontsize="x-small")
+    axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(0, 0.97))
 
 
 def _draw_shares(
