@@ -14,7 +14,7 @@ import json
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -100,6 +100,13 @@ def off_at_30(groups: Sequence[Group], target: float = 0.7) -> float:
     )
 
 
+def off_first(groups: Sequence[Group]) -> float:
+    """Mean distance from the target over the first 20 groups of each task."""
+    return statistics.mean(
+        abs(group.share - 0.7) for group in groups if group.number < 20 and group.inside
+    )
+
+
 def off_later(groups: Sequence[Group]) -> float:
     """Mean distance from the target in the second half."""
     return statistics.mean(abs(group.share - 0.7) for group in later(groups) if group.inside)
@@ -150,8 +157,8 @@ def compare_modes(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
 
 def compare_rules(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
     """How near the target each rule comes, and how much it wanders."""
-    measures = (off_at_30, off_later, travel, signal)
-    header("learner", "in flight", "rule", "off at 30", "off later", "levels a group", "signal")
+    measures = (off_first, off_at_30, off_later, travel, signal)
+    header("learner", "in flight", "rule", *(m.__name__ for m in measures))
     for learner in LEARNERS:
         for in_flight in IN_FLIGHT:
             setting = Setting(learner=learner, in_flight=in_flight)
@@ -227,18 +234,14 @@ def measure_cost(heights: Mapping[str, int]) -> None:
     """Time to choose the next recipe, at the start and after 100,000 draws with results."""
     ladders: dict[str, Ladder] = {task: ({},) * height for task, height in heights.items()}
     header("sampling", "draws before", "µs a draw: mean", "99th percentile", "longest")
-    makers: dict[str, Callable[[], Sampler]] = {
-        name: lambda on=on: Sampler(  # type: ignore[misc] - a default argument binds the loop's value
+    for name, by_signal in (("uniform", False), ("signal", True)):
+        sampler = Sampler(
             dict.fromkeys(heights, 1.0),
             run_seed=1,
             replica="0",
             levels=Curriculum(ladders),
-            by_signal=on,
+            by_signal=by_signal,
         )
-        for name, on in (("uniform", False), ("signal", True))
-    }
-    for name, make in makers.items():
-        sampler = make()
         times: list[float] = []
         for draw in range(105_000):
             begin = time.perf_counter()

@@ -99,9 +99,7 @@ def evaluation_metrics(
     Unscored samples count in `eval/status/unscored` alone.
     """
     means = summarise(groups, categories).values()
-    metrics = {
-        f"eval/{name}": value for name, value in means.items() if not name.startswith("groups/")
-    }
+    metrics = {f"eval/{name}": value for name, value in means.items() if "groups/" not in name}
     if "eval/solved" in metrics:
         metrics["eval/percent_correct"] = metrics["eval/solved"]
     return metrics

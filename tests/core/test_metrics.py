@@ -50,8 +50,9 @@ TIMEOUT = attempt(0.0, Status.TIMEOUT)
 UNSCORED = attempt(None, Status.UNSCORED)
 
 
-def group(*attempts: Attempt, task: str = "gcd") -> GroupResult:
-    problem = Problem(recipe=Recipe(task=task, seed=2), question="?", oracle=None, entry=b"")
+def group(*attempts: Attempt, task: str = "gcd", level: int | None = None) -> GroupResult:
+    recipe = Recipe(task=task, seed=2, level=level)
+    problem = Problem(recipe=recipe, question="?", oracle=None, entry=b"")
     return GroupResult(problem=problem, attempts=attempts)
 
 
@@ -185,6 +186,30 @@ class TestGroups:
         assert means["groups/mixed"].value == 0.25
         assert means["groups/all_solved"].value == 0.5
         assert means["groups/none_solved"].value == 0.25
+
+    def test_signal_is_kept_by_category_by_task_and_by_level(self) -> None:
+        means = summarise(
+            [
+                group(SOLVED, TIMEOUT, level=1),
+                group(SOLVED, level=2),
+                group(PARTLY, task="lcm"),
+            ],
+            CATEGORIES,
+        )
+        shares = {
+            "category/arithmetic/groups/mixed": 1 / 3,
+            "task/gcd/groups/mixed": 1 / 2,
+            "task/gcd/groups/all_solved": 1 / 2,
+            "task/gcd/level/1/groups/mixed": 1.0,
+            "task/gcd/level/2/groups/all_solved": 1.0,
+            "task/lcm/groups/none_solved": 1.0,
+        }
+        assert {name: means[name].value for name in shares} == pytest.approx(shares)
+
+    def test_a_group_at_the_default_configuration_has_no_level(self) -> None:
+        assert not [
+            name for name in summarise([group(SOLVED)], CATEGORIES).values() if "level" in name
+        ]
 
     def test_lengths_and_truncation_count_for_every_rollout(self) -> None:
         cut = attempt(None, Status.UNSCORED, finish_reason="length")

@@ -1,0 +1,74 @@
+"""Levels and signal over time, drawn."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from simulation import Group, Rule, Setting, simulate
+
+TASKS = 6
+"""How many tasks' levels are drawn."""
+
+SHOWN = ("unset", "random", "curriculum", "curriculum, signal")
+
+WINDOW = 3
+"""Groups a task over which shares are averaged."""
+
+
+def plot(path: Path, heights: Mapping[str, int], modes: Mapping[str, tuple[Rule, bool]]) -> None:
+    """A learner that suddenly gets better: where tasks stand, and what their groups teach."""
+    setting = Setting(learner="jump", in_flight=64)
+    runs = {
+        name: simulate(rule, replace(setting, by_signal=on), heights, 1)
+        for name, (rule, on) in modes.items()
+        if name in SHOWN
+    }
+    plt.rcParams["svg.hashsalt"] = "curriculum"  # the same figure, the same file
+    figure, (levels, solved, signal) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    _draw_levels(levels, runs["curriculum, signal"], heights)
+    for name, groups in runs.items():
+        _draw_shares(solved, name, groups, [group.solved / 8 for group in groups], len(heights))
+        _draw_shares(signal, name, groups, [group.mixed for group in groups], len(heights))
+    solved.axhline(0.7, color="0.6", linestyle=":")
+    solved.set_title("solved share of all answers")
+    signal.set_title("groups with signal")
+    signal.legend(fontsize="small")
+    for axes in (solved, signal):
+        axes.set_ylim(0, 1)
+        axes.set_xlabel("groups drawn / tasks")
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def _draw_levels(axes: plt.Axes, groups: Sequence[Group], heights: Mapping[str, int]) -> None:
+    """Each task's place on its ladder, for a few spread over the alphabet."""
+    names = sorted(heights)[:: len(heights) // TASKS][:TASKS]
+    for name in names:
+        own = [(i, g.level) for i, g in enumerate(groups) if g.task == name]
+        axes.plot(
+            [i / len(heights) for i, _ in own],
+            [level / (heights[name] - 1) for _, level in own],
+            label=name,
+            linewidth=1,
+            drawstyle="steps-post",
+        )
+    axes.set_title("difficulty of six tasks (curriculum, signal)")
+    axes.set_xlabel("groups drawn / tasks")
+    axes.set_ylim(-0.02, 1.02)
+    axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(0, 0.97))
+
+
+def _draw_shares(
+    axes: plt.Axes, name: str, groups: Sequence[Group], values: Sequence[float], tasks: int
+) -> None:
+    size = WINDOW * tasks
+    starts = range(0, len(groups) - size + 1, tasks)
+    axes.plot(
+        [(start + size / 2) / tasks for start in starts],
+        [statistics.mean(values[start : start + size]) for start in starts],
+        label=name,
+        linewidth=1,
+    )
