@@ -9,8 +9,8 @@ from typing import Any, cast
 from .config import ReasoningGymEnvConfig
 from .core.errors import ConfigurationError
 from .core.records import Problem
-from .core.sampling import Sampler, evaluation_recipes
-from .runtime.evaluation import build_evaluation_set
+from .core.sampling import Sampler
+from .runtime.evaluation_set import EvaluationItem, EvaluationPlan, build_evaluation_set
 from .runtime.problem_stream import ProblemStream, question_hash
 from .runtime.statistics import Statistics
 from .runtime.task_pool import TaskPool
@@ -39,7 +39,7 @@ class TrainingProblems:
         self._weights: dict[str, float] = {}
         self._stream: ProblemStream | None = None
         self.categories: dict[str, str] = {}
-        self.evaluation_set: list[Problem] = []
+        self.evaluation_set: list[EvaluationItem] = []
 
     async def prepare(self) -> None:
         """Discover the tasks and make the evaluation set.
@@ -59,10 +59,14 @@ class TrainingProblems:
         configured = cast(dict[str, float], config.task_weights)  # validated to be parsed
         self._weights = task_weights(tasks, configured)
         self.categories = {task.name: task.category for task in tasks if task.used}
-        recipes = evaluation_recipes(
-            config.eval_seed, sorted(self.categories), config.num_eval_samples_per_task
+        plan = EvaluationPlan(
+            seed=config.eval_seed,
+            tasks=sorted(self.categories),
+            per_task=config.num_eval_samples_per_task,
+            difficulties=cast(list[float], config.eval_levels),  # validated to be parsed
+            ladders={},
         )
-        self.evaluation_set = await build_evaluation_set(self._pool, recipes)
+        self.evaluation_set = await build_evaluation_set(self._pool, plan)
 
     def start_stream(self, replica: str, *, ahead: int) -> None:
         """Begin the training stream; replicas of different identity draw different problems.
@@ -74,7 +78,9 @@ class TrainingProblems:
             Sampler(self._weights, run_seed=self._config.seed, replica=replica),
             self._pool,
             ahead=ahead,
-            reserved=frozenset(question_hash(p.question) for p in self.evaluation_set),
+            reserved=frozenset(
+                question_hash(item.problem.question) for item in self.evaluation_set
+            ),
             counts=self._counts,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .records import Attempt, GroupResult, Status
@@ -114,11 +114,3 @@ def add_group(means: Means, group: GroupResult, categories: Mapping[str, str]) -
     if kind is not None:
         names = ("mixed", "all_solved", "none_solved")
         means.add({f"groups/{name}": float(name == kind) for name in names})
-
-
-def summarise(groups: Iterable[GroupResult], categories: Mapping[str, str]) -> Means:
-    """The means of many groups."""
-    means = Means()
-    for group in groups:
-        add_group(means, group, categories)
-    return means

@@ -20,7 +20,7 @@ from ..tasks.facts import EXECUTES_ANSWERS, NOT_A_TASK
 from ..tasks.generator import LEVELS_REQUEST
 from ..tasks.levels import Level, LevelTable
 from .errors import GenerationError, WorkerTimeoutError
-from .evaluation import with_progress
+from .progress import with_progress
 from .task_pool import PoolSettings, TaskPool, default_processes
 from .worker_group import WorkerGroup
 
