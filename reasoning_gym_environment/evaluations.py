@@ -70,7 +70,7 @@ class Evaluations:
         run_id: names the folder of results where none is configured.
 
     Attributes:
-        metrics: of the last evaluation.
+        metrics: of the last evaluation; empty while one is under way.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Evaluations:
             ConfigurationError: the folder holds an evaluation with other settings.
             InferenceError: nothing could be scored.
         """
-        begin = time.time()
+        begin, self.metrics = time.time(), {}
         store = self._open(step, max_length, identity["library_versions"])
         await self._ask(store, max_length, identity)
         rows = self._in_order(store)
@@ -152,26 +152,30 @@ class Evaluations:
         """Complete the samples of the store."""
         items = self._problems.evaluation_set
         missing = [item for item in items if _key(item) not in store.rows]
+        resume = f"the same command with --env.data_dir_to_save_evals {store.folder} goes on"
         logger.info(
-            "Evaluating %d items, %d of them finished before; interrupted, this goes on with "
-            "--env.data_dir_to_save_evals %s",
+            "Evaluating %d items, %d of them finished before; after an interruption %s",
             len(items),
             len(items) - len(missing),
-            store.folder,
+            resume,
         )
 
         async def keep(item: EvaluationItem, group: GroupResult) -> None:
             row = self._rollouts.row(group, identity)
             await store.add({**row, "difficulty": item.difficulty})
 
-        await run_evaluation(
-            missing,
-            lambda problem: self._rollouts.evaluate(problem, max_length=max_length),
-            keep,
-            attempts=self._config.eval_attempts,
-            concurrency=self._config.max_eval_workers,
-            done=len(items) - len(missing),
-        )
+        try:
+            await run_evaluation(
+                missing,
+                lambda problem: self._rollouts.evaluate(problem, max_length=max_length),
+                keep,
+                attempts=self._config.eval_attempts,
+                concurrency=self._config.max_eval_workers,
+                done=len(items) - len(missing),
+            )
+        except asyncio.CancelledError:
+            logger.warning("Interrupted with %d items finished: %s", len(store.rows), resume)
+            raise
 
     def _in_order(self, store: EvaluationStore) -> list[dict[str, Any]]:
         """All samples in the order of the set; those it can't make any more come last."""

@@ -273,4 +273,5 @@ class ReasoningGymEnv(BookkeepingEnv):
             if self._serving:  # nobody awaits it
                 logger.exception("The evaluation failed")
             raise
-        self.evaluation_report = lean(self._evaluations.metrics)
+        finally:
+            self.evaluation_report = lean(self._evaluations.metrics)
