@@ -32,6 +32,7 @@ our own:
   rescore    score stored rollouts again under other settings, without inference
   show       print stored rollouts for people to read
   export     stored rollouts for SFT or DPO training, or whole, as Parquet or datasets
+  compare    two evaluation results, paired by item
 
 Settings come from --env.NAME VALUE (the environment) and --openai.NAME VALUE (the
 inference server), or from a file: --config FILE.yaml.
@@ -115,6 +116,7 @@ COMMANDS = {
     "rescore": "commands.rescore",
     "show": "commands.show",
     "export": "commands.export",
+    "compare": "commands.compare",
 }
 """Command to the module whose `main` runs it; None is Atropos's own command line."""
 

@@ -128,6 +128,14 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
     num_eval_samples_per_task: int = Field(
         default=5, ge=1, description="Evaluation items of each task."
     )
+    eval_attempts: int = Field(
+        default=1, ge=1, description="Completions of each evaluation item: the k of pass@k."
+    )
+    eval_levels: str | list[float] = Field(
+        default=[],
+        description="Difficulties in [0, 1] to evaluate beside the default configuration, as a "
+        "list or separated by commas: as many items of each task with levels at each.",
+    )
     eval_seed: int = Field(
         default=123, description="Seed of the evaluation set, which depends on nothing else."
     )
@@ -185,6 +193,16 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
     @classmethod
     def _split_names(cls, value: str | list[str]) -> list[str]:
         return split_names(value)
+
+    @field_validator("eval_levels")
+    @classmethod
+    def _parse_levels(cls, value: str | list[float]) -> list[float]:
+        parts = value.split(",") if isinstance(value, str) else value
+        levels = sorted({float(part) for part in parts if str(part).strip()})
+        for level in levels:
+            if not 0 <= level <= 1:
+                raise ValueError(f"{level} is no difficulty from 0 to 1")
+        return levels
 
     @field_validator("task_weights")
     @classmethod

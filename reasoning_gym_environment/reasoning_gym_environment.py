@@ -18,7 +18,7 @@ if not __package__:  # started or imported by path: this file hides the package 
 import asyncio
 import gc
 import logging
-import time
+import sys
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,18 +37,15 @@ from reasoning_gym_environment.config import (
     pool_settings,
 )
 from reasoning_gym_environment.core.errors import ConfigurationError
+from reasoning_gym_environment.core.evaluation_metrics import lean
 from reasoning_gym_environment.core.metrics import signal_line
 from reasoning_gym_environment.core.prompts import resolve_system_prompt
 from reasoning_gym_environment.core.records import Completion, GroupResult, Problem
+from reasoning_gym_environment.evaluations import Evaluations
 from reasoning_gym_environment.inference import Inference, InferenceError, root_cause
 from reasoning_gym_environment.lifetime import closing_on_every_way_out
 from reasoning_gym_environment.rollouts import Rollouts
 from reasoning_gym_environment.runtime.dumps import DumpWriter
-from reasoning_gym_environment.runtime.evaluation import (
-    evaluation_metrics,
-    headline,
-    run_evaluation,
-)
 from reasoning_gym_environment.runtime.reachability import UnreachableError, require_reachable
 from reasoning_gym_environment.runtime.statistics import Statistics
 from reasoning_gym_environment.runtime.task_pool import TaskPool
@@ -108,8 +105,8 @@ class ReasoningGymEnv(BookkeepingEnv):
         self._dumps = DumpWriter(Path(config.data_dumps_dir), self.run_id, counts)
         self._problems = TrainingProblems(config, self._pool, self.statistics)
         self._rollouts = Rollouts(config, self._inference, self._pool, self._dumps, self.statistics)
-        self._evaluations = Path(
-            config.data_dir_to_save_evals or f"{config.data_dumps_dir}/evaluation_{self.run_id}"
+        self._evaluations = Evaluations(
+            config, self._problems, self._rollouts, model=first.model_name, run_id=self.run_id
         )
         self.evaluation_report = {}
         self._lost_in_a_row = 0
@@ -191,6 +188,7 @@ class ReasoningGymEnv(BookkeepingEnv):
         self._inference.patience = self.health_seconds
         async with closing_on_every_way_out(self.close):
             await super()._run_evaluate()
+            self._evaluations.show(sys.stdout)
 
     async def close(self) -> None:
         """Stop rollouts, tell the API, end the worker processes. May be called again."""
@@ -265,33 +263,16 @@ class ReasoningGymEnv(BookkeepingEnv):
     async def evaluate(self, *args: Any, **kwargs: Any) -> None:
         """Run the fixed evaluation set and write its metrics and samples."""
         try:
-            await self._evaluate()
+            await self._evaluations.run(
+                self.evaluate_log,
+                step=self.curr_step if self._serving else None,
+                max_length=self._max_length(),
+                identity=self.identity(),
+            )
         except Exception:
             self.statistics.counts["evaluation/failures"] += 1
-            logger.exception("The evaluation failed")  # while serving, nobody awaits it
+            if self._serving:  # nobody awaits it
+                logger.exception("The evaluation failed")
             raise
-
-    async def _evaluate(self) -> None:
-        begin = time.time()
-        groups = await run_evaluation(
-            self._problems.evaluation_set,
-            lambda problem: self._rollouts.evaluate(problem, max_length=self._max_length()),
-            concurrency=self.config.max_eval_workers,
-        )
-        metrics = evaluation_metrics(groups, self.categories)
-        self.evaluation_report = metrics
-        logger.info("Evaluation: %s", headline(metrics))
-        folder = (
-            self._evaluations / f"step-{self.curr_step}" if self._serving else self._evaluations
-        )
-        self.config.data_dir_to_save_evals = str(folder)
-        await self.evaluate_log(
-            metrics,
-            samples=[self._rollouts.row(group, self.identity()) for group in groups],
-            start_time=begin,
-            end_time=time.time(),
-            generation_parameters={"temperature": self.config.eval_temperature},
-            verbose=not self._serving,
-        )
-        if "eval/solved" not in metrics:
-            raise InferenceError("no evaluation sample could be scored; see the warnings above")
+        finally:
+            self.evaluation_report = lean(self._evaluations.metrics)

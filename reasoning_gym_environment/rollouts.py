@@ -86,14 +86,16 @@ class Rollouts:
         )
 
     async def evaluate(self, problem: Problem, *, max_length: int) -> GroupResult:
-        """One completion at the evaluation temperature, scored.
+        """`eval_attempts` completions at the evaluation temperature, scored.
 
         Raises:
-            SampleError: the servers gave no completion.
+            SampleError: the servers gave none, after Atropos's own retries.
         """
         sampling = Sampling(temperature=self._config.eval_temperature, top_p=1.0, split="eval")
         try:
-            completions = await self._sample(problem, 1, sampling, max_length)
+            completions = await self._sample(
+                problem, self._config.eval_attempts, sampling, max_length
+            )
         except InferenceError as error:
             self._statistics.counts["evaluation/failed_requests"] += 1
             raise SampleError(str(error)) from error

@@ -8,12 +8,13 @@ from typing import Any, cast
 
 from .config import ReasoningGymEnvConfig
 from .core.curriculum import Curriculum
+from .core.difficulty import Ladder
 from .core.errors import ConfigurationError
 from .core.levels import Levels
 from .core.records import GroupResult, Problem, Recipe, Status
-from .core.sampling import Sampler, TaskSampling, evaluation_recipes
+from .core.sampling import Sampler, TaskSampling
 from .runtime.difficulty import levels_of, require_names, require_values
-from .runtime.evaluation import build_evaluation_set
+from .runtime.evaluation_set import EvaluationItem, EvaluationPlan, build_evaluation_set
 from .runtime.problem_stream import ProblemStream, question_hash
 from .runtime.statistics import Statistics
 from .runtime.task_pool import TaskPool
@@ -44,7 +45,7 @@ class TrainingProblems:
         self._sampler: Sampler | None = None
         self._stream: ProblemStream | None = None
         self.categories: dict[str, str] = {}
-        self.evaluation_set: list[Problem] = []
+        self.evaluation_set: list[EvaluationItem] = []
 
     async def prepare(self) -> None:
         """Discover the tasks and make the evaluation set.
@@ -64,21 +65,26 @@ class TrainingProblems:
         configured = cast(dict[str, float], config.task_weights)  # validated to be parsed
         self._weights = task_weights(tasks, configured)
         self.categories = {task.name: task.category for task in tasks if task.used}
-        await self._prepare_levels()
-        recipes = evaluation_recipes(
-            config.eval_seed, sorted(self.categories), config.num_eval_samples_per_task
+        ladders = await self._prepare_levels()
+        plan = EvaluationPlan(
+            seed=config.eval_seed,
+            tasks=sorted(self.categories),
+            per_task=config.num_eval_samples_per_task,
+            difficulties=cast(list[float], config.eval_levels),  # validated to be parsed
+            ladders=ladders,
         )
-        self.evaluation_set = await build_evaluation_set(self._pool, recipes)
+        self.evaluation_set = await build_evaluation_set(self._pool, plan)
 
-    async def _prepare_levels(self) -> None:
+    async def _prepare_levels(self) -> dict[str, Ladder]:
+        """Choose how levels are drawn; returns the ladders of the tasks in use where needed."""
         config = self._config
-        if config.complexity_mode is None and not self._overrides:
-            return
+        if not (config.complexity_mode or self._overrides or config.eval_levels):
+            return {}
         known = await self._pool.ladders()
         require_names(self._overrides, known)
         used = {task: known[task].levels for task in self.categories}
-        ladders = {} if config.complexity_mode is None else used
-        overrides = {t: values for t, values in self._overrides.items() if t in used}
+        ladders = used if config.complexity_mode else {}
+        overrides = {task: values for task, values in self._overrides.items() if task in used}
         await require_values(self._pool, overrides, ladders)
         self._levels = levels_of(
             config.complexity_mode,
@@ -86,6 +92,7 @@ class TrainingProblems:
             difficulty=config.complexity_level,
             target=config.curriculum_target_accuracy,
         )
+        return used
 
     @property
     def _overrides(self) -> dict[str, dict[str, Any]]:
@@ -109,7 +116,9 @@ class TrainingProblems:
             self._sampler,
             self._pool,
             ahead=ahead,
-            reserved=frozenset(question_hash(p.question) for p in self.evaluation_set),
+            reserved=frozenset(
+                question_hash(item.problem.question) for item in self.evaluation_set
+            ),
             counts=self._counts,
         )
 

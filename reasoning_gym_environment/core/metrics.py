@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .records import Attempt, GroupResult, Status
@@ -123,14 +123,6 @@ def add_group(means: Means, group: GroupResult, categories: Mapping[str, str]) -
     kind = signal([attempt.verdict for attempt in group.attempts])
     if kind is not None:
         means.add(signal_values(kind, group, categories))
-
-
-def summarise(groups: Iterable[GroupResult], categories: Mapping[str, str]) -> Means:
-    """The means of many groups."""
-    means = Means()
-    for group in groups:
-        add_group(means, group, categories)
-    return means
 
 
 def signal_line(means: Means) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
+from .difficulty import Ladder, level_at, position_of
 from .levels import Levels, Move
 from .records import Recipe
 from .signal_sampling import SignalEstimates
@@ -61,6 +62,17 @@ def evaluation_recipes(eval_seed: int, tasks: Sequence[str], per_task: int) -> l
         for task in tasks
         for index in range(per_task)
     ]
+
+
+def evaluation_recipe_at(
+    difficulty: float, ladder: Ladder, *, eval_seed: int, task: str, index: int
+) -> Recipe:
+    """An evaluation item at a difficulty in [0, 1]; between two levels the items mix them."""
+    item = (eval_seed, task, difficulty, index)
+    uniform = _hash_bits(SEED_BITS, "eval level", *item) / 2**SEED_BITS
+    level = level_at(position_of(difficulty, len(ladder)), uniform)
+    seed = _hash_bits(SEED_BITS - 1, "eval at", *item) << 1 | 1
+    return Recipe(task=task, seed=seed, level=level, parameters=ladder[level])
 
 
 class Sampler:

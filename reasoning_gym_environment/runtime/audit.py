@@ -18,7 +18,7 @@ from ..tasks.audit_probes import Probe, constants_for, probes_for
 from ..tasks.catalogue import Discovery, require_known
 from ..tasks.facts import EXECUTES_ANSWERS, NOT_A_TASK
 from .errors import GenerationError, WorkerTimeoutError
-from .evaluation import with_progress
+from .progress import with_progress
 from .task_pool import PoolSettings, TaskPool, default_processes
 
 _SEED = 1

@@ -13,7 +13,7 @@ from ..core.records import Problem, Recipe
 from ..core.sampling import evaluation_recipes
 from ..tasks.ladders import TaskLadder
 from .errors import GenerationError
-from .evaluation import with_progress
+from .progress import with_progress
 from .task_pool import TaskPool
 
 MAX_CHARACTERS = 30_000

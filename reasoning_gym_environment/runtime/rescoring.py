@@ -13,8 +13,8 @@ from ..core.score_changes import ScoreChange
 from ..core.stored import completion, question
 from .dumps import grade_row
 from .errors import GenerationError
-from .evaluation import with_progress
 from .grading import GradingSettings, grade_texts
+from .progress import with_progress
 from .task_pool import TaskPool
 
 Row = dict[str, Any]

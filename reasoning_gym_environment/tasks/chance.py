@@ -10,7 +10,8 @@ _FILE = Path(__file__).with_name("chance_floors.json")
 
 
 @cache
-def _floors() -> dict[str, float]:
+def chance_floors() -> dict[str, float]:
+    """Every task's `chance_floor`."""
     floors: dict[str, float] = json.loads(_FILE.read_text(encoding="utf-8"))["floors"]
     return floors
 
@@ -21,4 +22,4 @@ def chance_floor(task: str) -> float:
     Raises:
         KeyError: the task was not there when the audit was last kept.
     """
-    return _floors()[task]
+    return chance_floors()[task]

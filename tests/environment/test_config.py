@@ -33,6 +33,11 @@ def refusal(**settings: Any) -> str:
         ("length_penalty_start", 1.0),
         ("length_penalty_start", -0.25),
         ("num_eval_samples_per_task", 0),
+        ("eval_attempts", 0),
+        ("eval_levels", "0.5,1.5"),
+        ("eval_levels", [-0.25]),
+        ("eval_levels", ["nan"]),
+        ("eval_levels", "hard"),
         ("rollout_save_score_threshold", 1.25),
         ("task_processes", 0),
         ("generation_timeout", 0.0),
@@ -89,6 +94,11 @@ def test_an_unknown_setting_gets_the_closest_one() -> None:
 @pytest.mark.parametrize("value", ["gcd, games,", ["gcd", " games "], "gcd,games"])
 def test_tasks_come_as_text_and_as_a_list(name: str, value: Any) -> None:
     assert getattr(ReasoningGymEnvConfig(**{name: value}), name) == ["gcd", "games"]
+
+
+@pytest.mark.parametrize("value", ["0.75, 0,0.75,", [0.75, 0.0], ["0", "0.75"]])
+def test_levels_come_as_text_and_as_a_list(value: Any) -> None:
+    assert ReasoningGymEnvConfig(eval_levels=value).eval_levels == [0.0, 0.75]
 
 
 @pytest.mark.parametrize("value", ["gcd=2, games=0.5", {"gcd": 2, "games": 0.5}])

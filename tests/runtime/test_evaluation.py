@@ -1,30 +1,43 @@
-"""The evaluation set is complete or says what it lacks; a failing sample is one unscored sample."""
+"""The evaluation set is complete or says what it lacks; every item's sample is kept."""
 
 import asyncio
-import math
+import logging
+from collections.abc import Sequence
 
 import pytest
 from runtime_values import group
 
 from reasoning_gym_environment.core.records import GroupResult, Problem, Recipe, Status
 from reasoning_gym_environment.core.sampling import evaluation_recipes
-from reasoning_gym_environment.runtime.evaluation import (
-    SampleError,
+from reasoning_gym_environment.runtime.evaluation import SampleError, run_evaluation
+from reasoning_gym_environment.runtime.evaluation_set import (
+    EvaluationItem,
+    EvaluationPlan,
     build_evaluation_set,
-    evaluation_metrics,
-    headline,
-    run_evaluation,
-    unscored_group,
-    with_progress,
 )
+from reasoning_gym_environment.runtime.progress import with_progress
 from reasoning_gym_environment.runtime.task_pool import TaskPool
 
-CATEGORIES = {"gcd": "arithmetic", "lcm": "arithmetic", "sudoku": "games"}
+LADDER = ({"max_value": 10}, {"max_value": 20}, {"max_value": 30})
 
 
-def problems(count: int) -> list[Problem]:
+def plan(
+    *tasks: str, per_task: int = 1, difficulties: Sequence[float] = (), seed: int = 5
+) -> EvaluationPlan:
+    """Only gcd has levels."""
+    return EvaluationPlan(
+        seed=seed,
+        tasks=tasks,
+        per_task=per_task,
+        difficulties=difficulties,
+        ladders={"gcd": LADDER},
+    )
+
+
+def items(count: int) -> list[EvaluationItem]:
     recipes = [Recipe(task="gcd", seed=seed) for seed in range(count)]
-    return [Problem(recipe=r, question=f"{r.seed}?", oracle="1", entry=b"") for r in recipes]
+    problems = [Problem(recipe=r, question=f"{r.seed}?", oracle="1", entry=b"") for r in recipes]
+    return [EvaluationItem(problem=problem, difficulty=None) for problem in problems]
 
 
 class Policy:
@@ -57,46 +70,101 @@ class Policy:
             self.ended += 1
 
 
+class Kept(dict[int, GroupResult]):
+    """Samples by their problem's seed."""
+
+    async def __call__(self, item: EvaluationItem, sample: GroupResult) -> None:
+        self[item.problem.recipe.seed] = sample
+
+
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_evaluation_set_is_made_in_the_order_of_its_recipes(pool: TaskPool) -> None:
-    recipes = evaluation_recipes(5, ["gcd", "sudoku", "coin_flip"], 4)
-    made = await build_evaluation_set(pool, recipes)
-    assert [problem.recipe for problem in made] == recipes
+    tasks = ["gcd", "sudoku", "coin_flip"]
+    made = await build_evaluation_set(pool, plan(*tasks, per_task=4))
+    assert [item.problem.recipe for item in made] == evaluation_recipes(5, tasks, 4)
+    assert {item.difficulty for item in made} == {None}
 
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_an_item_that_cannot_be_made_is_missing_and_said_to_be(
     pool: TaskPool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    recipes = evaluation_recipes(5, ["gcd", "no_such_task", "coin_flip"], 1)
-    made = await build_evaluation_set(pool, recipes)
-    assert [problem.recipe.task for problem in made] == ["gcd", "coin_flip"]
-    assert "The evaluation set lacks an item: no_such_task" in caplog.text
+    made = await build_evaluation_set(pool, plan("gcd", "no_such_task", "coin_flip"))
+    assert [item.problem.recipe.task for item in made] == ["gcd", "coin_flip"]
+    assert caplog.text.count("The evaluation set lacks an item: no_such_task") == 1
 
 
-@pytest.mark.parametrize("concurrency", [1, 3, 100])
-async def test_problems_are_evaluated_in_order_and_so_many_at_a_time(concurrency: int) -> None:
-    policy = Policy()
-    groups = await run_evaluation(problems(40), policy, concurrency=concurrency)
-    assert [g.problem for g in groups] == problems(40)
-    assert policy.most == min(concurrency, 40)
+@pytest.mark.asyncio(loop_scope="session")
+async def test_items_at_a_difficulty_are_made_of_its_levels(
+    pool: TaskPool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        made = await build_evaluation_set(pool, plan("coin_flip", "gcd", difficulties=[0.5]))
+    assert [(i.problem.recipe.task, i.difficulty) for i in made] == [
+        ("coin_flip", None),
+        ("gcd", None),
+        ("gcd", 0.5),
+    ]
+    assert made[-1].problem.recipe.parameters == {"max_value": 20}
+    assert made[-1].problem.recipe.level == 1.0
+    assert "having no levels: coin_flip" in caplog.text
 
 
-async def test_a_failing_sample_is_one_unscored_sample_with_its_reason(
+def test_difficulties_do_not_change_the_items_beside_them() -> None:
+    few = plan("gcd", "lcm", per_task=3, difficulties=[0.5])
+    more = plan("gcd", per_task=4, difficulties=[0.25, 0.5, 1.0])
+    shared = [entry for entry in few.recipes() if entry[0].task == "gcd"]
+    assert len(shared) == 6
+    assert all(entry in more.recipes() for entry in shared)
+    seeds = [recipe.seed for recipe, _ in more.recipes()]
+    assert len(set(seeds)) == len(seeds) == 16
+    assert all(seed % 2 for seed in seeds)  # no training item has it
+
+
+def test_between_two_levels_the_items_mix_them() -> None:
+    entries = plan("gcd", per_task=400, difficulties=[0.0, 0.1, 1.0]).recipes()
+    levels = {
+        d: [recipe.level for recipe, difficulty in entries if difficulty == d]
+        for d in (0.0, 0.1, 1.0)
+    }
+    assert set(levels[0.0]) == {0.0}
+    assert set(levels[1.0]) == {2.0}
+    assert levels[0.1].count(1.0) / 400 == pytest.approx(0.2, abs=0.08)  # 4 standard errors
+    assert set(levels[0.1]) == {0.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "attempts", "most"), [(1, 1, 1), (3, 1, 3), (100, 1, 40), (7, 2, 3), (3, 8, 1)]
+)
+async def test_so_many_completions_are_asked_for_at_a_time(
+    concurrency: int, attempts: int, most: int
+) -> None:
+    policy, kept = Policy(), Kept()
+    await run_evaluation(items(40), policy, kept, attempts=attempts, concurrency=concurrency)
+    assert sorted(kept) == list(range(40))
+    assert policy.most == most
+
+
+async def test_a_failing_sample_is_kept_as_unscored_with_its_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    groups = await run_evaluation(problems(5), Policy(frozenset({2})), concurrency=2)
-    statuses = [g.attempts[0].verdict.status for g in groups]
-    assert statuses == [Status.SOLVED] * 2 + [Status.UNSCORED] + [Status.SOLVED] * 2
-    assert groups[2].attempts[0].verdict.detail == "no answer to 2"
-    assert groups[2].attempts[0].verdict.score is None
+    kept = Kept()
+    await run_evaluation(items(5), Policy(frozenset({2})), kept, attempts=3, concurrency=6)
+    assert [kept[n].attempts[0].verdict.status for n in (1, 2, 3)] == [
+        Status.SOLVED,
+        Status.UNSCORED,
+        Status.SOLVED,
+    ]
+    assert len(kept[2].attempts) == 3
+    assert kept[2].attempts[0].verdict.detail == "no answer to 2"
+    assert kept[2].attempts[0].verdict.score is None
     assert "Evaluation of gcd: no answer to 2" in caplog.text
 
 
 async def test_any_other_failure_ends_the_evaluation_and_every_sample_under_way() -> None:
     policy = Policy(frozenset({19}), error=ZeroDivisionError)
     with pytest.raises(ZeroDivisionError):
-        await run_evaluation(problems(40), policy, concurrency=40)
+        await run_evaluation(items(40), policy, Kept(), attempts=1, concurrency=40)
     assert policy.ended == 40
 
 
@@ -111,47 +179,12 @@ async def test_results_come_in_the_order_of_the_jobs() -> None:
 
 async def test_jobs_end_when_their_caller_is_cancelled() -> None:
     policy = Policy()
-    waiting = asyncio.create_task(run_evaluation(problems(5), policy, concurrency=5))
+    waiting = asyncio.create_task(
+        run_evaluation(items(5), policy, Kept(), attempts=1, concurrency=5)
+    )
     for _ in range(3):
         await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert policy.ended == policy.most == 5
-
-
-def test_metrics_are_shares_overall_by_category_and_by_task() -> None:
-    groups = [group(1.0), group(0.0), group(1.0, task="lcm"), group(0.2, task="sudoku")]
-    metrics = evaluation_metrics(groups, CATEGORIES)
-    assert metrics["eval/percent_correct"] == metrics["eval/solved"] == 0.5
-    assert metrics["eval/score"] == pytest.approx(0.55)
-    assert metrics["eval/category/arithmetic/solved"] == pytest.approx(2 / 3)
-    assert metrics["eval/category/games/solved"] == 0.0
-    assert metrics["eval/task/gcd/solved"] == 0.5
-    assert metrics["eval/task/sudoku/score"] == pytest.approx(0.2)
-    assert metrics["eval/status/wrong"] == 0.5
-    assert not any("groups" in name for name in metrics)
-    assert all(math.isfinite(value) for value in metrics.values())
-
-
-def test_unscored_samples_count_in_their_own_share_alone() -> None:
-    scored = [group(1.0), group(0.0)]
-    alone = evaluation_metrics(scored, CATEGORIES)
-    lost = unscored_group(problems(1)[0], "no reply")
-    beside = evaluation_metrics([*scored, lost, lost], CATEGORIES)
-    assert beside["eval/status/unscored"] == 0.5
-    others = [name for name in alone if not name.startswith("eval/status/")]
-    assert {name: beside[name] for name in others} == {name: alone[name] for name in others}
-
-
-def test_an_evaluation_without_any_score_has_no_share_of_correct_answers() -> None:
-    metrics = evaluation_metrics([unscored_group(problems(1)[0], "down")], CATEGORIES)
-    assert "eval/percent_correct" not in metrics
-    assert metrics["eval/status/unscored"] == 1.0
-
-
-def test_the_headline_says_what_is_known() -> None:
-    metrics = evaluation_metrics([group(1.0), group(0.0)], CATEGORIES)
-    expected = "percent_correct 0.500, score 0.500, truncated 0.000, status/unscored 0.000"
-    assert headline(metrics) == expected
-    assert headline({}) == ""

@@ -1,0 +1,52 @@
+"""`compare`: two evaluation results, paired by item."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..core.comparison import compare
+from ..core.comparison_table import comparison_table
+from ..core.errors import FixableError
+from ..runtime.evaluation_results import EvaluationResults, read_results
+
+_SHOWN = 60
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print what changed from one evaluation to the other."""
+    parser = ArgumentParser(prog="compare", description="Compare two evaluations, item by item.")
+    for name in ("before", "after"):
+        parser.add_argument(name, type=Path, help="folder of an evaluation, or its samples file")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    before, after = read_results(options.before), read_results(options.after)
+    settings = before.differing(after)
+    comparison = compare(before.items, after.items)
+    if comparison is None:
+        raise FixableError(nothing_in_common(before, after))
+    if options.json:
+        print(json.dumps({"settings": settings, **comparison.to_json()}, indent=2))
+        return 0
+    for name, (one, other) in settings.items():
+        print(f"{name}: {shown(one)} -> {shown(other)}")
+    print(comparison_table(comparison))
+    return 0
+
+
+def nothing_in_common(before: EvaluationResults, after: EvaluationResults) -> str:
+    """Why no item can be compared."""
+    reasons = [f"{n} ({shown(a)}, {shown(b)})" for n, (a, b) in before.differing(after).items()]
+    if not before.tasks & after.tasks:
+        reasons = ["all tasks"]
+    differs = ", ".join(reasons) or "the questions, or what was scored"
+    return f"{before.path} and {after.path} have no scored item in common; what differs: {differs}"
+
+
+def shown(value: Any) -> str:
+    """A setting's value, cut where it is long."""
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -1,0 +1,133 @@
+"""Shares and means of evaluation items, with errors that know attempts at one item are alike.
+
+Standard errors are clustered by item, as in Miller (2024), "Adding Error Bars to Evals",
+arXiv:2411.00640. Intervals are Wilson's, for the number of independent tries that the standard
+error stands for: near 0 and 1, and with few items, they stay honest where `value ± 2 errors`
+would claim to be certain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+NORMAL_QUANTILE = 1.959964
+"""The 97.5 % point of the normal distribution."""
+
+_NEARLY_NORMAL = 1000
+"""Degrees of freedom from which Student's distribution is taken for the normal one."""
+
+Clusters = Sequence[Sequence[float]]
+"""Values by item: one list for each, none empty."""
+
+
+class Estimate(NamedTuple):
+    """A mean with its 95 % interval; no standard error where a single item can't tell."""
+
+    value: float
+    standard_error: float | None
+    low: float
+    high: float
+
+
+def pass_at_k(attempts: int, solved: int, k: int) -> float:
+    """The chance that one of `k` attempts, drawn from those made, is solved.
+
+    The unbiased estimator of Chen et al. (2021), "Evaluating Large Language Models Trained on
+    Code", arXiv:2107.03374: `1 - C(attempts - solved, k) / C(attempts, k)`, for k <= attempts.
+
+    Example:
+        >>> pass_at_k(4, 1, 2)
+        0.5
+    """
+    return 1.0 - math.comb(attempts - solved, k) / math.comb(attempts, k)
+
+
+def share(clusters: Clusters) -> Estimate:
+    """The mean of all values, each in [0, 1], of at least one item.
+
+    Its standard error is the root of `items / (items - 1) * sum(s * s) / values²`, where `s` is
+    an item's sum of differences from the mean: with one value an item, the usual one.
+
+    Example:
+        >>> estimate = share([[1.0, 1.0], [0.0, 0.0]])
+        >>> estimate.value, estimate.standard_error
+        (0.5, 0.5)
+    """
+    count = sum(len(cluster) for cluster in clusters)
+    mean = math.fsum(value for cluster in clusters for value in cluster) / count
+    error = None
+    if len(clusters) > 1:
+        squares = math.fsum(math.fsum(v - mean for v in cluster) ** 2 for cluster in clusters)
+        error = math.sqrt(squares * len(clusters) / (len(clusters) - 1)) / count
+    items = len(clusters)
+    return Estimate(mean, error, *wilson(mean, error, freedom=items - 1, least=items))
+
+
+def macro_share(tasks: Sequence[Clusters]) -> Estimate:
+    """The mean of the tasks' means, each task with the same weight.
+
+    The tasks are those there are, not a sample: only the items within them vary.
+    """
+    estimates = [share(clusters) for clusters in tasks]
+    errors = [e.standard_error for e in estimates if e.standard_error is not None]
+    mean = math.fsum(e.value for e in estimates) / len(tasks)
+    error = math.hypot(*errors) / len(tasks) if len(errors) == len(tasks) else None
+    freedom = sum(len(clusters) - 1 for clusters in tasks)
+    least = len(tasks) ** 2 / sum(1 / len(clusters) for clusters in tasks)
+    return Estimate(mean, error, *wilson(mean, error, freedom=freedom, least=least))
+
+
+def wilson(mean: float, error: float | None, *, freedom: int, least: float) -> tuple[float, float]:
+    """Wilson's 95 % score interval of a mean in [0, 1] with any standard error.
+
+    Wilson (1927), JASA 22, 209-212. The tries are those that independent ones would need for
+    that standard error, made fewer where it rests on few items (Korn and Graubard 1998, Survey
+    Methodology 24, 193-201).
+
+    Args:
+        freedom: items beyond those that determine the means.
+        least: tries there are at least: the items.
+    """
+    tries = least
+    if error:
+        doubt = (NORMAL_QUANTILE / student_quantile(freedom)) ** 2
+        tries = max(least, mean * (1 - mean) / error**2 * doubt)
+    scale = 1 + NORMAL_QUANTILE**2 / tries
+    centre = (mean + NORMAL_QUANTILE**2 / (2 * tries)) / scale
+    variance = max(0.0, mean * (1 - mean)) / tries + NORMAL_QUANTILE**2 / (4 * tries**2)
+    spread = NORMAL_QUANTILE / scale * math.sqrt(variance)
+    return max(0.0, centre - spread), min(1.0, centre + spread)
+
+
+@cache
+def student_quantile(freedom: int) -> float:
+    """The 97.5 % point of Student's distribution, `freedom` >= 1.
+
+    Example:
+        >>> round(student_quantile(4), 4)
+        2.7764
+    """
+    if freedom >= _NEARLY_NORMAL:
+        return NORMAL_QUANTILE
+    low, high = NORMAL_QUANTILE, 13.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, freedom) < 0.95 else (low, middle)
+    return high
+
+
+def _within(t: float, freedom: int) -> float:
+    """P(|T| < t): Abramowitz and Stegun (1964), 26.7.3 and 26.7.4."""
+    angle = math.atan(t / math.sqrt(freedom))
+    odd = freedom % 2
+    term = math.cos(angle) if odd else 1.0
+    total = 0.0
+    for step in range(2 + odd, freedom + 1, 2):
+        total += term
+        term *= math.cos(angle) ** 2 * (step - 1) / step
+    if not odd:
+        return math.sin(angle) * total
+    return 2 / math.pi * (angle + math.sin(angle) * total)

@@ -1,0 +1,80 @@
+"""Many jobs awaited together, with their rate and the time left."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine, Sequence
+from contextlib import nullcontext
+from typing import Any, TypeVar
+
+from tqdm import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Progress:
+    """A bar on a terminal; elsewhere a line in the log now and then.
+
+    Args:
+        done: of the total, before the start.
+        log_every: seconds between two lines in the log.
+    """
+
+    def __init__(
+        self, description: str, *, total: int, done: int = 0, log_every: float = 30.0
+    ) -> None:
+        self._description = description
+        self._total = total
+        self._before = self._done = done
+        self._log_every = log_every
+        self._begin = self._logged = time.monotonic()
+        self.bar = tqdm(total=total, initial=done, desc=description, disable=None)
+
+    def advance(self) -> None:
+        """One more is done."""
+        self.bar.update()
+        self._done += 1
+        now = time.monotonic()
+        if self.bar.disable and now - self._logged >= self._log_every:
+            self._logged = now
+            logger.info("%s", self._line(now - self._begin))
+
+    def _line(self, elapsed: float) -> str:
+        """Of plain text, without a bar."""
+        return tqdm.format_meter(
+            self._done,
+            self._total,
+            elapsed,
+            ncols=0,
+            prefix=self._description,
+            initial=self._before,
+        )
+
+
+async def with_progress(
+    jobs: Sequence[Coroutine[Any, Any, T]], description: str, *, done: int = 0
+) -> list[T]:
+    """Await all jobs, showing progress; the first failure cancels the others.
+
+    Args:
+        done: jobs that were done before.
+    """
+    tasks = [asyncio.ensure_future(job) for job in jobs]
+    progress = Progress(description, total=done + len(tasks), done=done)
+    # On a terminal, messages go above the bar instead of through it.
+    redirected = nullcontext() if progress.bar.disable else logging_redirect_tqdm()
+    with redirected, progress.bar:
+        for task in tasks:
+            task.add_done_callback(lambda _: progress.advance())
+        try:
+            return await asyncio.gather(*tasks)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise

@@ -1,0 +1,173 @@
+"""Evaluations through the real command: killed and resumed, refused, compared."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reasoning_gym_environment.commands import compare
+from reasoning_gym_environment.core.errors import ConfigurationError, FixableError
+from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.evaluations import withhold_keys
+
+ONE = ScriptedPolicy(["<answer>1</answer>"])
+ITEMS = 12
+
+
+class Counting:
+    """Answers 1, and knows how often each question was asked."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, int] = {}
+
+    def sample(self, question: str, n: int) -> list[Sample]:
+        self.asked[question] = self.asked.get(question, 0) + 1
+        return [Sample(text="<answer>1</answer>")] * n
+
+
+class Fragile(Counting):
+    """Can't answer any question but the first at its first two times."""
+
+    def sample(self, question: str, n: int) -> list[Sample]:
+        samples = super().sample(question, n)
+        if self.asked[question] < 3 and question != next(iter(self.asked)):
+            raise ValueError("not yet")
+        return samples
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def metrics_of(folder: Path) -> dict[str, float]:
+    metrics: dict[str, float] = json.loads((folder / "metrics.json").read_text())["results"]["all"]
+    return metrics
+
+
+async def test_an_evaluation_that_is_killed_goes_on_where_it_was(
+    bench: Any, tokenizer: Any
+) -> None:
+    folder, policy = bench.folder / "results", Counting()
+    settings = {
+        "num_eval_samples_per_task": ITEMS,
+        "eval_attempts": 2,
+        "max_eval_workers": 2,
+        "data_dir_to_save_evals": str(folder),
+    }
+    async with PolicyServer(policy, tokenizer, latency=0.5) as server:
+        options = bench.options(server.url, **settings)
+        async with bench.command("evaluate", *options) as command:
+            while len(lines(folder / "samples.partial.jsonl")) < 3:
+                assert command.process.returncode is None, command.said()
+                await asyncio.sleep(0.05)
+            command.process.kill()
+            await command.process.wait()
+        kept = lines(folder / "samples.partial.jsonl")
+        assert not (folder / "samples.jsonl").exists()
+        async with bench.command("evaluate", *options) as command:
+            assert await command.exit_code() == 0, command.said()
+        assert f"{len(kept)} of them finished before" in command.said()
+        async with bench.environment(server.url, **settings, eval_seed=9) as env:
+            with pytest.raises(ConfigurationError, match="another eval_seed"):
+                await env.evaluate()
+    samples = lines(folder / "samples.jsonl")
+    assert len(samples) == ITEMS
+    assert [sample for sample in samples if sample in kept] == sorted(kept, key=samples.index)
+    assert all(len(sample["rollouts"]) == 2 for sample in samples)
+    assert not (folder / "samples.partial.jsonl").exists()
+    assert "api_key: withheld" in (folder / "evaluate_config.yaml").read_text()
+    finished = {sample["rollouts"][0]["conversation"][1]["content"] for sample in kept}
+    assert [policy.asked[question] for question in finished] == [1] * len(finished)
+    assert sum(policy.asked.values()) <= ITEMS + 1  # at most one was under way at the kill
+    assert metrics_of(folder)["eval/items"] == ITEMS
+    assert metrics_of(folder)["eval/pass@2"] == metrics_of(folder)["eval/solved"]
+
+
+def test_the_api_key_is_taken_out_of_atroposs_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "evaluate_config.yaml"
+    file.write_text(yaml.safe_dump({"openai": [{"api_key": "k: #1", "model_name": "m"}]}))
+    withhold_keys(file)
+    written = yaml.safe_load(file.read_text())
+    assert written == {"openai": [{"api_key": "withheld", "model_name": "m"}]}
+
+
+async def test_requests_that_fail_are_made_again_before_they_count_as_unscored(
+    bench: Any, tokenizer: Any
+) -> None:
+    policy = Fragile()
+    async with (
+        PolicyServer(policy, tokenizer) as server,
+        bench.environment(server.url, "vllm", num_eval_samples_per_task=2) as env,
+    ):
+        await env.evaluate()
+    assert sorted(policy.asked.values()) == [1, 3]
+    assert metrics_of(Path(env.config.data_dir_to_save_evals))["eval/unscored"] == 0
+
+
+async def test_every_evaluation_of_one_process_has_its_own_folder(
+    bench: Any, tokenizer: Any
+) -> None:
+    policy, folders = Counting(), []
+    async with (
+        PolicyServer(policy, tokenizer) as server,
+        bench.environment(server.url, data_dir_to_save_evals=str(bench.folder / "evals")) as env,
+    ):
+        for step in (None, None, 25, 25):
+            if step is not None:
+                env.env_id, env.curr_step = 0, step  # as in `serve`
+            await env.evaluate()
+            folders.append(Path(env.config.data_dir_to_save_evals))
+        del env.env_id
+    names = ["evals", "evals-2", "evals/step-25", "evals/step-25-2"]
+    assert folders == [bench.folder / name for name in names]
+    assert list(policy.asked.values()) == [4]  # the model may have changed under its name
+    settings = [json.loads((f / "run.json").read_text())["settings"] for f in folders]
+    assert [each["step"] for each in settings] == [None, None, 25, 25]
+
+
+async def test_the_command_ends_with_a_table(
+    bench: Any, tokenizer: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with (
+        PolicyServer(ONE, tokenizer) as server,
+        bench.unprepared(server.url, include_tasks="gcd,lcm") as env,
+    ):
+        await env._run_evaluate()
+    shown = capsys.readouterr().out
+    assert "tasks, the worst first" in shown
+    assert f"results: {env.config.data_dir_to_save_evals}" in shown
+
+
+async def evaluated(bench: Any, url: str, name: str, **changes: Any) -> Path:
+    """The folder of an evaluation."""
+    folder: Path = bench.folder / name
+    async with bench.environment(url, data_dir_to_save_evals=str(folder), **changes) as env:
+        await env.evaluate()
+    return folder
+
+
+async def test_two_evaluations_are_compared(
+    bench: Any, tokenizer: Any, script: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"num_eval_samples_per_task": 3}
+    async with PolicyServer(script, tokenizer) as server:
+        script.play("<answer>nope</answer>")
+        before = await evaluated(bench, server.url, "before", **settings)
+        script.play("<answer>1</answer>")
+        after = await evaluated(bench, server.url, "after", eval_temperature=0.5, **settings)
+        other = await evaluated(bench, server.url, "other", eval_seed=7, **settings)
+    solved = metrics_of(after)["eval/solved"]
+    assert compare.main([str(before), str(after)]) == 0
+    shown = capsys.readouterr().out
+    assert "eval_temperature: 0.1 -> 0.5" in shown
+    assert "tasks changed beyond noise" in shown
+    assert compare.main([str(before / "samples.jsonl"), str(after), "--json"]) == 0
+    compared = json.loads(capsys.readouterr().out)
+    assert compared["by_items"]["difference"]["value"] == pytest.approx(solved)
+    assert compared["by_items"]["items"] == 3
+    with pytest.raises(FixableError, match=r"no scored item in common.*eval_seed \(123, 7\)"):
+        compare.main([str(before), str(other)])
