@@ -70,9 +70,11 @@ def items(datasets: Datasets, task: str, count: int) -> Iterator[dict[str, Any]]
     for parameters in ({}, *build_ladders([task])[task].levels):
         recipes = (
             Recipe(task=task, seed=2**41 + 101 * number, parameters=parameters)
-            for number in itertools.count()
+            for number in range(20 * count)
         )
-        yield from itertools.islice(solvable(datasets, recipes), count)
+        entries = list(itertools.islice(solvable(datasets, recipes), count))
+        assert len(entries) == count, parameters
+        yield from entries
 
 
 def score(datasets: Datasets, task: str, text: str, entry: dict[str, Any]) -> float:
