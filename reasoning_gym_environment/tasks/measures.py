@@ -111,7 +111,7 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         "puzzle24": Measure(fewness_of_ways, 3),
         "quantum_lock": Measure(shortest_sequence, 8),
         "rectangle_count": Measure(number_in_answer, 4),
-        "self_reference": Measure(fatal_slips, 48, keeps_answer=True),
+        "self_reference": Measure(fatal_slips, 32, keeps_answer=True),
     }
 )
 """Tasks whose items are chosen by the parameter `rank`."""

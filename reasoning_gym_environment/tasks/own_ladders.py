@@ -107,10 +107,10 @@ OWN_LADDERS: Mapping[str, OwnLadder] = MappingProxyType(
             " on boards where one is found quickly; no impossible items, since the library makes"
             " them by forbidding a move that the board in the question allows",
             (
-                _knights((11, 12), 1, (1, 6)),
-                _knights((11, 12), 1, (8, 10)),
-                _knights((11, 12), 2, (8, 12)),
-                _knights((11, 12), 2, (14, 16)),
+                _knights((11, 12), 1, (1, 8)),
+                _knights((11, 12), 1, (10, 12)),
+                _knights((11, 12), 2, (12, 14)),
+                _knights((11, 12), 2, (16, 16)),
                 _knights((10, 10), 2, (18, 22)),
                 _knights((9, 9), 2, (22, 40)),
             ),
