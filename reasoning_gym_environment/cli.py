@@ -29,6 +29,7 @@ our own:
   demo       run everything here for half a minute, with a simulated policy
   tasks      list every task: name, category, whether it is used and why not
   audit      what every task's verifier pays for; fails on what isn't known
+  report     make a page to look at from dumps and evaluation results
 
 Settings come from --env.NAME VALUE (the environment) and --openai.NAME VALUE (the
 inference server), or from a file: --config FILE.yaml.
@@ -109,6 +110,7 @@ COMMANDS = {
     "demo": "demo.run",
     "tasks": "commands.tasks",
     "audit": "commands.audit",
+    "report": "commands.report",
 }
 """Command to the module whose `main` runs it; None is Atropos's own command line."""
 

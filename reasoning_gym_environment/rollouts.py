@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from typing import Any
 
 from .config import ReasoningGymEnvConfig
@@ -110,6 +111,7 @@ class Rollouts:
         return await grade(problem, completions, self._pool, settings)
 
     def row(self, group: GroupResult, identity: Mapping[str, Any]) -> dict[str, Any]:
-        """The group's row in dumps and evaluation samples."""
+        """The group's row in dumps and evaluation samples, with the time in UTC."""
         prompt = self._inference.prompt(group.problem.question)
-        return group_row(group, prompt.messages, identity)
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        return group_row(group, prompt.messages, {**identity, "time": now})
