@@ -1,6 +1,7 @@
 """What is on disk when `collect_trajectories` returns."""
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,7 @@ async def test_a_row_says_which_run_made_it_and_how_to_make_its_problem_again(
     assert row["recipe"] == problem.recipe.to_json()
     assert row["oracle"] == problem.oracle
     assert row["run"] == dumping.run_id
+    assert datetime.fromisoformat(row["time"]).tzinfo is not None
     assert row["library_versions"].keys() == {"reasoning-gym", "atroposlib", "transformers"}
     assert {rollout["status"] for rollout in row["rollouts"]} == {"wrong"}
     assert {rollout["finish_reason"] for rollout in row["rollouts"]} == {"stop"}

@@ -6,6 +6,7 @@ import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -21,7 +22,6 @@ from .rows import read_material
 from .samples import samples_of
 
 _ASSETS = files(__package__) / "assets"
-_CHART_LIBRARY = "window.vegaEmbed = vegaEmbed;"
 _SCRIPTS = ("theme.js", "text.js", "charts.js", "samples.js")
 
 
@@ -41,10 +41,7 @@ def write_report(paths: Sequence[Path], output: Path) -> None:
 def render(contents: Contents, samples: Mapping[str, Any]) -> str:
     """The page. Only the package's own scripts and style may run in it: their hashes say so."""
     style = asset("style.css")
-    scripts = [
-        vl_convert.javascript_bundle(_CHART_LIBRARY),
-        "\n".join(asset(name) for name in _SCRIPTS),
-    ]
+    scripts = [chart_library(), "\n".join(asset(name) for name in _SCRIPTS)]
     templates = Environment(
         loader=DictLoader({"page": asset("page.html.j2")}),
         autoescape=True,
@@ -61,6 +58,12 @@ def render(contents: Contents, samples: Mapping[str, Any]) -> str:
         scripts=[Markup(script) for script in scripts],
         policy=content_security_policy(style, scripts),
     )
+
+
+@cache
+def chart_library() -> str:
+    """Vega, Vega-Lite and Vega-Embed, as one script."""
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
 
 
 def asset(name: str) -> str:

@@ -144,26 +144,25 @@ def parse_row(row: Mapping[str, Any], path: Path, number: int, source: int) -> G
     """Raises FixableError when the row isn't one of this package's."""
     try:
         recipe = Recipe.from_json(row["recipe"])
-        rollouts = tuple(parse_rollout(rollout) for rollout in row["rollouts"])
-    except (KeyError, TypeError, ValueError) as error:
+        return Group(
+            task=recipe.task,
+            category=_CATEGORIES.get(recipe.task, "other"),
+            level=recipe.level,
+            split=SPLITS[recipe.seed & 1],
+            time=str(row.get("time", "")),
+            source=source,
+            rollouts=tuple(parse_rollout(rollout) for rollout in row["rollouts"]),
+            row=row,
+        )
+    except (LookupError, TypeError, ValueError) as error:
         raise FixableError(
             f"{path}, row {number}: {type(error).__name__}: {error}; "
             "name dumps or evaluation samples that this package wrote"
         ) from error
-    return Group(
-        task=recipe.task,
-        category=_CATEGORIES.get(recipe.task, "other"),
-        level=recipe.level,
-        split=SPLITS[recipe.seed & 1],
-        time=str(row.get("time", "")),
-        source=source,
-        rollouts=rollouts,
-        row=row,
-    )
 
 
 def parse_rollout(row: Mapping[str, Any]) -> Rollout:
-    """Raises KeyError, TypeError or ValueError when it isn't one."""
+    """Raises LookupError, TypeError or ValueError when it isn't one."""
     score = None if row["raw_score"] is None else float(row["raw_score"])
     reward = float(row["score"])
     if not math.isfinite(reward) or not math.isfinite(score or 0.0):

@@ -22,6 +22,8 @@ const CHART_STYLE = {
     labelFontSize: 12,
     titleFontSize: 12,
     titleFontWeight: "normal",
+    labelOverlap: "parity",
+    labelSeparation: 8,
     labelPadding: 6,
     labelLimit: 170,
   },
