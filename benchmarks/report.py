@@ -99,8 +99,8 @@ def write_rows(path: Path, lines: Iterator[dict[str, Any]]) -> None:
             file.write(json.dumps(row) + "\n")
 
 
-def load_seconds(page: Path) -> dict[str, float]:
-    """Seconds from opening until the first rollout and all charts are there, and of a search."""
+def browser_seconds(page: Path) -> dict[str, float]:
+    """Until the first rollout and every chart are there, and until a search is done."""
     from selenium import webdriver
     from selenium.webdriver.support.wait import WebDriverWait
 
@@ -110,22 +110,19 @@ def load_seconds(page: Path) -> dict[str, float]:
         options.add_argument(argument)
     service = webdriver.ChromeService(shutil.which("chromedriver"))
     with webdriver.Chrome(options=options, service=service) as browser:
-        state = "return document.documentElement.dataset"
-        seconds = {}
+        wait = WebDriverWait(browser, 120, 0.02)
         begin = time.perf_counter()
         browser.get(page.as_uri())
-        for event in ("samples", "charts"):
-            WebDriverWait(browser, 120, 0.02).until(lambda b: event in b.execute_script(state))  # noqa: B023 - awaited at once
-            seconds[event] = time.perf_counter() - begin
+        wait.until(lambda b: b.execute_script("return document.documentElement.dataset.charts"))
+        opened = time.perf_counter() - begin
         begin = time.perf_counter()
         browser.find_element("name", "text").send_keys("kakaka")
         found = browser.find_element("id", "found")
-        WebDriverWait(browser, 120, 0.02).until(lambda b: begins_anew(found.text))
-        seconds["search"] = time.perf_counter() - begin
-    return seconds
+        wait.until(lambda _: search_is_done(found.text))
+        return {"opened in": opened, "searched in": time.perf_counter() - begin}
 
 
-def begins_anew(found: str) -> bool:
+def search_is_done(found: str) -> bool:
     """Whether the line says what the search found, rather than all or how far it is."""
     shown, _, total = found.removesuffix(" rollouts").partition(" rollouts of ")
     return bool(total) and shown != total
@@ -149,11 +146,11 @@ def main() -> None:
         page = folder / "report.html"
         begin = time.perf_counter()
         write_report(files, page)
-        print(f"made in           {time.perf_counter() - begin:6.1f} s")
-        print(f"files             {sum(f.stat().st_size for f in files) / 1e6:6.1f} MB")
-        print(f"page              {page.stat().st_size / 1e6:6.1f} MB")
-        for name, seconds in load_seconds(page).items():
-            print(f"{name:17} {seconds:6.2f} s")
+        print(f"made in      {time.perf_counter() - begin:5.1f} s")
+        print(f"files        {sum(f.stat().st_size for f in files) / 1e6:5.1f} MB")
+        print(f"page         {page.stat().st_size / 1e6:5.1f} MB")
+        for name, seconds in browser_seconds(page).items():
+            print(f"{name:12} {seconds:5.1f} s")
 
 
 if __name__ == "__main__":

@@ -227,17 +227,20 @@ function howItCameAbout(own) {
   return `Score ${decimal(own.raw_score)} × length factor ${decimal(own.length_factor)} = reward ${decimal(own.score)}.`;
 }
 
+/** The verifier is asked about both forms of an answer, or about one where that suffices. */
+const form = (score) => (score === null ? "not tried" : decimal(score));
+
 function reward(own) {
   const length = own.completion_tokens === null ? "–" : plural(own.completion_tokens, "token");
   const seconds = own.verify_seconds;
   const facts = {
     Reward: decimal(own.score),
     "Verifier's score": decimal(own.raw_score),
-    "Of the bare answer": decimal(own.raw_form_score),
-    "Of the answer in tags": decimal(own.tagged_form_score),
+    "Of the bare answer": form(own.raw_form_score),
+    "Of it in tags": form(own.tagged_form_score),
     "Length factor": decimal(own.length_factor),
     Completion: own.finish_reason === "length" ? `${length}, truncated` : length,
-    Verifying: seconds === null ? "–" : `${(seconds * 1000).toFixed(1)} ms`,
+    Verifying: seconds === null ? "–" : `${(seconds * 1000).toFixed(2)} ms`,
   };
   const list = Object.entries(facts).map(([name, value]) =>
     make("div", {}, make("dt", {}, name), make("dd", {}, value)),
