@@ -93,7 +93,7 @@ def test_levels_rise_in_the_order_of_the_groups(tmp_path: Path) -> None:
     levels = [value["level"] for value in found.charts["level_time/arithmetic"].values]
     assert levels == [0.0, 0.0, 1.0, 1.0]
     assert [r.name for r in found.shares["level"]] == ["level 0", "level 1"]
-    assert len(found.charts["level_map/arithmetic"].values) == 2
+    assert len(found.charts["level_map/training/arithmetic"].values) == 2
 
 
 def test_evaluations_of_several_files_are_set_side_by_side(tmp_path: Path) -> None:

@@ -222,6 +222,17 @@ def test_a_mark_leads_to_its_tasks_rollouts(opened: Any) -> None:
     until(opened, "document.getElementById('found').textContent.startsWith('32 rollouts')")
 
 
+def test_a_mark_says_its_figures(opened: Any) -> None:
+    marks = "[data-chart='task/other'] .mark-symbol path"
+    mark = opened.find_element("css selector", marks)
+    opened.execute_script("arguments[0].scrollIntoView({block: 'center'})", mark)
+    webdriver.ActionChains(opened).move_to_element(mark).perform()
+    until(opened, "document.querySelector('.vg-tooltip.visible')")
+    said = texts(opened, ".vg-tooltip.visible td.value")
+    assert said[:3] == [HOSTILE[0], "training", "0.0%"]
+    assert opened.execute_script("return window.hacked") is None
+
+
 def test_charts_take_the_colours_of_the_theme(opened: Any) -> None:
     def fill() -> Any:
         return opened.execute_script(

@@ -86,6 +86,14 @@ def test_a_file_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> 
     assert "no-such.jsonl can't be read" in capsys.readouterr().err
 
 
+def test_a_page_that_can_not_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "no such folder" / "report.html"
+    assert main(["report", str(write(tmp_path, [row([1.0])])), "-o", str(output)]) == 2
+    assert f"{output} can't be written" in capsys.readouterr().err
+
+
 def test_samples_hold_the_texts_as_they_were(tmp_path: Path) -> None:
     text = "<think>\ud800 hm</think>so <answer>4</answer>"
     material = read_material([write(tmp_path, [row([1.0], texts=[text], oracle=None)])])

@@ -59,24 +59,27 @@ def contents_of(material: Material) -> Contents:
     splits = {split: groups for split in SPLITS if (groups := material.of(split))}
     training = splits.get(TRAINING, [])
     kinds = {material.sources[group.source].kind for group in training}
-    leveled = [group for group in material.groups if group.level is not None]
-    parts = buckets(training) if material.ordered else []
+    overviews = {split: overview(groups) for split, groups in splits.items()}
+    leveled = {s: [g for g in gs if g.level is not None] for s, gs in splits.items()}
+    in_order = training if material.ordered else []
+    parts = buckets(in_order)
     shares = share_tables(material, splits)
     charts = {place: draw.solved_shares(says_of(place), rows) for place, rows in shares.items()}
     return Contents(
         material=material,
         dumped=frozenset(k for k in (SUCCESSFUL_GROUPS, FAILED_GROUPS) if k in " ".join(kinds)),
         versions=sorted(set(library_versions(material.groups))),
-        overviews={split: overview(groups) for split, groups in splits.items()},
+        overviews=overviews,
         charts={
             **charts,
-            **distributions(splits),
+            **distributions(splits, overviews),
             **over_time(parts),
-            **level_charts(leveled, training if material.ordered else []),
+            **levels_over_time(in_order),
+            **level_maps(leveled),
         },
         shares=shares,
         buckets=parts,
-        leveled=bool(leveled),
+        leveled=any(leveled.values()),
     )
 
 
@@ -88,7 +91,7 @@ def library_versions(groups: Sequence[Group]) -> Iterator[str]:
 
 
 def says_of(place: str) -> str:
-    return f"Solved share with 95 % intervals and chance marks, by {draw.words(place)}"
+    return f"Solved share with 95% intervals and chance marks, by {place.replace('/', ' in ')}"
 
 
 def share_tables(
@@ -123,15 +126,21 @@ def share_rows(
 
 
 def short_name(path: str) -> str:
-    """An evaluation's folder: its files are all called samples.jsonl."""
-    return "/".join(PurePath(path).parts[-3:-1])
+    """A file and its folder; the folders alone where it has the name that Atropos gives.
+
+    Example:
+        >>> short_name("data_dumps/evaluation_1/step-20/samples.jsonl")
+        'evaluation_1/step-20'
+    """
+    return "/".join(PurePath(path.removesuffix("/samples.jsonl")).parts[-2:])
 
 
-def distributions(splits: Mapping[str, Sequence[Group]]) -> dict[str, Chart]:
+def distributions(
+    splits: Mapping[str, Sequence[Group]], overviews: Mapping[str, Overview]
+) -> dict[str, Chart]:
     charts = {}
-    for split, groups in splits.items():
-        rollouts = rollouts_of(groups)
-        found = overview(groups)
+    for split, found in overviews.items():
+        rollouts = rollouts_of(splits[split])
         charts[f"status/{split}"] = draw.status_shares(found.statuses)
         if found.score.count:
             charts[f"score/{split}"] = draw.score_histogram(rollouts)
@@ -149,17 +158,23 @@ def over_time(parts: Sequence[Bucket]) -> dict[str, Chart]:
     return charts
 
 
-def level_charts(groups: Sequence[Group], training: Sequence[Group]) -> dict[str, Chart]:
-    """Of groups that have a level; `training` in its order, empty where that is unknown."""
+def levels_over_time(training: Sequence[Group]) -> dict[str, Chart]:
+    """One chart for each category, all with the same axes; of groups in their order."""
     lines = {c: points for c, points in level_points(training).items() if len(points) > 1}
     highest = max((point.level for points in lines.values() for point in points), default=0.0)
-    charts = {
+    return {
         f"level_time/{category}": draw.levels_over_time(
             category, points, groups=len(training), highest=max(1.0, highest)
         )
         for category, points in lines.items()
     }
-    for category, own in sorted(by(lambda group: group.category, groups).items()):
-        shares = dict(shares_by(lambda group: (group.task, group.level or 0.0), own))
-        charts[f"level_map/{category}"] = draw.level_map(category, shares)
+
+
+def level_maps(leveled: Mapping[str, Sequence[Group]]) -> dict[str, Chart]:
+    """One for each split and category, of groups that have a level."""
+    charts = {}
+    for split, groups in leveled.items():
+        for category, own in sorted(by(lambda group: group.category, groups).items()):
+            shares = dict(shares_by(lambda group: (group.task, group.level or 0.0), own))
+            charts[f"level_map/{split}/{category}"] = draw.level_map(category, shares)
     return charts

@@ -16,10 +16,11 @@ import vl_convert
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
+from ...core.errors import FixableError
 from .charts import Chart, interval, words
 from .contents import Contents, contents_of
 from .rows import read_material
-from .samples import samples_of
+from .samples import Samples, samples_of
 
 _ASSETS = files(__package__) / "assets"
 _SCRIPTS = ("theme.js", "text.js", "charts.js", "samples.js")
@@ -29,16 +30,19 @@ def write_report(paths: Sequence[Path], output: Path) -> None:
     """Make a page from dumps, evaluation samples and metrics.json files.
 
     Raises:
-        FixableError: a file can't be read, is something else, or no rollout is in any.
-        OSError: the page can't be written.
+        FixableError: a file can't be read, is something else, or no rollout is in any; or the
+            page can't be written.
     """
     material = read_material(paths)
     contents = contents_of(material)
-    page = render(contents, asdict(samples_of(material)))
-    output.write_text(page, encoding="utf-8", errors="replace")
+    page = render(contents, samples_of(material))
+    try:
+        output.write_text(page, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise FixableError(f"{output} can't be written: {error.strerror}") from error
 
 
-def render(contents: Contents, samples: Mapping[str, Any]) -> str:
+def render(contents: Contents, samples: Samples) -> str:
     """The page. Only the package's own scripts and style may run in it: their hashes say so."""
     style = asset("style.css")
     scripts = [chart_library(), "\n".join(asset(name) for name in _SCRIPTS)]

@@ -126,7 +126,7 @@ def read_material(paths: Sequence[Path]) -> Material:
         own = [parse_row(row, path, number, len(sources)) for number, row in enumerate(rows, 1)]
         groups += own
         sources.append(describe(path, own, torn))
-    if not any(group.rollouts for group in groups):
+    if not groups:
         raise FixableError(f"no rollout is in {', '.join(map(str, paths))}: name a dump file")
     timed = all(group.time for group in groups)
     if timed:
@@ -144,6 +144,8 @@ def parse_row(row: Mapping[str, Any], path: Path, number: int, source: int) -> G
     """Raises FixableError when the row isn't one of this package's."""
     try:
         recipe = Recipe.from_json(row["recipe"])
+        if not row["rollouts"]:
+            raise ValueError("it has no rollouts")
         return Group(
             task=recipe.task,
             category=_CATEGORIES.get(recipe.task, "other"),
@@ -178,7 +180,7 @@ def parse_rollout(row: Mapping[str, Any]) -> Rollout:
 
 
 def read_metrics(path: Path) -> dict[str, float]:
-    """The numbers of an evaluation's metrics.json.
+    """The overall and finer numbers of an evaluation's metrics.json.
 
     Raises:
         OSError: the file can't be read.
@@ -186,7 +188,7 @@ def read_metrics(path: Path) -> dict[str, float]:
     """
     try:
         metrics = json.loads(path.read_bytes())["results"]["all"]
-        return {str(name): float(value) for name, value in metrics.items()}
+        return {n: float(value) for n, value in metrics.items() if isinstance(value, int | float)}
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise FixableError(f"{path} is no evaluation's metrics.json") from error
 

@@ -104,7 +104,7 @@ def rollout_sample(rollout: Rollout, longest: int) -> dict[str, Any]:
 
 def group_sample(group: Group, file: str, longest: int) -> dict[str, Any]:
     oracle = group.row.get("oracle")
-    prompt = group.rollouts[0].row["conversation"][:-1] if group.rollouts else []
+    prompt = group.rollouts[0].row["conversation"][:-1]
     return {
         "category": group.category,
         "level": group.level,
@@ -144,7 +144,7 @@ def index_of(groups: Sequence[Group]) -> dict[str, Any]:
 
 def samples_of(material: Material) -> Samples:
     """The rollouts of the material, thinned out to 10,000 and cut to fit into the page."""
-    groups = thin_out([group for group in material.groups if group.rollouts])
+    groups = thin_out(material.groups)
     shown = sum(len(group.rollouts) for group in groups)
     lengths = [len(rollout.text) for group in groups for rollout in group.rollouts]
     longest = fitting_length(lengths)
