@@ -113,6 +113,15 @@ def click(browser: Any, element: Any) -> None:
     element.click()
 
 
+def in_window(browser: Any, name: str) -> bool:
+    """Whether the middle of the element of that id can be seen."""
+    script = """const element = document.getElementById(arguments[0]);
+        const {left, top, width, height} = element.getBoundingClientRect();
+        const seen = document.elementFromPoint(left + width / 2, top + height / 2);
+        return element.contains(seen)"""
+    return bool(browser.execute_script(script, name))
+
+
 def found(browser: Any) -> str:
     return str(browser.find_element("id", "found").text)
 
@@ -169,6 +178,7 @@ def test_the_list_is_read_by_keyboard(opened: Any) -> None:
     ):
         rows.send_keys(*keys)
         assert rows.get_attribute("aria-activedescendant") == f"rollout-{place}"
+        assert in_window(opened, f"rollout-{place}")
     rows.send_keys(Keys.ENTER)
     assert opened.switch_to.active_element.get_attribute("id") == "detail"
 

@@ -113,7 +113,7 @@ function showList() {
   const rows = byId("rows");
   rows.replaceChildren(...found.slice(start, end).map((r, i) => row(r, start + i)));
   rows.setAttribute("aria-activedescendant", found.length ? `rollout-${found[place]}` : "");
-  rows.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });
+  reveal(rows, rows.querySelector("[aria-selected=true]"));
   byId("range").textContent = found.length
     ? `${count(start + 1)} to ${count(end)} of ${count(found.length)}`
     : "nothing found";
@@ -121,12 +121,17 @@ function showList() {
   byId("later").disabled = end === found.length;
 }
 
+/** Scroll the list alone, as little as need be. */
+function reveal(rows, line) {
+  if (!line) return;
+  const lowest = line.offsetTop + line.offsetHeight - rows.clientHeight;
+  rows.scrollTop = Math.max(lowest, Math.min(rows.scrollTop, line.offsetTop));
+}
+
 /** Choose the rollout at a place in the list, and show it. */
 async function choose(wanted) {
   place = Math.max(0, Math.min(wanted, found.length - 1));
-  const page = scrollY;
   showList();
-  scrollTo({ top: page, behavior: "instant" }); // the list alone scrolls
   await showDetail(found[place]);
 }
 
@@ -144,6 +149,7 @@ function onKey(event) {
   if (!(event.key in STEPS)) return;
   event.preventDefault();
   choose(STEPS[event.key]());
+  byId("rows").querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });
 }
 
 /** On a narrow screen the rollout lies below the list. */
@@ -236,8 +242,8 @@ function reward(own) {
   const facts = {
     Reward: decimal(own.score),
     "Verifier's score": decimal(own.raw_score),
-    "Of the bare answer": form(own.raw_form_score),
-    "Of it in tags": form(own.tagged_form_score),
+    "Bare answer": form(own.raw_form_score),
+    "In answer tags": form(own.tagged_form_score),
     "Length factor": decimal(own.length_factor),
     Completion: own.finish_reason === "length" ? `${length}, truncated` : length,
     Verifying: seconds === null ? "–" : `${(seconds * 1000).toFixed(2)} ms`,
