@@ -33,6 +33,7 @@ our own:
   show       print stored rollouts for people to read
   export     stored rollouts for SFT or DPO training, or whole, as Parquet or datasets
   compare    two evaluation results, paired by item
+  report     make a page to look at from dumps and evaluation results
 
 Settings come from --env.NAME VALUE (the environment) and --openai.NAME VALUE (the
 inference server), or from a file: --config FILE.yaml.
@@ -117,6 +118,7 @@ COMMANDS = {
     "show": "commands.show",
     "export": "commands.export",
     "compare": "commands.compare",
+    "report": "commands.report",
 }
 """Command to the module whose `main` runs it; None is Atropos's own command line."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from typing import Any
 
 from .config import ReasoningGymEnvConfig, grading_settings, scoring_row
@@ -113,7 +114,8 @@ class Rollouts:
         return await grade(problem, completions, self._pool, grading_settings(self._config))
 
     def row(self, group: GroupResult, identity: Mapping[str, Any]) -> dict[str, Any]:
-        """The group's row in dumps and evaluation samples."""
+        """The group's row in dumps and evaluation samples, with the time in UTC."""
         prompt = self._inference.prompt(group.problem.question)
-        run = {**identity, "scoring": scoring_row(self._config)}
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        run = {**identity, "scoring": scoring_row(self._config), "time": now}
         return group_row(group, prompt.messages, run)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
+import hypothesis  # noqa: F401 - its plugins must load before an environment freezes the heap
 import pytest
 import pytest_asyncio
 

@@ -16,10 +16,14 @@ def main(argv: Sequence[str]) -> int:
     settings = parse_settings(argv)
     _log_to_file(settings)
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch is not needed
-    from .session import run_demo  # heavy, and not needed for --help
+    from ..runtime.report.page import write_report  # heavy, and not needed for --help
+    from .session import run_demo
 
     report = asyncio.run(run_demo(settings))
     print(render(report))
+    if report.dumps:
+        write_report(report.dumps, settings.page)
+        print(f"\nLook at the rollouts in a browser: {settings.page.resolve()}")
     return 0 if report.succeeded else 1
 
 

@@ -29,6 +29,11 @@ class DemoSettings:
         """The file that takes the log, so that the screen stays readable."""
         return self.data_dumps_dir / "demo.log"
 
+    @property
+    def page(self) -> Path:
+        """The report that the demo ends with."""
+        return self.data_dumps_dir / "demo-report.html"
+
 
 def parse_settings(argv: Sequence[str]) -> DemoSettings:
     """Raises SystemExit on `--help` and on a bad option, after saying what is wrong."""

@@ -29,6 +29,8 @@ async def test_groups_make_the_whole_way(server_type: str, tmp_path: Path) -> No
     dumped = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     assert dumped
     assert all(len(group["rollouts"]) == 8 for group in dumped)
+    assert output.decode().split()[-1] == str(tmp_path / "demo-report.html")
+    assert "training problems" in (tmp_path / "demo-report.html").read_text()
 
 
 def descendants(pid: int) -> list[int]:

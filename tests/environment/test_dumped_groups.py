@@ -1,6 +1,7 @@
 """What is on disk when `collect_trajectories` returns."""
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,7 @@ async def test_a_row_says_which_run_made_it_and_how_to_make_its_problem_again(
         "verify_timeout": 5.0,
         "verify_group_timeout": 120.0,
     }
+    assert datetime.fromisoformat(row["time"]).tzinfo is not None
     assert row["library_versions"].keys() == {"reasoning-gym", "atroposlib", "transformers"}
     assert {rollout["status"] for rollout in row["rollouts"]} == {"wrong"}
     assert {rollout["finish_reason"] for rollout in row["rollouts"]} == {"stop"}

@@ -1,0 +1,157 @@
+"""How large a report of many rollouts is, how long it takes to make, and to load in Chromium.
+
+Rollouts are invented: a random question, a thought of random words, levels that rise.
+
+    python benchmarks/report.py
+    python benchmarks/report.py --rollouts 50000 --keep FOLDER
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from reasoning_gym_environment.core.records import (
+    Attempt,
+    Completion,
+    GroupResult,
+    Problem,
+    Recipe,
+    Reward,
+    Status,
+    Verdict,
+)
+from reasoning_gym_environment.runtime.dumps import group_row
+from reasoning_gym_environment.runtime.report.page import write_report
+from reasoning_gym_environment.tasks.catalogue import known_categories
+
+GROUP_SIZE = 8
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+SYLLABLES = ["ka", "lo", "mi", "re", "su", "ta", "ven", "dor", "pil", "ash"]
+FAILURES = [Status.WRONG] * 8 + [Status.NO_ANSWER, Status.SEVERAL_ANSWERS, Status.TIMEOUT]
+
+
+def text(rng: random.Random, words: int) -> str:
+    """About six characters a word, which compress about as well as English."""
+    return " ".join(
+        rng.choice(SYLLABLES) + rng.choice(SYLLABLES) + rng.choice(SYLLABLES[:6])
+        for _ in range(words)
+    )
+
+
+def attempt(rng: random.Random, skill: float, words: int) -> Attempt:
+    solved = rng.random() < skill
+    status = Status.SOLVED if solved else rng.choice(FAILURES)
+    answer = str(rng.randrange(1000)) if status in (Status.SOLVED, Status.WRONG) else None
+    length = max(5, round(rng.lognormvariate(0, 0.7) * words))
+    score = float(solved) or (round(rng.random() * 0.4, 2) if rng.random() < 0.1 else 0.0)
+    said = f"<think>{text(rng, length)}</think><answer>{answer}</answer>"
+    tokens = round(length * 1.4)
+    return Attempt(
+        completion=Completion(
+            text=said,
+            tokens=(1,) * (200 + tokens),
+            masks=(-100,) * 200 + (1,) * tokens,
+            logprobs=None,
+            finish_reason="stop" if answer else "length",
+        ),
+        answer=answer,
+        verdict=Verdict(
+            score=score, status=status, seconds=0.001, raw_score=0.0, tagged_score=score
+        ),
+        reward=Reward(value=score, score=score),
+    )
+
+
+def rows(groups: int, words: int, *, evaluation: bool = False) -> Iterator[dict[str, Any]]:
+    """A policy that improves, on levels that rise with it."""
+    rng = random.Random(evaluation)
+    tasks = sorted(known_categories())
+    talents = {task: rng.betavariate(2, 2.5) for task in tasks}
+    for number in range(groups):
+        task = rng.choice(tasks)
+        progress = 1.0 if evaluation else number / groups
+        level = None if evaluation else float(min(3, int(progress * 4 * rng.random() * 1.5)))
+        skill = talents[task] * (0.5 + 0.5 * progress) * (1 - 0.12 * (level or 0))
+        recipe = Recipe(task=task, seed=2 * number + evaluation, level=level)
+        problem = Problem(recipe=recipe, question=text(rng, 80), oracle="42", entry=b"")
+        size = 1 if evaluation else GROUP_SIZE
+        attempts = tuple(attempt(rng, skill, words) for _ in range(size))
+        prompt = [
+            {"role": "system", "content": "Think, then answer."},
+            {"role": "user", "content": problem.question},
+        ]
+        run = {"run": "invented", "time": (START + timedelta(seconds=number)).isoformat()}
+        yield group_row(GroupResult(problem=problem, attempts=attempts), prompt, run)
+
+
+def write_rows(path: Path, lines: Iterator[dict[str, Any]]) -> None:
+    with path.open("w") as file:
+        for row in lines:
+            file.write(json.dumps(row) + "\n")
+
+
+def browser_seconds(page: Path) -> dict[str, float]:
+    """Until the first rollout and every chart are there, and until a search is done."""
+    from selenium import webdriver
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    service = webdriver.ChromeService(shutil.which("chromedriver"))
+    with webdriver.Chrome(options=options, service=service) as browser:
+        wait = WebDriverWait(browser, 120, 0.02)
+        begin = time.perf_counter()
+        browser.get(page.as_uri())
+        wait.until(lambda b: b.execute_script("return document.documentElement.dataset.charts"))
+        opened = time.perf_counter() - begin
+        begin = time.perf_counter()
+        browser.find_element("name", "text").send_keys("kakaka")
+        found = browser.find_element("id", "found")
+        wait.until(lambda _: search_is_done(found.text))
+        return {"opened in": opened, "searched in": time.perf_counter() - begin}
+
+
+def search_is_done(found: str) -> bool:
+    """Whether the line says what the search found, rather than all or how far it is."""
+    shown, _, total = found.removesuffix(" rollouts").partition(" rollouts of ")
+    return bool(total) and shown != total
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rollouts", type=int, default=10_000)
+    parser.add_argument("--words", type=int, default=400, help="of a thought, in the median")
+    parser.add_argument("--evaluation", type=int, default=0, help="samples beside the dumps")
+    parser.add_argument("--keep", type=Path, help="a folder for the files")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        files = [folder / "rollouts.jsonl"]
+        write_rows(files[0], rows(options.rollouts // GROUP_SIZE, options.words))
+        if options.evaluation:
+            files.append(folder / "samples.jsonl")
+            write_rows(files[1], rows(options.evaluation, options.words, evaluation=True))
+        page = folder / "report.html"
+        begin = time.perf_counter()
+        write_report(files, page)
+        print(f"made in      {time.perf_counter() - begin:5.1f} s")
+        print(f"files        {sum(f.stat().st_size for f in files) / 1e6:5.1f} MB")
+        print(f"page         {page.stat().st_size / 1e6:5.1f} MB")
+        for name, seconds in browser_seconds(page).items():
+            print(f"{name:12} {seconds:5.1f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""`report`: a page from dumps and evaluation results."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..runtime.report.page import write_report
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the page; raises FixableError on files it can't be made from."""
+    parser = ArgumentParser(prog="report", description="Make one HTML page that needs no network.")
+    parser.add_argument(
+        "files", nargs="+", type=Path, help="dumps, evaluation samples (.jsonl), metrics.json"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("report.html"),
+        help="where the page goes (default: report.html)",
+    )
+    options = parser.parse_args(arguments)
+    write_report(options.files, options.output)
+    print(f"{options.output.resolve()} ({options.output.stat().st_size / 1e6:.1f} MB)")
+    return 0

@@ -1,0 +1,314 @@
+// The rollouts one by one: filters, a list in pages, and one rollout in full.
+
+const PAGE = 50;
+const index = readJson("index");
+const chunks = [...document.querySelectorAll("script.chunk")];
+const unpacked = new Map();
+const byId = (id) => document.getElementById(id);
+
+// The group of each rollout, and the first rollout of each group.
+const groupOf = index.group_size.flatMap((size, group) => Array(size).fill(group));
+let total = 0;
+const firstOf = index.group_size.map((size) => (total += size) - size);
+
+let found = []; // the rollouts that pass the filters
+let place = 0; // of the chosen one among them
+let asked = 0; // counts searches: only the latest one is shown
+
+const taskOf = (rollout) => index.tasks[index.group_task[groupOf[rollout]]];
+const words = (name) => name.replaceAll("_", " ");
+const count = (number) => number.toLocaleString("en");
+const plural = (number, what) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
+const decimal = (number) => (number === null ? "–" : number.toFixed(2));
+
+function textsOf(group) {
+  const chunk = Math.floor(group / index.chunk_groups);
+  if (!unpacked.has(chunk)) unpacked.set(chunk, unpack(chunks[chunk].textContent));
+  return unpacked.get(chunk).then((groups) => groups[group % index.chunk_groups]);
+}
+
+// Filters
+
+function passes(rollout, wanted) {
+  const group = groupOf[rollout];
+  const score = index.score[rollout];
+  return (
+    (!wanted.task || taskOf(rollout) === wanted.task) &&
+    (!wanted.split || index.group_split[group] === wanted.split) &&
+    (!wanted.status || index.status[rollout] === wanted.status) &&
+    (wanted.lowest === "" || score >= Number(wanted.lowest)) &&
+    (wanted.highest === "" || score <= Number(wanted.highest))
+  );
+}
+
+function holds(texts, number, searched) {
+  const rollout = texts.rollouts[number];
+  const prompt = texts.prompt.filter((m) => m.role !== "system").map((m) => m.content);
+  const all = [rollout.rest, rollout.thought, rollout.answer, rollout.detail, texts.oracle];
+  return [...all, ...prompt].some((text) => text?.toLowerCase().includes(searched));
+}
+
+/** The rollouts whose texts hold what is searched; null when another search was asked for. */
+async function search(rollouts, searched, question) {
+  const matching = [];
+  for (const [done, rollout] of rollouts.entries()) {
+    const texts = await textsOf(groupOf[rollout]);
+    if (question !== asked) return null;
+    if (holds(texts, rollout - firstOf[groupOf[rollout]], searched)) matching.push(rollout);
+    if (done % 500 === 0) byId("found").textContent = `Searching, ${count(done)} read…`;
+  }
+  return matching;
+}
+
+async function filter() {
+  const question = ++asked;
+  const wanted = Object.fromEntries(new FormData(byId("filters")));
+  let passing = groupOf.map((_, rollout) => rollout).filter((r) => passes(r, wanted));
+  if (wanted.text) passing = await search(passing, wanted.text.toLowerCase(), question);
+  if (passing === null) return;
+  found = passing;
+  byId("found").textContent = `${plural(found.length, "rollout")} of ${count(total)}`;
+  choose(0);
+}
+
+/** Show the rollouts of one task. */
+function readTask(task) {
+  byId("filters").reset();
+  byId("filters").elements.task.value = task;
+  filter();
+  byId("samples").scrollIntoView();
+}
+
+function fillFilters() {
+  const statuses = new Map();
+  for (const status of index.status) statuses.set(status, (statuses.get(status) ?? 0) + 1);
+  const { task, status } = byId("filters").elements;
+  for (const name of index.tasks) task.append(make("option", { value: name }, lineOf(name)));
+  for (const [name, number] of [...statuses].sort((a, b) => b[1] - a[1])) {
+    status.append(make("option", { value: name }, `${words(name)} (${count(number)})`));
+  }
+}
+
+// The list
+
+function row(rollout, position) {
+  const status = index.status[rollout];
+  const chosen = position === place;
+  const line = make(
+    "li",
+    { role: "option", id: `rollout-${rollout}`, "aria-selected": chosen },
+    make("span", { class: `dot ${status}`, role: "img", "aria-label": words(status) }),
+    make("span", { class: "task" }, lineOf(taskOf(rollout))),
+    make("span", {}, decimal(index.score[rollout])),
+    make("bdi", { class: "answer" }, lineOf(index.answer[rollout]) || words(status)),
+  );
+  line.title = words(status);
+  line.addEventListener("click", () => choose(position).then(toDetail));
+  return line;
+}
+
+function showList() {
+  const start = place - (place % PAGE);
+  const end = Math.min(start + PAGE, found.length);
+  const rows = byId("rows");
+  rows.replaceChildren(...found.slice(start, end).map((r, i) => row(r, start + i)));
+  rows.setAttribute("aria-activedescendant", found.length ? `rollout-${found[place]}` : "");
+  reveal(rows, rows.querySelector("[aria-selected=true]"));
+  byId("range").textContent = found.length
+    ? `${count(start + 1)} to ${count(end)} of ${count(found.length)}`
+    : "nothing found";
+  byId("earlier").disabled = start === 0;
+  byId("later").disabled = end === found.length;
+}
+
+/** Scroll the list alone, as little as need be. */
+function reveal(rows, line) {
+  if (!line) return;
+  const lowest = line.offsetTop + line.offsetHeight - rows.clientHeight;
+  rows.scrollTop = Math.max(lowest, Math.min(rows.scrollTop, line.offsetTop));
+}
+
+/** Choose the rollout at a place in the list, and show it. */
+async function choose(wanted) {
+  place = Math.max(0, Math.min(wanted, found.length - 1));
+  showList();
+  await showDetail(found[place]);
+}
+
+const STEPS = {
+  ArrowDown: () => place + 1,
+  ArrowUp: () => place - 1,
+  PageDown: () => place + PAGE,
+  PageUp: () => place - PAGE,
+  Home: () => 0,
+  End: () => found.length - 1,
+};
+
+function onKey(event) {
+  if (event.key === "Enter") byId("detail").focus();
+  if (!(event.key in STEPS)) return;
+  event.preventDefault();
+  choose(STEPS[event.key]());
+  byId("rows").querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });
+}
+
+/** On a narrow screen the rollout lies below the list. */
+function toDetail() {
+  if (matchMedia("(max-width: 52rem)").matches) byId("detail").scrollIntoView();
+}
+
+// One rollout
+
+async function showDetail(rollout) {
+  const detail = byId("detail");
+  if (rollout === undefined) return detail.replaceChildren();
+  const group = groupOf[rollout];
+  const texts = await textsOf(group);
+  if (found[place] !== rollout) return undefined; // another one was chosen meanwhile
+  const number = rollout - firstOf[group];
+  const own = texts.rollouts[number];
+  return detail.replaceChildren(
+    backButton(),
+    heading(rollout, texts),
+    siblings(group, rollout),
+    reward(own),
+    answers(own, texts.oracle),
+    ...texts.prompt.map(turn),
+    completion(own),
+    make("p", { class: "soft" }, `Seed ${texts.seed} · ${lineOf(texts.file)}`),
+  );
+}
+
+function backButton() {
+  const back = make("button", { type: "button", class: "back" }, "Back to the list");
+  back.addEventListener("click", () => byId("filters").scrollIntoView());
+  return back;
+}
+
+function heading(rollout, texts) {
+  const parts = [texts.category, index.group_split[groupOf[rollout]]];
+  if (texts.level !== null) parts.push(`level ${texts.level}`);
+  if (texts.time) parts.push(`${lineOf(texts.time).slice(0, 19).replace("T", " ")} UTC`);
+  const title = make("h3", {}, lineOf(taskOf(rollout)));
+  return make("header", {}, title, make("span", { class: "soft" }, parts.join(" · ")));
+}
+
+/** All rollouts of the same problem. */
+function siblings(group, current) {
+  const buttons = Array.from({ length: index.group_size[group] }, (_, number) => {
+    const rollout = firstOf[group] + number;
+    const status = words(index.status[rollout]);
+    const button = make(
+      "button",
+      {
+        type: "button",
+        "aria-current": rollout === current,
+        "aria-label": `Rollout ${number + 1}: ${status}`,
+      },
+      make("span", { class: `dot ${index.status[rollout]}` }),
+      decimal(index.score[rollout]),
+    );
+    button.addEventListener("click", () => showSibling(rollout));
+    return button;
+  });
+  const label = "Rollouts of the same problem";
+  return make("div", { class: "siblings", role: "group", "aria-label": label }, ...buttons);
+}
+
+/** One that the filters leave out joins the list, beside the one it was reached from. */
+async function showSibling(rollout) {
+  if (!found.includes(rollout)) found.splice(place + 1, 0, rollout);
+  await choose(found.indexOf(rollout));
+  byId("detail").querySelector("[aria-current=true]").focus();
+}
+
+function howItCameAbout(own) {
+  if (own.status === "unscored") {
+    return "Nothing can be said about this answer. The reward is the mean of the group's others, and the trainer is told to drop it.";
+  }
+  const expected = (own.raw_score ?? 0) * (own.length_factor ?? 1);
+  if (Math.abs(expected - own.score) > 0.001) {
+    return `Score ${decimal(own.raw_score)}, of which the run's score mode and length penalty left a reward of ${decimal(own.score)}.`;
+  }
+  return `Score ${decimal(own.raw_score)} × length factor ${decimal(own.length_factor)} = reward ${decimal(own.score)}.`;
+}
+
+/** The verifier is asked about both forms of an answer, or about one where that suffices. */
+const form = (score) => (score === null ? "not tried" : decimal(score));
+
+function reward(own) {
+  const length = own.completion_tokens === null ? "–" : plural(own.completion_tokens, "token");
+  const seconds = own.verify_seconds;
+  const facts = {
+    Reward: decimal(own.score),
+    "Verifier's score": decimal(own.raw_score),
+    "Bare answer": form(own.raw_form_score),
+    "In answer tags": form(own.tagged_form_score),
+    "Length factor": decimal(own.length_factor),
+    Completion: own.finish_reason === "length" ? `${length}, truncated` : length,
+    Verifying: seconds === null ? "–" : `${(seconds * 1000).toFixed(2)} ms`,
+  };
+  const list = Object.entries(facts).map(([name, value]) =>
+    make("div", {}, make("dt", {}, name), make("dd", {}, value)),
+  );
+  const box = make("div", { class: "reward" });
+  const title = make("strong", {}, words(own.status));
+  box.append(make("p", {}, make("span", { class: `dot ${own.status}` }), " ", title));
+  box.append(make("p", {}, howItCameAbout(own)));
+  if (own.detail) box.append(make("p", {}, make("bdi", {}, lineOf(own.detail))));
+  box.append(make("dl", {}, ...list));
+  return box;
+}
+
+function titled(name, ...content) {
+  return make("div", { class: "turn" }, make("h4", {}, name), ...content);
+}
+
+function answers(own, oracle) {
+  const none = (says) => make("p", { class: "soft" }, says);
+  const found = own.answer === null ? none("None was found.") : modelText(own.answer);
+  const right = oracle === null ? none("The task has no single right answer.") : modelText(oracle);
+  return make(
+    "div",
+    { class: "answers" },
+    titled("Extracted answer", found),
+    titled("Oracle", right),
+  );
+}
+
+function turn(message) {
+  if (message.role !== "system") return titled(lineOf(message.role), modelText(message.content));
+  const folded = make("details", { class: "turn" });
+  folded.append(make("summary", {}, "System prompt"), modelText(message.content));
+  return folded;
+}
+
+function completion(own) {
+  const said = titled("assistant");
+  if (own.thought) {
+    const thought = make("details", { class: "thought" });
+    const length = plural(own.thought.length, "character");
+    thought.append(make("summary", {}, `Thought, ${length}`), modelText(own.thought));
+    said.append(thought);
+  }
+  if (own.rest) said.append(modelText(own.rest));
+  else said.append(make("p", { class: "soft" }, "Nothing follows the thought."));
+  return said;
+}
+
+// Start
+
+let pause;
+byId("filters").addEventListener("input", () => {
+  clearTimeout(pause);
+  pause = setTimeout(filter, 150);
+});
+byId("filters").addEventListener("reset", () => setTimeout(filter));
+byId("filters").addEventListener("submit", (event) => event.preventDefault());
+byId("rows").addEventListener("keydown", onKey);
+byId("earlier").addEventListener("click", () => choose(place - (place % PAGE) - PAGE));
+byId("later").addEventListener("click", () => choose(place - (place % PAGE) + PAGE));
+fillFilters();
+await filter();
+document.documentElement.dataset.samples = "shown";
+await drawAll();
