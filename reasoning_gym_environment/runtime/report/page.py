@@ -23,7 +23,7 @@ from .rows import read_material
 from .samples import Samples, samples_of
 
 _ASSETS = files(__package__) / "assets"
-_SCRIPTS = ("theme.js", "text.js", "charts.js", "samples.js")
+_SCRIPTS = ("theme.js", "text.js", "charts.js", "rollout.js", "samples.js")
 
 
 def write_report(paths: Sequence[Path], output: Path) -> None:

@@ -1,0 +1,138 @@
+// One rollout in full.
+
+async function showDetail(rollout) {
+  const detail = byId("detail");
+  if (rollout === undefined) return detail.replaceChildren();
+  const group = groupOf[rollout];
+  const texts = await textsOf(group);
+  if (found[place] !== rollout) return undefined; // another one was chosen meanwhile
+  const number = rollout - firstOf[group];
+  const own = texts.rollouts[number];
+  return detail.replaceChildren(
+    backButton(),
+    heading(rollout, texts),
+    siblings(group, rollout),
+    reward(own),
+    answers(own, texts.oracle),
+    ...texts.prompt.map(turn),
+    completion(own),
+    make("p", { class: "soft" }, `Seed ${texts.seed} · ${lineOf(texts.file)}`),
+  );
+}
+
+function backButton() {
+  const back = make("button", { type: "button", class: "back" }, "Back to the list");
+  back.addEventListener("click", () => byId("filters").scrollIntoView());
+  return back;
+}
+
+function heading(rollout, texts) {
+  const parts = [texts.category, index.group_split[groupOf[rollout]]];
+  if (texts.level !== null) parts.push(`level ${texts.level}`);
+  if (texts.time) parts.push(`${lineOf(texts.time).slice(0, 19).replace("T", " ")} UTC`);
+  const title = make("h3", {}, lineOf(taskOf(rollout)));
+  return make("header", {}, title, make("span", { class: "soft" }, parts.join(" · ")));
+}
+
+/** All rollouts of the same problem. */
+function siblings(group, current) {
+  const buttons = Array.from({ length: index.group_size[group] }, (_, number) => {
+    const rollout = firstOf[group] + number;
+    const status = words(index.status[rollout]);
+    const button = make(
+      "button",
+      {
+        type: "button",
+        "aria-current": rollout === current,
+        "aria-label": `Rollout ${number + 1}: ${status}`,
+      },
+      make("span", { class: `dot ${index.status[rollout]}` }),
+      decimal(index.score[rollout]),
+    );
+    button.addEventListener("click", () => showSibling(rollout));
+    return button;
+  });
+  const label = "Rollouts of the same problem";
+  return make("div", { class: "siblings", role: "group", "aria-label": label }, ...buttons);
+}
+
+/** One that the filters leave out joins the list, beside the one it was reached from. */
+async function showSibling(rollout) {
+  if (!found.includes(rollout)) found.splice(place + 1, 0, rollout);
+  await choose(found.indexOf(rollout));
+  byId("detail").querySelector("[aria-current=true]").focus();
+}
+
+function howItCameAbout(own) {
+  if (own.status === "unscored") {
+    return "Nothing can be said about this answer. The reward is the mean of the group's others, and the trainer is told to drop it.";
+  }
+  const expected = (own.raw_score ?? 0) * (own.length_factor ?? 1);
+  if (Math.abs(expected - own.score) > 0.001) {
+    return `Score ${decimal(own.raw_score)}, of which the run's score mode and length penalty left a reward of ${decimal(own.score)}.`;
+  }
+  return `Score ${decimal(own.raw_score)} × length factor ${decimal(own.length_factor)} = reward ${decimal(own.score)}.`;
+}
+
+/** The verifier is asked about both forms of an answer, or about one where that suffices. */
+const form = (score) => (score === null ? "not tried" : decimal(score));
+
+function reward(own) {
+  const length = own.completion_tokens === null ? "–" : plural(own.completion_tokens, "token");
+  const seconds = own.verify_seconds;
+  const facts = {
+    Reward: decimal(own.score),
+    "Verifier's score": decimal(own.raw_score),
+    "Bare answer": form(own.raw_form_score),
+    "In answer tags": form(own.tagged_form_score),
+    "Length factor": decimal(own.length_factor),
+    Completion: own.finish_reason === "length" ? `${length}, truncated` : length,
+    Verifying: seconds === null ? "–" : `${(seconds * 1000).toFixed(2)} ms`,
+  };
+  const list = Object.entries(facts).map(([name, value]) =>
+    make("div", {}, make("dt", {}, name), make("dd", {}, value)),
+  );
+  const box = make("div", { class: "reward" });
+  const title = make("strong", {}, words(own.status));
+  box.append(make("p", {}, make("span", { class: `dot ${own.status}` }), " ", title));
+  box.append(make("p", {}, howItCameAbout(own)));
+  if (own.detail) box.append(make("p", {}, make("bdi", {}, lineOf(own.detail))));
+  box.append(make("dl", {}, ...list));
+  return box;
+}
+
+function titled(name, ...content) {
+  return make("div", { class: "turn" }, make("h4", {}, name), ...content);
+}
+
+function answers(own, oracle) {
+  const none = (says) => make("p", { class: "soft" }, says);
+  const found = own.answer === null ? none("None was found.") : modelText(own.answer);
+  const right = oracle === null ? none("The task has no single right answer.") : modelText(oracle);
+  return make(
+    "div",
+    { class: "answers" },
+    titled("Extracted answer", found),
+    titled("Oracle", right),
+  );
+}
+
+function turn(message) {
+  if (message.role !== "system") return titled(lineOf(message.role), modelText(message.content));
+  const folded = make("details", { class: "turn" });
+  folded.append(make("summary", {}, "System prompt"), modelText(message.content));
+  return folded;
+}
+
+function completion(own) {
+  const said = titled("assistant");
+  if (own.thought) {
+    const thought = make("details", { class: "thought" });
+    const length = plural(own.thought.length, "character");
+    thought.append(make("summary", {}, `Thought, ${length}`), modelText(own.thought));
+    said.append(thought);
+  }
+  if (own.rest) said.append(modelText(own.rest));
+  else said.append(make("p", { class: "soft" }, "Nothing follows the thought."));
+  return said;
+}
