@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
-from ...core.intervals import share_interval
+from ...core.estimators import share
 from ...core.metrics import Mean
 from ...core.records import FORMAT_FAILURES, Status
 from ...tasks.chance import chance_floor
@@ -109,13 +109,13 @@ def solved_share(groups: Sequence[Group]) -> Share | None:
     if not counts:
         return None
     rollouts = sum(scored for _, scored, _ in counts)
-    interval = share_interval([(solved, scored) for solved, scored, _ in counts])
+    solved = share([[1.0] * solved + [0.0] * (scored - solved) for solved, scored, _ in counts])
     floors = {task: known_chance(task) for _, _, task in counts}
     known = [(floors[task] or 0.0) * scored for _, scored, task in counts]
     return Share(
-        solved=sum(solved for solved, _, _ in counts) / rollouts,
-        low=interval.low,
-        high=interval.high,
+        solved=solved.value,
+        low=solved.low,
+        high=solved.high,
         chance=None if None in floors.values() else sum(known) / rollouts,
         rollouts=rollouts,
         groups=len(counts),
@@ -125,8 +125,8 @@ def solved_share(groups: Sequence[Group]) -> Share | None:
 def shares_by(key: Callable[[Group], Key], groups: Sequence[Group]) -> Iterator[tuple[Key, Share]]:
     """The solved share of each key that has one."""
     for name, own in by(key, groups).items():
-        if share := solved_share(own):
-            yield name, share
+        if solved := solved_share(own):
+            yield name, solved
 
 
 def signal_shares(groups: Sequence[Group]) -> dict[str, float]:
