@@ -31,7 +31,6 @@ class LevelProof:
         errors: why it is missing, one text an item.
         seconds: each item took to make, with the dataset where it was not kept.
         wrong_oracles: the entries' own answers with a score below 1.
-        without_oracle: items whose answer is None.
     """
 
     task: str
@@ -41,7 +40,6 @@ class LevelProof:
     errors: Sequence[str]
     seconds: Sequence[float]
     wrong_oracles: Sequence[str]
-    without_oracle: int
 
     @property
     def mean_seconds(self) -> float:
@@ -60,7 +58,6 @@ async def prove_level(
     errors: list[str] = []
     seconds: list[float] = []
     wrong: list[str] = []
-    without = 0
     for one in evaluation_recipes(_SEED, [task], items):
         recipe = Recipe(task=task, seed=one.seed, level=level, parameters=parameters)
         started = time.perf_counter()
@@ -71,7 +68,6 @@ async def prove_level(
             continue
         seconds.append(time.perf_counter() - started)
         questions[one.seed] = problem.question
-        without += problem.oracle is None
         wrong += await _wrong_oracle(pool, problem)
     return LevelProof(
         task=task,
@@ -81,7 +77,6 @@ async def prove_level(
         errors=errors,
         seconds=seconds,
         wrong_oracles=wrong,
-        without_oracle=without,
     )
 
 

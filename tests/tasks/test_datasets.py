@@ -109,6 +109,15 @@ async def test_a_dataset_that_made_room_gives_the_same_problems_again() -> None:
     assert datasets.problem(recipe) == before
 
 
+async def test_data_that_datasets_share_are_those_of_the_parameters(pool: TaskPool) -> None:
+    one, other = (
+        Recipe(task="codeio", seed=2, parameters={"difficulty": difficulty})
+        for difficulty in (7, 9)
+    )
+    made = [await pool.generate(recipe) for recipe in (one, other, one)]
+    assert made[0] == made[2] != made[1]
+
+
 async def test_a_dataset_that_finds_no_item_finds_one_for_the_next_seed(pool: TaskPool) -> None:
     rare = {"min_word_length": 4, "max_word_length": 4}
     rare |= {"min_chain_length": 3, "max_chain_length": 3}

@@ -1,0 +1,139 @@
+"""The ladders of all tasks: what they are built from, and a sample of the proof."""
+
+import json
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from reasoning_gym_environment.core.records import Recipe
+from reasoning_gym_environment.runtime.ladder_proof import faults, prove_ladders
+from reasoning_gym_environment.runtime.task_pool import TaskPool
+from reasoning_gym_environment.tasks.ladder_repairs import REPAIRS, levels_from
+from reasoning_gym_environment.tasks.ladders import TaskLadder, curriculum_levels, ladder_of
+from reasoning_gym_environment.tasks.own_ladders import OWN_LADDERS
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.filterwarnings("ignore"),  # the library's own, at its import
+]
+
+PAGE = Path(__file__).parents[2] / "docs" / "difficulty-levels.md"
+MOST_SINGLE_LEVELS = 5
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def ladders(pool: TaskPool) -> dict[str, TaskLadder]:
+    return await pool.ladders()
+
+
+def ends(ladder: TaskLadder) -> TaskLadder:
+    """The easiest and the hardest level."""
+    levels = dict.fromkeys((0, len(ladder.levels) - 1))
+    return TaskLadder(levels=tuple(ladder.levels[n] for n in levels), origin=ladder.origin)
+
+
+async def test_every_task_has_a_ladder(
+    ladders: dict[str, TaskLadder], all_tasks: list[str]
+) -> None:
+    assert list(ladders) == all_tasks
+    single = [task for task, ladder in ladders.items() if len(ladder.levels) < 2]
+    assert len(single) <= MOST_SINGLE_LEVELS
+    assert all(len(ladder.levels) >= 3 for ladder in ladders.values() if len(ladder.levels) > 1)
+
+
+async def test_what_is_not_the_librarys_curriculum_has_a_reason(
+    ladders: dict[str, TaskLadder],
+) -> None:
+    assert {ladder.origin for ladder in ladders.values()} <= {
+        "curriculum",
+        "repaired",
+        "own",
+        "none",
+    }
+    for task, ladder in ladders.items():
+        assert (not ladder.reason) == (ladder.origin == "curriculum"), task
+
+
+async def test_no_repaired_level_is_refused(ladders: dict[str, TaskLadder]) -> None:
+    assert [task for task, ladder in ladders.items() if "is refused: " in ladder.reason] == []
+
+
+def test_no_task_has_both_a_repaired_ladder_and_one_of_our_own() -> None:
+    assert not REPAIRS.keys() & OWN_LADDERS.keys()
+
+
+async def test_a_level_travels_through_json_unchanged(ladders: dict[str, TaskLadder]) -> None:
+    for task, ladder in ladders.items():
+        for level, parameters in enumerate(ladder.levels):
+            recipe = Recipe(task=task, seed=2, level=level, parameters=parameters)
+            assert Recipe.from_json(json.loads(json.dumps(recipe.to_json()))) == recipe
+
+
+async def test_the_ends_of_every_ladder_are_sound(
+    pool: TaskPool, ladders: dict[str, TaskLadder]
+) -> None:
+    sample = {task: ends(ladder) for task, ladder in ladders.items()}
+    proofs = await prove_ladders(pool, sample, items=2, at_once=2)
+    assert [fault for of_task in proofs for fault in faults(of_task)] == []
+
+
+async def test_one_level_does_not_disturb_another(
+    pool: TaskPool, ladders: dict[str, TaskLadder]
+) -> None:
+    for task, ladder in ladders.items():
+        easy = Recipe(task=task, seed=8, parameters=ladder.levels[0])
+        hard = Recipe(task=task, seed=8, parameters=ladder.levels[-1])
+        before, _, after = [await pool.generate(recipe) for recipe in (easy, hard, easy)]
+        assert before == after, task
+
+
+def test_ranges_of_a_curriculum_are_windows_near_the_level() -> None:
+    assert curriculum_levels("chain_sum")[:3] == [
+        {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1},
+        {"min_terms": 2, "max_terms": 3, "min_digits": 1, "max_digits": 2},
+        {"min_terms": 3, "max_terms": 4, "min_digits": 2, "max_digits": 3},
+    ]
+    assert curriculum_levels("letter_counting")[:2] == [
+        {"min_words": 5, "max_words": 7},
+        {"min_words": 7, "max_words": 9},
+    ]
+
+
+def test_refused_levels_are_left_out_and_told() -> None:
+    ladder = ladder_of("caesar_cipher", curriculum_levels("caesar_cipher"))
+    assert len(ladder.levels) == 2
+    assert ladder.origin == "repaired"
+    assert "level 2 is refused: AssertionError: rotation must be" in ladder.reason
+
+
+def test_a_task_of_which_every_level_is_refused_keeps_its_default() -> None:
+    ladder = ladder_of("gcd", [{"no_such_name": 1}, {"min_numbers": 0}])
+    assert (ladder.levels, ladder.origin) == (({},), "none")
+    assert "no_such_name" in ladder.reason
+    assert "level 1 is refused" in ladder.reason
+
+
+def test_equal_neighbours_are_merged() -> None:
+    ladder = ladder_of("gcd", [{}, {}, {"max_value": 9}, {"max_value": 9}])
+    assert ladder == TaskLadder(levels=({}, {"max_value": 9}), origin="curriculum")
+
+
+def test_columns_of_repairs_have_one_height() -> None:
+    assert levels_from({"ranges": {"n": [1, 2, 4]}, "values": {"p": [0.5, 0.1]}}) == (
+        {"p": 0.5, "min_n": 1, "max_n": 2},
+        {"p": 0.1, "min_n": 2, "max_n": 4},
+    )
+    with pytest.raises(ValueError, match="zip"):
+        levels_from({"ranges": {"n": [1, 2]}, "values": {"p": [0.5, 0.1]}})
+
+
+async def test_the_table_in_docs_has_every_level(ladders: dict[str, TaskLadder]) -> None:
+    sections = PAGE.read_text().split("\n## ")[1:]
+    found = {
+        section.partition("\n")[0]: sum(
+            line[:3].strip("| ").isdigit() for line in section.split("\n")
+        )
+        for section in sections
+    }
+    assert found == {task: len(ladder.levels) for task, ladder in ladders.items()}
