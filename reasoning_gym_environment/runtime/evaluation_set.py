@@ -35,7 +35,7 @@ class EvaluationPlan:
         tasks: their names.
         per_task: items of each task at the default configuration and at each difficulty.
         difficulties: in [0, 1], beside the default configuration.
-        ladders: of the tasks that have one.
+        ladders: by task; one of fewer than two levels has no difficulty to choose.
     """
 
     seed: int
@@ -43,6 +43,11 @@ class EvaluationPlan:
     per_task: int
     difficulties: Sequence[float]
     ladders: Mapping[str, Ladder]
+
+    @property
+    def leveled(self) -> list[str]:
+        """The tasks whose difficulty can be chosen."""
+        return [task for task in self.tasks if len(self.ladders.get(task, ())) > 1]
 
     def recipes(self) -> list[tuple[Recipe, float | None]]:
         """Every item's recipe and difficulty; the default configuration comes first."""
@@ -55,15 +60,14 @@ class EvaluationPlan:
                 difficulty,
             )
             for difficulty in self.difficulties
-            for task in self.tasks
-            if task in self.ladders
+            for task in self.leveled
             for index in range(self.per_task)
         ]
 
 
 async def build_evaluation_set(pool: TaskPool, plan: EvaluationPlan) -> list[EvaluationItem]:
     """Make the problems of the evaluation set; one that can't be made is left out, loudly."""
-    without = sorted(set(plan.tasks) - set(plan.ladders))
+    without = sorted(set(plan.tasks) - set(plan.leveled))
     if plan.difficulties and without:
         logger.info("Only evaluated at their defaults, having no levels: %s", ", ".join(without))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 import pickle
 import random
@@ -62,6 +63,7 @@ class Datasets:
 
     def problem(self, recipe: Recipe) -> Problem:
         """Raises ValueError for an item that the library itself could not solve."""
+        decimal.setcontext(decimal.Context())  # decimal_arithmetic lowers the process's precision
         entry = self.entry(recipe)
         mark = UNUSABLE_ORACLES.get(recipe.task)
         if mark and mark in entry["answer"]:

@@ -24,13 +24,13 @@ LADDER = ({"max_value": 10}, {"max_value": 20}, {"max_value": 30})
 def plan(
     *tasks: str, per_task: int = 1, difficulties: Sequence[float] = (), seed: int = 5
 ) -> EvaluationPlan:
-    """Only gcd has levels."""
+    """Only gcd has more than one level."""
     return EvaluationPlan(
         seed=seed,
         tasks=tasks,
         per_task=per_task,
         difficulties=difficulties,
-        ladders={"gcd": LADDER},
+        ladders={"gcd": LADDER, "coin_flip": ({},)},
     )
 
 

@@ -126,6 +126,15 @@ async def test_a_dataset_that_finds_no_item_finds_one_for_the_next_seed(pool: Ta
     assert await pool.generate(Recipe(task="word_ladder", seed=10, parameters=rare))
 
 
+async def test_one_tasks_decimal_precision_does_not_reach_another() -> None:
+    digits = {"max_decimal_places": 8, "max_digits": 10, "min_decimal_places": 6, "min_digits": 8}
+    long = Recipe(task="decimal_chain_sum", seed=6321079149627059, parameters=digits)
+    lowers_it = Recipe(task="decimal_arithmetic", seed=3)
+    alone = await made_in_a_fresh_process([long])
+    after = await made_in_a_fresh_process([lowers_it, long])
+    assert facts(after[key(long)]) == facts(alone[key(long)])
+
+
 async def test_exactly_the_five_known_tasks_have_no_oracle(
     problems: dict[str, list[Problem]],
 ) -> None:
