@@ -48,14 +48,24 @@ class EvaluationStore:
             write_settings(folder / RUN, settings)
             end_torn_line(self._partial)
         except OSError as error:
-            raise FixableError(
-                f"evaluation results can't be written to {folder} ({error}): free space, or set "
-                "--env.data_dir_to_save_evals"
-            ) from error
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> FixableError:
+        return FixableError(
+            f"evaluation results can't be written to {self.folder} ({error}): free space, or set "
+            "another --env.data_dir_to_save_evals"
+        )
 
     async def add(self, row: dict[str, Any]) -> None:
-        """Returns when the row is on disk; cancelling does not stop it."""
-        await asyncio.shield(self._add(row))
+        """Returns when the row is on disk; cancelling does not stop it.
+
+        Raises:
+            FixableError: it can't be written.
+        """
+        try:
+            await asyncio.shield(self._add(row))
+        except OSError as error:
+            raise self._unwritable(error) from error
 
     async def _add(self, row: dict[str, Any]) -> None:
         self.rows[recipe_key(row["recipe"])] = row

@@ -112,6 +112,13 @@ def test_a_folder_that_cannot_be_written_to_is_said(tmp_path: Path) -> None:
         EvaluationStore(tmp_path / "file" / "below", SETTINGS)
 
 
+async def test_a_sample_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    store = EvaluationStore(tmp_path, SETTINGS)
+    (tmp_path / PARTIAL).mkdir()
+    with pytest.raises(FixableError, match=f"can't be written to {tmp_path}"):
+        await store.add(row(1))
+
+
 def test_a_folder_in_use_gets_a_number(tmp_path: Path) -> None:
     wanted = tmp_path / "step-5"
     assert unused(wanted) == wanted
