@@ -23,7 +23,8 @@ from .training_problems import TrainingProblems
 logger = logging.getLogger(__name__)
 
 
-VERSIONS = {name: version(name) for name in ("reasoning-gym", "atroposlib", "transformers")}
+_PACKAGES = ("reasoning-gym-environment", "reasoning-gym", "atroposlib", "transformers")
+VERSIONS = {name: version(name) for name in _PACKAGES}
 
 
 class BookkeepingEnv(BaseEnv):

@@ -19,6 +19,7 @@ from .task_pool import TaskPool
 
 Row = dict[str, Any]
 LIBRARY = "reasoning-gym"
+PACKAGE = "reasoning-gym-environment"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,7 +97,10 @@ async def rescore_group(
         "rollouts": rollouts,
         "oracle": problem.oracle,
         "scoring": scoring,
-        "library_versions": {**row.get("library_versions", {}), LIBRARY: version(LIBRARY)},
+        "library_versions": {
+            **row.get("library_versions", {}),
+            **{name: version(name) for name in (LIBRARY, PACKAGE)},
+        },
     }
     changes = [
         ScoreChange(task=problem.recipe.task, before=before, after=rollout)

@@ -163,6 +163,9 @@ EXECUTES_ANSWERS = frozenset(
 )
 """Tasks whose verifier hands the answer to `eval`, directly or through sympy's parser."""
 
+SLOW_ON_WRONG_ANSWERS = frozenset({"intermediate_integration"})
+"""Tasks whose verifier takes more than the deadline to refuse a wrong answer to some items."""
+
 SEEDED_AT_CONSTRUCTION = frozenset({"acre", "gsm_symbolic", "list_functions", "survo"})
 """Tasks that take their seed at construction alone: the object can't be kept across seeds."""
 

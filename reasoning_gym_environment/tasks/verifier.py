@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NoReturn
 from ..core.records import Recipe
 from . import limits, protocol
 from .datasets import Datasets
-from .facts import EXECUTES_ANSWERS
+from .facts import EXECUTES_ANSWERS, SLOW_ON_WRONG_ANSWERS
 from .guards import ceiling
 from .protocol import FORM_SCORES, Containment, FormScores, Outcome, VerifyRequest
 from .screen import NOT_AN_EXPRESSION, UNREADABLE, screen
@@ -105,14 +105,15 @@ def score_together(dataset: Any, request: VerifyRequest, answers: Sequence[str])
 def score_apart(dataset: Any, request: VerifyRequest, answers: Sequence[str]) -> Work:
     """Work of a child: score each answer in a child of its own.
 
-    The one in between sees no effect of any answer. It scores the oracle and a wrong answer
-    first: sympy's caches then hold what all answers to this entry need.
+    The one in between sees no effect of any answer. It scores the oracle first, and a wrong
+    answer where none takes long: sympy's caches then hold what all answers to this entry need.
     """
 
     def work(reply: int) -> None:
         limits.enter_parent_of_children(reply)
         entry = pickle.loads(request.entry)
-        for known in (entry["answer"], "0"):
+        wrong = () if request.task in SLOW_ON_WRONG_ANSWERS else ("0",)
+        for known in (entry["answer"], *wrong):
             score_forms(dataset.score_answer, known, entry)
         gc.freeze()
         for answer in answers:

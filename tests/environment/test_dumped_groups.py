@@ -108,7 +108,12 @@ async def test_a_row_says_which_run_made_it_and_how_to_make_its_problem_again(
         "verify_group_timeout": 120.0,
     }
     assert datetime.fromisoformat(row["time"]).tzinfo is not None
-    assert row["library_versions"].keys() == {"reasoning-gym", "atroposlib", "transformers"}
+    assert row["library_versions"].keys() == {
+        "reasoning-gym-environment",
+        "reasoning-gym",
+        "atroposlib",
+        "transformers",
+    }
     assert {rollout["status"] for rollout in row["rollouts"]} == {"wrong"}
     assert {rollout["finish_reason"] for rollout in row["rollouts"]} == {"stop"}
 
