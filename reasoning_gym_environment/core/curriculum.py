@@ -181,7 +181,7 @@ class Curriculum(Levels):
             }
             for task, standing in self._tasks.items()
         }
-        return {**super().state_dict(), "target": self._target, "tasks": tasks}
+        return {**super().state_dict(), "tasks": tasks}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what fits; on a ladder of another height, a task keeps its difficulty alone."""

@@ -16,7 +16,7 @@ class ComplexityMode(str, Enum):
 
 
 Ladder = tuple[Mapping[str, Any], ...]
-"""A task's levels, easiest first: dataset parameters that differ from the library's default."""
+"""A task's levels, easiest first, each as dataset parameters."""
 
 
 def position_of(difficulty: float, height: int) -> float:
