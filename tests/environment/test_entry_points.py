@@ -122,9 +122,11 @@ def test_the_tasks_are_listed_as_json_with_reasons() -> None:
     assert len(tasks) == 106
     assert {name: tasks[name]["category"] for name in known_categories()} == known_categories()
     for task in tasks.values():
-        assert task.keys() == {"name", "category", "used", "reason"}
         assert task["used"] == (task["reason"] == "")
-    assert tasks["gcd"] == {"name": "gcd", "category": "arithmetic", "used": True, "reason": ""}
+        assert len(task.get("levels", ())) >= 3 or task["name"] == "composite"
+    gcd = tasks["gcd"]
+    assert gcd.items() >= {"category": "arithmetic", "used": True, "origin": "curriculum"}.items()
+    assert all(level.keys() <= set(gcd["parameters"]) for level in gcd["levels"])
     assert not tasks["composite"]["used"]
     assert "full credit" in tasks["game_of_life_halting"]["reason"]
     assert tasks["sudoku"]["reason"] == "excluded by exclude_tasks"
@@ -135,8 +137,22 @@ def test_the_tasks_are_listed_for_people() -> None:
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stderr
     assert len(lines) == 107
-    assert ["gcd", "arithmetic", "used"] in [line.split() for line in lines]
+    assert ["gcd", "arithmetic", "4", "levels", "used"] in [line.split() for line in lines]
     assert lines[-1] == "104 of 106 are used"
+
+
+def test_a_ladder_is_shown_with_a_question_of_each_level() -> None:
+    done = run(*WAYS["module"], "tasks", "--levels", "gcd")
+    assert done.returncode == 0, done.stderr
+    levels = done.stdout.split("\n\nlevel ")
+    assert levels[0] == "gcd: 4 levels (curriculum)"
+    assert [level.split()[:3] for level in levels[1:]] == [
+        ["0", "difficulty", "0.00"],
+        ["1", "difficulty", "0.33"],
+        ["2", "difficulty", "0.67"],
+        ["3", "difficulty", "1.00"],
+    ]
+    assert all("Greatest Common Divisor" in level for level in levels[1:])
 
 
 def test_an_unknown_command_gets_the_closest_one() -> None:

@@ -135,7 +135,7 @@ async def test_the_length_penalty_goes_by_the_stored_lengths(pool: TaskPool, gcd
 
 
 async def test_a_rollout_without_a_completion_stays_unscored(pool: TaskPool, gcd: Problem) -> None:
-    [lost] = unscored_group(gcd, "server down").attempts
+    [lost] = unscored_group(gcd, "server down", attempts=1).attempts
     answered = await grade(gcd, [said(f"<answer>{gcd.oracle}</answer>")], pool, SETTINGS)
     row = as_stored(GroupResult(problem=gcd, attempts=(lost, *answered.attempts)))
     [result] = await again(pool, row)
