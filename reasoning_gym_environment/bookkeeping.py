@@ -14,7 +14,7 @@ from tenacity import RetryError
 
 from .core.curriculum_metrics import curriculum_metrics
 from .core.errors import ConfigurationError
-from .core.metrics import signal_line
+from .core.metrics import signal_lines
 from .core.records import Problem
 from .rollout_table import rollout_rows, rollout_table
 from .runtime.statistics import Statistics
@@ -44,6 +44,11 @@ class BookkeepingEnv(BaseEnv):
     @abstractmethod
     def categories(self) -> dict[str, str]:
         """Category by name of the tasks in use; empty before `setup`."""
+
+    @property
+    @abstractmethod
+    def problems(self) -> TrainingProblems:
+        """The problems, whether or not their training stream has begun."""
 
     @abstractmethod
     def started_problems(self) -> TrainingProblems:
@@ -76,7 +81,8 @@ class BookkeepingEnv(BaseEnv):
     async def wandb_log(self, wandb_metrics: dict[str, Any] | None = None) -> None:
         """Log what has been counted since the last call, and the last evaluation."""
         report, self.evaluation_report = self.evaluation_report, {}
-        logger.info("Since the last report: %s", signal_line(self.statistics.interval))
+        for line in signal_lines(self.statistics.interval, self.categories.values()):
+            logger.info("Since the last report: %s", line)
         counted = self.statistics.take_report()
         stats = self.get_curriculum_stats()
         levels = curriculum_metrics(stats, self.categories) if stats["curriculum_mode"] else {}
@@ -90,7 +96,7 @@ class BookkeepingEnv(BaseEnv):
             `total_tasks_tracked`, `tasks_with_adjustments`, `average_complexity` in [0, 1], and
             `task_details`: by task its `level`, `difficulty`, recent `solved_share` and more.
         """
-        stats = self.started_problems().curriculum_stats()
+        stats = self.problems.curriculum_stats()
         if not stats:
             return {"curriculum_mode": False}
         target = self.config.curriculum_target_accuracy

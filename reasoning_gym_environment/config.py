@@ -13,7 +13,13 @@ from .core.prompts import SYSTEM_PROMPTS
 from .core.records import SOLVED_SCORE
 from .core.rewards import ScoreMode
 from .core.sampling import TaskSampling
-from .core.settings_text import parse_parameters, parse_weights, shown, split_names
+from .core.settings_text import (
+    parse_difficulties,
+    parse_parameters,
+    parse_weights,
+    shown,
+    split_names,
+)
 from .runtime.grading import GradingSettings
 from .runtime.task_pool import PoolSettings, default_processes
 
@@ -61,8 +67,8 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
     )
     task_parameters: str | dict[str, dict[str, Any]] = Field(
         default={},
-        description="Dataset parameters of single tasks, as a mapping or as JSON: "
-        '\'{"chain_sum": {"max_terms": 9}}\'; they win over the level\'s own.',
+        description="Dataset parameters of single tasks in training, as a mapping or as JSON: "
+        '\'{"chain_sum": {"min_terms": 2, "max_terms": 9}}\'; they win over the level\'s own.',
     )
     complexity_mode: ComplexityMode | None = Field(
         default=None,
@@ -131,7 +137,7 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
     eval_attempts: int = Field(
         default=1, ge=1, description="Completions of each evaluation item: the k of pass@k."
     )
-    eval_levels: str | list[float] = Field(
+    eval_levels: str | float | list[float] = Field(
         default=[],
         description="Difficulties in [0, 1] to evaluate beside the default configuration, as a "
         "list or separated by commas: as many items of each task with levels at each.",
@@ -196,13 +202,8 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
 
     @field_validator("eval_levels")
     @classmethod
-    def _parse_levels(cls, value: str | list[float]) -> list[float]:
-        parts = value.split(",") if isinstance(value, str) else value
-        levels = sorted({float(part) for part in parts if str(part).strip()})
-        for level in levels:
-            if not 0 <= level <= 1:
-                raise ValueError(f"{level} is no difficulty from 0 to 1")
-        return levels
+    def _parse_levels(cls, value: str | float | list[float]) -> list[float]:
+        return parse_difficulties(value)
 
     @field_validator("task_weights")
     @classmethod

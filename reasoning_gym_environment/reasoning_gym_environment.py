@@ -127,6 +127,10 @@ class ReasoningGymEnv(BookkeepingEnv):
         return self._problems.categories
 
     @property
+    def problems(self) -> TrainingProblems:
+        return self._problems
+
+    @property
     def _serving(self) -> bool:
         """Whether the API knows this environment."""
         return hasattr(self, "env_id")

@@ -11,6 +11,7 @@ from .core.curriculum import Curriculum
 from .core.difficulty import Ladder
 from .core.errors import ConfigurationError
 from .core.levels import Levels
+from .core.prompt_room import PromptRoom
 from .core.records import GroupResult, Problem, Recipe, Status
 from .core.sampling import Sampler, TaskSampling
 from .runtime.difficulty import levels_of, require_names, require_values
@@ -42,6 +43,7 @@ class TrainingProblems:
         self._counts = statistics.counts
         self._weights: dict[str, float] = {}
         self._levels = Levels()
+        self._room = PromptRoom()
         self._sampler: Sampler | None = None
         self._stream: ProblemStream | None = None
         self.categories: dict[str, str] = {}
@@ -83,7 +85,8 @@ class TrainingProblems:
         known = await self._pool.ladders()
         require_names(self._overrides, known)
         used = {task: known[task].levels for task in self.categories}
-        ladders = used if config.complexity_mode else {}
+        drawn = {task: ladder for task, ladder in used.items() if self._weights[task] > 0}
+        ladders = drawn if config.complexity_mode else {}
         overrides = {task: values for task, values in self._overrides.items() if task in used}
         await require_values(self._pool, overrides, ladders)
         self._levels = levels_of(
@@ -133,30 +136,41 @@ class TrainingProblems:
             ConfigurationError: no prompt does.
         """
         assert self._stream is not None
-        for _ in range(GIVE_UP_AFTER):
+        tries = 0
+        while tries < GIVE_UP_AFTER:
             problem = await self._stream.next_problem()
             recipe = problem.recipe
-            if await has_room(problem):
+            fits = await has_room(problem)
+            tries = 0 if self._cap_if_too_long(recipe, fits=fits) else tries + 1
+            if fits:
                 logger.info("Selected %s (seed %d, level %s)", *_shown(recipe))
                 return problem
             self._counts["sampling/prompts_too_long"] += 1
             logger.info("%s (seed %d, level %s): no room after the prompt", *_shown(recipe))
-            self._cap_below(recipe)
         raise ConfigurationError(
             f"max_token_length {self._config.max_token_length} leaves no room after any of "
             f"{GIVE_UP_AFTER} prompts: raise it, or shorten system_prompt"
         )
 
-    def _cap_below(self, recipe: Recipe) -> None:
-        """Questions grow with the level: what is too long here is too long above."""
+    def _cap_if_too_long(self, recipe: Recipe, *, fits: bool) -> bool:
+        """Take a level whose questions mostly don't fit, and those above, out of the run.
+
+        Returns:
+            Whether that was done now.
+        """
         assert self._sampler is not None
-        if recipe.level and self._sampler.cap(recipe.task, recipe.level - 1):
-            logger.warning(
-                "%s stays below level %d from here on: its questions don't fit max_token_length %d",
-                recipe.task,
-                recipe.level,
-                self._config.max_token_length,
-            )
+        task, level = recipe.task, recipe.level
+        if not level or not self._room.too_long(task, level, fits=fits):
+            return False
+        if not self._sampler.cap(task, level - 1):
+            return False
+        logger.warning(
+            "%s stays below level %d from here on: its questions don't fit max_token_length %d",
+            task,
+            level,
+            self._config.max_token_length,
+        )
+        return True
 
     def record(self, group: GroupResult) -> None:
         """Let the levels and the choice of tasks follow a group's result."""
@@ -179,11 +193,29 @@ class TrainingProblems:
         """
         assert self._stream is not None
         state = self._stream.state_dict()
-        return {**state, "ahead": [p.recipe.to_json() for p in unfinished] + state["ahead"]}
+        return {
+            **state,
+            "ahead": [p.recipe.to_json() for p in unfinished] + state["ahead"],
+            "max_token_length": self._config.max_token_length,
+            "prompt_room": self._room.state_dict(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue another run's stream.
+
+        Problems of tasks that this run does not use are dropped, and so is what was learnt
+        about the room of prompts under another token budget.
+        """
         assert self._stream is not None
-        self._stream.load_state_dict(state)
+        ahead = [recipe for recipe in state["ahead"] if self._weights.get(recipe["task"], 0) > 0]
+        if dropped := len(state["ahead"]) - len(ahead):
+            logger.info("Dropped %d problems of tasks that this run does not use", dropped)
+        sampler = state["sampler"]
+        if state.get("max_token_length") == self._config.max_token_length:
+            self._room.load_state_dict(state["prompt_room"])
+        else:
+            sampler = {**sampler, "levels": {**sampler.get("levels", {}), "caps": {}}}
+        self._stream.load_state_dict({"sampler": sampler, "ahead": ahead})
 
     def close(self) -> None:
         """Drop what was made ahead."""

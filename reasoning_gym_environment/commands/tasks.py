@@ -38,7 +38,7 @@ async def _answer(options: Namespace) -> str:
             logging.getLogger(__name__).warning("%s", discovery.warning)
         ladders = await pool.ladders()
         if options.levels:
-            require_known([options.levels], ladders, "--levels")
+            require_known([options.levels], ladders, "--levels", what="task")
             return await _levels(pool, options.levels, ladders[options.levels])
     tasks = select_tasks(
         discovery,

@@ -140,8 +140,9 @@ class Curriculum(Levels):
 
     def cap(self, task: str, top_level: int) -> bool:
         changed = super().cap(task, top_level)
-        standing = self._tasks[task]
-        standing.position = min(standing.position, self._tops[task])
+        if changed:
+            standing = self._tasks[task]
+            standing.position = min(standing.position, self._tops[task])
         return changed
 
     def stats(self) -> dict[str, Any]:

@@ -67,6 +67,8 @@ class Levels:
         Returns:
             Whether that changes anything.
         """
+        if task not in self._tops:  # a recipe that another mode has drawn
+            return False
         before = self._tops[task]
         self._tops[task] = max(0, min(top_level, before))
         return self._tops[task] < before

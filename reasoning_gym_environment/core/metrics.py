@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .records import Attempt, GroupResult, Status
@@ -125,15 +125,18 @@ def add_group(means: Means, group: GroupResult, categories: Mapping[str, str]) -
         means.add(signal_values(kind, group, categories))
 
 
-def signal_line(means: Means) -> str:
+def signal_line(means: Means, of: str = "") -> str:
     """The share of groups that teach, in one line.
+
+    Args:
+        of: where the shares are kept: "", or "category/games/" for example.
 
     Example:
         >>> signal_line(Means())
         '0 groups'
     """
     mixed, solved, unsolved = (
-        means[f"groups/{name}"] for name in ("mixed", "all_solved", "none_solved")
+        means[f"{of}groups/{name}"] for name in ("mixed", "all_solved", "none_solved")
     )
     if not mixed.count:
         return "0 groups"
@@ -141,3 +144,13 @@ def signal_line(means: Means) -> str:
         f"{mixed.count} groups: {mixed.value:.0%} with signal, {solved.value:.0%} all solved, "
         f"{unsolved.value:.0%} none solved"
     )
+
+
+def signal_lines(means: Means, categories: Iterable[str]) -> list[str]:
+    """The same for all groups, and for each category that has any."""
+    names = {f"category/{category}/": category for category in sorted(set(categories))}
+    seen = {of: name for of, name in names.items() if means[f"{of}groups/mixed"].count}
+    return [
+        signal_line(means),
+        *(f"{name}: {signal_line(means, of)}" for of, name in seen.items()),
+    ]

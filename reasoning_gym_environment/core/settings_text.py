@@ -61,6 +61,22 @@ def parse_parameters(value: str | dict[str, dict[str, Any]]) -> dict[str, dict[s
     return parsed
 
 
+def parse_difficulties(value: str | float | list[float]) -> list[float]:
+    """Difficulties in order; raises ValueError for one outside [0, 1].
+
+    Example:
+        >>> parse_difficulties("0.75, 0.25")
+        [0.25, 0.75]
+    """
+    if isinstance(value, str):
+        value = [float(part) for part in value.split(",") if part.strip()]
+    difficulties = sorted({float(part) for part in (value if isinstance(value, list) else [value])})
+    for difficulty in difficulties:
+        if not 0 <= difficulty <= 1:
+            raise ValueError(f"{difficulty} is no difficulty from 0 to 1")
+    return difficulties
+
+
 def shown(value: Any) -> str:
     """A setting as its user would write it.
 

@@ -113,7 +113,11 @@ def _categories(report: DemoReport) -> Iterator[str]:
         if (kind, what) == ("category", "solved"):
             mean = means[name]
             bar = "#" * round(mean.value * _BAR_WIDTH)
-            yield f"  {category:17} {_percent(mean)}  {bar:{_BAR_WIDTH}}  of {count} rollouts"
+            signal = _percent(means[f"category/{category}/groups/mixed"])
+            yield (
+                f"  {category:17} {_percent(mean)}  {bar:{_BAR_WIDTH}}  of {count} rollouts, "
+                f"{signal.strip()} of groups with signal"
+            )
 
 
 def _share(means: Means, status: Status) -> float:

@@ -163,7 +163,7 @@ def chosen_tasks(discovery: Discovery, names: Sequence[str]) -> dict[str, str]:
         for name, category in sorted(discovery.categories.items())
         if name not in NOT_A_TASK
     }
-    require_known(names, tasks, "--tasks")
+    require_known(names, tasks, "--tasks", what="task")
     return {name: category for name, category in tasks.items() if not names or name in names}
 
 

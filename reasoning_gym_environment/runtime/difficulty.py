@@ -47,7 +47,7 @@ def require_names(
     parameters: Mapping[str, Mapping[str, Any]], ladders: Mapping[str, TaskLadder]
 ) -> None:
     """Raises ConfigurationError for a task or a parameter that does not exist."""
-    require_known(parameters, ladders, "task_parameters")
+    require_known(parameters, ladders, "task_parameters", what="task")
     for task, values in parameters.items():
         names = ladders[task].parameters
         for name in values:
@@ -92,4 +92,7 @@ async def _require_item(
             return
         except GenerationError as raised:
             error = raised
-    raise ConfigurationError(f"task_parameters: no item of {task} with {shown}: {error}") from error
+    raise ConfigurationError(
+        f"task_parameters: no item of {task} with {shown}: {error}; levels set both ends of a "
+        "range, so set both"
+    ) from error

@@ -89,7 +89,9 @@ class ProblemStream:
                 continue
             self._fill()
             return problem
-        raise GenerationError(f"{GIVE_UP_AFTER} items in a row could not be generated")
+        raise GenerationError(
+            f"{GIVE_UP_AFTER} items in a row could not be generated or are in the evaluation set"
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """JSON: the sampler's state, and what was drawn but not yet handed out."""

@@ -106,10 +106,18 @@ class TaskPool:
         return discovery
 
     async def ladders(self) -> dict[str, TaskLadder]:
-        """The difficulty levels of every task."""
+        """The difficulty levels of every task.
+
+        Raises:
+            GenerationError: a task's levels can't be read.
+        """
         payload = pickle.dumps(LADDERS_REQUEST)
         reply = await self._generators.submit(payload, timeout=CATALOGUE_SECONDS)
-        ladders: dict[str, TaskLadder] = pickle.loads(reply)
+        ladders: dict[str, TaskLadder] | str = pickle.loads(reply)
+        if isinstance(ladders, str):
+            raise GenerationError(
+                f"{ladders}; the tested version of reasoning-gym is in requirements.txt"
+            )
         return ladders
 
     async def generate(self, recipe: Recipe) -> Problem:

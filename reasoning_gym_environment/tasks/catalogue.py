@@ -86,13 +86,15 @@ def discover(
     return Discovery(categories, failures, warning)
 
 
-def require_known(names: Iterable[str], known: Collection[str], setting: str) -> None:
+def require_known(
+    names: Iterable[str], known: Collection[str], setting: str, *, what: str = "task or category"
+) -> None:
     """Raises UnknownTaskError naming the setting, the bad name and the closest known ones."""
     for name in names:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=3)
             hint = f"did you mean {', '.join(close)}?" if close else "see the `tasks` command"
-            raise UnknownTaskError(f"{setting}: {name!r} is no task or category; {hint}")
+            raise UnknownTaskError(f"{setting}: {name!r} is no {what}; {hint}")
 
 
 def _exclusion_reason(

@@ -35,11 +35,11 @@ def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
 
 def answer(request: Recipe | str, datasets: Datasets) -> Reply:
     """The reply to one request."""
-    if request == LADDERS_REQUEST:
-        return build_ladders(read_registry().keys() - NOT_A_TASK.keys())
-    if isinstance(request, str):
-        return discover(lambda name: datasets.get(name, {}))
     try:
+        if request == LADDERS_REQUEST:
+            return build_ladders(read_registry().keys() - NOT_A_TASK.keys())
+        if isinstance(request, str):
+            return discover(lambda name: datasets.get(name, {}))
         return datasets.problem(request)
     except Exception as error:  # noqa: BLE001 - a generator may raise anything: the parent counts it
         return f"{type(error).__name__}: {error}"

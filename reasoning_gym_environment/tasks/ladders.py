@@ -35,7 +35,15 @@ class TaskLadder:
 
 def build_ladders(tasks: Iterable[str]) -> dict[str, TaskLadder]:
     """The ladders of registered tasks, in the order of their names."""
-    return {task: replace(_build(task), parameters=parameter_names(task)) for task in sorted(tasks)}
+    return {task: _named(task) for task in sorted(tasks)}
+
+
+def _named(task: str) -> TaskLadder:
+    """Raises ValueError naming the task whose curriculum or configuration can't be read."""
+    try:
+        return replace(_build(task), parameters=parameter_names(task))
+    except Exception as error:
+        raise ValueError(f"the levels of {task}: {type(error).__name__}: {error}") from error
 
 
 def _build(task: str) -> TaskLadder:

@@ -15,6 +15,7 @@ def report_of(counts: dict[str, int], *, pulled: int) -> DemoReport:
     means = Means()
     for solved in (1.0, 1.0, 0.0, 0.0):
         means.add({"solved": solved, "status/solved": solved, "category/games/solved": solved})
+        means.add({"category/games/groups/mixed": 0.5})
         means.add({"truncated": 0.0, "status/no_answer": 1.0 - solved})
     means.add({"groups/mixed": 1.0, "groups/all_solved": 0.0, "groups/none_solved": 0.0})
     curriculum = Curriculum({"gcd": ({},) * 5, "ab": ({},) * 5})
@@ -54,7 +55,9 @@ def test_the_summary_says_what_happened() -> None:
     [moved, still] = [line for line in text.splitlines() if "from level" in line]
     assert moved.split()[0] == "gcd"
     assert still.strip().startswith("ab")
-    assert ["games", "50.0%", "##########", "of", "4", "rollouts"] in words
+    assert (
+        "  games              50.0%  ##########            of 4 rollouts, 50.0% of groups" in text
+    )
 
 
 def test_a_run_that_never_began_can_be_shown() -> None:

@@ -106,6 +106,39 @@ async def test_a_resumed_run_goes_on_with_its_curriculum_and_its_estimates(
         assert await recipes(env, MANY) == uninterrupted
 
 
+async def test_a_run_resumed_with_other_settings_drops_what_no_longer_applies(
+    bench: Any, policy_url: str
+) -> None:
+    settings = {"complexity_mode": "random", "max_token_length": 600}
+    async with environment(bench, policy_url, step=STEP - 1, **settings) as env:
+        for _ in range(60):
+            await env.collect_trajectories(await env.get_next_item())
+        await reach_step(env, STEP)
+    others = {"include_tasks": "gcd,coin_flip", "max_token_length": 500}
+    async with environment(bench, policy_url, step=STEP, **others) as env:
+        env.load_checkpoint()
+        for _ in range(80):
+            problem = await env.get_next_item()
+            assert problem.recipe.task in ("gcd", "coin_flip")
+            await env.collect_trajectories(problem)
+
+
+async def test_a_level_that_did_not_fit_comes_back_with_a_larger_budget(
+    bench: Any, policy_url: str
+) -> None:
+    settings = {"include_tasks": "number_sorting", "complexity_mode": "random"}
+    async with environment(
+        bench, policy_url, step=STEP - 1, max_token_length=1500, **settings
+    ) as env:
+        await recipes(env, 100)
+        assert env.statistics.counts["sampling/prompts_too_long"] > 0
+        await reach_step(env, STEP)
+    async with environment(bench, policy_url, step=STEP, max_token_length=16000, **settings) as env:
+        env.load_checkpoint()
+        levels = {(await env.get_next_item()).recipe.level for _ in range(MANY)}
+    assert levels == set(range(8))
+
+
 async def test_a_checkpoint_of_a_resumed_run_is_as_good(bench: Any, policy_url: str) -> None:
     async with environment(bench, policy_url, step=STEP - 1) as env:
         await recipes(env, 10)

@@ -2,17 +2,28 @@
 
 import json
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reasoning_gym_environment import ReasoningGymEnv
+from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
 from reasoning_gym_environment.core.errors import ConfigurationError
 from reasoning_gym_environment.core.records import Problem
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 
 TASK = "number_sorting"
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+def config_example() -> str:
+    description = ReasoningGymEnvConfig.model_fields["task_parameters"].description or ""
+    return description.split("'")[1]
+
+
+def readme_example() -> str:
+    return README.read_text().split("--env.task_parameters '")[1].split("'")[0]
 
 
 async def problems(env: ReasoningGymEnv, count: int) -> list[Problem]:
@@ -73,7 +84,7 @@ async def test_parameters_of_a_task_win_over_its_level(bench: Any, url: str) -> 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"task_parameters": {"chain_sun": {}}}, "'chain_sun' is no task or category"),
+        ({"task_parameters": {"chain_sun": {}}}, "'chain_sun' is no task; did you mean"),
         (
             {"task_parameters": {"chain_sum": {"max_term": 3}}},
             "chain_sum has no parameter 'max_term'; did you mean max_terms, min_terms",
@@ -149,3 +160,28 @@ async def test_questions_that_do_not_fit_cap_the_ladder(
     top = min(int(message.split("below level ")[1].split()[0]) for message in capped)
     assert set(drawn[-30:]) == set(range(top))
     assert len(capped) == len(set(capped))
+
+
+async def test_one_long_question_caps_nothing(bench: Any, url: str) -> None:
+    """Above level 0, most questions of the task fit into this budget and some don't."""
+    settings = {"include_tasks": "rearc", "complexity_mode": "random", "max_token_length": 2500}
+    async with bench.environment(url, **settings) as env:
+        drawn = [p.recipe.level for p in await problems(env, 150)]
+    assert env.statistics.counts["sampling/prompts_too_long"] > 0
+    assert set(drawn[-60:]) == set(range(7))
+
+
+async def test_the_first_level_is_found_where_all_above_are_too_long(bench: Any, url: str) -> None:
+    settings = {"complexity_mode": "fixed", "complexity_level": 1.0, "max_token_length": 700}
+    async with bench.environment(url, include_tasks=TASK, **settings) as env:
+        levels = {p.recipe.level for p in await problems(env, 3)}
+    assert max(level or 0 for level in levels) < 7
+
+
+@pytest.mark.parametrize("text", [config_example(), readme_example()])
+async def test_the_parameters_shown_as_examples_fit_every_level(
+    bench: Any, url: str, text: str
+) -> None:
+    settings = {"complexity_mode": "random", "task_parameters": text}
+    async with bench.environment(url, include_tasks="chain_sum", **settings) as env:
+        assert await problems(env, 1)
