@@ -19,6 +19,7 @@ pytestmark = [
 ]
 
 PAGE = Path(__file__).parents[2] / "docs" / "difficulty-levels.md"
+HEIGHTS = Path(__file__).parents[2] / "benchmarks" / "ladder_heights.json"
 MOST_SINGLE_LEVELS = 5
 
 
@@ -40,6 +41,11 @@ async def test_every_task_has_a_ladder(
     single = [task for task, ladder in ladders.items() if len(ladder.levels) < 2]
     assert len(single) <= MOST_SINGLE_LEVELS
     assert all(len(ladder.levels) >= 3 for ladder in ladders.values() if len(ladder.levels) > 1)
+
+
+async def test_the_curriculum_is_measured_on_these_ladders(ladders: dict[str, TaskLadder]) -> None:
+    heights = {task: len(ladder.levels) for task, ladder in ladders.items()}
+    assert json.loads(HEIGHTS.read_text()) == heights
 
 
 async def test_what_is_not_the_librarys_curriculum_has_a_reason(
