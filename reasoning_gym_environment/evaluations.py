@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from .config import ReasoningGymEnvConfig
+from .core.errors import FixableError
 from .core.evaluated import item_from_row
 from .core.evaluation_metrics import Background, evaluation_metrics
 from .core.evaluation_table import evaluation_table, headline
 from .core.prompts import resolve_system_prompt
-from .core.records import GroupResult
+from .core.records import SOLVED_SCORE, GroupResult
 from .inference import InferenceError
 from .rollouts import Rollouts
 from .runtime.evaluation import run_evaluation
 from .runtime.evaluation_set import EvaluationItem
 from .runtime.evaluation_store import EvaluationStore, is_finished, recipe_key, unused
+from .runtime.replacing import replacing
 from .tasks.chance import chance_floors
 from .training_problems import TrainingProblems
 
@@ -134,7 +136,6 @@ class Evaluations:
         if self._begun or step is not None:
             folder = unused(folder)
         self._begun = True
-        withhold_keys(folder / "evaluate_config.yaml")
         settings = {
             **self._config.model_dump(mode="json", include=set(DECISIVE)),
             "library_versions": versions,
@@ -183,9 +184,11 @@ class Evaluations:
         return [store.rows[key] for key in keys | dict.fromkeys(store.rows)]
 
     def _measure(self, rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+        measured = self._config.solved_threshold == SOLVED_SCORE  # as the floors were
+        floors = chance_floors() if measured else {}
         background = Background(
             categories=self._problems.categories,
-            floors=chance_floors(),
+            floors=floors,
             attempts=self._config.eval_attempts,
         )
         return evaluation_metrics([item_from_row(row) for row in rows], background)
@@ -209,11 +212,21 @@ class Evaluations:
         terminal.write(f"\n{table}\n\nresults: {self._config.data_dir_to_save_evals}\n")
 
 
-def withhold_keys(path: Path) -> None:
-    """Take the API key out of the configuration Atropos puts beside results one may publish."""
-    if path.exists():
-        text = path.read_text()
-        path.write_text(re.sub(r"(\bapi_key:).*", r"\1 withheld", text))
+def withhold_keys(folder: str | None) -> None:
+    """Take the API key out of the configuration Atropos puts beside results one may publish.
+
+    Raises:
+        FixableError: the file can't be written to.
+    """
+    path = Path(folder or "", "evaluate_config.yaml")
+    if folder is None or not path.exists():
+        return
+    try:
+        text = re.sub(r"(\bapi_key:).*", r"\1 withheld", path.read_text())
+        with replacing(path) as whole:
+            whole.write_text(text)
+    except OSError as error:
+        raise FixableError(f"the API key can't be taken out of {path}: {error}") from error
 
 
 def _key(item: EvaluationItem) -> str:

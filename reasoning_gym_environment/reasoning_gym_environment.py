@@ -41,7 +41,7 @@ from reasoning_gym_environment.core.evaluation_metrics import lean
 from reasoning_gym_environment.core.metrics import signal_line
 from reasoning_gym_environment.core.prompts import resolve_system_prompt
 from reasoning_gym_environment.core.records import Completion, GroupResult, Problem
-from reasoning_gym_environment.evaluations import Evaluations
+from reasoning_gym_environment.evaluations import Evaluations, withhold_keys
 from reasoning_gym_environment.inference import Inference, InferenceError, root_cause
 from reasoning_gym_environment.lifetime import closing_on_every_way_out
 from reasoning_gym_environment.rollouts import Rollouts
@@ -82,6 +82,7 @@ class ReasoningGymEnv(BookkeepingEnv):
         slurm: bool = False,
         testing: bool = False,
     ) -> None:
+        withhold_keys(config.data_dir_to_save_evals)  # whatever goes wrong from here on
         first = server_configs[0] if isinstance(server_configs, list) else server_configs
         if first.server_type == "trl":
             self.server_cls = TrlServer

@@ -11,6 +11,7 @@ from typing import Any
 from ..core.comparison import compare
 from ..core.comparison_table import comparison_table
 from ..core.errors import FixableError
+from ..core.terminal import visible
 from ..runtime.evaluation_results import EvaluationResults, read_results
 
 _SHOWN = 60
@@ -27,13 +28,12 @@ def main(arguments: Sequence[str]) -> int:
     settings = before.differing(after)
     comparison = compare(before.items, after.items)
     if comparison is None:
-        raise FixableError(nothing_in_common(before, after))
+        raise FixableError(visible(nothing_in_common(before, after)))
     if options.json:
         print(json.dumps({"settings": settings, **comparison.to_json()}, indent=2))
         return 0
-    for name, (one, other) in settings.items():
-        print(f"{name}: {shown(one)} -> {shown(other)}")
-    print(comparison_table(comparison))
+    lines = [f"{name}: {shown(one)} -> {shown(other)}" for name, (one, other) in settings.items()]
+    print(visible("\n".join([*lines, comparison_table(comparison)])))
     return 0
 
 

@@ -14,12 +14,11 @@ from .paired import discoveries, macro_difference, mean_difference, sign_flip_p
 
 
 class Pair(NamedTuple):
-    """One item's mean over the scored attempts of each evaluation, and how many both have."""
+    """One item's mean over the scored attempts of each evaluation."""
 
     task: str
     before: float
     after: float
-    attempts: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,12 +94,10 @@ def compare(before: Iterable[EvaluatedItem], after: Iterable[EvaluatedItem]) -> 
 
 
 def _pair(before: EvaluatedItem, after: EvaluatedItem, value: Callable[[Outcome], float]) -> Pair:
-    one, other = before.scored, after.scored
     return Pair(
         task=before.task,
-        before=_mean([value(outcome) for outcome in one]),
-        after=_mean([value(outcome) for outcome in other]),
-        attempts=min(len(one), len(other)),
+        before=_mean([value(outcome) for outcome in before.scored]),
+        after=_mean([value(outcome) for outcome in after.scored]),
     )
 
 
@@ -119,16 +116,12 @@ def _differences(pairs: Iterable[Pair]) -> list[float]:
     return [pair.after - pair.before for pair in pairs]
 
 
-def _attempts(pairs: Iterable[Pair]) -> int:
-    return sum(pair.attempts for pair in pairs)
-
-
 def _by_items(pairs: Sequence[Pair]) -> Change:
     return Change(
         items=len(pairs),
         before=_mean([pair.before for pair in pairs]),
         after=_mean([pair.after for pair in pairs]),
-        difference=mean_difference(_differences(pairs), attempts=_attempts(pairs)),
+        difference=mean_difference(_differences(pairs)),
     )
 
 
@@ -138,10 +131,7 @@ def _by_tasks(tasks: Collection[Sequence[Pair]]) -> Change:
         items=sum(change.items for change in changes),
         before=_mean([change.before for change in changes]),
         after=_mean([change.after for change in changes]),
-        difference=macro_difference(
-            [_differences(pairs) for pairs in tasks],
-            attempts=sum(_attempts(pairs) for pairs in tasks),
-        ),
+        difference=macro_difference([_differences(pairs) for pairs in tasks]),
     )
 
 

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 from .comparison import Change, Comparison
 
+LEAST_ITEMS = 6
+"""Of a task, to tell a change from noise at 5 %: of 5, 2 of 32 patterns of signs are as extreme."""
+
 _HEADER = f"{'':32} {'items':>6} {'before':>8} {'after':>8} {'change':>8}  {'95 %':>15}"
 
 
@@ -23,12 +26,13 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     yield _row("solved, all tasks alike", comparison.by_tasks)
     yield _row("score, all items alike", comparison.score)
     yield ""
-    yield f"{len(beyond)} of {len(ranked)} tasks changed beyond noise (solved)"
-    yield from (_row(f"  {task}", change) for task, change in beyond)
-    if within:
-        yield ""
-        yield "within noise"
-        yield from (_row(f"  {task}", change) for task, change in within)
+    if all(change.items < LEAST_ITEMS for _, change in ranked):
+        yield f"too few items per task to tell ({LEAST_ITEMS} at the least)"
+    else:
+        yield f"{len(beyond)} of {len(ranked)} tasks changed beyond noise (solved)"
+        yield from (_row(f"  {task}", change) for task, change in beyond)
+        yield from ("", "within noise") if within else ()
+    yield from (_row(f"  {task}", change) for task, change in within)
     yield ""
     yield (
         "Beyond noise: a paired randomisation test, at a false discovery rate of 5 % over all\n"

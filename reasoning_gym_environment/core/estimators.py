@@ -19,6 +19,9 @@ NORMAL_QUANTILE = 1.959964
 _NEARLY_NORMAL = 1000
 """Degrees of freedom from which Student's distribution is taken for the normal one."""
 
+_ROUNDING = 1e-9
+"""A standard error that equal values may have by rounding alone."""
+
 Clusters = Sequence[Sequence[float]]
 """Values by item: one list for each, none empty."""
 
@@ -62,8 +65,8 @@ def share(clusters: Clusters) -> Estimate:
     if len(clusters) > 1:
         squares = math.fsum(math.fsum(v - mean for v in cluster) ** 2 for cluster in clusters)
         error = math.sqrt(squares * len(clusters) / (len(clusters) - 1)) / count
-    items = len(clusters)
-    return Estimate(mean, error, *wilson(mean, error, freedom=items - 1, least=items))
+    interval = wilson(mean, error, freedom=len(clusters) - 1, least=_effective(clusters))
+    return Estimate(mean, error, *interval)
 
 
 def macro_share(tasks: Sequence[Clusters]) -> Estimate:
@@ -76,8 +79,17 @@ def macro_share(tasks: Sequence[Clusters]) -> Estimate:
     mean = math.fsum(e.value for e in estimates) / len(tasks)
     error = math.hypot(*errors) / len(tasks) if len(errors) == len(tasks) else None
     freedom = sum(len(clusters) - 1 for clusters in tasks)
-    least = len(tasks) ** 2 / sum(1 / len(clusters) for clusters in tasks)
+    least = len(tasks) ** 2 / math.fsum(1 / _effective(clusters) for clusters in tasks)
     return Estimate(mean, error, *wilson(mean, error, freedom=freedom, least=least))
+
+
+def _effective(clusters: Clusters) -> float:
+    """Items of the same size that tell as much as these where all values of one are alike.
+
+    Kish (1965), Survey Sampling.
+    """
+    sizes = [len(cluster) for cluster in clusters]
+    return sum(sizes) ** 2 / sum(size * size for size in sizes)
 
 
 def wilson(mean: float, error: float | None, *, freedom: int, least: float) -> tuple[float, float]:
@@ -89,10 +101,10 @@ def wilson(mean: float, error: float | None, *, freedom: int, least: float) -> t
 
     Args:
         freedom: items beyond those that determine the means.
-        least: tries there are at least: the items.
+        least: tries there are at least: the items, fewer where they differ in size.
     """
     tries = least
-    if error:
+    if error is not None and error > _ROUNDING:
         doubt = (NORMAL_QUANTILE / student_quantile(freedom)) ** 2
         tries = max(least, mean * (1 - mean) / error**2 * doubt)
     scale = 1 + NORMAL_QUANTILE**2 / tries

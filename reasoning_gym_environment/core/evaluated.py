@@ -54,7 +54,7 @@ def item_from_row(row: Mapping[str, Any]) -> EvaluatedItem:
     """Read one line of `samples.jsonl`.
 
     Raises:
-        KeyError, ValueError: it is not one.
+        LookupError, TypeError, ValueError: it is not one.
     """
     rollouts = row["rollouts"]
     asked = [m["content"] for m in rollouts[0]["conversation"] if m["role"] == "user"]
@@ -69,8 +69,15 @@ def item_from_row(row: Mapping[str, Any]) -> EvaluatedItem:
 def _outcome(rollout: Mapping[str, Any]) -> Outcome:
     return Outcome(
         status=Status(rollout["status"]),
-        score=rollout["raw_score"],
-        reward=rollout["score"],
-        tokens=rollout["completion_tokens"] if rollout["tokens"] else None,
+        score=None if rollout["raw_score"] is None else _share(rollout["raw_score"]),
+        reward=float(rollout["score"]),
+        tokens=int(rollout["completion_tokens"]) if rollout["tokens"] else None,
         truncated=rollout["finish_reason"] == "length",
     )
+
+
+def _share(value: Any) -> float:
+    number = float(value)
+    if not 0.0 <= number <= 1.0:
+        raise ValueError(f"a score of {number} is not in [0, 1]")
+    return number

@@ -77,6 +77,12 @@ def _of_items(items: Sequence[EvaluatedItem], background: Background) -> Numbers
     numbers: Numbers = {"items": float(len(items))}
     for name, clusters in _shares(items, background.attempts).items():
         numbers |= _estimate(name, share(clusters)) if clusters else {}
+    return numbers | _means(items, background.floors)
+
+
+def _means(items: Sequence[EvaluatedItem], floors: Mapping[str, float]) -> Numbers:
+    """What is given without an error: of all attempts, of those that came or of those scored."""
+    numbers: Numbers = {}
     outcomes = [outcome for item in items for outcome in item.outcomes]
     given = [o for o in outcomes if o.tokens is not None]
     for name, values in (
@@ -87,7 +93,7 @@ def _of_items(items: Sequence[EvaluatedItem], background: Background) -> Numbers
         ("reward", [o.reward for o in outcomes if o.score is not None]),
     ):
         numbers |= _mean(name, values)
-    return numbers | _against_chance(items, background.floors)
+    return numbers | _against_chance(items, floors)
 
 
 def _by_tasks(tasks: Sequence[Sequence[EvaluatedItem]], background: Background) -> Numbers:
@@ -96,9 +102,9 @@ def _by_tasks(tasks: Sequence[Sequence[EvaluatedItem]], background: Background) 
     for name in shares[0]:
         if known := [of_task[name] for of_task in shares if of_task[name]]:
             numbers |= _estimate(name, macro_share(known))
-    above = [_against_chance(items, background.floors) for items in tasks]
-    for name in ("chance", "above_chance"):
-        numbers |= _mean(name, [of_task[name] for of_task in above if name in of_task])
+    means = [_means(items, background.floors) for items in tasks]
+    for name in sorted({name for of_task in means for name in of_task}):
+        numbers |= _mean(name, [of_task[name] for of_task in means if name in of_task])
     return numbers
 
 

@@ -13,18 +13,15 @@ _GRAIN = 5040
 """Differences are counted in parts of this: exact for up to 10 attempts an item."""
 
 
-def mean_difference(differences: Sequence[float], *, attempts: int) -> Estimate:
+def mean_difference(differences: Sequence[float]) -> Estimate:
     """The mean of one difference in [-1, 1] per item, at least one, with its paired t-interval.
 
     Miller (2024), "Adding Error Bars to Evals", arXiv:2411.00640. The interval takes no standard
-    error below that of one differing attempt: where few items all agree, their spread of 0
-    proves nothing.
-
-    Args:
-        attempts: of all items, in the evaluation that has fewer.
+    error below that of one item that differs: where few items all agree, their spread of 0
+    proves nothing, however many attempts at each repeat it.
 
     Example:
-        >>> mean_difference([1.0, 0.0, 1.0, 0.0], attempts=4).value
+        >>> mean_difference([1.0, 0.0, 1.0, 0.0]).value
         0.5
     """
     count = len(differences)
@@ -33,23 +30,26 @@ def mean_difference(differences: Sequence[float], *, attempts: int) -> Estimate:
         return Estimate(mean, None, -1.0, 1.0)
     squares = math.fsum((d - mean) ** 2 for d in differences)
     error = math.sqrt(squares / (count - 1) / count)
-    return Estimate(mean, error, *_interval(mean, error, attempts, freedom=count - 1))
+    return Estimate(mean, error, *_interval(mean, error, items=count, freedom=count - 1))
 
 
-def macro_difference(tasks: Sequence[Sequence[float]], *, attempts: int) -> Estimate:
-    """The mean of the tasks' mean differences, each task with the same weight."""
-    estimates = [mean_difference(differences, attempts=attempts) for differences in tasks]
-    errors = [e.standard_error for e in estimates if e.standard_error is not None]
+def macro_difference(tasks: Sequence[Sequence[float]]) -> Estimate:
+    """The mean of the tasks' mean differences, each task with the same weight.
+
+    A task with a single item counts with an error of 1: no more can a difference in [-1, 1]
+    stray, whatever the others of its task would show.
+    """
+    estimates = [mean_difference(differences) for differences in tasks]
+    errors = [1.0 if e.standard_error is None else e.standard_error for e in estimates]
     mean = math.fsum(e.value for e in estimates) / len(tasks)
-    if len(errors) < len(tasks):
-        return Estimate(mean, None, -1.0, 1.0)
     error = math.hypot(*errors) / len(tasks)
-    freedom = sum(len(differences) - 1 for differences in tasks)
-    return Estimate(mean, error, *_interval(mean, error, attempts, freedom=freedom))
+    items = sum(map(len, tasks))
+    freedom = max(1, items - len(tasks))
+    return Estimate(mean, error, *_interval(mean, error, items=items, freedom=freedom))
 
 
-def _interval(mean: float, error: float, attempts: int, *, freedom: int) -> tuple[float, float]:
-    spread = student_quantile(freedom) * max(error, 1 / attempts)
+def _interval(mean: float, error: float, *, items: int, freedom: int) -> tuple[float, float]:
+    spread = student_quantile(freedom) * max(error, 1 / items)
     return max(-1.0, mean - spread), min(1.0, mean + spread)
 
 

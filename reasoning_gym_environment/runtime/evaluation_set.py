@@ -10,13 +10,11 @@ from ..core.difficulty import Ladder
 from ..core.records import Problem, Recipe
 from ..core.sampling import evaluation_recipe_at, evaluation_recipes
 from .errors import GenerationError
+from .generation import generate_surely
 from .progress import with_progress
 from .task_pool import TaskPool
 
 logger = logging.getLogger(__name__)
-
-TRIES = 3
-"""For each item: a deadline missed on a busy machine must not make another set."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,13 +70,12 @@ async def build_evaluation_set(pool: TaskPool, plan: EvaluationPlan) -> list[Eva
         logger.info("Only evaluated at their defaults, having no levels: %s", ", ".join(without))
 
     async def make(recipe: Recipe, difficulty: float | None) -> EvaluationItem | None:
-        for tries_left in reversed(range(TRIES)):
-            try:
-                return EvaluationItem(problem=await pool.generate(recipe), difficulty=difficulty)
-            except GenerationError as error:
-                if not tries_left:
-                    logger.warning("The evaluation set lacks an item: %s", error)
-        return None
+        try:
+            problem = await generate_surely(pool, recipe)
+        except GenerationError as error:
+            logger.warning("The evaluation set lacks an item: %s", error)
+            return None
+        return EvaluationItem(problem=problem, difficulty=difficulty)
 
     jobs = [make(recipe, difficulty) for recipe, difficulty in plan.recipes()]
     return [item for item in await with_progress(jobs, "evaluation set") if item is not None]

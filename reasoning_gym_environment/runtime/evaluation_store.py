@@ -1,7 +1,8 @@
 """An evaluation on disk: settings, samples as they finish, and how to go on after an interruption.
 
 `run.json` holds the settings, `samples.partial.jsonl` every finished sample while the evaluation
-runs, `samples.jsonl` all samples in their order once it is complete.
+runs, `samples.jsonl` all samples in their order once it is complete. Atropos empties the latter
+before it writes: until it is whole, the samples are safe in the former alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import ConfigurationError, FixableError
+from ..core.evaluated import item_from_row
 from .dumps import append_whole, read_dump
+from .replacing import replacing
 
 RUN, SAMPLES, PARTIAL = "run.json", "samples.jsonl", "samples.partial.jsonl"
 
@@ -35,7 +38,7 @@ class EvaluationStore:
 
         Raises:
             ConfigurationError: the folder holds an evaluation with other settings.
-            FixableError: the folder can't be written to.
+            FixableError: the folder can't be written to, or what it holds can't be read.
         """
         self._partial = folder / PARTIAL
         self._writing = asyncio.Lock()
@@ -44,9 +47,8 @@ class EvaluationStore:
         self.folder = folder
         self.rows = {recipe_key(row["recipe"]): row for row in present if is_finished(row)}
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_settings(folder / RUN, settings)
-            end_torn_line(self._partial)
+            write_whole(folder / RUN, json.dumps({"settings": settings}, indent=2) + "\n")
+            write_whole(self._partial, "".join(map(_line, self.rows.values())))
         except OSError as error:
             raise self._unwritable(error) from error
 
@@ -69,9 +71,8 @@ class EvaluationStore:
 
     async def _add(self, row: dict[str, Any]) -> None:
         self.rows[recipe_key(row["recipe"])] = row
-        line = (json.dumps(row) + "\n").encode()
         async with self._writing:
-            await asyncio.to_thread(append_whole, self._partial, line)
+            await asyncio.to_thread(append_whole, self._partial, _line(row).encode())
 
     def complete(self) -> None:
         """The samples are in `samples.jsonl`: those kept on the way are no longer needed."""
@@ -79,18 +80,52 @@ class EvaluationStore:
 
 
 def stored_samples(folder: Path) -> list[dict[str, Any]]:
-    """All samples of a folder, complete or not; those kept on the way come last."""
+    """All samples of a folder, complete or not; those kept on the way come last.
+
+    Raises:
+        FixableError: as `read_samples`.
+    """
     files = [folder / name for name in (SAMPLES, PARTIAL)]
-    return [row for file in files if file.exists() for row in read_dump(file).rows]
+    return [row for file in files if file.exists() for row in read_samples(file)]
+
+
+def read_samples(path: Path) -> list[dict[str, Any]]:
+    """The samples of a file.
+
+    Raises:
+        FixableError: the file can't be read, or holds something else.
+    """
+    try:
+        rows = read_dump(path).rows
+    except OSError as error:
+        raise FixableError(f"{path} can't be read: {error.strerror}") from error
+    for number, row in enumerate(rows, start=1):
+        try:
+            item_from_row(row)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise FixableError(
+                f"{path}: row {number} is no evaluation sample ({type(error).__name__}: {error}); "
+                "give a folder that `evaluate` has written, or its samples.jsonl"
+            ) from error
+    return rows
 
 
 def stored_settings(folder: Path) -> dict[str, Any] | None:
-    """The settings of an evaluation; None where there are none."""
+    """The settings of an evaluation; None where there are none.
+
+    Raises:
+        FixableError: they can't be read.
+    """
     file = folder / RUN
     if not file.exists():
         return None
-    settings: dict[str, Any] = json.loads(file.read_text())["settings"]
-    return settings
+    try:
+        return dict(json.loads(file.read_text())["settings"])
+    except (OSError, LookupError, TypeError, ValueError) as error:
+        raise FixableError(
+            f"{file} can't be read ({type(error).__name__}: {error}): give another folder, or "
+            "delete the file; its samples can then be compared, but not continued"
+        ) from error
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -127,17 +162,14 @@ def recipe_key(recipe: Mapping[str, Any]) -> str:
     return json.dumps(recipe, sort_keys=True)
 
 
-def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
-    """Whole or not at all."""
-    whole = path.with_suffix(".tmp")
-    whole.write_text(json.dumps({"settings": settings}, indent=2) + "\n")
-    whole.replace(path)
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file; what it held stays where that fails."""
+    with replacing(path) as whole:
+        whole.write_text(text)
 
 
-def end_torn_line(path: Path) -> None:
-    """What is appended next begins a line of its own, whatever a crash has left behind."""
-    if path.exists() and not path.read_bytes().endswith(b"\n"):
-        append_whole(path, b"\n")
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row) + "\n"
 
 
 def unused(folder: Path) -> Path:

@@ -75,6 +75,15 @@ def test_a_task_that_changed_beyond_noise_comes_first_in_the_table() -> None:
     assert "Left out: 0 items only before, 0 only after, 0 unscored in one." in lines
 
 
+def test_too_few_items_are_not_said_to_show_no_change() -> None:
+    compared = compare(evaluation(gcd=[0.0] * 5, lcm=[0.0]), evaluation(gcd=[1.0] * 5, lcm=[1.0]))
+    assert compared is not None
+    lines = comparison_table(compared).splitlines()
+    start = lines.index("too few items per task to tell (6 at the least)")
+    assert [line.split()[0] for line in lines[start + 1 : start + 3]] == ["gcd", "lcm"]
+    assert not any("within noise" in line or "changed" in line for line in lines)
+
+
 def test_a_comparison_is_plain_json() -> None:
     compared = compare(evaluation(gcd=[0.0, 1.0]), evaluation(gcd=[1.0, 1.0]))
     assert compared is not None

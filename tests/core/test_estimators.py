@@ -6,7 +6,7 @@ import random
 import statistics
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.core.estimators import (
@@ -48,6 +48,7 @@ def test_with_one_attempt_an_item_the_error_is_the_usual_one(scores: list[float]
     assert share([[s] for s in scores]).standard_error == pytest.approx(expected, abs=1e-7)
 
 
+@example([0.09425126312031121] * 2, 3)  # their mean is another number, by rounding
 @given(st.lists(values, min_size=2, max_size=10), st.integers(2, 5))
 def test_attempts_that_repeat_each_other_add_no_certainty(scores: list[float], k: int) -> None:
     once, repeated = share([[s] for s in scores]), share([[s] * k for s in scores])
@@ -110,3 +111,20 @@ def test_intervals_cover_the_true_share_at_the_promised_rate(
         estimate = share([[float(rng.random() < s) for _ in range(attempts)] for s in skills])
         covered += estimate.low <= a / (a + b) <= estimate.high
     assert covered / 400 >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / 400)
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.05, 0.05), (0.3, 0.3), (1.0, 1.0)])
+def test_items_with_more_attempts_than_others_do_not_make_intervals_too_narrow(
+    a: float, b: float
+) -> None:
+    """As above, with 10 items of 8 attempts and 30 of which a single one was scored."""
+    rng, covered, tasks_covered = random.Random(f"{a} {b}"), 0, 0
+    for _ in range(400):
+        tasks: list[list[list[float]]] = [[], []]
+        for task, size in itertools.product(tasks, [8] * 10 + [1] * 30):
+            skill = rng.betavariate(a, b)
+            task.append([float(rng.random() < skill) for _ in range(size)])
+        alone, both = share(tasks[0]), macro_share(tasks)
+        covered += alone.low <= a / (a + b) <= alone.high
+        tasks_covered += both.low <= a / (a + b) <= both.high
+    assert min(covered, tasks_covered) / 400 >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / 400)

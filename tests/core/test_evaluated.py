@@ -48,6 +48,13 @@ def test_the_same_recipe_and_question_make_the_same_item() -> None:
     assert item_from_row(row()).key != item_from_row(row(recipe=other)).key
 
 
+@pytest.mark.parametrize("score", ["x", -0.1, 2, [], float("nan")])
+def test_a_score_that_is_none_is_refused(score: object) -> None:
+    scored = {**row()["rollouts"][0], "raw_score": score}
+    with pytest.raises((TypeError, ValueError)):
+        item_from_row(row(rollouts=[scored]))
+
+
 def test_a_row_of_another_kind_is_refused() -> None:
     dumped = row()
     del dumped["difficulty"]

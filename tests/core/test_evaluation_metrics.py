@@ -50,6 +50,18 @@ def test_items_and_tasks_weigh_differently() -> None:
     assert metrics["eval/macro/tasks"] == 2
 
 
+def test_shares_of_attempts_are_averaged_over_tasks_too() -> None:
+    cut = EvaluatedItem(
+        key="", task="lcm", difficulty=None, outcomes=(outcome(0.0, tokens=30, truncated=True),)
+    )
+    metrics = report(*[item(1.0)] * 3, cut, item(None, task="sudoku"))
+    assert metrics["eval/macro/truncated"] == pytest.approx(1 / 3)
+    assert metrics["eval/macro/unscored"] == pytest.approx(1 / 3)
+    assert metrics["eval/macro/completion_tokens"] == pytest.approx((10 + 30 + 10) / 3)
+    assert metrics["eval/macro/format_failures"] == 0.0
+    assert metrics["eval/macro/reward"] == 0.5
+
+
 def test_every_estimate_comes_with_its_error_and_interval() -> None:
     metrics = report(item(1.0, 0.0), item(1.0, 1.0), item(0.0, 0.0))
     expected = share([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])

@@ -23,25 +23,32 @@ RUNS = 400
 @given(st.lists(quarters, min_size=2, max_size=20))
 def test_the_paired_error_is_that_of_the_differences(differences: list[float]) -> None:
     expected = statistics.stdev(differences) / math.sqrt(len(differences))
-    estimate = mean_difference(differences, attempts=4 * len(differences))
+    estimate = mean_difference(differences)
     assert estimate.value == pytest.approx(statistics.mean(differences))
     assert estimate.standard_error == pytest.approx(expected, abs=1e-9)
 
 
 def test_items_that_all_agree_are_no_certainty() -> None:
-    estimate = mean_difference([0.0] * 5, attempts=5)
+    estimate = mean_difference([0.0] * 5)
     assert (estimate.low, estimate.high) == pytest.approx((-0.5553, 0.5553), abs=1e-4)
 
 
 def test_one_item_says_nothing_about_the_others() -> None:
-    assert mean_difference([0.5], attempts=4) == (0.5, None, -1.0, 1.0)
-    assert macro_difference([[0.5], [0.0, 1.0]], attempts=3) == (0.5, None, -1.0, 1.0)
+    assert mean_difference([0.5]) == (0.5, None, -1.0, 1.0)
+
+
+def test_a_task_of_one_item_leaves_the_others_their_say() -> None:
+    many = [[0.0, 0.1] * 10] * 20
+    estimate = macro_difference([*many, [0.5]])
+    assert estimate.standard_error == pytest.approx(1 / 21, abs=0.002)
+    assert estimate.high - estimate.low == pytest.approx(2 * 1.966 / 21, abs=0.01)
+    assert macro_difference([[0.5], [-0.5]]) == (0.0, math.sqrt(0.5), -1.0, 1.0)
 
 
 def test_by_tasks_the_errors_of_the_tasks_add_up() -> None:
     tasks = [[0.0, 1.0, 0.0], [0.0, 0.0, -1.0, 0.0, 0.0]]
     errors = [statistics.stdev(task) / math.sqrt(len(task)) for task in tasks]
-    estimate = macro_difference(tasks, attempts=8)
+    estimate = macro_difference(tasks)
     assert estimate.value == pytest.approx((1 / 3 - 1 / 5) / 2)
     assert estimate.standard_error == pytest.approx(math.hypot(*errors) / 2)
 
@@ -98,12 +105,24 @@ def test_intervals_cover_the_true_difference_at_the_promised_rate(
     rng, covered = random.Random(f"{items} {attempts}"), 0
     for _ in range(RUNS):
         differences, truth = evaluations(rng, items, attempts, gain)
-        estimate = mean_difference(differences, attempts=items * attempts)
+        estimate = mean_difference(differences)
         covered += estimate.low <= truth <= estimate.high
     slack = 4 * math.sqrt(0.95 * 0.05 / RUNS)
     assert covered / RUNS >= 0.95 - slack
     if items >= 20:  # with fewer, the smallest error that is taken makes intervals wider
         assert covered / RUNS <= 0.95 + slack
+
+
+@pytest.mark.parametrize(("items", "changed"), [(30, 0.03), (10, 0.05), (5, 0.1), (30, 0.1)])
+def test_attempts_that_repeat_each_other_leave_intervals_honest(items: int, changed: float) -> None:
+    """A policy that answers alike each time solves the share `changed` of items that it didn't."""
+    rng, covered, tasks_covered = random.Random(f"{items} {changed}"), 0, 0
+    for _ in range(RUNS):
+        tasks = [[float(rng.random() < changed) for _ in range(items)] for _ in range(2)]
+        alone, both = mean_difference(tasks[0]), macro_difference(tasks)
+        covered += alone.low <= changed <= alone.high
+        tasks_covered += both.low <= changed <= both.high
+    assert min(covered, tasks_covered) / RUNS >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / RUNS)
 
 
 def test_equal_policies_are_rarely_told_apart() -> None:

@@ -85,6 +85,18 @@ async def test_a_complete_evaluation_needs_no_other_file(tmp_path: Path) -> None
     assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [1]
 
 
+async def test_a_finished_evaluation_that_is_run_again_keeps_every_sample_in_two_places(
+    tmp_path: Path,
+) -> None:
+    """Atropos empties `samples.jsonl` before it writes; a kill just then loses nothing."""
+    store = await begun(tmp_path, row(1), row(2))
+    (tmp_path / SAMPLES).write_text((tmp_path / PARTIAL).read_text())
+    store.complete()
+    await begun(tmp_path, row(3))
+    (tmp_path / SAMPLES).write_text("")
+    assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [1, 2, 3]
+
+
 async def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     await begun(tmp_path, row(1))
     other = {"eval_seed": 1, "model_name": "b", "eval_attempts": 4}
@@ -114,6 +126,7 @@ def test_a_folder_that_cannot_be_written_to_is_said(tmp_path: Path) -> None:
 
 async def test_a_sample_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     store = EvaluationStore(tmp_path, SETTINGS)
+    (tmp_path / PARTIAL).unlink()
     (tmp_path / PARTIAL).mkdir()
     with pytest.raises(FixableError, match=f"can't be written to {tmp_path}"):
         await store.add(row(1))
@@ -137,9 +150,26 @@ async def test_results_are_read_from_a_folder_complete_or_not_and_from_a_file(
     assert results.settings == SETTINGS
     assert results.tasks == {"gcd"}
     alone = read_results(tmp_path / "samples.jsonl")
-    assert alone.settings is None
+    assert alone.settings == {}
     assert alone.items[0] == results.items[0]
     assert alone.differing(results) == {}
+
+
+def test_what_samples_say_of_their_scoring_wins_over_their_folder(tmp_path: Path) -> None:
+    EvaluationStore(tmp_path, {**SETTINGS, "score_mode": "partial"})
+    again, other = tmp_path / "samples.rescored.jsonl", tmp_path / "other.jsonl"
+    binary = {**row(1), "scoring": {"score_mode": "binary"}, "library_versions": {"a": "2"}}
+    again.write_text(json.dumps(binary) + "\n")
+    assert read_results(again).settings == {
+        **SETTINGS,
+        "score_mode": "binary",
+        "library_versions": {"a": "2"},
+    }
+    mixed = {**binary, "scoring": {"score_mode": "partial"}}
+    other.write_text("".join(json.dumps(each) + "\n" for each in (binary, mixed)))
+    assert read_results(again).differing(read_results(other)) == {
+        "score_mode": ("binary", ["binary", "partial"])
+    }
 
 
 @pytest.mark.parametrize("content", [None, "", '{"no": "sample"}\n', "torn"])
@@ -149,3 +179,28 @@ def test_what_is_no_evaluation_is_named(content: str | None, tmp_path: Path) -> 
         path.write_text(content)
     with pytest.raises(FixableError, match=str(path)):
         read_results(path)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"rollouts": []}, {"rollouts": [{}]}, {"recipe": "gcd"}, {"rollouts": ["x"]}]
+)
+def test_a_row_of_another_shape_is_named(changes: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / SAMPLES
+    path.write_text("".join(json.dumps(each) + "\n" for each in (row(1), row(2) | changes)))
+    for opened in (path, tmp_path):
+        with pytest.raises(FixableError, match=f"{path}: row 2 is no evaluation sample"):
+            read_results(opened)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"settings": 3}', "\xff"])
+def test_settings_that_cannot_be_read_are_named(content: str, tmp_path: Path) -> None:
+    (tmp_path / SAMPLES).write_text(json.dumps(row(1)) + "\n")
+    (tmp_path / "run.json").write_text(content, encoding="latin-1")
+    with pytest.raises(FixableError, match=rf"{tmp_path}/run.json can't be read .*delete"):
+        read_results(tmp_path)
+
+
+def test_samples_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
+    (tmp_path / SAMPLES).mkdir()
+    with pytest.raises(FixableError, match=f"{tmp_path / SAMPLES} can't be read: Is a directory"):
+        read_results(tmp_path)

@@ -1,0 +1,47 @@
+"""`compare` prints what is in the files, and nothing of it moves the cursor."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reasoning_gym_environment.commands import compare
+from reasoning_gym_environment.core.errors import FixableError
+
+EVIL = "gcd\x1b[2J"
+
+
+def samples(folder: Path, **recipe: Any) -> str:
+    """A folder with one sample, of settings that have a name of their own."""
+    said = {"role": "user", "content": "2?"}
+    rollout = {
+        "conversation": [said],
+        "score": 1.0,
+        "raw_score": 1.0,
+        "status": "solved",
+        "finish_reason": "stop",
+        "tokens": 1,
+        "completion_tokens": 1,
+    }
+    row = {"recipe": {"task": EVIL, **recipe}, "rollouts": [rollout], "difficulty": None}
+    folder.mkdir()
+    (folder / "samples.jsonl").write_text(json.dumps(row) + "\n")
+    (folder / "run.json").write_text(json.dumps({"settings": {EVIL: folder.name}}))
+    return str(folder)
+
+
+def test_names_from_files_are_shown_and_not_obeyed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compare.main([samples(tmp_path / "a"), samples(tmp_path / "b")]) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert 'gcd\\x1b[2J: "a" -> "b"' in shown
+    assert shown.count("gcd\\x1b[2J") == 2
+
+
+def test_what_differs_is_named_where_nothing_is_in_common(tmp_path: Path) -> None:
+    folders = [samples(tmp_path / "a", seed=1), samples(tmp_path / "b", seed=2)]
+    with pytest.raises(FixableError, match=r"differs: gcd\\x1b\[2J \(\"a\", \"b\"\)"):
+        compare.main(folders)
