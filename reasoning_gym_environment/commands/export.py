@@ -20,6 +20,7 @@ from ..core.training_rows import (
     sft_rows,
 )
 from ..runtime.export import require_replaceable, targets, write_splits
+from ..runtime.replacing import require_not_read
 from ..runtime.stored_groups import read_groups, require_one_version
 
 COLUMNS = {"sft": SFT_COLUMNS, "dpo": DPO_COLUMNS, "records": RECORD_COLUMNS}
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     names = ["train", "test"] if options.test_share else ["train"]
     paths = targets(options.output, names)
     for path in paths.values():
+        require_not_read(path, options.files)
         require_replaceable(path, force=options.force)
 
     contents = [read_groups(path) for path in dict.fromkeys(options.files)]

@@ -27,7 +27,7 @@ from ..config import (
 from ..core.errors import FixableError
 from ..core.score_changes import describe_changes
 from ..runtime.dumps import DumpContent
-from ..runtime.replacing import replacing, require_free
+from ..runtime.replacing import replacing, require_free, require_writable
 from ..runtime.rescoring import LIBRARY, Rescored, made_with, rescore
 from ..runtime.stored_groups import RESCORED, read_groups, rescored_path
 from ..runtime.task_pool import TaskPool
@@ -51,6 +51,8 @@ def main(arguments: Sequence[str]) -> int:
     for path in files:
         require_free(rescored_path(path), force=options.force)
     contents = {path: read_groups(path) for path in files}
+    for path in files:
+        require_writable(path.parent)
     results = asyncio.run(rescore_files(contents, config))
     print(*summary(results, contents, scoring_row(config)), sep="\n")
     return 1 if any(result.kept for result in results) else 0

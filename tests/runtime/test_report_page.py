@@ -89,9 +89,25 @@ def test_a_file_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_page_that_can_not_be_written_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    output = tmp_path / "no such folder" / "report.html"
-    assert main(["report", str(write(tmp_path, [row([1.0])])), "-o", str(output)]) == 2
+    dump = write(tmp_path, [row([1.0])])
+    output = dump / "report.html"
+    assert main(["report", str(dump), "-o", str(output)]) == 2
     assert f"{output} can't be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("dump", "says"),
+    [("rollouts.jsonl", "is no name of a page"), ("rollouts.html", "which is read")],
+)
+def test_a_page_replaces_no_rollouts(
+    dump: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    path = write(tmp_path, [row([1.0])], dump)
+    before = path.read_bytes()
+    assert main(["report", str(path), "-o", str(tmp_path / "folder" / ".." / dump)]) == 2
+    assert says in capsys.readouterr().err
+    assert path.read_bytes() == before
 
 
 def test_samples_hold_the_texts_as_they_were(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from stored_values import attempt, stored, write_dump
 
 from reasoning_gym_environment.core.errors import FixableError
-from reasoning_gym_environment.runtime.replacing import replacing, require_free
+from reasoning_gym_environment.runtime.replacing import replacing, require_free, require_writable
 from reasoning_gym_environment.runtime.stored_groups import (
     read_groups,
     require_one_version,
@@ -76,3 +76,39 @@ def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
         Path("folder"),
         Path("folder/new"),
     ]
+
+
+def test_a_link_to_a_folder_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    link = tmp_path / "link"
+    link.symlink_to(kept)
+    with replacing(link) as partial:
+        partial.mkdir()
+    assert not link.is_symlink()
+    assert sorted(file.name for file in tmp_path.rglob("*")) == ["file", "kept", "link"]
+
+
+def test_a_file_replaces_no_folder_and_a_folder_no_file(tmp_path: Path) -> None:
+    folder, file = tmp_path / "folder", tmp_path / "file"
+    folder.mkdir()
+    file.touch()
+    with pytest.raises(FixableError, match="folder can't be written: "), replacing(folder) as one:
+        one.touch()
+    with pytest.raises(FixableError, match="file can't be written: "), replacing(file) as two:
+        two.mkdir()
+    assert {path.name: path.is_dir() for path in tmp_path.iterdir()} == {
+        "folder": True,
+        "file": False,
+    }
+
+
+def test_a_place_that_cant_be_written_to_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(FixableError, match="file/a can't be written: "), replacing(file / "a"):
+        pass
+    require_writable(tmp_path)
+    with pytest.raises(FixableError, match="none can't be written to: No such file"):
+        require_writable(tmp_path / "none")
