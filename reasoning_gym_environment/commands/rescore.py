@@ -29,7 +29,7 @@ from ..core.score_changes import describe_changes
 from ..runtime.dumps import DumpContent
 from ..runtime.replacing import replacing, require_free, require_writable
 from ..runtime.rescoring import LIBRARY, Rescored, made_with, rescore
-from ..runtime.stored_groups import RESCORED, read_groups, rescored_path
+from ..runtime.stored_groups import RESCORED, distinct_files, read_groups, rescored_path
 from ..runtime.task_pool import TaskPool
 
 logger = logging.getLogger(__name__)
@@ -42,11 +42,11 @@ def main(arguments: Sequence[str]) -> int:
     """Write a rescored file beside each file; 1 when some rows could not be scored again."""
     options = build_parser().parse_args(arguments)
     config = build_config(options)
-    files = [path for path in options.files if not path.name.endswith(RESCORED)]
+    files = distinct_files([path for path in options.files if not path.name.endswith(RESCORED)])
     if not files:
         raise FixableError("every file given is rescored already; give the ones they came from")
     for path in options.files:
-        if path not in files:
+        if path.name.endswith(RESCORED):
             logger.warning("%s is left out: it is rescored already", path)
     for path in files:
         require_free(rescored_path(path), force=options.force)

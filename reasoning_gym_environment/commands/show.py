@@ -11,7 +11,7 @@ from pathlib import Path
 from ..core.records import Status
 from ..core.rollout_filter import RolloutFilter, parse_condition
 from ..core.rollout_text import render_rollout
-from ..runtime.stored_groups import read_groups
+from ..runtime.stored_groups import distinct_files, read_groups
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -59,7 +59,7 @@ def build_filter(options: Namespace) -> RolloutFilter:
 def print_rollouts(options: Namespace, wanted: RolloutFilter) -> tuple[int, int]:
     """How many were printed, and how many match."""
     matching = 0
-    for path in options.files:
+    for path in distinct_files(options.files):
         for row in read_groups(path).rows:
             for number, rollout in enumerate(row["rollouts"]):
                 if not wanted.wants(row["item_id"], rollout):
