@@ -26,6 +26,7 @@ from ..config import (
 )
 from ..core.errors import FixableError
 from ..core.score_changes import describe_changes
+from ..core.terminal import visible
 from ..runtime.dumps import DumpContent
 from ..runtime.replacing import replacing, require_free, require_writable
 from ..runtime.rescoring import LIBRARY, Rescored, made_with, rescore
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     for path in files:
         require_writable(path.parent)
     results = asyncio.run(rescore_files(contents, config))
-    print(*summary(results, contents, scoring_row(config)), sep="\n")
+    print(visible("\n".join(summary(results, contents, scoring_row(config)))))
     return 1 if any(result.kept for result in results) else 0
 
 
@@ -86,12 +87,12 @@ def build_config(options: Namespace) -> ReasoningGymEnvConfig:
     given = {name: getattr(options, f"env.{name}") for name in SETTINGS}
     try:
         if options.config:
-            settings |= yaml.safe_load(options.config.read_text(encoding="utf-8"))["env"]
+            settings |= dict(yaml.safe_load(options.config.read_text(encoding="utf-8"))["env"])
         settings |= {name: value for name, value in given.items() if value is not None}
         return ReasoningGymEnvConfig(**settings)
     except ValidationError as error:
         raise FixableError(describe_validation(error)) from error
-    except (OSError, yaml.YAMLError, TypeError, KeyError) as error:
+    except (OSError, yaml.YAMLError, ValueError, TypeError, KeyError) as error:
         raise FixableError(
             f"{options.config} can't be read as settings with an `env` section: {error!r}"
         ) from error

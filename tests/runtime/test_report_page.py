@@ -2,7 +2,10 @@
 
 import base64
 import json
+import os
 import re
+import subprocess
+import sys
 import zlib
 from html.parser import HTMLParser
 from pathlib import Path
@@ -82,8 +85,22 @@ def test_dumps_are_not_passed_off_as_the_whole_run(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "no-such.jsonl"]) == 2
-    assert "no-such.jsonl can't be read" in capsys.readouterr().err
+    assert main(["report", "no-such\x1b.jsonl"]) == 2
+    assert r"no-such\x1b.jsonl can't be read" in capsys.readouterr().err
+
+
+def test_a_command_whose_output_nobody_reads_ends_quietly(tmp_path: Path) -> None:
+    files = [str(write(tmp_path, [row([1.0])])), "-o", str(tmp_path / "report.html")]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "reasoning_gym_environment", "report", *files],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_page_that_can_not_be_written_is_named(

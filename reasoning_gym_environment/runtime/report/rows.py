@@ -15,7 +15,7 @@ from ...core.sampling import is_evaluation_seed
 from ...core.stored import completion
 from ...tasks.catalogue import known_categories
 from ..dumps import FAILED
-from ..evaluation_store import SAMPLES
+from ..evaluation_store import SAMPLES, recipe_key
 from ..stored_groups import distinct_files, read_groups
 
 TRAINING, EVALUATION = "training", "evaluation"
@@ -50,6 +50,8 @@ class Group:
     """All rollouts of one problem.
 
     Attributes:
+        problem: equal for groups of the same problem, whichever files they are in.
+        difficulty: that an evaluation asked for; None where it is the task's default.
         split: "training" or "evaluation", as the recipe's seed says.
         time: when it was written, ISO 8601 in UTC; "" in rows that don't say.
         source: the file's place among the files.
@@ -57,7 +59,9 @@ class Group:
 
     task: str
     category: str
+    problem: str
     level: float | None
+    difficulty: float | None
     split: str
     time: str
     source: int
@@ -162,7 +166,9 @@ def group_of(row: Mapping[str, Any], source: int) -> Group:
     return Group(
         task=recipe.task,
         category=_CATEGORIES.get(recipe.task, "other"),
+        problem=recipe_key(row["recipe"]),
         level=recipe.level,
+        difficulty=row.get("difficulty"),
         split=SPLITS[is_evaluation_seed(recipe.seed)],
         time=row.get("time", ""),
         source=source,
