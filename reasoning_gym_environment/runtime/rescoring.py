@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -14,7 +13,7 @@ from ..core.score_changes import ScoreChange
 from ..core.stored import completion, question
 from .dumps import grade_row
 from .errors import GenerationError
-from .evaluation_set import TRIES
+from .generation import generate_surely
 from .grading import GradingSettings, grade_texts
 from .progress import with_progress
 from .task_pool import TaskPool
@@ -60,7 +59,7 @@ async def rescore(
     async def one(row: Row) -> Rescored:
         async with places:
             try:
-                problem = await generate(pool, Recipe.from_json(row["recipe"]))
+                problem = await generate_surely(pool, Recipe.from_json(row["recipe"]))
             except GenerationError as error:
                 return Rescored(row=row, kept=f"the problem can't be made again: {error}")
             if {question(rollout) for rollout in row["rollouts"]} != {problem.question}:
@@ -68,14 +67,6 @@ async def rescore(
             return await rescore_group(row, problem, pool, settings, scoring)
 
     return await with_progress([one(row) for row in rows], "rescoring")
-
-
-async def generate(pool: TaskPool, recipe: Recipe) -> Problem:
-    """Make a problem; raises GenerationError where three tries fail."""
-    for _ in range(TRIES - 1):
-        with suppress(GenerationError):
-            return await pool.generate(recipe)
-    return await pool.generate(recipe)
 
 
 def made_with(row: Row) -> str:

@@ -12,10 +12,9 @@ from stored_values import as_stored, attempt, said, stored
 from reasoning_gym_environment.core.records import GroupResult, Problem, Recipe
 from reasoning_gym_environment.core.rewards import ScoreMode
 from reasoning_gym_environment.core.score_changes import REASONS, describe_changes
-from reasoning_gym_environment.runtime.errors import GenerationError
 from reasoning_gym_environment.runtime.evaluation import unscored_group
 from reasoning_gym_environment.runtime.grading import GradingSettings, grade
-from reasoning_gym_environment.runtime.rescoring import Rescored, generate, rescore
+from reasoning_gym_environment.runtime.rescoring import Rescored, rescore
 from reasoning_gym_environment.runtime.task_pool import TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -105,25 +104,6 @@ async def test_a_row_whose_problem_cant_be_made_stays_as_it_is(pool: TaskPool) -
     [result] = await again(pool, row)
     assert (result.row, len(result.changes)) == (row, 0)
     assert result.kept.startswith("the problem can't be made again: no_such_task: ")
-
-
-class Missing(TaskPool):
-    """Misses the deadline so many times before it makes a problem."""
-
-    def __init__(self, problem: Problem, misses: int) -> None:
-        self._problem, self._misses = problem, misses
-
-    async def generate(self, recipe: Recipe) -> Problem:
-        self._misses -= 1
-        if self._misses >= 0:
-            raise GenerationError("deadline")
-        return self._problem
-
-
-async def test_a_missed_deadline_is_no_reason_to_keep_a_row(gcd: Problem) -> None:
-    assert await generate(Missing(gcd, 2), gcd.recipe) == gcd
-    with pytest.raises(GenerationError):
-        await generate(Missing(gcd, 3), gcd.recipe)
 
 
 async def test_another_score_mode_changes_scores_and_says_so(pool: TaskPool, gcd: Problem) -> None:

@@ -154,10 +154,12 @@ def expanded(paths: Sequence[Path]) -> list[Path]:
     """
     files: list[Path] = []
     for path in paths:
-        own = [file for name in (SAMPLES, METRICS) for file in sorted(path.rglob(name))]
-        if path.is_dir() and not own:
+        own = [path]
+        if path.is_dir():
+            own = [file for name in (SAMPLES, METRICS) for file in sorted(path.rglob(name))]
+        if not own:
             raise FixableError(f"{path} holds no {SAMPLES} or {METRICS}; give the files themselves")
-        files += own if path.is_dir() else [path]
+        files += own
     return files
 
 
