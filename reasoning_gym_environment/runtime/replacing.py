@@ -12,6 +12,10 @@ from pathlib import Path
 from ..core.errors import FixableError
 
 
+class UnwritableError(FixableError, OSError):
+    """A place can't be written to."""
+
+
 def require_free(path: Path, *, force: bool) -> None:
     """Raises FixableError where something is there that must not be replaced."""
     if path.exists() and not force:
@@ -26,11 +30,11 @@ def require_not_read(output: Path, inputs: Sequence[Path]) -> None:
 
 
 def require_writable(folder: Path) -> None:
-    """Raises FixableError where no file can be made, before work is put into one."""
+    """Raises UnwritableError where no file can be made, before work is put into one."""
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise FixableError(f"{folder} can't be written to: {error.strerror}") from error
+        raise UnwritableError(f"{folder} can't be written to: {error.strerror}") from error
 
 
 @contextmanager
@@ -40,7 +44,7 @@ def replacing(path: Path) -> Iterator[Path]:
     Files replace files, and folders folders.
 
     Raises:
-        FixableError: it can't be written.
+        UnwritableError: it can't be written.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
@@ -51,7 +55,7 @@ def replacing(path: Path) -> Iterator[Path]:
         finally:
             _remove(partial)
     except OSError as error:
-        raise FixableError(f"{path} can't be written: {error.strerror or error}") from error
+        raise UnwritableError(f"{path} can't be written: {error.strerror or error}") from error
 
 
 def _put_in_place(partial: Path, path: Path) -> None:
