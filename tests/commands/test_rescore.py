@@ -14,6 +14,7 @@ from reasoning_gym_environment.core.records import Recipe
 from reasoning_gym_environment.core.rewards import ScoreMode
 from reasoning_gym_environment.runtime.dumps import read_dump
 from reasoning_gym_environment.runtime.grading import grade
+from reasoning_gym_environment.runtime.report.rows import read_metrics
 from reasoning_gym_environment.runtime.task_pool import TaskPool
 
 SMALL = ["--env.task_processes", "1"]
@@ -65,6 +66,18 @@ def test_files_are_scored_again_beside_the_old_ones(
     assert main([str(dump), str(new), *SMALL, *binary]) == 1  # the rescored file is left out
     assert scores(new)[0] == [1.0, 0.0, 0.0]
     assert "  1  were scored with score_mode partial, now binary" in capsys.readouterr().out
+
+
+def test_an_evaluations_metrics_are_made_again(
+    row: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = write_dump(tmp_path / "samples.jsonl", [{**row, "difficulty": None}])
+    strict = ["--env.score_mode", "binary"]
+    assert main([str(samples), *SMALL, *strict]) == 0
+    metrics = read_metrics(tmp_path / "samples.rescored.metrics.json")
+    assert (metrics["eval/items"], metrics["eval/solved"]) == (1.0, pytest.approx(1 / 3))
+    assert metrics["eval/reward"] == pytest.approx(1 / 3)
+    assert "every item counts the same" in capsys.readouterr().out
 
 
 def test_rescored_files_alone_are_refused() -> None:
