@@ -49,6 +49,8 @@ def require_group(row: Mapping[str, Any]) -> None:
     for rollout in row["rollouts"]:
         _require(rollout, _ROLLOUT)
         Status(rollout["status"])
+        if not 0.0 <= (rollout["raw_score"] or 0.0) <= 1.0:
+            raise ValueError(f"raw_score is {rollout['raw_score']}, which is not in [0, 1]")
         if not rollout["conversation"]:
             raise ValueError("a conversation is empty")
         for message in rollout["conversation"]:

@@ -78,6 +78,7 @@ def changed(place: str, value: object) -> dict[str, object]:
         ("rollouts.0.status", "splendid", "'splendid' is not a valid Status"),
         ("rollouts.0.score", float("nan"), "score is nan"),
         ("rollouts.0.length_factor", 10**400, "length_factor is 1000"),
+        ("rollouts.0.raw_score", 2, "raw_score is 2, which is not in"),
         ("rollouts.0.raw_score", "1", "raw_score is '1'"),
         ("rollouts.0.tokens", 2.5, "tokens is 2.5"),
         ("recipe", {"task": "gcd"}, "it lacks seed"),
