@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 import importlib
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from .core.errors import FixableError
+from .core.terminal import visible
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -124,13 +126,22 @@ COMMANDS = {
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command that comes first among the arguments; imports no other command's code."""
+    """Run the command that comes first among the arguments; imports no other command's code.
+
+    One whose output nobody reads on, as with `| head`, has done its work.
+    """
     module = COMMANDS[arguments[0]]
     if module is None:
         return run_atropos(arguments)
     command: Callable[[Sequence[str]], int]
     command = importlib.import_module(f".{module}", __package__).main
-    return command(arguments[1:])
+    try:
+        code = command(arguments[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        return 0
+    return code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -154,5 +165,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    print(f"error: {visible(message)}", file=sys.stderr)
     return 2

@@ -20,7 +20,8 @@ from ..core.training_rows import (
     sft_rows,
 )
 from ..runtime.export import require_replaceable, targets, write_splits
-from ..runtime.stored_groups import read_groups, require_one_version
+from ..runtime.replacing import require_not_read
+from ..runtime.stored_groups import distinct_files, read_groups
 
 COLUMNS = {"sft": SFT_COLUMNS, "dpo": DPO_COLUMNS, "records": RECORD_COLUMNS}
 
@@ -28,13 +29,14 @@ COLUMNS = {"sft": SFT_COLUMNS, "dpo": DPO_COLUMNS, "records": RECORD_COLUMNS}
 def main(arguments: Sequence[str]) -> int:
     """Write the rows of all files and say how many."""
     options = parse(arguments)
-    require_one_version(options.files)
+    files = distinct_files(options.files)
     names = ["train", "test"] if options.test_share else ["train"]
     paths = targets(options.output, names)
     for path in paths.values():
+        require_not_read(path, files)
         require_replaceable(path, force=options.force)
 
-    contents = [read_groups(path) for path in dict.fromkeys(options.files)]
+    contents = [read_groups(path) for path in files]
     groups = [row for content in contents for row in content.rows]
     items = [item for group in groups for item in rows_of(group, options)]
     prepared = prepare(items, options.test_share)

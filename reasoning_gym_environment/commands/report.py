@@ -13,7 +13,10 @@ def main(arguments: Sequence[str]) -> int:
     """Write the page; raises FixableError on files it can't be made from."""
     parser = ArgumentParser(prog="report", description="Make one HTML page that needs no network.")
     parser.add_argument(
-        "files", nargs="+", type=Path, help="dumps, evaluation samples (.jsonl), metrics.json"
+        "files",
+        nargs="+",
+        type=Path,
+        help="dumps, evaluation samples (.jsonl), metrics.json, folders of evaluations",
     )
     parser.add_argument(
         "-o",

@@ -25,12 +25,18 @@ from ..config import (
     scoring_row,
 )
 from ..core.errors import FixableError
+from ..core.evaluated import item_from_row
+from ..core.evaluation_metrics import Background, evaluation_metrics
+from ..core.evaluation_table import evaluation_table
 from ..core.score_changes import describe_changes
+from ..core.terminal import visible
 from ..runtime.dumps import DumpContent
-from ..runtime.replacing import replacing, require_free
+from ..runtime.replacing import replacing, require_free, require_writable
 from ..runtime.rescoring import LIBRARY, Rescored, made_with, rescore
-from ..runtime.stored_groups import RESCORED, read_groups, rescored_path
+from ..runtime.stored_groups import RESCORED, distinct_files, read_groups, rescored_path
 from ..runtime.task_pool import TaskPool
+from ..tasks.catalogue import known_categories
+from ..tasks.chance import chance_floors
 
 logger = logging.getLogger(__name__)
 
@@ -42,17 +48,25 @@ def main(arguments: Sequence[str]) -> int:
     """Write a rescored file beside each file; 1 when some rows could not be scored again."""
     options = build_parser().parse_args(arguments)
     config = build_config(options)
-    files = [path for path in options.files if not path.name.endswith(RESCORED)]
+    files = distinct_files([path for path in options.files if not path.name.endswith(RESCORED)])
     if not files:
         raise FixableError("every file given is rescored already; give the ones they came from")
     for path in options.files:
-        if path not in files:
+        if path.name.endswith(RESCORED):
             logger.warning("%s is left out: it is rescored already", path)
     for path in files:
         require_free(rescored_path(path), force=options.force)
+        require_free(metrics_path(path), force=options.force)
     contents = {path: read_groups(path) for path in files}
-    results = asyncio.run(rescore_files(contents, config))
-    print(*summary(results, contents, scoring_row(config)), sep="\n")
+    for path in files:
+        require_writable(path.parent)
+    by_file = asyncio.run(rescore_files(contents, config))
+    results = [result for done in by_file.values() for result in done]
+    print(visible("\n".join(summary(results, contents, scoring_row(config)))))
+    for path, done in by_file.items():
+        rows = [result.row for result in done]
+        if all("difficulty" in row for row in rows):
+            print(f"\n{metrics_path(path)}\n{visible(measure(rows, metrics_path(path)))}")
     return 1 if any(result.kept for result in results) else 0
 
 
@@ -84,12 +98,12 @@ def build_config(options: Namespace) -> ReasoningGymEnvConfig:
     given = {name: getattr(options, f"env.{name}") for name in SETTINGS}
     try:
         if options.config:
-            settings |= yaml.safe_load(options.config.read_text(encoding="utf-8"))["env"]
+            settings |= dict(yaml.safe_load(options.config.read_text(encoding="utf-8"))["env"])
         settings |= {name: value for name, value in given.items() if value is not None}
         return ReasoningGymEnvConfig(**settings)
     except ValidationError as error:
         raise FixableError(describe_validation(error)) from error
-    except (OSError, yaml.YAMLError, TypeError, KeyError) as error:
+    except (OSError, yaml.YAMLError, ValueError, TypeError, KeyError) as error:
         raise FixableError(
             f"{options.config} can't be read as settings with an `env` section: {error!r}"
         ) from error
@@ -97,10 +111,10 @@ def build_config(options: Namespace) -> ReasoningGymEnvConfig:
 
 async def rescore_files(
     contents: dict[Path, DumpContent], config: ReasoningGymEnvConfig
-) -> list[Rescored]:
+) -> dict[Path, list[Rescored]]:
     """Score all files again; each is written as soon as it is done."""
     settings = pool_settings(config)
-    results: list[Rescored] = []
+    results: dict[Path, list[Rescored]] = {}
     async with TaskPool(settings, Counter()) as pool:
         for path, content in contents.items():
             logger.info("Scoring %d groups of %s again", len(content.rows), path)
@@ -113,8 +127,27 @@ async def rescore_files(
             )
             with replacing(rescored_path(path)) as partial:
                 partial.write_text("".join(json.dumps(result.row) + "\n" for result in done))
-            results += done
+            results[path] = done
     return results
+
+
+def metrics_path(path: Path) -> Path:
+    """Where the metrics of an evaluation's rescored samples go: beside them."""
+    return rescored_path(path).with_suffix(".metrics.json")
+
+
+def measure(rows: Sequence[dict[str, Any]], path: Path) -> str:
+    """Write an evaluation's metrics as Atropos does, and give them as a table."""
+    items = [item_from_row(row) for row in rows]
+    attempts = max(len(item.outcomes) for item in items)
+    other = {item.task: "other" for item in items}
+    background = Background(
+        categories={**other, **known_categories()}, floors=chance_floors(), attempts=attempts
+    )
+    metrics = evaluation_metrics(items, background)
+    with replacing(path) as partial:
+        partial.write_text(json.dumps({"results": {"all": metrics}}, indent=2) + "\n")
+    return evaluation_table(metrics, attempts=attempts)
 
 
 def summary(

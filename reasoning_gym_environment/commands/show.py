@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
+from ..core.errors import FixableError
 from ..core.records import Status
 from ..core.rollout_filter import RolloutFilter, parse_condition
 from ..core.rollout_text import render_rollout
-from ..runtime.stored_groups import read_groups
+from ..runtime.stored_groups import distinct_files, read_groups
+from ..tasks.catalogue import known_categories
+
+STATUSES = [status.value for status in Status]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -24,12 +28,8 @@ def main(arguments: Sequence[str]) -> int:
         wanted = build_filter(options)
     except ValueError as error:
         parser.error(str(error))
-    try:
-        shown, matching = print_rollouts(options, wanted)
-        sys.stdout.flush()
-    except BrokenPipeError:  # `| head` has seen enough; nothing more can be flushed at exit either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    shown, matching = print_rollouts(options, wanted)
+    sys.stdout.flush()  # the count comes last
     more = "" if shown == matching else "; --limit 0 shows all"
     print(f"{shown} of {matching} matching rollouts{more}", file=sys.stderr)
     return 0 if matching else 1
@@ -39,8 +39,9 @@ def build_parser() -> ArgumentParser:
     parser = ArgumentParser(prog="show", description="Print single rollouts of dumps or samples.")
     parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="dumps or samples")
     parser.add_argument("--task", default="", help="names, separated by commas")
-    statuses = ", ".join(status.value for status in Status)
-    parser.add_argument("--status", default="", help=f"separated by commas; of {statuses}")
+    parser.add_argument(
+        "--status", default="", help=f"separated by commas; of {', '.join(STATUSES)}"
+    )
     parser.add_argument("--score", metavar="TEST", help="of the reward: '<0.5', '>=1', '=0'")
     parser.add_argument("--limit", type=int, default=5, help="rollouts; 0 is all (default: 5)")
     parser.add_argument("--full", action="store_true", help="whole thoughts, and system prompts")
@@ -49,9 +50,13 @@ def build_parser() -> ArgumentParser:
 
 def build_filter(options: Namespace) -> RolloutFilter:
     """Raises ValueError on a status or a test that can't be understood."""
+    statuses = [name for name in options.status.split(",") if name]
+    for name in statuses:
+        if name not in STATUSES:
+            raise ValueError(f"--status: {name!r} is none of {', '.join(STATUSES)}")
     return RolloutFilter(
         tasks=[name for name in options.task.split(",") if name],
-        statuses=[Status(name).value for name in options.status.split(",") if name],
+        statuses=statuses,
         score=parse_condition(options.score) if options.score else None,
     )
 
@@ -59,15 +64,25 @@ def build_filter(options: Namespace) -> RolloutFilter:
 def print_rollouts(options: Namespace, wanted: RolloutFilter) -> tuple[int, int]:
     """How many were printed, and how many match."""
     matching = 0
-    for path in options.files:
-        for row in read_groups(path).rows:
-            for number, rollout in enumerate(row["rollouts"]):
-                if not wanted.wants(row["item_id"], rollout):
-                    continue
-                matching += 1
-                if options.limit == 0 or matching <= options.limit:
-                    print_safely(render_rollout(row, number, full=options.full) + "\n")
+    rows = [row for path in distinct_files(options.files) for row in read_groups(path).rows]
+    require_tasks(wanted.tasks, {*known_categories(), *(row["item_id"] for row in rows)})
+    for row in rows:
+        for number, rollout in enumerate(row["rollouts"]):
+            if not wanted.wants(row["item_id"], rollout):
+                continue
+            matching += 1
+            if options.limit == 0 or matching <= options.limit:
+                print_safely(render_rollout(row, number, full=options.full) + "\n")
     return min(matching, options.limit or matching), matching
+
+
+def require_tasks(names: Iterable[str], known: Collection[str]) -> None:
+    """Raises FixableError for a task that there isn't, with the closest ones."""
+    for name in names:
+        if name not in known:
+            close = get_close_matches(name, known)
+            hint = f"did you mean {', '.join(close)}?" if close else "see the `tasks` command"
+            raise FixableError(f"--task: {name!r} is no task; {hint}")
 
 
 def print_safely(text: str) -> None:

@@ -82,7 +82,7 @@ def breakdown(rollout: Mapping[str, Any], scoring: Mapping[str, Any]) -> str:
     verifier = f"verifier {raw}" if raw else "unscored"
     if bare or tagged:
         verifier += f" (bare {bare or 'not tried'}, tagged {tagged or 'not tried'})"
-    mode = f", mode {scoring['score_mode']}" if scoring else ""
+    mode = f", mode {scoring['score_mode']}" if "score_mode" in scoring else ""
     factor = f"length factor {rollout['length_factor']:.4g}"
     return f"{rollout['score']:.4g}: {verifier}{mode}, {factor}"
 

@@ -47,6 +47,8 @@ RECORD_COLUMNS = MappingProxyType(
         "completion_tokens": "integer",
         "verify_seconds": "number",
         "recipe": "json",
+        "difficulty": "number",
+        "time": "text",
         "run": "text",
         "replica": "text",
         "schema_version": "integer",

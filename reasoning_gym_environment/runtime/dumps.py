@@ -201,7 +201,7 @@ def read_dump(path: Path) -> DumpContent:
     for line in path.read_bytes().splitlines():
         try:
             rows.append(_parse(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             torn += 1
     if torn:
         logger.warning("%s: skipped %d torn lines", path, torn)

@@ -30,6 +30,8 @@ def targets(out: Path, splits: Sequence[str]) -> dict[str, Path]:
 def require_replaceable(path: Path, *, force: bool) -> None:
     """Raises FixableError where something lies that must not be replaced."""
     require_free(path, force=force)
+    if path.is_file() and path.suffix != ".parquet":
+        raise FixableError(f"{path} is a file and no Parquet; give another name")
     if path.is_dir() and not any((path / mark).exists() for mark in _MARKS):
         raise FixableError(f"{path} is a folder that holds no dataset; give another name")
 

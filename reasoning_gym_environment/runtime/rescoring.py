@@ -13,6 +13,7 @@ from ..core.score_changes import ScoreChange
 from ..core.stored import completion, question
 from .dumps import grade_row
 from .errors import GenerationError
+from .generation import generate_surely
 from .grading import GradingSettings, grade_texts
 from .progress import with_progress
 from .task_pool import TaskPool
@@ -58,7 +59,7 @@ async def rescore(
     async def one(row: Row) -> Rescored:
         async with places:
             try:
-                problem = await pool.generate(Recipe.from_json(row["recipe"]))
+                problem = await generate_surely(pool, Recipe.from_json(row["recipe"]))
             except GenerationError as error:
                 return Rescored(row=row, kept=f"the problem can't be made again: {error}")
             if {question(rollout) for rollout in row["rollouts"]} != {problem.question}:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..core.errors import FixableError
+from ..core.stored import require_group
 from .dumps import SCHEMA_VERSION, DumpContent, read_dump
 
 RESCORED = ".rescored.jsonl"
@@ -32,6 +33,13 @@ def read_groups(path: Path) -> DumpContent:
                 f"{path}: row {number} has {found}, this program reads {SCHEMA_VERSION}; give "
                 "dumps or evaluation samples (samples.jsonl) of this version"
             )
+        try:
+            require_group(row)
+        except ValueError as error:
+            raise FixableError(
+                f"{path}: row {number} is no group of rollouts: {error}; give dumps or evaluation "
+                "samples that this program wrote"
+            ) from error
     return content
 
 
@@ -40,10 +48,18 @@ def rescored_path(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(".jsonl") + RESCORED)
 
 
-def require_one_version(paths: Sequence[Path]) -> None:
-    """Raises FixableError where a file and its rescored form are both given."""
+def distinct_files(paths: Sequence[Path]) -> list[Path]:
+    """Each file once, by its first name.
+
+    Raises:
+        FixableError: a file and its rescored form are both given.
+    """
+    files: dict[Path, Path] = {}
     for path in paths:
-        if rescored_path(path) in paths:
+        files.setdefault(path.resolve(), path)
+    for path in files:
+        if rescored_path(path) in files:
             raise FixableError(
                 f"{path} and {rescored_path(path).name} hold the same rollouts: give one of them"
             )
+    return list(files.values())

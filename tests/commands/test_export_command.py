@@ -84,6 +84,24 @@ def test_options_that_contradict_each_other_are_refused(
     assert said in capsys.readouterr().err
 
 
+def test_a_dump_is_never_replaced(dump: Path) -> None:
+    before = dump.read_bytes()
+    other = dump.with_name("other.jsonl")
+    other.write_bytes(before)
+    folder = dump.parent / "rows"
+    assert main([str(dump), "--format", "sft", "-o", str(folder)]) == 0
+    inside = folder / "dump.jsonl"
+    inside.write_bytes(before)
+    for given, output, said in (
+        (dump, dump, "which is read"),
+        (dump, other, "is a file and no Parquet"),
+        (inside, folder, "which is read"),
+    ):
+        with pytest.raises(FixableError, match=said):
+            main([str(given), "--format", "sft", "-o", str(output), "--force"])
+    assert [path.read_bytes() for path in (dump, other, inside)] == [before] * 3
+
+
 def test_evaluation_items_are_pointed_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

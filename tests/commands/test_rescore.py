@@ -14,6 +14,7 @@ from reasoning_gym_environment.core.records import Recipe
 from reasoning_gym_environment.core.rewards import ScoreMode
 from reasoning_gym_environment.runtime.dumps import read_dump
 from reasoning_gym_environment.runtime.grading import grade
+from reasoning_gym_environment.runtime.report.rows import read_metrics
 from reasoning_gym_environment.runtime.task_pool import TaskPool
 
 SMALL = ["--env.task_processes", "1"]
@@ -39,7 +40,7 @@ def test_files_are_scored_again_beside_the_old_ones(
 ) -> None:
     moved = {**row, "recipe": {**row["recipe"], "seed": 4}}
     tampered = {**row, "rollouts": [{**r, "score": 0.5} for r in row["rollouts"]]}
-    tampered["library_versions"] = {"reasoning-gym": "0.0.7"}
+    tampered["library_versions"] = {"reasoning-gym": "0.0.7\x1b"}
     dump = write_dump(tmp_path / "dump.jsonl", [tampered, moved], torn=True)
     before, new = dump.read_bytes(), tmp_path / "dump.rescored.jsonl"
 
@@ -56,7 +57,7 @@ def test_files_are_scored_again_beside_the_old_ones(
         "  1  torn lines left out",
     ]
     assert printed[3].startswith("  1  kept as they were: the recipe gives another question")
-    assert printed[4].startswith("  1  were made with reasoning-gym 0.0.7, scored with ")
+    assert printed[4].startswith(r"  1  were made with reasoning-gym 0.0.7\x1b, scored with ")
     assert printed[5].startswith("3 of 3 scores changed, 1 up, 2 down; mean 0.500 -> ")
 
     with pytest.raises(FixableError, match=r"rescored\.jsonl exists; --force replaces it"):
@@ -65,6 +66,18 @@ def test_files_are_scored_again_beside_the_old_ones(
     assert main([str(dump), str(new), *SMALL, *binary]) == 1  # the rescored file is left out
     assert scores(new)[0] == [1.0, 0.0, 0.0]
     assert "  1  were scored with score_mode partial, now binary" in capsys.readouterr().out
+
+
+def test_an_evaluations_metrics_are_made_again(
+    row: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = write_dump(tmp_path / "samples.jsonl", [{**row, "difficulty": None}])
+    strict = ["--env.score_mode", "binary"]
+    assert main([str(samples), *SMALL, *strict]) == 0
+    metrics = read_metrics(tmp_path / "samples.rescored.metrics.json")
+    assert (metrics["eval/items"], metrics["eval/solved"]) == (1.0, pytest.approx(1 / 3))
+    assert metrics["eval/reward"] == pytest.approx(1 / 3)
+    assert "every item counts the same" in capsys.readouterr().out
 
 
 def test_rescored_files_alone_are_refused() -> None:
@@ -101,10 +114,11 @@ def test_a_setting_that_cant_work_is_named(options: list[str], named: str) -> No
 
 
 @pytest.mark.parametrize(
-    "text", ["openai: []", "[1, 2]", "env: {score_mod: binary}", "env: 3", "{"]
+    "text",
+    ["openai: []", "[1, 2]", "env: {score_mod: binary}", "env: 3", "env: abc", "{", "\udcff"],
 )
 def test_a_file_that_holds_no_settings_is_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
-    file.write_text(text)
+    file.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(FixableError):
         config_of("--config", str(file))

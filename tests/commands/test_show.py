@@ -8,6 +8,7 @@ import pytest
 from stored_values import attempt, stored, write_dump
 
 from reasoning_gym_environment.commands.show import main
+from reasoning_gym_environment.core.errors import FixableError
 
 
 @pytest.fixture
@@ -49,9 +50,9 @@ def test_a_limit_says_how_many_more_there_are(
     assert main([str(dump), str(dump), "--limit", "1"]) == 0
     printed = capsys.readouterr()
     assert replies(printed.out) == ["right"]
-    assert printed.err == "1 of 8 matching rollouts; --limit 0 shows all\n"
-    assert main([str(dump), str(dump), "--limit", "0"]) == 0
-    assert len(replies(capsys.readouterr().out)) == 8
+    assert printed.err == "1 of 4 matching rollouts; --limit 0 shows all\n"
+    assert main([str(dump), "--limit", "0"]) == 0
+    assert len(replies(capsys.readouterr().out)) == 4
 
 
 def test_nothing_that_matches_is_a_failure(dump: Path) -> None:
@@ -61,7 +62,7 @@ def test_nothing_that_matches_is_a_failure(dump: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--status", "right"], "'right' is not a valid Status"),
+        (["--status", "right"], "--status: 'right' is none of solved, wrong, "),
         (["--score", "half"], "'half' is no comparison such as '<0.5'"),
         (["--limit", "-1"], "--limit is -1"),
     ],
@@ -72,6 +73,11 @@ def test_options_that_mean_nothing_are_named(
     with pytest.raises(SystemExit):
         main([str(dump), *options])
     assert said in capsys.readouterr().err
+
+
+def test_a_task_that_there_is_not_comes_with_close_ones(dump: Path) -> None:
+    with pytest.raises(FixableError, match="--task: 'gdc' is no task; did you mean"):
+        main([str(dump), "--task", "gcd,gdc"])
 
 
 def piped(dump: Path, encoding: str) -> subprocess.Popen[bytes]:

@@ -75,6 +75,7 @@ def test_a_group_that_is_all_solved_or_all_unsolved_gives_no_pair() -> None:
 
 def test_records_hold_all_that_is_stored() -> None:
     group = {**stored(attempt(1.0, "a"), attempt(None, "b")), "new": {"key": 1}, "replica": 3}
+    group |= {"time": "2026-01-01T00:00:00+00:00", "difficulty": 0.5}
     rows = [item.row for item in record_rows(group)]
     texts = {name for name, kind in RECORD_COLUMNS.items() if kind == "json"}
     shared = {key: value for key, value in group.items() if key != "rollouts"}

@@ -191,7 +191,9 @@ def check_round_trip(text: str) -> None:
         assert counts["dumps/lost"] == 0
 
 
-@pytest.mark.parametrize("torn", ['{"item_id": "gc', "[1, 2]", "null", "{'a': 1}", "\udce9\udcff"])
+@pytest.mark.parametrize(
+    "torn", ['{"item_id": "gc', "[1, 2]", "null", "{'a': 1}", "\udce9\udcff", "[" * 100_000]
+)
 def test_a_torn_line_is_skipped_and_counted(
     tmp_path: Path, torn: str, caplog: pytest.LogCaptureFixture
 ) -> None:

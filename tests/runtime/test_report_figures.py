@@ -1,5 +1,6 @@
 """The figures of a report, checked by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,58 @@ def test_a_task_that_the_audit_has_not_seen_has_no_chance_mark(tmp_path: Path) -
     share = solved_share(groups(tmp_path, [row([1.0], task="new_task"), row([1.0])]))
     assert share is not None
     assert share.chance is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"recipe": {"task": "gcd", "seed": 0, "level": 1, "parameters": {}}},
+        {"recipe": {"task": "gcd", "seed": 0, "level": None, "parameters": {"max_numbers": 3}}},
+        {"scoring": {"solved_threshold": 0.9}},
+    ],
+)
+def test_chance_is_marked_only_where_it_was_measured(
+    change: dict[str, Any], tmp_path: Path
+) -> None:
+    usual = row([1.0]) | {"scoring": {"solved_threshold": 0.5}}
+    for rows, marked in (([usual], True), ([usual, usual | change], False)):
+        share = solved_share(groups(tmp_path, rows))
+        assert share is not None
+        assert (share.chance is not None) is marked
+
+
+def test_a_problem_in_two_evaluations_counts_once(tmp_path: Path) -> None:
+    rows = [row([1.0, 0.0], number=0, evaluation=True), row([1.0], number=1, evaluation=True)]
+    once = solved_share(groups(tmp_path, rows))
+    twice = solved_share(groups(tmp_path, rows * 2))
+    assert once is not None
+    assert twice is not None
+    assert (twice.low, twice.high) == (once.low, once.high)
+    assert (twice.rollouts, twice.problems) == (6, 2)
+
+
+def test_evaluations_and_their_difficulties_have_headlines_of_their_own(tmp_path: Path) -> None:
+    hard = [row([0.0], number=5, level=3, evaluation=True) | {"difficulty": d} for d in (0.5, 0.25)]
+    plain = row([1.0], evaluation=True)
+    one = write(tmp_path, [*hard, plain, row([1.0, 0.0])], "one.jsonl")
+    found = contents_of(read_material([one]))
+    assert [(h.name, h.found.solved and h.found.solved.solved) for h in found.headlines] == [
+        ("Training", 0.5),
+        ("Evaluation", 1.0),
+        ("Evaluation, difficulty 0.25", 0.0),
+        ("Evaluation, difficulty 0.5", 0.0),
+    ]
+    [in_tasks] = [r for r in found.shares["task/arithmetic"] if r.split == "evaluation"]
+    assert (in_tasks.share.solved, in_tasks.share.rollouts) == (1.0, 1)
+    both = contents_of(read_material([one, write(tmp_path, [plain], "two.jsonl")])).headlines
+    names = [h.name for h in both if "difficulty" not in h.name]
+    assert [name.rpartition("/")[2] for name in names] == ["Training", "one.jsonl", "two.jsonl"]
+
+
+def test_format_failures_are_of_the_rollouts_that_the_server_gave(tmp_path: Path) -> None:
+    given = row([0.0, 0.0], texts=["no answer", "<answer>4</answer>"])
+    found = overview(groups(tmp_path, [given, row([None] * 2, tokens=0)]))
+    assert found.format_failures == 0.5
 
 
 @given(count=st.integers(0, 5000))
@@ -111,10 +164,13 @@ def test_evaluations_of_several_files_are_set_side_by_side(tmp_path: Path) -> No
 
 def test_histograms_count_every_value_once(tmp_path: Path) -> None:
     own = groups(tmp_path, [row([0.0, 0.04, 0.05, 0.5, 1.0, None])])
-    values = charts.score_histogram([r for g in own for r in g.rollouts]).values
+    [last] = [r for r in own[0].rollouts if r.reward == 1.0]
+    strict = replace(last, verdict=replace(last.verdict, score=0.5, status=Status.WRONG))
+    values = charts.score_histogram([*own[0].rollouts, strict]).values
     assert [(v["start"], v["kind"], v["rollouts"]) for v in values] == [
         (0.0, "not solved", 2),
         (0.05, "not solved", 1),
+        (0.5, "not solved", 1),
         (0.5, "solved", 1),
         (0.95, "solved", 1),
     ]

@@ -64,6 +64,9 @@ def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("report")
     rows = training_rows()
     rows += [row([1.0], task="gcd", evaluation=True), row([None], task="bf", evaluation=True)]
+    rows[-1]["rollouts"][0] |= {"finish_reason": "error", "detail": "the server was down"}
+    rows[0]["scoring"] = {"score_mode": "binary"}
+    rows[0]["rollouts"][1] |= {"raw_score": 0.75}
     hostile = [*HOSTILE, HIDDEN]
     rows.append(
         row(
@@ -195,6 +198,21 @@ def test_a_rollout_shows_all_there_is_to_it(opened: Any) -> None:
     assert thought.find_element("css selector", "pre").text == "thought 0"
     click(opened, detail.find_elements("css selector", ".siblings button")[7])
     until(opened, "document.getElementById('detail').textContent.includes('Score 0.00')")
+
+
+def test_a_reward_is_explained(opened: Any) -> None:
+    choose(opened, "task", "bf")
+    until(opened, "document.querySelector('.reward')")
+    said = opened.find_element("css selector", ".reward").text
+    assert "The server gave no completion." in said
+    assert "the server was down" in said
+    assert "mean of the group" not in said
+    choose(opened, "task", "")
+    choose(opened, "text", "question 0?")
+    until(opened, "document.querySelectorAll('.siblings button').length === 8")
+    click(opened, opened.find_elements("css selector", ".siblings button")[1])
+    told = "Score 0.75 in score mode binary"
+    until(opened, f"document.getElementById('detail').textContent.includes('{told}')")
 
 
 def test_hostile_text_is_text(opened: Any) -> None:

@@ -2,7 +2,10 @@
 
 import base64
 import json
+import os
 import re
+import subprocess
+import sys
 import zlib
 from html.parser import HTMLParser
 from pathlib import Path
@@ -82,16 +85,46 @@ def test_dumps_are_not_passed_off_as_the_whole_run(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "no-such.jsonl"]) == 2
-    assert "no-such.jsonl can't be read" in capsys.readouterr().err
+    assert main(["report", "no-such\x1b.jsonl"]) == 2
+    assert r"no-such\x1b.jsonl can't be read" in capsys.readouterr().err
+
+
+def test_a_command_whose_output_nobody_reads_ends_quietly(tmp_path: Path) -> None:
+    files = [str(write(tmp_path, [row([1.0])])), "-o", str(tmp_path / "report.html")]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "reasoning_gym_environment", "report", *files],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_page_that_can_not_be_written_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    output = tmp_path / "no such folder" / "report.html"
-    assert main(["report", str(write(tmp_path, [row([1.0])])), "-o", str(output)]) == 2
+    dump = write(tmp_path, [row([1.0])])
+    output = dump / "report.html"
+    assert main(["report", str(dump), "-o", str(output)]) == 2
     assert f"{output} can't be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("dump", "says"),
+    [("rollouts.jsonl", "is no name of a page"), ("rollouts.html", "which is read")],
+)
+def test_a_page_replaces_no_rollouts(
+    dump: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    path = write(tmp_path, [row([1.0])], dump)
+    before = path.read_bytes()
+    assert main(["report", str(path), "-o", str(tmp_path / "folder" / ".." / dump)]) == 2
+    assert says in capsys.readouterr().err
+    assert path.read_bytes() == before
 
 
 def test_samples_hold_the_texts_as_they_were(tmp_path: Path) -> None:

@@ -57,8 +57,9 @@ def test_metrics_are_read_as_evaluations_write_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("a.jsonl", '{"tokens": [1]}', "row 1: KeyError"),
-        ("a.jsonl", "", "no rollout"),
+        ("a.jsonl", '{"tokens": [1]}', "row 1 has no schema version"),
+        ("a.jsonl", "", "holds no groups"),
+        ("a.json", '{"results": {"all": {}}}', "no rollout"),
         ("a.json", "[]", "no evaluation's metrics.json"),
         ("a.jsonl", None, "can't be read"),
     ],
@@ -74,11 +75,21 @@ def test_a_file_of_another_kind_is_refused_by_name(
     assert name in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("status", "splendid"), ("score", float("nan")), ("conversation", [])]
-)
-def test_a_rollout_that_makes_no_sense_is_refused(key: str, value: object, tmp_path: Path) -> None:
-    bad = row([1.0, 1.0])
-    bad["rollouts"][1][key] = value
-    with pytest.raises(FixableError, match="row 2"):
-        read_material([write(tmp_path, [row([1.0]), bad])])
+def test_a_folder_stands_for_the_evaluations_in_it(tmp_path: Path) -> None:
+    folder = tmp_path / "evaluation_r" / "step-1"
+    folder.mkdir(parents=True)
+    samples = write(folder, [row([1.0], evaluation=True)], "samples.jsonl")
+    metrics = folder / "metrics.json"
+    metrics.write_text(json.dumps({"results": {"all": {"eval/solved": 1.0}}}))
+    (folder / "run.json").write_text("{}")
+    material = read_material([tmp_path])
+    assert [source.name for source in material.sources] == [str(samples), str(metrics)]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FixableError, match=r"empty holds no samples\.jsonl or metrics\.json"):
+        read_material([samples, tmp_path / "empty"])
+
+
+def test_a_file_and_its_rescored_form_are_refused(tmp_path: Path) -> None:
+    files = [write(tmp_path, [row([1.0])], name) for name in ("a.jsonl", "a.rescored.jsonl")]
+    with pytest.raises(FixableError, match="hold the same rollouts"):
+        read_material(files)

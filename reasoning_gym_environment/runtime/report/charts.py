@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...core.records import FORMAT_FAILURES, SOLVED_SCORE, Status
+from ...core.records import FORMAT_FAILURES, Status
 from .figures import Bucket, LevelPoint, Share
 from .rows import Rollout
 
@@ -65,7 +65,7 @@ def solved_shares(says: str, shares: Sequence[tuple[str, str, Share]]) -> Chart:
             "interval": interval(share),
             "chance": share.chance,
             "rollouts": share.rollouts,
-            "problems": share.groups,
+            "problems": share.problems,
         }
         for name, split, share in shares
     ]
@@ -90,9 +90,12 @@ def histogram(says: str, counts: Mapping[tuple[int, bool], int], width: float) -
 
 def score_histogram(rollouts: Sequence[Rollout]) -> Chart:
     """Of the scored rollouts; a score of 1 lies in the last bin."""
-    scores = [r.verdict.score for r in rollouts if r.verdict.score is not None]
-    bins = (min(_SCORE_BINS - 1, math.floor(score * _SCORE_BINS + 1e-9)) for score in scores)
-    counts = Counter((number, number >= SOLVED_SCORE * _SCORE_BINS) for number in bins)
+    verdicts = [(r.verdict.score, r.verdict.status is Status.SOLVED) for r in rollouts]
+    counts = Counter(
+        (min(_SCORE_BINS - 1, math.floor(score * _SCORE_BINS + 1e-9)), solved)
+        for score, solved in verdicts
+        if score is not None
+    )
     return histogram("How the verifier's scores are distributed", counts, 1 / _SCORE_BINS)
 
 

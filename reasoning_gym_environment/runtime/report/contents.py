@@ -31,6 +31,13 @@ class ShareRow(NamedTuple):
     share: Share
 
 
+class Headline(NamedTuple):
+    """What the figures are about, and the figures."""
+
+    name: str
+    found: Overview
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Contents:
     """The page's contents, but for the rollouts one by one.
@@ -38,6 +45,7 @@ class Contents:
     Attributes:
         dumped: which kinds of training groups the files hold, if any.
         versions: the library versions the rows name.
+        headlines: what must not be averaged, one by one.
         overviews: by split.
         charts: by their place on the page.
         shares: the tables of solved shares, by the same places.
@@ -48,6 +56,7 @@ class Contents:
     material: Material
     dumped: frozenset[str]
     versions: Sequence[str]
+    headlines: Sequence[Headline]
     overviews: Mapping[str, Overview]
     charts: Mapping[str, Chart]
     shares: Mapping[str, Sequence[ShareRow]]
@@ -69,6 +78,7 @@ def contents_of(material: Material) -> Contents:
         material=material,
         dumped=frozenset(k for k in (SUCCESSFUL_GROUPS, FAILED_GROUPS) if k in " ".join(kinds)),
         versions=sorted(set(library_versions(material.groups))),
+        headlines=headlines(material),
         overviews=overviews,
         charts={
             **charts,
@@ -81,6 +91,27 @@ def contents_of(material: Material) -> Contents:
         buckets=parts,
         leveled=any(leveled.values()),
     )
+
+
+def headlines(material: Material) -> list[Headline]:
+    """Training; then every evaluation, and every difficulty in it, on its own."""
+    evaluations = {group.source for group in material.of(EVALUATION)}
+    parts = by(part_of, material.groups)
+    found = []
+    for (split, source, difficulty), groups in sorted(parts.items()):
+        name = SPLITS[split].capitalize()
+        if source >= 0 and len(evaluations) > 1:
+            name += f" {short_name(material.sources[source].name)}"
+        if difficulty >= 0:
+            name += f", difficulty {difficulty:g}"
+        found.append(Headline(name, overview(groups)))
+    return found
+
+
+def part_of(group: Group) -> tuple[int, int, float]:
+    """Split, file and difficulty; -1 where there is none or it makes no difference."""
+    source = group.source if group.split == EVALUATION else -1
+    return SPLITS.index(group.split), source, -1.0 if group.difficulty is None else group.difficulty
 
 
 def library_versions(groups: Sequence[Group]) -> Iterator[str]:
@@ -97,12 +128,16 @@ def says_of(place: str) -> str:
 def share_tables(
     material: Material, splits: Mapping[str, Sequence[Group]]
 ) -> dict[str, list[ShareRow]]:
-    """By category; by task, one table a category; by evaluation file and by level if several."""
-    tables = {"category": share_rows(splits, lambda group: group.category)}
+    """By category; by task, one table a category; by evaluation file and by level if several.
+
+    Evaluation items at a difficulty asked for are in the last one alone.
+    """
+    plain = {s: [g for g in gs if g.difficulty is None] for s, gs in splits.items()}
+    tables = {"category": share_rows(plain, lambda group: group.category)}
     for category in dict.fromkeys(row.name for row in tables["category"]):
-        own = {s: [g for g in gs if g.category == category] for s, gs in splits.items()}
+        own = {s: [g for g in gs if g.category == category] for s, gs in plain.items()}
         tables[f"task/{category}"] = share_rows(own, lambda group: group.task)
-    evaluations = shares_by(lambda group: group.source, splits.get(EVALUATION, []))
+    evaluations = shares_by(lambda group: group.source, plain.get(EVALUATION, []))
     tables["evaluation"] = [
         ShareRow(short_name(material.sources[source].name), EVALUATION, share)
         for source, share in evaluations

@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeVar
 
 from ...core.estimators import share
 from ...core.metrics import Mean
-from ...core.records import FORMAT_FAILURES, Status
-from ...tasks.chance import chance_floor
+from ...core.records import FORMAT_FAILURES, SOLVED_SCORE, Status
+from ...tasks.chance import chance_floors
 from .rows import Group, Rollout
 
 SIGNALS = ("mixed", "all_solved", "none_solved")
@@ -29,8 +29,9 @@ class Share:
     """The solved share of some groups' scored rollouts, with its 95 % interval.
 
     Attributes:
-        chance: what the best constant answer solves on the same tasks at their default
-            difficulty, averaged over the rollouts; None where a task has no such figure.
+        chance: what the best constant answer solves on the same tasks, averaged over the
+            rollouts; None where some group has no such figure.
+        problems: different ones: the same problem in several evaluations counts once.
     """
 
     solved: float
@@ -38,12 +39,16 @@ class Share:
     high: float
     chance: float | None
     rollouts: int
-    groups: int
+    problems: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Overview:
-    """The headline figures. Shares are in [0, 1]; lengths in tokens, None without any."""
+    """The headline figures. Shares are in [0, 1]; lengths in tokens, None without any.
+
+    Attributes:
+        format_failures, truncated: of the rollouts that the server gave.
+    """
 
     groups: int
     rollouts: int
@@ -95,30 +100,39 @@ def rollouts_of(groups: Sequence[Group]) -> list[Rollout]:
     return [rollout for group in groups for rollout in group.rollouts]
 
 
-def known_chance(task: str) -> float | None:
-    """The task's chance floor; None for a task the audit has not seen."""
-    try:
-        return chance_floor(task)
-    except KeyError:
+def chance_of(group: Group) -> float | None:
+    """The chance floor of the group's task, where it applies: see `tasks.chance`.
+
+    Floors were measured on default items, with the threshold that rows without one had.
+    """
+    threshold = group.row.get("scoring", {}).get("solved_threshold", SOLVED_SCORE)
+    default = group.level is None and not group.row["recipe"]["parameters"]
+    if not default or threshold != SOLVED_SCORE:
         return None
+    return chance_floors().get(group.task)
 
 
 def solved_share(groups: Sequence[Group]) -> Share | None:
-    """None where no rollout is scored."""
-    counts = [(group.solved, len(group.scored), group.task) for group in groups if group.scored]
-    if not counts:
+    """None where no rollout is scored. Rollouts of one problem are one cluster."""
+    scored = [group for group in groups if group.scored]
+    if not scored:
         return None
-    rollouts = sum(scored for _, scored, _ in counts)
-    solved = share([[1.0] * solved + [0.0] * (scored - solved) for solved, scored, _ in counts])
-    floors = {task: known_chance(task) for _, _, task in counts}
-    known = [(floors[task] or 0.0) * scored for _, scored, task in counts]
+    solved = share(
+        [
+            [float(r.verdict.status is Status.SOLVED) for group in own for r in group.scored]
+            for own in by(lambda group: group.problem, scored).values()
+        ]
+    )
+    rollouts = sum(len(group.scored) for group in scored)
+    floors = [(chance_of(group), len(group.scored)) for group in scored]
+    known = [floor * count for floor, count in floors if floor is not None]
     return Share(
         solved=solved.value,
         low=solved.low,
         high=solved.high,
-        chance=None if None in floors.values() else sum(known) / rollouts,
+        chance=sum(known) / rollouts if len(known) == len(floors) else None,
         rollouts=rollouts,
-        groups=len(counts),
+        problems=len({group.problem for group in scored}),
     )
 
 
@@ -139,6 +153,7 @@ def overview(groups: Sequence[Group]) -> Overview:
     """Of at least one rollout."""
     rollouts = rollouts_of(groups)
     lengths = [rollout.tokens for rollout in rollouts if rollout.tokens is not None]
+    given = max(1, len(lengths))
     statuses = Counter(rollout.verdict.status for rollout in rollouts)
     scored = [r for r in rollouts if r.verdict.score is not None]
     return Overview(
@@ -149,8 +164,8 @@ def overview(groups: Sequence[Group]) -> Overview:
         score=mean_of([r.verdict.score for r in scored if r.verdict.score is not None]),
         reward=mean_of([r.reward for r in scored]),
         statuses={s: statuses[s] for s in Status if statuses[s]},
-        format_failures=sum(statuses[s] for s in FORMAT_FAILURES) / len(rollouts),
-        truncated=sum(r.truncated for r in rollouts) / len(rollouts),
+        format_failures=sum(statuses[s] for s in FORMAT_FAILURES) / given,
+        truncated=sum(r.truncated for r in rollouts) / given,
         median_tokens=statistics.median(lengths) if lengths else None,
         longest_tokens=max(lengths, default=None),
         signal=signal_shares(groups),

@@ -17,6 +17,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from ...core.errors import FixableError
+from ..replacing import replacing, require_not_read
 from .charts import Chart, interval, words
 from .contents import Contents, contents_of
 from .rows import read_material
@@ -31,15 +32,16 @@ def write_report(paths: Sequence[Path], output: Path) -> None:
 
     Raises:
         FixableError: a file can't be read, is something else, or no rollout is in any; or the
-            page can't be written.
+            page can't be written, or would replace what is no page.
     """
+    if output.suffix not in (".html", ".htm"):
+        raise FixableError(f"{output} is no name of a page; give one that ends in .html")
+    require_not_read(output, paths)
     material = read_material(paths)
     contents = contents_of(material)
     page = render(contents, samples_of(material))
-    try:
-        output.write_text(page, encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise FixableError(f"{output} can't be written: {error.strerror}") from error
+    with replacing(output) as partial:
+        partial.write_text(page, encoding="utf-8", errors="replace")
 
 
 def render(contents: Contents, samples: Samples) -> str:

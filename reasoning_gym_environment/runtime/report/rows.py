@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +11,16 @@ from typing import Any
 from ...core.errors import FixableError
 from ...core.records import Recipe, Status, Verdict
 from ...core.rewards import signal
+from ...core.sampling import is_evaluation_seed
+from ...core.stored import completion
 from ...tasks.catalogue import known_categories
-from ..dumps import FAILED, read_dump
+from ..dumps import FAILED
+from ..evaluation_store import SAMPLES, recipe_key
+from ..stored_groups import distinct_files, read_groups
 
 TRAINING, EVALUATION = "training", "evaluation"
 SPLITS = (TRAINING, EVALUATION)
+METRICS = "metrics.json"
 SUCCESSFUL_GROUPS, FAILED_GROUPS = "successful groups", "failed groups"
 
 _CATEGORIES = known_categories()
@@ -46,6 +50,8 @@ class Group:
     """All rollouts of one problem.
 
     Attributes:
+        problem: equal for groups of the same problem, whichever files they are in.
+        difficulty: that an evaluation asked for; None where it is the task's default.
         split: "training" or "evaluation", as the recipe's seed says.
         time: when it was written, ISO 8601 in UTC; "" in rows that don't say.
         source: the file's place among the files.
@@ -53,7 +59,9 @@ class Group:
 
     task: str
     category: str
+    problem: str
     level: float | None
+    difficulty: float | None
     split: str
     time: str
     source: int
@@ -106,24 +114,22 @@ class Material:
 
 
 def read_material(paths: Sequence[Path]) -> Material:
-    """Read dumps, evaluation samples and metrics.json files, each once.
+    """Read dumps, evaluation samples, metrics.json files and folders of these, each once.
 
     Raises:
-        FixableError: a file can't be read, is something else, or no rollout is in any.
+        FixableError: a file can't be read, is something else, or is given with its rescored form;
+            or no rollout is in any.
     """
     groups: list[Group] = []
     sources: list[Source] = []
     recorded = {}
-    for path in dict.fromkeys(path.resolve() for path in paths):
-        try:
-            if path.suffix == ".json":
-                recorded[str(path)] = read_metrics(path)
-                sources.append(Source(name=str(path), kind="evaluation metrics"))
-                continue
-            rows, torn = read_dump(path)
-        except OSError as error:
-            raise FixableError(f"{path} can't be read: {error.strerror}") from error
-        own = [parse_row(row, path, number, len(sources)) for number, row in enumerate(rows, 1)]
+    for path in map(Path.resolve, distinct_files(expanded(paths))):
+        if path.suffix == ".json":
+            recorded[str(path)] = read_metrics(path)
+            sources.append(Source(name=str(path), kind="evaluation metrics"))
+            continue
+        rows, torn = read_groups(path)
+        own = [group_of(row, len(sources)) for row in rows]
         groups += own
         sources.append(describe(path, own, torn))
     if not groups:
@@ -140,40 +146,45 @@ def read_material(paths: Sequence[Path]) -> Material:
     )
 
 
-def parse_row(row: Mapping[str, Any], path: Path, number: int, source: int) -> Group:
-    """Raises FixableError when the row isn't one of this package's."""
-    try:
-        recipe = Recipe.from_json(row["recipe"])
-        if not row["rollouts"]:
-            raise ValueError("it has no rollouts")
-        return Group(
-            task=recipe.task,
-            category=_CATEGORIES.get(recipe.task, "other"),
-            level=recipe.level,
-            split=SPLITS[recipe.seed & 1],
-            time=str(row.get("time", "")),
-            source=source,
-            rollouts=tuple(parse_rollout(rollout) for rollout in row["rollouts"]),
-            row=row,
-        )
-    except (LookupError, TypeError, ValueError) as error:
-        raise FixableError(
-            f"{path}, row {number}: {type(error).__name__}: {error}; "
-            "name dumps or evaluation samples that this package wrote"
-        ) from error
+def expanded(paths: Sequence[Path]) -> list[Path]:
+    """The paths, with the evaluations of a folder in its place, however deep they lie.
+
+    Raises:
+        FixableError: a folder holds none.
+    """
+    files: list[Path] = []
+    for path in paths:
+        own = [path]
+        if path.is_dir():
+            own = [file for name in (SAMPLES, METRICS) for file in sorted(path.rglob(name))]
+        if not own:
+            raise FixableError(f"{path} holds no {SAMPLES} or {METRICS}; give the files themselves")
+        files += own
+    return files
 
 
-def parse_rollout(row: Mapping[str, Any]) -> Rollout:
-    """Raises LookupError, TypeError or ValueError when it isn't one."""
-    score = None if row["raw_score"] is None else float(row["raw_score"])
-    reward = float(row["score"])
-    if not math.isfinite(reward) or not math.isfinite(score or 0.0):
-        raise ValueError(f"scores {reward} and {score} are not finite")
+def group_of(row: Mapping[str, Any], source: int) -> Group:
+    recipe = Recipe.from_json(row["recipe"])
+    return Group(
+        task=recipe.task,
+        category=_CATEGORIES.get(recipe.task, "other"),
+        problem=recipe_key(row["recipe"]),
+        level=recipe.level,
+        difficulty=row.get("difficulty"),
+        split=SPLITS[is_evaluation_seed(recipe.seed)],
+        time=row.get("time", ""),
+        source=source,
+        rollouts=tuple(rollout_of(rollout) for rollout in row["rollouts"]),
+        row=row,
+    )
+
+
+def rollout_of(row: Mapping[str, Any]) -> Rollout:
     return Rollout(
-        text=str(row["conversation"][-1]["content"]),
-        verdict=Verdict(score=score, status=Status(row["status"])),
-        reward=reward,
-        tokens=int(row["completion_tokens"]) if row["tokens"] else None,
+        text=completion(row),
+        verdict=Verdict(score=row["raw_score"], status=Status(row["status"])),
+        reward=row["score"],
+        tokens=row["completion_tokens"] if row["tokens"] else None,
         truncated=row["finish_reason"] == "length",
         row=row,
     )
@@ -183,12 +194,13 @@ def read_metrics(path: Path) -> dict[str, float]:
     """The overall and finer numbers of an evaluation's metrics.json.
 
     Raises:
-        OSError: the file can't be read.
-        FixableError: it holds something else.
+        FixableError: the file can't be read, or holds something else.
     """
     try:
         metrics = json.loads(path.read_bytes())["results"]["all"]
         return {n: float(value) for n, value in metrics.items() if isinstance(value, int | float)}
+    except OSError as error:
+        raise FixableError(f"{path} can't be read: {error.strerror}") from error
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise FixableError(f"{path} is no evaluation's metrics.json") from error
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.extraction import split_thought
+from ...core.stored import prompt
 from .rows import Group, Material, Rollout
 
 _MOST_ROLLOUTS = 10_000
@@ -92,29 +93,29 @@ def number(value: object) -> float | None:
 
 def rollout_sample(rollout: Rollout, longest: int) -> dict[str, Any]:
     thought, rest = split_thought(rollout.text)
-    answer = rollout.row.get("answer")
+    answer = rollout.row["answer"]
     return {
         "thought": clip(thought, longest),
         "rest": clip(rest, longest),
-        "answer": None if answer is None else clip(str(answer), longest),
+        "answer": None if answer is None else clip(answer, longest),
         **{name: number(rollout.row.get(name)) for name in _NUMBERS},
-        **{name: str(rollout.row.get(name, "")) for name in _TEXTS},
+        **{name: rollout.row[name] for name in _TEXTS},
     }
 
 
 def group_sample(group: Group, file: str, longest: int) -> dict[str, Any]:
-    oracle = group.row.get("oracle")
-    prompt = group.rollouts[0].row["conversation"][:-1]
+    oracle = group.row["oracle"]
+    mode = group.row.get("scoring", {}).get("score_mode")
+    asked = prompt(group.rollouts[0].row)
     return {
         "category": group.category,
         "level": group.level,
         "seed": group.row["recipe"]["seed"],
         "time": group.time,
         "file": file,
-        "oracle": None if oracle is None else clip(str(oracle), longest),
-        "prompt": [
-            {"role": str(m["role"]), "content": clip(str(m["content"]), longest)} for m in prompt
-        ],
+        "oracle": None if oracle is None else clip(oracle, longest),
+        "score_mode": None if mode is None else str(mode),
+        "prompt": [{"role": m["role"], "content": clip(m["content"], longest)} for m in asked],
         "rollouts": [rollout_sample(rollout, longest) for rollout in group.rollouts],
     }
 
@@ -138,7 +139,7 @@ def index_of(groups: Sequence[Group]) -> dict[str, Any]:
         "status": [rollout.verdict.status.value for rollout in rollouts],
         "score": [round(rollout.reward, 4) for rollout in rollouts],
         "tokens": [rollout.tokens for rollout in rollouts],
-        "answer": [str(rollout.row.get("answer") or "")[:_EXCERPT] for rollout in rollouts],
+        "answer": [(rollout.row["answer"] or "")[:_EXCERPT] for rollout in rollouts],
     }
 
 

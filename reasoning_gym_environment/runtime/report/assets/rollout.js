@@ -12,7 +12,7 @@ async function showDetail(rollout) {
     backButton(),
     heading(rollout, texts),
     siblings(group, rollout),
-    reward(own),
+    reward(own, texts.score_mode),
     answers(own, texts.oracle),
     ...texts.prompt.map(turn),
     completion(own),
@@ -63,21 +63,21 @@ async function showSibling(rollout) {
   byId("detail").querySelector("[aria-current=true]").focus();
 }
 
-function howItCameAbout(own) {
+function howItCameAbout(own, mode) {
+  if (own.finish_reason === "error") return "The server gave no completion.";
   if (own.status === "unscored") {
     return "Nothing can be said about this answer. The reward is the mean of the group's others, and the trainer is told to drop it.";
   }
-  const expected = (own.raw_score ?? 0) * (own.length_factor ?? 1);
-  if (Math.abs(expected - own.score) > 0.001) {
-    return `Score ${decimal(own.raw_score)}, of which the run's score mode and length penalty left a reward of ${decimal(own.score)}.`;
-  }
-  return `Score ${decimal(own.raw_score)} × length factor ${decimal(own.length_factor)} = reward ${decimal(own.score)}.`;
+  const product = `× length factor ${decimal(own.length_factor)} = reward ${decimal(own.score)}.`;
+  const same = Math.abs(own.raw_score * (own.length_factor ?? 1) - own.score) < 0.001;
+  const by = mode === null ? "the run's score mode" : `score mode ${lineOf(mode)}`;
+  return `Score ${decimal(own.raw_score)}${same ? "" : ` in ${by}`} ${product}`;
 }
 
 /** The verifier is asked about both forms of an answer, or about one where that suffices. */
 const form = (score) => (score === null ? "not tried" : decimal(score));
 
-function reward(own) {
+function reward(own, mode) {
   const length = own.completion_tokens === null ? "–" : plural(own.completion_tokens, "token");
   const seconds = own.verify_seconds;
   const facts = {
@@ -95,7 +95,7 @@ function reward(own) {
   const box = make("div", { class: "reward" });
   const title = make("strong", {}, words(own.status));
   box.append(make("p", {}, make("span", { class: `dot ${own.status}` }), " ", title));
-  box.append(make("p", {}, howItCameAbout(own)));
+  box.append(make("p", {}, howItCameAbout(own, mode)));
   if (own.detail) box.append(make("p", {}, make("bdi", {}, lineOf(own.detail))));
   box.append(make("dl", {}, ...list));
   return box;
