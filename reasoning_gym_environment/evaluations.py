@@ -16,7 +16,7 @@ from .core.evaluated import item_from_row
 from .core.evaluation_metrics import Background, evaluation_metrics
 from .core.evaluation_table import evaluation_table, headline
 from .core.prompts import resolve_system_prompt
-from .core.records import SOLVED_SCORE, GroupResult
+from .core.records import GroupResult
 from .inference import InferenceError
 from .rollouts import Rollouts
 from .runtime.evaluation import run_evaluation
@@ -184,11 +184,9 @@ class Evaluations:
         return [store.rows[key] for key in keys | dict.fromkeys(store.rows)]
 
     def _measure(self, rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-        measured = self._config.solved_threshold == SOLVED_SCORE  # as the floors were
-        floors = chance_floors() if measured else {}
         background = Background(
             categories=self._problems.categories,
-            floors=floors,
+            floors=chance_floors(self._config.solved_threshold),
             attempts=self._config.eval_attempts,
         )
         return evaluation_metrics([item_from_row(row) for row in rows], background)

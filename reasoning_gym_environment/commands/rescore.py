@@ -66,7 +66,9 @@ def main(arguments: Sequence[str]) -> int:
     for path, done in by_file.items():
         rows = [result.row for result in done]
         if all("difficulty" in row for row in rows):
-            print(f"\n{metrics_path(path)}\n{visible(measure(rows, metrics_path(path)))}")
+            target = metrics_path(path)
+            table = measure(rows, target, solved_threshold=config.solved_threshold)
+            print(f"\n{target}\n{visible(table)}")
     return 1 if any(result.kept for result in results) else 0
 
 
@@ -136,13 +138,15 @@ def metrics_path(path: Path) -> Path:
     return rescored_path(path).with_suffix(".metrics.json")
 
 
-def measure(rows: Sequence[dict[str, Any]], path: Path) -> str:
+def measure(rows: Sequence[dict[str, Any]], path: Path, *, solved_threshold: float) -> str:
     """Write an evaluation's metrics as Atropos does, and give them as a table."""
     items = [item_from_row(row) for row in rows]
     attempts = max(len(item.outcomes) for item in items)
     other = {item.task: "other" for item in items}
     background = Background(
-        categories={**other, **known_categories()}, floors=chance_floors(), attempts=attempts
+        categories={**other, **known_categories()},
+        floors=chance_floors(solved_threshold),
+        attempts=attempts,
     )
     metrics = evaluation_metrics(items, background)
     with replacing(path) as partial:

@@ -6,14 +6,24 @@ import json
 from functools import cache
 from pathlib import Path
 
+from ..core.records import SOLVED_SCORE
+
 _FILE = Path(__file__).with_name("chance_floors.json")
 
 
 @cache
-def chance_floors() -> dict[str, float]:
-    """Every task's `chance_floor`."""
+def _measured() -> dict[str, float]:
     floors: dict[str, float] = json.loads(_FILE.read_text(encoding="utf-8"))["floors"]
     return floors
+
+
+def chance_floors(solved_threshold: float = SOLVED_SCORE) -> dict[str, float]:
+    """Every task's `chance_floor`; none for another threshold than the one they were measured at.
+
+    Args:
+        solved_threshold: the score from which an answer counts as solved.
+    """
+    return dict(_measured()) if solved_threshold == SOLVED_SCORE else {}
 
 
 def chance_floor(task: str) -> float:
@@ -22,4 +32,4 @@ def chance_floor(task: str) -> float:
     Raises:
         KeyError: the task was not there when the audit was last kept.
     """
-    return chance_floors()[task]
+    return _measured()[task]

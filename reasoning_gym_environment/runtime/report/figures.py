@@ -107,9 +107,7 @@ def chance_of(group: Group) -> float | None:
     """
     threshold = group.row.get("scoring", {}).get("solved_threshold", SOLVED_SCORE)
     default = group.level is None and not group.row["recipe"]["parameters"]
-    if not default or threshold != SOLVED_SCORE:
-        return None
-    return chance_floors().get(group.task)
+    return chance_floors(threshold).get(group.task) if default else None
 
 
 def solved_share(groups: Sequence[Group]) -> Share | None:
