@@ -29,7 +29,7 @@ commands of Atropos (options: COMMAND --help):
 
 our own:
   demo       run everything here for half a minute, with a simulated policy
-  tasks      list every task: name, category, whether it is used and why not
+  tasks      list every task, whether it is used and why not; --levels TASK shows its difficulty
   audit      what every task's verifier pays for; fails on what isn't known
   rescore    score stored rollouts again under other settings, without inference
   show       print stored rollouts for people to read
