@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from .core.errors import FixableError
+from .core.errors import FixableError, did_you_mean
 from .core.terminal import visible
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ def require_known_settings(arguments: Sequence[str], known: Collection[str]) -> 
     for argument in arguments:
         name = argument.partition("=")[0].removeprefix("--env.")
         if argument.startswith("--env.") and name not in known:
-            close = difflib.get_close_matches(name, known)
-            hint = f"did you mean {', '.join(close)}?" if close else "see --help"
+            hint = did_you_mean(name, known, otherwise="see --help")
             raise FixableError(f"there is no setting --env.{name}; {hint}")
 
 

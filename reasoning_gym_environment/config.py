@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnum
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from .core.difficulty import ComplexityMode
+from .core.errors import did_you_mean
 from .core.prompts import SYSTEM_PROMPTS
 from .core.records import SOLVED_SCORE
 from .core.rewards import ScoreMode
@@ -190,9 +190,8 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
     def _known_names(cls, data: Any) -> Any:
         unknown = sorted(set(data) - set(cls.model_fields)) if isinstance(data, dict) else []
         if unknown:
-            close = difflib.get_close_matches(unknown[0], cls.model_fields, n=3)
-            hint = f"; did you mean {', '.join(close)}?" if close else ""
-            raise ValueError(f"there is no setting {unknown[0]!r}{hint}")
+            hint = did_you_mean(unknown[0], cls.model_fields, otherwise="")
+            raise ValueError(f"there is no setting {unknown[0]!r}" + (hint and f"; {hint}"))
         return data
 
     @field_validator("include_tasks", "exclude_tasks")

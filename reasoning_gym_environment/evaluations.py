@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from .config import ReasoningGymEnvConfig
+from .config import SCORING, ReasoningGymEnvConfig
 from .core.errors import FixableError
 from .core.evaluated import item_from_row
 from .core.evaluation_metrics import Background, evaluation_metrics
@@ -29,22 +29,17 @@ from .training_problems import TrainingProblems
 logger = logging.getLogger(__name__)
 
 DECISIVE = (
-    "answer_tolerance",
+    *SCORING,
     "eval_attempts",
     "eval_levels",
     "eval_seed",
     "eval_temperature",
     "generation_timeout",
-    "length_penalty_start",
     "max_reasoning_tokens",
     "num_eval_samples_per_task",
     "reasoning_effort",
-    "score_mode",
-    "solved_threshold",
     "thinking_mode",
     "tokenizer_name",
-    "verify_group_timeout",
-    "verify_timeout",
 )
 """The settings that, as they stand, determine an evaluation's results."""
 

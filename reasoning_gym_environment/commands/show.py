@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Collection, Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Sequence
 from pathlib import Path
 
-from ..core.errors import FixableError
 from ..core.records import Status
 from ..core.rollout_filter import RolloutFilter, parse_condition
 from ..core.rollout_text import render_rollout
 from ..runtime.stored_groups import distinct_files, read_groups
-from ..tasks.catalogue import known_categories
+from ..tasks.catalogue import known_categories, require_known
 
 STATUSES = [status.value for status in Status]
 
@@ -65,7 +63,8 @@ def print_rollouts(options: Namespace, wanted: RolloutFilter) -> tuple[int, int]
     """How many were printed, and how many match."""
     matching = 0
     rows = [row for path in distinct_files(options.files) for row in read_groups(path).rows]
-    require_tasks(wanted.tasks, {*known_categories(), *(row["item_id"] for row in rows)})
+    known = {*known_categories(), *(row["item_id"] for row in rows)}
+    require_known(wanted.tasks, known, "--task", what="task")
     for row in rows:
         for number, rollout in enumerate(row["rollouts"]):
             if not wanted.wants(row["item_id"], rollout):
@@ -74,15 +73,6 @@ def print_rollouts(options: Namespace, wanted: RolloutFilter) -> tuple[int, int]
             if options.limit == 0 or matching <= options.limit:
                 print_safely(render_rollout(row, number, full=options.full) + "\n")
     return min(matching, options.limit or matching), matching
-
-
-def require_tasks(names: Iterable[str], known: Collection[str]) -> None:
-    """Raises FixableError for a task that there isn't, with the closest ones."""
-    for name in names:
-        if name not in known:
-            close = get_close_matches(name, known)
-            hint = f"did you mean {', '.join(close)}?" if close else "see the `tasks` command"
-            raise FixableError(f"--task: {name!r} is no task; {hint}")
 
 
 def print_safely(text: str) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from .estimators import Estimate
 from .evaluated import EvaluatedItem, Outcome
+from .grouping import group_by
 from .paired import discoveries, macro_difference, mean_difference, sign_flip_p
 
 
@@ -81,7 +81,7 @@ def compare(before: Iterable[EvaluatedItem], after: Iterable[EvaluatedItem]) -> 
         return None
     solved = [_pair(a, b, lambda outcome: outcome.solved) for a, b in scored]
     scores = [_pair(a, b, lambda outcome: outcome.score or 0.0) for a, b in scored]
-    tasks = _split(solved)
+    tasks = dict(sorted(group_by(lambda pair: pair.task, solved).items()))
     return Comparison(
         by_items=_by_items(solved),
         by_tasks=_by_tasks(tasks.values()),
@@ -99,13 +99,6 @@ def _pair(before: EvaluatedItem, after: EvaluatedItem, value: Callable[[Outcome]
         before=_mean([value(outcome) for outcome in before.scored]),
         after=_mean([value(outcome) for outcome in after.scored]),
     )
-
-
-def _split(pairs: Iterable[Pair]) -> dict[str, list[Pair]]:
-    tasks: defaultdict[str, list[Pair]] = defaultdict(list)
-    for pair in pairs:
-        tasks[pair.task].append(pair)
-    return dict(sorted(tasks.items()))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -8,17 +8,15 @@ names below `difficulty/<d>/`.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from .estimators import Clusters, Estimate, macro_share, pass_at_k, share
 from .evaluated import EvaluatedItem, Outcome
+from .grouping import group_by
 from .records import FORMAT_FAILURES, Status
 
 Numbers = dict[str, float]
-K = TypeVar("K")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +39,7 @@ def evaluation_metrics(items: Sequence[EvaluatedItem], background: Background) -
 
     Shares are in [0, 1]; unscored attempts count in `unscored` and `status/unscored` alone.
     """
-    slices = _split(items, lambda item: item.difficulty)
+    slices = group_by(lambda item: item.difficulty, items)
     numbers = _of_slice(slices.pop(None, []), background)
     for difficulty, members in sorted(slices.items(), key=lambda entry: entry[0] or 0.0):
         numbers |= _below(f"difficulty/{difficulty:g}", _of_slice(members, background))
@@ -61,8 +59,8 @@ def _of_slice(items: Sequence[EvaluatedItem], background: Background) -> Numbers
     """Overall by items, by tasks (`macro`), and for each category and task."""
     if not items:
         return {}
-    tasks = _split(items, lambda item: item.task)
-    categories = _split(items, lambda item: background.categories[item.task])
+    tasks = group_by(lambda item: item.task, items)
+    categories = group_by(lambda item: background.categories[item.task], items)
     numbers = _of_items(items, background) | _statuses(items)
     numbers |= _below("macro", _by_tasks(list(tasks.values()), background))
     if "solved" in numbers:
@@ -156,12 +154,3 @@ def _mean(name: str, values: Sequence[float]) -> Numbers:
 
 def _below(prefix: str, numbers: Mapping[str, float]) -> Numbers:
     return {f"{prefix}/{name}": value for name, value in numbers.items()}
-
-
-def _split(
-    items: Iterable[EvaluatedItem], key: Callable[[EvaluatedItem], K]
-) -> dict[K, list[EvaluatedItem]]:
-    groups: defaultdict[K, list[EvaluatedItem]] = defaultdict(list)
-    for item in items:
-        groups[key(item)].append(item)
-    return dict(groups)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ..core.curriculum import Curriculum
 from ..core.difficulty import ComplexityMode, Ladder
-from ..core.errors import ConfigurationError
+from ..core.errors import ConfigurationError, did_you_mean
 from ..core.levels import FixedLevels, Levels, RandomLevels
 from ..core.records import Recipe
 from ..core.sampling import evaluation_seed
@@ -52,16 +51,10 @@ def require_names(
         names = ladders[task].parameters
         for name in values:
             if name not in names:
-                close = difflib.get_close_matches(name, names, n=3)
+                hint = did_you_mean(name, names, otherwise=f"it has {', '.join(names)}")
                 raise ConfigurationError(
-                    f"task_parameters: {task} has no parameter {name!r}; "
-                    f"{_one_of(close or names, close=bool(close))}"
+                    f"task_parameters: {task} has no parameter {name!r}; {hint}"
                 )
-
-
-def _one_of(names: Collection[str], *, close: bool) -> str:
-    listed = ", ".join(names)
-    return f"did you mean {listed}?" if close else f"it has {listed}"
 
 
 async def require_values(

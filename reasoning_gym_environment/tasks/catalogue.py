@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from ..core.errors import ConfigurationError
+from ..core.errors import ConfigurationError, did_you_mean
 from .facts import KNOWN_TASKS, NOT_A_TASK, PAYS_ANY_ANSWER
 
 
@@ -92,8 +91,7 @@ def require_known(
     """Raises UnknownTaskError naming the setting, the bad name and the closest known ones."""
     for name in names:
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=3)
-            hint = f"did you mean {', '.join(close)}?" if close else "see the `tasks` command"
+            hint = did_you_mean(name, known, otherwise="see the `tasks` command")
             raise UnknownTaskError(f"{setting}: {name!r} is no {what}; {hint}")
 
 

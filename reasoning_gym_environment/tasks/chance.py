@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -17,13 +18,13 @@ def _measured() -> dict[str, float]:
     return floors
 
 
-def chance_floors(solved_threshold: float = SOLVED_SCORE) -> dict[str, float]:
+def chance_floors(solved_threshold: float = SOLVED_SCORE) -> Mapping[str, float]:
     """Every task's `chance_floor`; none for another threshold than the one they were measured at.
 
     Args:
         solved_threshold: the score from which an answer counts as solved.
     """
-    return dict(_measured()) if solved_threshold == SOLVED_SCORE else {}
+    return _measured() if solved_threshold == SOLVED_SCORE else {}
 
 
 def chance_floor(task: str) -> float:

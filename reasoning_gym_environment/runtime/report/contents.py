@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import NamedTuple
 
+from ...core.grouping import group_by
 from . import charts as draw
 from .charts import Chart
 from .figures import (
@@ -14,7 +15,6 @@ from .figures import (
     Overview,
     Share,
     buckets,
-    by,
     level_points,
     overview,
     rollouts_of,
@@ -96,7 +96,7 @@ def contents_of(material: Material) -> Contents:
 def headlines(material: Material) -> list[Headline]:
     """Training; then every evaluation, and every difficulty in it, on its own."""
     evaluations = {group.source for group in material.of(EVALUATION)}
-    parts = by(part_of, material.groups)
+    parts = group_by(part_of, material.groups)
     found = []
     for (split, source, difficulty), groups in sorted(parts.items()):
         name = SPLITS[split].capitalize()
@@ -209,7 +209,7 @@ def level_maps(leveled: Mapping[str, Sequence[Group]]) -> dict[str, Chart]:
     """One for each split and category, of groups that have a level."""
     charts = {}
     for split, groups in leveled.items():
-        for category, own in sorted(by(lambda group: group.category, groups).items()):
+        for category, own in sorted(group_by(lambda group: group.category, groups).items()):
             shares = dict(shares_by(lambda group: (group.task, group.level or 0.0), own))
             charts[f"level_map/{split}/{category}"] = draw.level_map(category, shares)
     return charts

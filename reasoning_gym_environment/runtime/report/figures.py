@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from ...core.estimators import share
+from ...core.grouping import Key, group_by
 from ...core.metrics import Mean
 from ...core.records import FORMAT_FAILURES, SOLVED_SCORE, Status
 from ...tasks.chance import chance_floors
@@ -18,7 +19,6 @@ from .rows import Group, Rollout
 SIGNALS = ("mixed", "all_solved", "none_solved")
 """`core.rewards.signal`'s names."""
 
-Key = TypeVar("Key", bound=Hashable)
 
 _MOST_BUCKETS = 40
 _SMALLEST_BUCKET = 10
@@ -81,14 +81,6 @@ class LevelPoint(NamedTuple):
     level: float
 
 
-def by(key: Callable[[Group], Key], groups: Sequence[Group]) -> dict[Key, list[Group]]:
-    """The groups of each key, keys in order of appearance."""
-    found: dict[Key, list[Group]] = {}
-    for group in groups:
-        found.setdefault(key(group), []).append(group)
-    return found
-
-
 def mean_of(values: Sequence[float]) -> Mean:
     mean = Mean()
     for value in values:
@@ -118,7 +110,7 @@ def solved_share(groups: Sequence[Group]) -> Share | None:
     solved = share(
         [
             [float(r.verdict.status is Status.SOLVED) for group in own for r in group.scored]
-            for own in by(lambda group: group.problem, scored).values()
+            for own in group_by(lambda group: group.problem, scored).values()
         ]
     )
     rollouts = sum(len(group.scored) for group in scored)
@@ -136,7 +128,7 @@ def solved_share(groups: Sequence[Group]) -> Share | None:
 
 def shares_by(key: Callable[[Group], Key], groups: Sequence[Group]) -> Iterator[tuple[Key, Share]]:
     """The solved share of each key that has one."""
-    for name, own in by(key, groups).items():
+    for name, own in group_by(key, groups).items():
         if solved := solved_share(own):
             yield name, solved
 
