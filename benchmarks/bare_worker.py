@@ -13,9 +13,9 @@ import pickle
 import sys
 from pathlib import Path
 
-from reasoning_gym_environment.tasks import verifier
 from reasoning_gym_environment.tasks.datasets import Datasets
-from reasoning_gym_environment.tasks.protocol import VerifyRequest
+from reasoning_gym_environment.workers import verifier
+from reasoning_gym_environment.workers.protocol import VerifyRequest
 
 
 def main(path: str) -> None:

@@ -22,12 +22,12 @@ from pathlib import Path
 from curriculum_rules import RLVE, AdaRFT, FastWeightedUpDown, Kesten, WeightedUpDown
 from simulation import Group, Rule, Setting, simulate
 
-from reasoning_gym_environment.core.curriculum import Curriculum
-from reasoning_gym_environment.core.difficulty import Ladder
-from reasoning_gym_environment.core.levels import Levels, RandomLevels
-from reasoning_gym_environment.core.sampling import Sampler
 from reasoning_gym_environment.demo.learner import Learner
-from reasoning_gym_environment.runtime.task_pool import PoolSettings, TaskPool
+from reasoning_gym_environment.problems.curriculum import Curriculum
+from reasoning_gym_environment.problems.levels import Levels, RandomLevels
+from reasoning_gym_environment.problems.sampler import Sampler
+from reasoning_gym_environment.tasks.difficulty import Ladder
+from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
 
 HEIGHTS = Path(__file__).with_name("ladder_heights.json")
 LEARNERS = ("fixed", "rising", "jump")

@@ -19,7 +19,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from reasoning_gym_environment.core.records import (
+from reasoning_gym_environment.records import (
     Attempt,
     Completion,
     GroupResult,
@@ -29,8 +29,8 @@ from reasoning_gym_environment.core.records import (
     Status,
     Verdict,
 )
-from reasoning_gym_environment.runtime.dumps import group_row
-from reasoning_gym_environment.runtime.report.page import write_report
+from reasoning_gym_environment.report.page import write_report
+from reasoning_gym_environment.storage.dumps import group_row
 from reasoning_gym_environment.tasks.catalogue import known_categories
 
 GROUP_SIZE = 8

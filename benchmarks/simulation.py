@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from reasoning_gym_environment.core.difficulty import Ladder
-from reasoning_gym_environment.core.levels import Levels
-from reasoning_gym_environment.core.sampling import Sampler
 from reasoning_gym_environment.demo.learner import Learner, broad_skills
+from reasoning_gym_environment.problems.levels import Levels
+from reasoning_gym_environment.problems.sampler import Sampler
+from reasoning_gym_environment.tasks.difficulty import Ladder
 
 GROUP_SIZE = 8
 

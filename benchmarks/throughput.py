@@ -34,9 +34,9 @@ from measure import LoopMonitor, memory_megabytes
 from transformers import AutoTokenizer
 
 from reasoning_gym_environment import ReasoningGymEnv
-from reasoning_gym_environment.core.extraction import extract_answer
-from reasoning_gym_environment.core.records import Problem, Recipe
 from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.scoring.extraction import extract_answer
 
 GROUP_SIZE = 8
 IN_FLIGHT = 64
@@ -214,7 +214,7 @@ def main() -> None:
 
 
 def env_processes() -> int:
-    from reasoning_gym_environment.runtime.task_pool import default_processes
+    from reasoning_gym_environment.workers.pool import default_processes
 
     return default_processes()
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .config import ReasoningGymEnvConfig
     from .reasoning_gym_environment import ReasoningGymEnv
-    from .runtime.dumps import read_dump
+    from .storage.dumps import read_dump
 
 __all__ = ["ReasoningGymEnv", "ReasoningGymEnvConfig", "read_dump"]
 
 _HOMES = {
     "ReasoningGymEnv": ".reasoning_gym_environment",
     "ReasoningGymEnvConfig": ".config",
-    "read_dump": ".runtime.dumps",
+    "read_dump": ".storage.dumps",
 }
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from .core.errors import FixableError, did_you_mean
-from .core.terminal import visible
+from .errors import FixableError, did_you_mean
+from .util.terminal import visible
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

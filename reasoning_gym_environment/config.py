@@ -7,21 +7,21 @@ from typing import Any
 from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnum
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from .core.difficulty import ComplexityMode
-from .core.errors import did_you_mean
-from .core.prompts import SYSTEM_PROMPTS
-from .core.records import SOLVED_SCORE
-from .core.rewards import ScoreMode
-from .core.sampling import TaskSampling
-from .core.settings_text import (
+from .errors import did_you_mean
+from .problems.sampler import TaskSampling
+from .records import SOLVED_SCORE
+from .rollouts.prompts import SYSTEM_PROMPTS
+from .scoring.grading import GradingSettings
+from .scoring.rewards import ScoreMode
+from .tasks.difficulty import ComplexityMode
+from .util.settings_text import (
     parse_difficulties,
     parse_parameters,
     parse_weights,
     shown,
     split_names,
 )
-from .runtime.grading import GradingSettings
-from .runtime.task_pool import PoolSettings, default_processes
+from .workers.pool import PoolSettings, default_processes
 
 DEFAULT_MODEL = "NousResearch/DeepHermes-3-Llama-3-8B-Preview"
 

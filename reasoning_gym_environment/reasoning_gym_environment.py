@@ -28,29 +28,29 @@ import aiohttp
 from atroposlib.envs.base import APIServerConfig
 from tenacity import RetryError
 
-from reasoning_gym_environment.atropos_api import disconnect
-from reasoning_gym_environment.bookkeeping import BookkeepingEnv
+from reasoning_gym_environment.atropos.api import disconnect
+from reasoning_gym_environment.atropos.base import BookkeepingEnv
+from reasoning_gym_environment.atropos.evaluations import Evaluations, withhold_keys
+from reasoning_gym_environment.atropos.inference import Inference, InferenceError, root_cause
+from reasoning_gym_environment.atropos.rollouts import Rollouts
+from reasoning_gym_environment.atropos.training_problems import TrainingProblems
+from reasoning_gym_environment.atropos.trl_server import TrlServer
 from reasoning_gym_environment.config import (
     ReasoningGymEnvConfig,
     default_config,
     default_server,
     pool_settings,
 )
-from reasoning_gym_environment.core.errors import ConfigurationError
-from reasoning_gym_environment.core.evaluation_metrics import lean
-from reasoning_gym_environment.core.metrics import signal_line
-from reasoning_gym_environment.core.prompts import resolve_system_prompt
-from reasoning_gym_environment.core.records import Completion, GroupResult, Problem
-from reasoning_gym_environment.evaluations import Evaluations, withhold_keys
-from reasoning_gym_environment.inference import Inference, InferenceError, root_cause
-from reasoning_gym_environment.lifetime import closing_on_every_way_out
-from reasoning_gym_environment.rollouts import Rollouts
-from reasoning_gym_environment.runtime.dumps import DumpWriter
-from reasoning_gym_environment.runtime.reachability import UnreachableError, require_reachable
-from reasoning_gym_environment.runtime.statistics import Statistics
-from reasoning_gym_environment.runtime.task_pool import TaskPool
-from reasoning_gym_environment.training_problems import TrainingProblems
-from reasoning_gym_environment.trl_server import TrlServer
+from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.evaluation.metrics import lean
+from reasoning_gym_environment.records import Completion, GroupResult, Problem
+from reasoning_gym_environment.rollouts.metrics import signal_line
+from reasoning_gym_environment.rollouts.prompts import resolve_system_prompt
+from reasoning_gym_environment.rollouts.statistics import Statistics
+from reasoning_gym_environment.storage.dumps import DumpWriter
+from reasoning_gym_environment.util.lifetime import closing_on_every_way_out
+from reasoning_gym_environment.util.reachability import UnreachableError, require_reachable
+from reasoning_gym_environment.workers.pool import TaskPool
 
 logger = logging.getLogger(__name__)
 

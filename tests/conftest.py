@@ -1,15 +1,22 @@
-"""What is slow to make and shared by all tests: warm task pools and a tokenizer."""
+"""What is slow to make and shared by all tests: warm task pools, problems and a tokenizer."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
-import hypothesis  # noqa: F401 - its plugins must load before an environment freezes the heap
 import pytest
 import pytest_asyncio
+from hypothesis import HealthCheck, settings
 
-from reasoning_gym_environment.runtime.task_pool import PoolSettings, TaskPool
-from reasoning_gym_environment.tasks.protocol import Containment
+from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.tasks.catalogue import known_categories
+from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
+from reasoning_gym_environment.workers.protocol import Containment
+
+# Property tests state no times: a slow machine is no failure.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +38,19 @@ async def uncontained() -> AsyncIterator[TaskPool]:
     settings = PoolSettings(processes=2, containment=Containment.FORKS)
     async with TaskPool(settings, Counter()) as pool:
         yield pool
+
+
+@pytest.fixture(scope="session")
+def all_tasks() -> list[str]:
+    return sorted(known_categories())
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def problems(pool: TaskPool, all_tasks: list[str]) -> dict[str, list[Problem]]:
+    """Task name to problems of two seeds."""
+    recipes = [Recipe(task=task, seed=seed) for task in all_tasks for seed in (2**40, 2**52 + 6)]
+    made = await asyncio.gather(*(pool.generate(recipe) for recipe in recipes))
+    return {task: [p for p in made if p.recipe.task == task] for task in all_tasks}
 
 
 @pytest.fixture(scope="session")

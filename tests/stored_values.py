@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from reasoning_gym_environment.core.prompts import build_messages
-from reasoning_gym_environment.core.records import (
+from reasoning_gym_environment.records import (
     Attempt,
     Completion,
     GroupResult,
@@ -16,7 +15,8 @@ from reasoning_gym_environment.core.records import (
     Status,
     Verdict,
 )
-from reasoning_gym_environment.runtime.dumps import group_row
+from reasoning_gym_environment.rollouts.prompts import build_messages
+from reasoning_gym_environment.storage.dumps import group_row
 
 RUN: Mapping[str, Any] = {
     "run": "a run",

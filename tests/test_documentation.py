@@ -14,7 +14,7 @@ def test_the_configuration_table_is_that_of_the_config_class() -> None:
 
 
 def test_every_status_is_explained_in_the_readme() -> None:
-    from reasoning_gym_environment.core.records import Status
+    from reasoning_gym_environment.records import Status
 
     readme = (ROOT / "README.md").read_text()
     assert [status.value for status in Status if f"`{status.value}`" not in readme] == []
@@ -23,7 +23,7 @@ def test_every_status_is_explained_in_the_readme() -> None:
 def test_everything_that_is_stored_or_exported_is_explained() -> None:
     from stored_values import attempt, stored
 
-    from reasoning_gym_environment.core.training_rows import (
+    from reasoning_gym_environment.storage.training_rows import (
         DPO_COLUMNS,
         RECORD_COLUMNS,
         SFT_COLUMNS,

@@ -1,4 +1,4 @@
-"""Layers are folders, and imports go one way: core <- tasks <- runtime <- environment <- cli.
+"""Folders are subjects, and imports go one way, along ORDER.
 
 Imports are read from the source, so those inside functions and under TYPE_CHECKING count too.
 """
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pure_modules import PURE
 
 from reasoning_gym_environment.cli import COMMANDS
 
@@ -16,22 +17,32 @@ PACKAGE = "reasoning_gym_environment"
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / PACKAGE
 
-BELOW = {
-    "core": {"core"},
-    "tasks": {"core", "tasks"},
-    "runtime": {"core", "tasks", "runtime"},
-    "environment": {"core", "tasks", "runtime", "environment"},
-    "demo": {"core", "tasks", "runtime", "environment", "demo"},
-    "cli": {"core", "tasks", "runtime", "environment", "demo", "cli"},
-}
-"""Layer to the layers it may import; the modules directly in the package are the environment."""
+ORDER = (
+    ("errors", "records", "util"),
+    ("tasks",),
+    ("scoring",),
+    ("workers",),
+    ("problems",),
+    ("storage",),
+    ("rollouts",),
+    ("evaluation",),
+    ("report", "audit"),
+    ("config",),
+    ("atropos",),
+    ("reasoning_gym_environment",),
+    ("demo",),
+    ("commands", "cli", "__main__", ""),
+)
+"""What a place may import stands before it, or is the place itself; "" is the package's own file.
 
-FOLDERS = ("core", "tasks", "runtime", "demo", "commands")
-COMMAND_LINE = ("cli", "commands", "__main__")
+`util` is the exception among equals: it may import `errors`."""
+
+PLACE = {name: number for number, names in enumerate(ORDER) for name in names}
+SPEAK_ATROPOS = {"config", "atropos", "reasoning_gym_environment", "demo"}
 
 
 def module_name(path: Path) -> str:
-    """`reasoning_gym_environment.core.records`; a package is named by its folder."""
+    """`reasoning_gym_environment.scoring.rewards`; a package is named by its folder."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -39,13 +50,16 @@ def module_name(path: Path) -> str:
 SOURCES = {module_name(path): path for path in sorted(FOLDER.rglob("*.py"))}
 
 
-def layer(module: str) -> str:
-    below_package = module.split(".")[1:2]
-    if not below_package:
-        return "environment"
-    if below_package[0] in COMMAND_LINE:
-        return "cli"
-    return below_package[0] if below_package[0] in FOLDERS else "environment"
+def place(module: str) -> str:
+    """The folder or top-level module that a module belongs to."""
+    return [*module.split("."), ""][1]
+
+
+def may_import(importer: str, imported_place: str) -> bool:
+    if importer == imported_place or (importer, imported_place) == ("util", "errors"):
+        return True
+    at_the_end = PLACE[importer] == PLACE[imported_place] == len(ORDER) - 1
+    return PLACE[imported_place] < PLACE[importer] or at_the_end
 
 
 def imported(source: str, module: str, *, is_package: bool) -> set[str]:
@@ -79,53 +93,54 @@ def top_levels(module: str) -> set[str]:
     return {name.partition(".")[0] for name in IMPORTS[module]} - {PACKAGE}
 
 
-def of_layers(*layers: str) -> list[str]:
-    return [module for module in SOURCES if layer(module) in layers]
+def of_folder(folder: str) -> list[str]:
+    return [module for module in SOURCES if f"{module}.".startswith(f"{PACKAGE}.{folder}.")]
 
 
 def test_imports_are_found_wherever_they_stand() -> None:
     source = (
-        "import a.b\nfrom . import records, __doc__\nfrom ..tasks.facts import X\n"
-        "def f():\n    from c.d import e\nif TYPE_CHECKING:\n    from .errors import Y\n"
+        "import a.b\nfrom . import rewards, __doc__\nfrom ..tasks.facts import X\n"
+        "def f():\n    from c.d import e\nif TYPE_CHECKING:\n    from ..errors import Y\n"
     )
-    assert imported(source, f"{PACKAGE}.core.new", is_package=False) == {
+    assert imported(source, f"{PACKAGE}.scoring.new", is_package=False) == {
         "a.b",
         "c.d",
-        f"{PACKAGE}.core",
-        f"{PACKAGE}.core.records",
-        f"{PACKAGE}.core.errors",
+        f"{PACKAGE}.scoring",
+        f"{PACKAGE}.scoring.rewards",
+        f"{PACKAGE}.errors",
         f"{PACKAGE}.tasks.facts",
     }
-    assert imported("from .core import records", PACKAGE, is_package=True) == {
-        f"{PACKAGE}.core.records"
+    assert imported("from .scoring import rewards", PACKAGE, is_package=True) == {
+        f"{PACKAGE}.scoring.rewards"
     }
 
 
-def test_every_folder_is_a_layer() -> None:
-    assert set(FOLDERS) == {path.parent.name for path in FOLDER.glob("*/__init__.py")}
-    assert {layer(module) for module in SOURCES} == BELOW.keys()
+def test_every_folder_and_module_has_its_place() -> None:
+    assert {place(module) for module in SOURCES} == PLACE.keys()
 
 
 @pytest.mark.parametrize("module", SOURCES)
-def test_a_module_imports_from_its_own_layer_or_from_those_below(module: str) -> None:
+def test_a_module_imports_from_its_own_place_or_from_those_before(module: str) -> None:
     ours = {name for name in IMPORTS[module] if name.partition(".")[0] == PACKAGE}
-    above = {name for name in ours if layer(name) not in BELOW[layer(module)]}
+    above = {name for name in ours if not may_import(place(module), place(name))}
     assert not above
 
 
-@pytest.mark.parametrize("module", of_layers("core"))
-def test_core_imports_only_the_standard_library(module: str) -> None:
-    assert top_levels(module) <= sys.stdlib_module_names
+@pytest.mark.parametrize("module", PURE)
+def test_pure_modules_import_only_the_standard_library(module: str) -> None:
+    assert top_levels(f"{PACKAGE}.{module}") <= sys.stdlib_module_names
 
 
-@pytest.mark.parametrize("module", of_layers("core", "tasks", "runtime"))
-def test_atropos_and_transformers_are_known_to_the_environment_alone(module: str) -> None:
-    assert not top_levels(module) & {"atroposlib", "transformers"}
+@pytest.mark.parametrize("module", SOURCES)
+def test_atropos_is_spoken_where_its_name_says_so(module: str) -> None:
+    if place(module) not in SPEAK_ATROPOS:
+        assert not top_levels(module) & {"atroposlib", "tenacity", "transformers", "wandb"}
 
 
-def test_only_tasks_knows_reasoning_gym() -> None:
-    users = {layer(module) for module in SOURCES if "reasoning_gym" in top_levels(module)}
-    assert users == {"tasks"}
+def test_only_tasks_and_guards_know_reasoning_gym() -> None:
+    users = {module for module in SOURCES if "reasoning_gym" in top_levels(module)}
+    assert {place(module) for module in users} == {"tasks", "scoring"}
+    assert {m for m in users if place(m) == "scoring"} <= set(of_folder("scoring.guards"))
 
 
 @pytest.mark.parametrize("module", SOURCES)
@@ -139,8 +154,8 @@ def test_no_module_brings_reasoning_gym_along(module: str) -> None:
 
 
 def test_only_the_command_line_starts_the_demo() -> None:
-    users = {module for module in SOURCES for name in IMPORTS[module] if layer(name) == "demo"}
-    assert {layer(module) for module in users} == {"demo"}
+    users = {module for module in SOURCES for name in IMPORTS[module] if place(name) == "demo"}
+    assert {place(module) for module in users} == {"demo"}
     assert [module for module in COMMANDS.values() if module and "demo" in module] == ["demo.run"]
 
 
@@ -160,14 +175,13 @@ def test_no_module_hides_one_of_the_standard_library() -> None:
     assert not {path.stem for path in FOLDER.iterdir()} & sys.stdlib_module_names
 
 
-def test_core_can_be_imported_where_nothing_is_installed() -> None:
+def test_pure_modules_can_be_imported_where_nothing_is_installed() -> None:
     script = (
         "import importlib, sys; sys.path.append(sys.argv[1])\n"
         "for name in sys.argv[2:]: importlib.import_module(name)\n"
         "print(*{name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_names)"
     )
     alone = [sys.executable, "-I", "-S", "-B", "-c", script]
-    done = subprocess.run(
-        [*alone, str(ROOT), *of_layers("core")], capture_output=True, text=True, check=True
-    )
+    modules = [f"{PACKAGE}.{name}" for name in PURE]
+    done = subprocess.run([*alone, str(ROOT), *modules], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) - {"__main__"} == {PACKAGE}

@@ -7,10 +7,10 @@ from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..runtime.audit import AuditSettings, audit_tasks, unexplained
-from ..runtime.audit_html import as_html
-from ..runtime.audit_report import as_json, as_markdown, as_text, chance_floors
-from ..tasks.audit_known import Known, known_findings
+from ..audit.known import Known, known_findings
+from ..audit.page import as_html
+from ..audit.report import as_json, as_markdown, as_text, chance_floors
+from ..audit.run import AuditSettings, audit_tasks, unexplained
 
 
 def main(

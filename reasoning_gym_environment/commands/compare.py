@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core.comparison import compare
-from ..core.comparison_table import comparison_table
-from ..core.errors import FixableError
-from ..core.terminal import visible
-from ..runtime.evaluation_results import EvaluationResults, read_results
+from ..errors import FixableError
+from ..evaluation.comparison import compare
+from ..evaluation.comparison_table import comparison_table
+from ..evaluation.results import EvaluationResults, read_results
+from ..util.terminal import visible
 
 _SHOWN = 60
 

@@ -6,10 +6,12 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..core.errors import FixableError
-from ..core.sampling import is_evaluation_seed
-from ..core.splits import prepare
-from ..core.training_rows import (
+from ..errors import FixableError
+from ..problems.sampler import is_evaluation_seed
+from ..storage.export import require_replaceable, targets, write_splits
+from ..storage.splits import prepare
+from ..storage.stored_groups import distinct_files, read_groups
+from ..storage.training_rows import (
     DPO_COLUMNS,
     RECORD_COLUMNS,
     SFT_COLUMNS,
@@ -19,9 +21,7 @@ from ..core.training_rows import (
     record_rows,
     sft_rows,
 )
-from ..runtime.export import require_replaceable, targets, write_splits
-from ..runtime.replacing import require_not_read
-from ..runtime.stored_groups import distinct_files, read_groups
+from ..util.files import require_not_read
 
 COLUMNS = {"sft": SFT_COLUMNS, "dpo": DPO_COLUMNS, "records": RECORD_COLUMNS}
 

@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..runtime.report.page import write_report
+from ..report.page import write_report
 
 
 def main(arguments: Sequence[str]) -> int:

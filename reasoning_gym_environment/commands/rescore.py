@@ -24,19 +24,19 @@ from ..config import (
     pool_settings,
     scoring_row,
 )
-from ..core.errors import FixableError
-from ..core.evaluated import item_from_row
-from ..core.evaluation_metrics import Background, evaluation_metrics
-from ..core.evaluation_table import evaluation_table
-from ..core.score_changes import describe_changes
-from ..core.terminal import visible
-from ..runtime.dumps import DumpContent
-from ..runtime.replacing import replacing, require_free, require_writable
-from ..runtime.rescoring import LIBRARY, Rescored, made_with, rescore
-from ..runtime.stored_groups import RESCORED, distinct_files, read_groups, rescored_path
-from ..runtime.task_pool import TaskPool
+from ..errors import FixableError
+from ..evaluation.evaluated import item_from_row
+from ..evaluation.metrics import Background, evaluation_metrics
+from ..evaluation.tables import evaluation_table
+from ..storage.dumps import DumpContent
+from ..storage.rescoring import LIBRARY, Rescored, made_with, rescore
+from ..storage.score_changes import describe_changes
+from ..storage.stored_groups import RESCORED, distinct_files, read_groups, rescored_path
 from ..tasks.catalogue import known_categories
 from ..tasks.chance import chance_floors
+from ..util.files import replacing, require_free, require_writable
+from ..util.terminal import visible
+from ..workers.pool import TaskPool
 
 logger = logging.getLogger(__name__)
 

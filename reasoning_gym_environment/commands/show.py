@@ -7,10 +7,10 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..core.records import Status
-from ..core.rollout_filter import RolloutFilter, parse_condition
-from ..core.rollout_text import render_rollout
-from ..runtime.stored_groups import distinct_files, read_groups
+from ..records import Status
+from ..storage.rollout_filter import RolloutFilter, parse_condition
+from ..storage.rollout_text import render_rollout
+from ..storage.stored_groups import distinct_files, read_groups
 from ..tasks.catalogue import known_categories, require_known
 
 STATUSES = [status.value for status in Status]

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from textwrap import indent
 from typing import Any
 
-from ..core.difficulty import Ladder
-from ..core.records import Recipe
-from ..core.sampling import evaluation_seed
-from ..runtime.errors import GenerationError
-from ..runtime.task_pool import PoolSettings, TaskPool
+from ..problems.sampler import evaluation_seed
+from ..records import Recipe
 from ..tasks.catalogue import TaskInfo, require_known, select_tasks
+from ..tasks.difficulty import Ladder
 from ..tasks.ladders import TaskLadder
+from ..workers.errors import GenerationError
+from ..workers.pool import PoolSettings, TaskPool
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..core.records import Recipe
+from ..records import Recipe
 
 STEPS = (1.5, 3.0)
 """Range of the log-odds between neighbouring levels of a ladder of up to four; a taller one

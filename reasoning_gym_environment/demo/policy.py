@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..core.records import Problem
+from ..records import Problem
 
 _BROKEN_SHARE = 0.03
 """Of completions, for each way to break the format."""

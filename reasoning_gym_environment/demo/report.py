@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.metrics import Mean, Means, signal_line
-from ..core.records import FORMAT_FAILURES, Status
+from ..records import FORMAT_FAILURES, Status
+from ..rollouts.metrics import Mean, Means, signal_line
 
 _BAR_WIDTH = 20
 _MOST_MOVED = 6
@@ -20,7 +20,7 @@ class DemoReport:
 
     Attributes:
         seconds: of serving, without the start.
-        means: over the whole run, named as in `core.metrics`.
+        means: over the whole run, named as in `rollouts.metrics`.
         counts: of the environment's events.
         curriculum: where it had each task at the end.
         batches, pulled: what the trainer got, in batches and groups.

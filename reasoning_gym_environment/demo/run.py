@@ -16,7 +16,7 @@ def main(argv: Sequence[str]) -> int:
     settings = parse_settings(argv)
     _log_to_file(settings)
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch is not needed
-    from ..runtime.report.page import write_report  # heavy, and not needed for --help
+    from ..report.page import write_report  # heavy, and not needed for --help
     from .session import run_demo
 
     report = asyncio.run(run_demo(settings))

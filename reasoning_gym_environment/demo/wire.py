@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..core.extraction import split_thought
+from ..scoring.extraction import split_thought
 from .generation import Generation, last_question
 
 

@@ -1,1 +1,4 @@
-"""The only code that knows reasoning-gym."""
+"""What reasoning-gym offers: tasks, their categories, dataset objects, ladders, chance floors.
+
+Scoring an answer is not here, nor is the choice of the next problem.
+"""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from ..core.errors import ConfigurationError, did_you_mean
+from ..errors import ConfigurationError, did_you_mean
 from .facts import KNOWN_TASKS, NOT_A_TASK, PAYS_ANY_ANSWER
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from ..core.records import SOLVED_SCORE
+from ..records import SOLVED_SCORE
 
 _FILE = Path(__file__).with_name("chance_floors.json")
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from ..core.records import Problem, Recipe
+from ..records import Problem, Recipe
 from .facts import SEEDED_AT_CONSTRUCTION, SEEDS_NUMPY, SHARES_DATA, UNUSABLE_ORACLES
 from .own_parameters import choose_entry, library_parameters
 

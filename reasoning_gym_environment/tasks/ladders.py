@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..core.difficulty import Ladder
+from .difficulty import Ladder
 from .ladder_repairs import REPAIRS
 from .own_ladders import OWN_LADDERS
 from .own_parameters import parameter_names

@@ -12,7 +12,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Any
 
-from ..core.records import Recipe
+from ..records import Recipe
 from .measures import MEASURES, Measure
 
 OWN_PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType(

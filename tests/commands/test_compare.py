@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reasoning_gym_environment.commands import compare
-from reasoning_gym_environment.core.errors import FixableError
+from reasoning_gym_environment.errors import FixableError
 
 EVIL = "gcd\x1b[2J"
 

@@ -8,7 +8,7 @@ from pyarrow import parquet
 from stored_values import attempt, stored, write_dump
 
 from reasoning_gym_environment.commands.export import main
-from reasoning_gym_environment.core.errors import FixableError
+from reasoning_gym_environment.errors import FixableError
 
 
 @pytest.fixture

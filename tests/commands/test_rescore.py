@@ -9,13 +9,13 @@ from stored_values import as_stored, said, write_dump
 
 from reasoning_gym_environment.commands.rescore import build_config, build_parser, main
 from reasoning_gym_environment.config import default_config, grading_settings, scoring_row
-from reasoning_gym_environment.core.errors import FixableError
-from reasoning_gym_environment.core.records import Recipe
-from reasoning_gym_environment.core.rewards import ScoreMode
-from reasoning_gym_environment.runtime.dumps import read_dump
-from reasoning_gym_environment.runtime.grading import grade
-from reasoning_gym_environment.runtime.report.rows import read_metrics
-from reasoning_gym_environment.runtime.task_pool import TaskPool
+from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.report.material import read_metrics
+from reasoning_gym_environment.scoring.grading import grade
+from reasoning_gym_environment.scoring.rewards import ScoreMode
+from reasoning_gym_environment.storage.dumps import read_dump
+from reasoning_gym_environment.workers.pool import TaskPool
 
 SMALL = ["--env.task_processes", "1"]
 

@@ -8,7 +8,7 @@ import pytest
 from stored_values import attempt, stored, write_dump
 
 from reasoning_gym_environment.commands.show import main
-from reasoning_gym_environment.core.errors import FixableError
+from reasoning_gym_environment.errors import FixableError
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import statistics
 
 import pytest
 
-from reasoning_gym_environment.core.records import Recipe
 from reasoning_gym_environment.demo.learner import ABILITIES, STEPS, Learner, Skill, broad_skills
+from reasoning_gym_environment.records import Recipe
 
 SKILL = Skill(ability=0.5, span=6.0, default=0.25)
 

@@ -2,9 +2,9 @@ from collections import Counter
 
 import pytest
 
-from reasoning_gym_environment.core.extraction import extract_answer
-from reasoning_gym_environment.core.records import Problem, Recipe, Status
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy, SimulatedPolicy
+from reasoning_gym_environment.records import Problem, Recipe, Status
+from reasoning_gym_environment.scoring.extraction import extract_answer
 
 N = 2000
 

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from reasoning_gym_environment.core.curriculum import Curriculum
-from reasoning_gym_environment.core.metrics import Means
 from reasoning_gym_environment.demo.report import DemoReport, progress_line, render
 from reasoning_gym_environment.demo.settings import parse_settings
+from reasoning_gym_environment.problems.curriculum import Curriculum
+from reasoning_gym_environment.rollouts.metrics import Means
 
 COUNTS = {"groups/collected": 12, "groups/kept": 9, "groups/sent": 8, "curriculum/moves": 3}
 

@@ -12,11 +12,11 @@ import pytest
 import pytest_asyncio
 
 from reasoning_gym_environment import ReasoningGymEnv
-from reasoning_gym_environment.core.records import Problem
 from reasoning_gym_environment.demo.api_server import ApiServer
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.trainer import Trainer
+from reasoning_gym_environment.records import Problem
 
 TASKS = "gcd,coin_flip,number_sorting"  # coin_flip repeats evaluation questions: some are redrawn
 STEP = 3

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
 from reasoning_gym_environment.cli import describe_validation, join_negative_values
 from reasoning_gym_environment.config import default_config
-from reasoning_gym_environment.core.errors import ConfigurationError
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.errors import ConfigurationError
 
 
 def refusal(**settings: Any) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
-from reasoning_gym_environment.core.errors import ConfigurationError
-from reasoning_gym_environment.core.records import Problem
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.records import Problem
 
 TASK = "number_sorting"
 README = Path(__file__).resolve().parents[2] / "README.md"

@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
-from reasoning_gym_environment.core.prompts import SYSTEM_PROMPTS
 from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.rollouts.prompts import SYSTEM_PROMPTS
 
 in_one_loop = pytest.mark.asyncio(loop_scope="module")
 BOTH = {"dump_rollouts": True, "dump_failed_rollouts": True, "include_tasks": "number_sorting"}

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from reasoning_gym_environment.atropos.evaluations import withhold_keys
 from reasoning_gym_environment.commands import compare
-from reasoning_gym_environment.core.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.evaluations import withhold_keys
+from reasoning_gym_environment.errors import ConfigurationError, FixableError
 
 ONE = ScriptedPolicy(["<answer>1</answer>"])
 ITEMS = 12

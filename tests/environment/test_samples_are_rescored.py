@@ -6,9 +6,9 @@ from typing import Any
 from reasoning_gym_environment.config import grading_settings, pool_settings, scoring_row
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.runtime.rescoring import rescore
-from reasoning_gym_environment.runtime.stored_groups import read_groups
-from reasoning_gym_environment.runtime.task_pool import TaskPool
+from reasoning_gym_environment.storage.rescoring import rescore
+from reasoning_gym_environment.storage.stored_groups import read_groups
+from reasoning_gym_environment.workers.pool import TaskPool
 
 
 async def test_samples_of_an_evaluation_come_out_the_same(bench: Any, tokenizer: Any) -> None:

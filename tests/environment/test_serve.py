@@ -17,9 +17,9 @@ from reasoning_gym_environment.demo.api_server import ApiServer
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.trainer import Trainer
-from reasoning_gym_environment.runtime.dumps import read_dump
-from reasoning_gym_environment.runtime.reachability import UnreachableError
+from reasoning_gym_environment.storage.dumps import read_dump
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
+from reasoning_gym_environment.util.reachability import UnreachableError
 
 MAX_TOKEN_LEN = 2048
 SERVING = "gcd:"  # logged with each scored group

@@ -10,13 +10,13 @@ import pytest
 import pytest_asyncio
 
 from reasoning_gym_environment import ReasoningGymEnv
-from reasoning_gym_environment.core.errors import ConfigurationError
-from reasoning_gym_environment.core.prompts import SYSTEM_PROMPTS
-from reasoning_gym_environment.core.records import Problem
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.settings import SERVER_TYPES
 from reasoning_gym_environment.demo.tokenizer import TURN_END, TURN_START
+from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.records import Problem
+from reasoning_gym_environment.rollouts.prompts import SYSTEM_PROMPTS
 
 TRUNCATED = Sample(text="<think>and then, and then", finish_reason="length")
 in_one_loop = pytest.mark.asyncio(loop_scope="module")

@@ -14,9 +14,7 @@ from typing import Any
 
 import pytest
 
-from reasoning_gym_environment.core.records import Problem, Recipe, Status
-from reasoning_gym_environment.runtime.errors import GenerationError
-from reasoning_gym_environment.runtime.task_pool import TaskPool
+from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.tasks.catalogue import known_categories, read_registry
 from reasoning_gym_environment.tasks.facts import (
     EXECUTES_ANSWERS,
@@ -27,6 +25,8 @@ from reasoning_gym_environment.tasks.facts import (
     SEEDS_NUMPY,
     SHARES_DATA,
 )
+from reasoning_gym_environment.workers.errors import GenerationError
+from reasoning_gym_environment.workers.pool import TaskPool
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from reasoning_gym_environment.core.records import Recipe
-from reasoning_gym_environment.runtime.ladder_proof import faults, prove_ladders
-from reasoning_gym_environment.runtime.task_pool import TaskPool
+from reasoning_gym_environment.audit.ladder_proof import faults, prove_ladders
+from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.tasks.ladder_repairs import REPAIRS, levels_from
 from reasoning_gym_environment.tasks.ladders import TaskLadder, curriculum_levels, ladder_of
 from reasoning_gym_environment.tasks.own_ladders import OWN_LADDERS
+from reasoning_gym_environment.workers.pool import TaskPool
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),

@@ -1,0 +1,44 @@
+"""A group as Atropos's API and trainer want it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..records import Attempt, GroupResult, Status
+
+
+def overrides(attempt: Attempt, *, mask_truncated: bool) -> dict[str, Any]:
+    """Rollouts that must not move the policy: truncated ones if asked, unscored ones always."""
+    unscored = attempt.verdict.status is Status.UNSCORED
+    if unscored or (mask_truncated and attempt.completion.truncated):
+        return {"set_advantage_to_zero": True}
+    return {}
+
+
+def to_scored_data_group(
+    group: GroupResult,
+    prompt: list[dict[str, str]],
+    *,
+    generation_params: Mapping[str, Any],
+    mask_truncated: bool,
+    include_messages: bool,
+) -> dict[str, Any]:
+    """All attempts as rows, in their order: a group with fewer rows would be dropped whole.
+
+    `inference_logprobs` is empty, not None, where the server gives none: Atropos's example
+    trainer takes the length of it.
+    """
+    completions = [attempt.completion for attempt in group.attempts]
+    return {
+        "tokens": [list(c.tokens) for c in completions],
+        "masks": [list(c.masks) for c in completions],
+        "scores": list(group.rewards),
+        "inference_logprobs": [list(c.logprobs) for c in completions if c.logprobs is not None],
+        "overrides": [overrides(a, mask_truncated=mask_truncated) for a in group.attempts],
+        "generation_params": dict(generation_params),
+        "messages": [[*prompt, {"role": "assistant", "content": c.text}] for c in completions]
+        if include_messages
+        else None,
+        "statuses": [attempt.verdict.status.value for attempt in group.attempts],
+    }

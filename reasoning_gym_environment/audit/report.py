@@ -1,0 +1,180 @@
+"""The audit as text, markdown and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+
+from ..records import SOLVED_SCORE
+from .findings import TOLERATED_SHARE, Finding, TaskAudit
+from .probes import DEGENERATE, Kind
+from .run import Audit, unexplained
+
+COLUMNS = {
+    "task": "name in reasoning-gym's registry",
+    "oracle": "share of the items whose own answer has full credit; - where there is none",
+    "floor": "share of the items that the best constant answer solves: the chance floor",
+    "constant": "that answer",
+    "wrong texts": "largest share of the items solved by a text that isn't the right answer, and "
+    "which kind of text it is; the largest mean score where none is solved",
+    "right and more": "the same for the right answer with others or with words beside it",
+    "forms that lose": "forms of a right answer that lose credit on some items",
+    "levels": "how many levels of its ladder have no finding, and at how many an "
+    "item took longer than the deadline",
+    "median ms, worst ms": "to score a right answer, over all levels",
+}
+"""The table's columns and what they say."""
+
+_ANSWER_CHARACTERS = 24
+_AND_MORE = (Kind.LISTING, Kind.APPENDED)
+
+
+def shown(answer: str) -> str:
+    """An answer as it fits into a cell."""
+    text = repr(answer)
+    return text if len(text) <= _ANSWER_CHARACTERS else f"{text[: _ANSWER_CHARACTERS - 1]}…"
+
+
+def share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def best_paid(task: TaskAudit, kinds: Collection[Kind]) -> str:
+    """Which of the kinds solves most."""
+    found = [(best, kind) for kind, best in task.degenerate.items() if kind in kinds]
+    if not found:
+        return "-"
+    best, kind = max(found, key=lambda item: (item[0].solved, item[0].score))
+    return f"{best.solved:.0%} {kind}" if best.solved else f"0% (score {best.score:.2f})"
+
+
+def lost_forms(task: TaskAudit) -> str:
+    lost = [form.replace("\n", "⏎") for form, kept in task.forms.items() if kept < 1.0]
+    return "all" if lost and len(lost) == len(task.forms) else "  ".join(lost)
+
+
+def sound_levels(task: TaskAudit) -> str:
+    """How many levels of the ladder have no finding."""
+    broken = {finding.level for finding in task.findings if finding.level is not None}
+    count = len(task.levels) - 1
+    late = sum(at.late for at in task.levels)
+    text = f"{count - len(broken)}/{count}" if count else "-"
+    return f"{text}, {late} late" if late else text
+
+
+def row(task: TaskAudit) -> dict[str, str]:
+    """One line of the table, by column."""
+    milliseconds = f"{1000 * task.median_seconds:.2f}, {1000 * task.worst_seconds:.1f}"
+    cells = (
+        task.task,
+        share(task.oracle),
+        share(task.floor.solved),
+        shown(task.floor.label) if task.floor.solved else "",
+        best_paid(task, [kind for kind in DEGENERATE if kind not in _AND_MORE]),
+        best_paid(task, _AND_MORE),
+        lost_forms(task),
+        sound_levels(task),
+        milliseconds,
+    )
+    return dict(zip(COLUMNS, cells, strict=True))
+
+
+def place(finding: Finding) -> str:
+    return "default" if finding.level is None else f"level {finding.level}"
+
+
+def summary(audit: Audit) -> str:
+    """The audit in one line."""
+    findings = sum(len(task.findings) for task in audit.tasks)
+    return (
+        f"reasoning-gym {audit.library_version}: {len(audit.tasks)} tasks, {findings} findings, "
+        f"{len(unexplained(audit))} of them unexplained"
+    )
+
+
+def unseen(audit: Audit) -> list[str]:
+    """What is known and was not found: a fault that is repaired, or a matter of luck."""
+    return [f"{task.task}: {', '.join(task.unseen)}" for task in audit.tasks if task.unseen]
+
+
+def as_text(audit: Audit) -> str:
+    """An aligned table, then what is unexplained."""
+    table = [{name: name for name in COLUMNS}, *(row(task) for task in audit.tasks)]
+    widths = {name: max(len(line[name]) for line in table) for name in COLUMNS}
+    lines = ["  ".join(f"{line[n]:{w}}" for n, w in widths.items()).rstrip() for line in table]
+    news = [f"UNEXPLAINED {f.task}, {place(f)}: {f.kind}: {f.detail}" for f in unexplained(audit)]
+    old = [f"not seen: {line}" for line in unseen(audit)]
+    return "\n".join([*lines, "", *old, *news, summary(audit)])
+
+
+def as_json(audit: Audit) -> str:
+    """Everything, with the number of unexplained findings."""
+    return json.dumps({**asdict(audit), "unexplained": len(unexplained(audit))}, indent=1)
+
+
+def chance_floors(audit: Audit) -> str:
+    """JSON for `tasks/chance_floors.json`: the share of items that one constant answer solves."""
+    floors = {task.task: round(task.floor.solved, 3) for task in audit.tasks}
+    return json.dumps({"reasoning_gym": audit.library_version, "floors": floors}, indent=1) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _code(text: str) -> str:
+    return f"`` {_cell(text)} ``" if text else ""
+
+
+def _markdown_table(rows: Sequence[Mapping[str, str]], code: Sequence[str] = ()) -> list[str]:
+    """Lines of a table; the columns in `code` are shown as they are."""
+    names = list(rows[0])
+    lines = [[_code(r[n]) if n in code else _cell(r[n]) for n in names] for r in rows]
+    return [f"| {' | '.join(cells)} |" for cells in [names, ["---"] * len(names), *lines]]
+
+
+def finding_rows(audit: Audit) -> list[dict[str, str]]:
+    """All findings; those of one kind and reason at several levels of a task in one row."""
+    levels: dict[tuple[str, str, str], list[Finding]] = {}
+    for task in audit.tasks:
+        for f in task.findings:
+            levels.setdefault((f.task, f.kind, f.explanation), []).append(f)
+    return [
+        {
+            "task": task,
+            "finding": kind,
+            "where": ", ".join(place(one) for one in group),
+            "detail": group[0].detail,
+            "why": explanation or "**unexplained**",
+        }
+        for (task, kind, explanation), group in levels.items()
+    ]
+
+
+def as_markdown(audit: Audit) -> str:
+    """A page for the repository."""
+    lines = [
+        "# What reasoning-gym's verifiers pay for",
+        "",
+        "<!-- generated: do not edit -->",
+        "Generated by `python -m reasoning_gym_environment audit --markdown "
+        "docs/verifier-audit.md`, through the same processes that score rollouts: screen, "
+        "guards and limits included.",
+        "",
+        f"{summary(audit)}. An answer *solves* an item from a score of {SOLVED_SCORE} on; a text "
+        f"that isn't the right answer is a finding when it solves more than "
+        f"{TOLERATED_SHARE:.0%} of the items.",
+        "",
+        *(f"- **{name}**: {meaning}" for name, meaning in COLUMNS.items()),
+        "",
+        *_markdown_table([row(t) for t in audit.tasks], code=("constant", "forms that lose")),
+        "",
+        "## Findings",
+        "",
+        *(_markdown_table(finding_rows(audit)) if finding_rows(audit) else ["None."]),
+        "",
+        "Known and not found this time: " + ("; ".join(unseen(audit)) or "nothing") + ".",
+        "",
+    ]
+    return "\n".join(lines)

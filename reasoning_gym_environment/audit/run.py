@@ -1,0 +1,192 @@
+"""Runs the audit through a real task pool: generators make problems, verifier hosts score."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from ..problems.sampler import evaluation_recipes
+from ..records import Problem, Recipe
+from ..tasks.catalogue import Discovery, require_known
+from ..tasks.difficulty import Ladder
+from ..tasks.facts import EXECUTES_ANSWERS, NOT_A_TASK
+from ..util.progress import with_progress
+from ..workers.errors import GenerationError, WorkerTimeoutError
+from ..workers.pool import PoolSettings, TaskPool, default_processes
+from .findings import Finding, LevelResult, Observation, TaskAudit, judge
+from .known import Known
+from .probes import Probe, constants_for, probes_for
+
+_SEED = 1
+_TASKS_AT_ONCE = 4
+_LEVEL_ITEMS = 3
+_EXECUTING_SHARE = 4
+"""Tasks that execute answers are examined on fewer items: each answer has its own process."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditSettings:
+    """What is examined.
+
+    Attributes:
+        tasks: names; empty is every task.
+        items: of each task, at its default configuration.
+        known: findings that are no news, by task and kind.
+    """
+
+    tasks: Sequence[str] = ()
+    items: int = 30
+    known: Mapping[str, Mapping[str, Known]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Audit:
+    """The whole result, and the library version it is about."""
+
+    library_version: str
+    tasks: Sequence[TaskAudit]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Made:
+    """The problems of one task at one level, and why others are missing."""
+
+    problems: Sequence[Problem]
+    error: str = ""
+    late: int = 0
+
+
+async def make(pool: TaskPool, recipes: Sequence[Recipe]) -> Made:
+    """Make problems; after the first one that is late the others are not tried."""
+    problems: list[Problem] = []
+    for recipe in recipes:
+        try:
+            problems.append(await pool.generate(recipe))
+        except GenerationError as error:
+            if isinstance(error.__cause__, WorkerTimeoutError):
+                return Made(problems=problems, late=1)
+            return Made(problems=problems, error=str(error))
+    return Made(problems=problems)
+
+
+async def observe(pool: TaskPool, problem: Problem, probes: Sequence[Probe]) -> list[Observation]:
+    verdicts = await pool.verify(problem, [probe.answer for probe in probes])
+    return [Observation(probe=p, verdict=v) for p, v in zip(probes, verdicts, strict=True)]
+
+
+async def observe_defaults(pool: TaskPool, problems: Sequence[Problem]) -> list[Observation]:
+    """Try every probe on the second half of the problems; the first half gives the constants."""
+    half = len(problems) // 2
+    sources, examined = problems[:half], problems[half:]
+    oracles = [problem.oracle for problem in sources if problem.oracle is not None]
+    constants = constants_for(oracles)
+    observations: list[Observation] = []
+    for index, problem in enumerate(examined):
+        others = [*oracles[index:], *oracles[:index]]
+        probes = probes_for(problem.question, problem.oracle, constants=constants, others=others)
+        observations += await observe(pool, problem, probes)
+    return observations
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checked:
+    """The right answers of one level, and the seconds that scoring each took."""
+
+    result: LevelResult
+    seconds: Sequence[float]
+
+
+async def check_level(pool: TaskPool, made: Made, level: int | None) -> Checked:
+    """Score the oracle of every problem."""
+    verdicts = [
+        verdict
+        for problem in made.problems
+        if problem.oracle is not None
+        for verdict in await pool.verify(problem, [problem.oracle])
+    ]
+    result = LevelResult(
+        level=level,
+        items=len(made.problems),
+        below=sum((verdict.score or 0.0) < 1.0 for verdict in verdicts),
+        none=len(made.problems) - len(verdicts),
+        error=made.error,
+        late=made.late,
+    )
+    return Checked(result=result, seconds=[verdict.seconds for verdict in verdicts])
+
+
+async def check_ladder(pool: TaskPool, task: str, levels: Ladder) -> list[Checked]:
+    """Score oracles at every level of the task's ladder."""
+    checked = []
+    for level, parameters in enumerate(levels):
+        recipes = [
+            Recipe(task=task, seed=one.seed, level=level, parameters=parameters)
+            for one in evaluation_recipes(_SEED, [task], _LEVEL_ITEMS)
+        ]
+        checked.append(await check_level(pool, await make(pool, recipes), level))
+    return checked
+
+
+async def audit_task(
+    pool: TaskPool, task: str, category: str, levels: Ladder, settings: AuditSettings
+) -> TaskAudit:
+    """Examine one task."""
+    items = settings.items
+    if task in EXECUTES_ANSWERS:
+        items = math.ceil(items / _EXECUTING_SHARE)
+    made = await make(pool, evaluation_recipes(_SEED, [task], 2 * items))
+    observations = await observe_defaults(pool, made.problems)
+    default = await check_level(pool, made, None)
+    checked = [default, *await check_ladder(pool, task, levels)]
+    return judge(
+        task,
+        category,
+        observations,
+        [at.result for at in checked],
+        seconds=[seconds for at in checked for seconds in at.seconds],
+        known=settings.known,
+    )
+
+
+def chosen_tasks(discovery: Discovery, names: Sequence[str]) -> dict[str, str]:
+    """Category by name of the tasks to examine: those named, or all.
+
+    Raises:
+        UnknownTaskError: a name is no task.
+    """
+    tasks = {
+        name: category
+        for name, category in sorted(discovery.categories.items())
+        if name not in NOT_A_TASK
+    }
+    require_known(names, tasks, "--tasks", what="task")
+    return {name: category for name, category in tasks.items() if not names or name in names}
+
+
+async def audit_tasks(settings: AuditSettings) -> Audit:
+    """Examine the tasks, with a progress bar on a terminal.
+
+    Raises:
+        UnknownTaskError: a name in the settings is no task.
+        WorkerStartError: the worker processes don't come up.
+    """
+    places = asyncio.Semaphore(_TASKS_AT_ONCE)
+    async with TaskPool(PoolSettings(processes=default_processes()), Counter()) as pool:
+        tasks = chosen_tasks(await pool.discover(), settings.tasks)
+        ladders = await pool.ladders()
+
+        async def one(task: str, category: str) -> TaskAudit:
+            async with places:
+                return await audit_task(pool, task, category, ladders[task].levels, settings)
+
+        audits = await with_progress([one(*item) for item in tasks.items()], "audit")
+    return Audit(library_version=version("reasoning-gym"), tasks=audits)
+
+
+def unexplained(audit: Audit) -> list[Finding]:
+    """What a user should look at before training on these rewards."""
+    return [finding for task in audit.tasks for finding in task.findings if not finding.explanation]

@@ -1,0 +1,114 @@
+"""Which level of its ladder a task's next problem has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..tasks.difficulty import Ladder, level_at, position_of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Move:
+    """A task's step along its ladder.
+
+    Attributes:
+        before, after: positions on the ladder, levels with a fraction.
+        top: the highest level the run may draw.
+        solved_share: of the answers expected at `before`, in [0, 1]; what caused the step.
+        target: the share that is aimed at.
+    """
+
+    task: str
+    before: float
+    after: float
+    top: int
+    solved_share: float
+    target: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.task}: level {self.before:.2f} -> {self.after:.2f} of {self.top} "
+            f"({self.solved_share:.2f} solved, {self.target:.2f} wanted)"
+        )
+
+
+class Levels:
+    """By itself no level: every task has the library's default configuration.
+
+    Args:
+        ladders: task name to its levels, for all tasks of the run; empty where none is used.
+    """
+
+    def __init__(self, ladders: Mapping[str, Ladder] | None = None) -> None:
+        self._ladders = ladders or {}
+        self._tops = {task: len(ladder) - 1 for task, ladder in self._ladders.items()}
+
+    def level(self, task: str, uniform: float) -> int | None:
+        """The level of the next problem; None is the library's default configuration.
+
+        Args:
+            uniform: a random number in [0, 1).
+        """
+        return None
+
+    def parameters(self, task: str, level: int | None) -> Mapping[str, Any]:
+        """What differs from the default configuration at a level."""
+        return {} if level is None else self._ladders[task][level]
+
+    def record(self, task: str, level: int | None, *, solved: int, scored: int) -> Move | None:
+        """Learn from a group made at `level`: `solved` of its `scored` rollouts, at least one."""
+        return None
+
+    def cap(self, task: str, top_level: int) -> bool:
+        """Never again draw a level above `top_level`; the easiest always stays.
+
+        Returns:
+            Whether that changes anything.
+        """
+        if task not in self._tops:  # a recipe that another mode has drawn
+            return False
+        before = self._tops[task]
+        self._tops[task] = max(0, min(top_level, before))
+        return self._tops[task] < before
+
+    def state_dict(self) -> dict[str, Any]:
+        """JSON."""
+        heights = {task: len(ladder) for task, ladder in self._ladders.items()}
+        return {
+            "caps": {
+                task: {"top_level": top, "height": heights[task]}
+                for task, top in self._tops.items()
+                if top < heights[task] - 1
+            }
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what fits: a cap found on a ladder of another height says nothing here."""
+        for task, cap in state.get("caps", {}).items():
+            if len(self._ladders.get(task, ())) == cap["height"]:
+                self.cap(task, cap["top_level"])
+
+
+class RandomLevels(Levels):
+    """Every draw a level of its own, all equally likely."""
+
+    def level(self, task: str, uniform: float) -> int:
+        return int(uniform * (self._tops[task] + 1))
+
+
+class FixedLevels(Levels):
+    """The same difficulty throughout.
+
+    Args:
+        difficulty: in [0, 1], from the easiest level of every ladder to its hardest.
+    """
+
+    def __init__(self, ladders: Mapping[str, Ladder], difficulty: float) -> None:
+        super().__init__(ladders)
+        self._difficulty = difficulty
+
+    def level(self, task: str, uniform: float) -> int:
+        position = position_of(self._difficulty, len(self._ladders[task]))
+        return min(level_at(position, uniform), self._tops[task])

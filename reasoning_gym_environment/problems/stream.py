@@ -1,0 +1,111 @@
+"""The endless stream of training problems, made ahead of demand and handed out in order."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import Counter, deque
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ..records import Problem, Recipe
+from ..workers.errors import GenerationError
+from ..workers.pool import TaskPool
+from .sampler import Sampler
+
+logger = logging.getLogger(__name__)
+
+GIVE_UP_AFTER = 1000
+"""So many failed items in a row mean that nothing can be generated at all."""
+
+
+def question_hash(question: str) -> bytes:
+    """Stands for a question where only equality matters."""
+    return hashlib.blake2b(question.encode(), digest_size=16).digest()
+
+
+class ProblemStream:
+    """Draws recipes, has them made into problems, and hands these out in the order drawn.
+
+    An item that can't be made, or whose question is in the evaluation set, is counted and
+    the next one takes its place.
+
+    Args:
+        ahead: how many problems are drawn before they are asked for.
+        reserved: hashes of the questions that training must not see.
+        counts: where skipped items are counted.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        pool: TaskPool,
+        *,
+        ahead: int,
+        reserved: Collection[bytes],
+        counts: Counter[str],
+    ) -> None:
+        self._sampler = sampler
+        self._pool = pool
+        self._ahead = ahead
+        self._reserved = reserved
+        self._counts = counts
+        self._drawn: deque[tuple[Recipe, asyncio.Task[Problem]]] = deque()
+
+    def _draw(self, recipe: Recipe) -> None:
+        task = asyncio.create_task(self._pool.generate(recipe))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._drawn.append((recipe, task))
+
+    def _fill(self) -> None:
+        while len(self._drawn) < self._ahead:
+            self._draw(self._sampler.next_recipe())
+
+    async def next_problem(self) -> Problem:
+        """The next problem in order.
+
+        Raises:
+            GenerationError: nothing can be generated any more.
+            PoolClosedError: the pool is closed.
+        """
+        for _ in range(GIVE_UP_AFTER):
+            self._fill()
+            task = self._drawn[0][1]
+            try:
+                problem = await asyncio.shield(task)
+            except GenerationError as error:
+                logger.warning("Skipping an item that can't be generated: %s", error)
+                problem = None
+            # A caller cancelled above leaves the item in place for the next one; a second
+            # caller may have taken it meanwhile.
+            if not self._drawn or self._drawn[0][1] is not task:
+                continue
+            self._drawn.popleft()
+            if problem is None:
+                continue
+            if question_hash(problem.question) in self._reserved:
+                self._counts["sampling/evaluation_questions_redrawn"] += 1
+                continue
+            self._fill()
+            return problem
+        raise GenerationError(
+            f"{GIVE_UP_AFTER} items in a row could not be generated or are in the evaluation set"
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """JSON: the sampler's state, and what was drawn but not yet handed out."""
+        ahead = [recipe.to_json() for recipe, _ in self._drawn]
+        return {"sampler": self._sampler.state_dict(), "ahead": ahead}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue another stream exactly; what this one has drawn ahead is dropped."""
+        self._sampler.load_state_dict(state["sampler"])
+        self.cancel()
+        for recipe in state["ahead"]:
+            self._draw(Recipe.from_json(recipe))
+
+    def cancel(self) -> None:
+        """Drop what was drawn ahead."""
+        while self._drawn:
+            self._drawn.popleft()[1].cancel()

@@ -1,0 +1,223 @@
+"""What stands on the page: the figures, the charts, and the tables beside them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import NamedTuple
+
+from ..util.grouping import group_by
+from . import charts as draw
+from .charts import Chart
+from .figures import (
+    Bucket,
+    Overview,
+    Share,
+    buckets,
+    level_points,
+    overview,
+    rollouts_of,
+    shares_by,
+)
+from .material import (
+    EVALUATION,
+    FAILED_GROUPS,
+    SPLITS,
+    SUCCESSFUL_GROUPS,
+    TRAINING,
+    Group,
+    Material,
+)
+
+
+class ShareRow(NamedTuple):
+    """One line of a table of solved shares, and one mark of the chart beside it."""
+
+    name: str
+    split: str
+    share: Share
+
+
+class Headline(NamedTuple):
+    """What the figures are about, and the figures."""
+
+    name: str
+    found: Overview
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Contents:
+    """The page's contents, but for the rollouts one by one.
+
+    Attributes:
+        dumped: which kinds of training groups the files hold, if any.
+        versions: the library versions the rows name.
+        headlines: what must not be averaged, one by one.
+        overviews: by split.
+        charts: by their place on the page.
+        shares: the tables of solved shares, by the same places.
+        buckets: of the training groups, in their order; empty where that is unknown.
+        leveled: whether any recipe names a level.
+    """
+
+    material: Material
+    dumped: frozenset[str]
+    versions: Sequence[str]
+    headlines: Sequence[Headline]
+    overviews: Mapping[str, Overview]
+    charts: Mapping[str, Chart]
+    shares: Mapping[str, Sequence[ShareRow]]
+    buckets: Sequence[Bucket]
+    leveled: bool
+
+
+def contents_of(material: Material) -> Contents:
+    splits = {split: groups for split in SPLITS if (groups := material.of(split))}
+    training = splits.get(TRAINING, [])
+    kinds = {material.sources[group.source].kind for group in training}
+    overviews = {split: overview(groups) for split, groups in splits.items()}
+    leveled = {s: [g for g in gs if g.level is not None] for s, gs in splits.items()}
+    in_order = training if material.ordered else []
+    parts = buckets(in_order)
+    shares = share_tables(material, splits)
+    charts = {place: draw.solved_shares(says_of(place), rows) for place, rows in shares.items()}
+    return Contents(
+        material=material,
+        dumped=frozenset(k for k in (SUCCESSFUL_GROUPS, FAILED_GROUPS) if k in " ".join(kinds)),
+        versions=sorted(set(library_versions(material.groups))),
+        headlines=headlines(material),
+        overviews=overviews,
+        charts={
+            **charts,
+            **distributions(splits, overviews),
+            **over_time(parts),
+            **levels_over_time(in_order),
+            **level_maps(leveled),
+        },
+        shares=shares,
+        buckets=parts,
+        leveled=any(leveled.values()),
+    )
+
+
+def headlines(material: Material) -> list[Headline]:
+    """Training; then every evaluation, and every difficulty in it, on its own."""
+    evaluations = {group.source for group in material.of(EVALUATION)}
+    parts = group_by(part_of, material.groups)
+    found = []
+    for (split, source, difficulty), groups in sorted(parts.items()):
+        name = SPLITS[split].capitalize()
+        if source >= 0 and len(evaluations) > 1:
+            name += f" {short_name(material.sources[source].name)}"
+        if difficulty >= 0:
+            name += f", difficulty {difficulty:g}"
+        found.append(Headline(name, overview(groups)))
+    return found
+
+
+def part_of(group: Group) -> tuple[int, int, float]:
+    """Split, file and difficulty; -1 where there is none or it makes no difference."""
+    source = group.source if group.split == EVALUATION else -1
+    return SPLITS.index(group.split), source, -1.0 if group.difficulty is None else group.difficulty
+
+
+def library_versions(groups: Sequence[Group]) -> Iterator[str]:
+    for group in groups:
+        versions = group.row.get("library_versions")
+        if isinstance(versions, Mapping):
+            yield ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+
+
+def says_of(place: str) -> str:
+    return f"Solved share with 95% intervals and chance marks, by {place.replace('/', ' in ')}"
+
+
+def share_tables(
+    material: Material, splits: Mapping[str, Sequence[Group]]
+) -> dict[str, list[ShareRow]]:
+    """By category; by task, one table a category; by evaluation file and by level if several.
+
+    Evaluation items at a difficulty asked for are in the last one alone.
+    """
+    plain = {s: [g for g in gs if g.difficulty is None] for s, gs in splits.items()}
+    tables = {"category": share_rows(plain, lambda group: group.category)}
+    for category in dict.fromkeys(row.name for row in tables["category"]):
+        own = {s: [g for g in gs if g.category == category] for s, gs in plain.items()}
+        tables[f"task/{category}"] = share_rows(own, lambda group: group.task)
+    evaluations = shares_by(lambda group: group.source, plain.get(EVALUATION, []))
+    tables["evaluation"] = [
+        ShareRow(short_name(material.sources[source].name), EVALUATION, share)
+        for source, share in evaluations
+    ]
+    leveled = {s: [g for g in gs if g.level is not None] for s, gs in splits.items()}
+    levels = share_rows(leveled, lambda group: f"level {group.level:g}")
+    tables["level"] = sorted(levels, key=lambda row: float(row.name.removeprefix("level ")))
+    several = {place for place in tables if len({row.name for row in tables[place]}) > 1}
+    return {p: rows for p, rows in tables.items() if rows and (p in several or "/" in p)}
+
+
+def share_rows(
+    splits: Mapping[str, Sequence[Group]], key: Callable[[Group], str]
+) -> list[ShareRow]:
+    """Largest share first; both splits of a name together."""
+    rows = [ShareRow(n, split, s) for split, gs in splits.items() for n, s in shares_by(key, gs)]
+    best: dict[str, float] = {}
+    for row in rows:
+        best.setdefault(row.name, row.share.solved)
+    return sorted(rows, key=lambda row: (-best[row.name], row.name, SPLITS.index(row.split)))
+
+
+def short_name(path: str) -> str:
+    """A file and its folder; the folders alone where it has the name that Atropos gives.
+
+    Example:
+        >>> short_name("data_dumps/evaluation_1/step-20/samples.jsonl")
+        'evaluation_1/step-20'
+    """
+    return "/".join(PurePath(path.removesuffix("/samples.jsonl")).parts[-2:])
+
+
+def distributions(
+    splits: Mapping[str, Sequence[Group]], overviews: Mapping[str, Overview]
+) -> dict[str, Chart]:
+    charts = {}
+    for split, found in overviews.items():
+        rollouts = rollouts_of(splits[split])
+        charts[f"status/{split}"] = draw.status_shares(found.statuses)
+        if found.score.count:
+            charts[f"score/{split}"] = draw.score_histogram(rollouts)
+        if found.longest_tokens:
+            charts[f"length/{split}"] = draw.length_histogram(rollouts)
+    return charts
+
+
+def over_time(parts: Sequence[Bucket]) -> dict[str, Chart]:
+    charts = {}
+    if any(bucket.solved for bucket in parts):
+        charts["time/solved"] = draw.solved_over_time(parts)
+    if any(bucket.signal for bucket in parts):
+        charts["time/signal"] = draw.signal_over_time(parts)
+    return charts
+
+
+def levels_over_time(training: Sequence[Group]) -> dict[str, Chart]:
+    """One chart for each category, all with the same axes; of groups in their order."""
+    lines = {c: points for c, points in level_points(training).items() if len(points) > 1}
+    highest = max((point.level for points in lines.values() for point in points), default=0.0)
+    return {
+        f"level_time/{category}": draw.levels_over_time(
+            category, points, groups=len(training), highest=max(1.0, highest)
+        )
+        for category, points in lines.items()
+    }
+
+
+def level_maps(leveled: Mapping[str, Sequence[Group]]) -> dict[str, Chart]:
+    """One for each split and category, of groups that have a level."""
+    charts = {}
+    for split, groups in leveled.items():
+        for category, own in sorted(group_by(lambda group: group.category, groups).items()):
+            shares = dict(shares_by(lambda group: (group.task, group.level or 0.0), own))
+            charts[f"level_map/{split}/{category}"] = draw.level_map(category, shares)
+    return charts

@@ -1,0 +1,200 @@
+"""From groups of rollouts to the figures a report shows."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from ..evaluation.estimators import share
+from ..records import FORMAT_FAILURES, SOLVED_SCORE, Status
+from ..rollouts.metrics import Mean
+from ..tasks.chance import chance_floors
+from ..util.grouping import Key, group_by
+from .material import Group, Rollout
+
+SIGNALS = ("mixed", "all_solved", "none_solved")
+"""`scoring.rewards.signal`'s names."""
+
+
+_MOST_BUCKETS = 40
+_SMALLEST_BUCKET = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Share:
+    """The solved share of some groups' scored rollouts, with its 95 % interval.
+
+    Attributes:
+        chance: what the best constant answer solves on the same tasks, averaged over the
+            rollouts; None where some group has no such figure.
+        problems: different ones: the same problem in several evaluations counts once.
+    """
+
+    solved: float
+    low: float
+    high: float
+    chance: float | None
+    rollouts: int
+    problems: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overview:
+    """The headline figures. Shares are in [0, 1]; lengths in tokens, None without any.
+
+    Attributes:
+        format_failures, truncated: of the rollouts that the server gave.
+    """
+
+    groups: int
+    rollouts: int
+    tasks: int
+    solved: Share | None
+    score: Mean
+    reward: Mean
+    statuses: Mapping[Status, int]
+    format_failures: float
+    truncated: float
+    median_tokens: float | None
+    longest_tokens: int | None
+    signal: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bucket:
+    """Consecutive groups, numbered from `start` up to and without `end`."""
+
+    start: int
+    end: int
+    solved: Share | None
+    signal: Mapping[str, float]
+
+
+class LevelPoint(NamedTuple):
+    """The mean difficulty level of some groups, and the mean of their numbers."""
+
+    group: float
+    level: float
+
+
+def mean_of(values: Sequence[float]) -> Mean:
+    mean = Mean()
+    for value in values:
+        mean.add(value)
+    return mean
+
+
+def rollouts_of(groups: Sequence[Group]) -> list[Rollout]:
+    return [rollout for group in groups for rollout in group.rollouts]
+
+
+def chance_of(group: Group) -> float | None:
+    """The chance floor of the group's task, where it applies: see `tasks.chance`.
+
+    Floors were measured on default items, with the threshold that rows without one had.
+    """
+    threshold = group.row.get("scoring", {}).get("solved_threshold", SOLVED_SCORE)
+    default = group.level is None and not group.row["recipe"]["parameters"]
+    return chance_floors(threshold).get(group.task) if default else None
+
+
+def solved_share(groups: Sequence[Group]) -> Share | None:
+    """None where no rollout is scored. Rollouts of one problem are one cluster."""
+    scored = [group for group in groups if group.scored]
+    if not scored:
+        return None
+    solved = share(
+        [
+            [float(r.verdict.status is Status.SOLVED) for group in own for r in group.scored]
+            for own in group_by(lambda group: group.problem, scored).values()
+        ]
+    )
+    rollouts = sum(len(group.scored) for group in scored)
+    floors = [(chance_of(group), len(group.scored)) for group in scored]
+    known = [floor * count for floor, count in floors if floor is not None]
+    return Share(
+        solved=solved.value,
+        low=solved.low,
+        high=solved.high,
+        chance=sum(known) / rollouts if len(known) == len(floors) else None,
+        rollouts=rollouts,
+        problems=len({group.problem for group in scored}),
+    )
+
+
+def shares_by(key: Callable[[Group], Key], groups: Sequence[Group]) -> Iterator[tuple[Key, Share]]:
+    """The solved share of each key that has one."""
+    for name, own in group_by(key, groups).items():
+        if solved := solved_share(own):
+            yield name, solved
+
+
+def signal_shares(groups: Sequence[Group]) -> dict[str, float]:
+    """Shares of the groups with more than one scored rollout; empty without such a group."""
+    kinds = Counter(group.signal for group in groups if len(group.scored) > 1)
+    return {name: kinds[name] / kinds.total() for name in SIGNALS} if kinds else {}
+
+
+def overview(groups: Sequence[Group]) -> Overview:
+    """Of at least one rollout."""
+    rollouts = rollouts_of(groups)
+    lengths = [rollout.tokens for rollout in rollouts if rollout.tokens is not None]
+    given = max(1, len(lengths))
+    statuses = Counter(rollout.verdict.status for rollout in rollouts)
+    scored = [r for r in rollouts if r.verdict.score is not None]
+    return Overview(
+        groups=len(groups),
+        rollouts=len(rollouts),
+        tasks=len({group.task for group in groups}),
+        solved=solved_share(groups),
+        score=mean_of([r.verdict.score for r in scored if r.verdict.score is not None]),
+        reward=mean_of([r.reward for r in scored]),
+        statuses={s: statuses[s] for s in Status if statuses[s]},
+        format_failures=sum(statuses[s] for s in FORMAT_FAILURES) / given,
+        truncated=sum(r.truncated for r in rollouts) / given,
+        median_tokens=statistics.median(lengths) if lengths else None,
+        longest_tokens=max(lengths, default=None),
+        signal=signal_shares(groups),
+    )
+
+
+def buckets(groups: Sequence[Group]) -> list[Bucket]:
+    """The groups in their order, cut into at most 40 equal parts; none where there are few."""
+    return [
+        Bucket(
+            start=part.start,
+            end=part.stop,
+            solved=solved_share(groups[part]),
+            signal=signal_shares(groups[part]),
+        )
+        for part in equal_parts(len(groups))
+    ]
+
+
+def equal_parts(count: int) -> list[slice]:
+    """At most 40 parts of at least 10."""
+    parts = min(_MOST_BUCKETS, count // _SMALLEST_BUCKET)
+    ends = [number * count // parts for number in range(parts + 1)] if parts else []
+    return [slice(start, end) for start, end in pairwise(ends)]
+
+
+def level_points(groups: Sequence[Group]) -> dict[str, list[LevelPoint]]:
+    """The levels of each category in the groups' order; none where there are few."""
+    points: dict[str, list[LevelPoint]] = {}
+    for category in sorted({group.category for group in groups}):
+        own = [
+            LevelPoint(float(number), group.level)
+            for number, group in enumerate(groups)
+            if group.category == category and group.level is not None
+        ]
+        points[category] = [mean_point(own[part]) for part in equal_parts(len(own))]
+    return {category: own for category, own in points.items() if own}
+
+
+def mean_point(points: Sequence[LevelPoint]) -> LevelPoint:
+    groups, levels = zip(*points, strict=True)
+    return LevelPoint(statistics.fmean(groups), statistics.fmean(levels))

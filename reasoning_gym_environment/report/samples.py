@@ -1,0 +1,160 @@
+"""The rollouts that can be read one by one: a light index, and their texts in chunks.
+
+The page unpacks a chunk when a rollout of it is shown, so that it opens quickly whatever the
+length of the texts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..scoring.extraction import split_thought
+from ..storage.stored import prompt
+from .material import Group, Material, Rollout
+
+_MOST_ROLLOUTS = 10_000
+_MOST_CHARACTERS = 40_000_000
+"""Of all texts together: what keeps the page below about 20 MB."""
+
+_LONGEST_TEXT = 50_000
+_EXCERPT = 60
+_CHUNK_GROUPS = 25
+_NUMBERS = (
+    "score",
+    "raw_score",
+    "raw_form_score",
+    "tagged_form_score",
+    "length_factor",
+    "tokens",
+    "completion_tokens",
+    "verify_seconds",
+)
+_TEXTS = ("status", "detail", "finish_reason")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Samples:
+    """What the page holds of them.
+
+    Attributes:
+        index: what the list and its filters need, as columns.
+        chunks: texts of 25 groups each: JSON, deflated, in base64.
+        shown: how many rollouts these are.
+        longest: texts beyond so many characters are cut in the middle.
+        cut: how many texts are.
+    """
+
+    index: Mapping[str, Any]
+    chunks: Sequence[str]
+    shown: int
+    longest: int
+    cut: int
+
+
+def clip(text: str, longest: int) -> str:
+    """The text's beginning and end, with a note between them where it is too long."""
+    if len(text) <= longest:
+        return text
+    left_out = len(text) - longest
+    half = longest // 2
+    return f"{text[:half]}\n[… {left_out:,} characters left out …]\n{text[-half:]}"
+
+
+def thin_out(groups: Sequence[Group], most: int = _MOST_ROLLOUTS) -> list[Group]:
+    """Groups at equal distances, so many that they have at most `most` rollouts or so."""
+    rollouts = sum(len(group.rollouts) for group in groups)
+    kept = len(groups) if rollouts <= most else max(1, len(groups) * most // rollouts)
+    return [groups[number * len(groups) // kept] for number in range(kept)]
+
+
+def fitting_length(lengths: Sequence[int], most: int = _MOST_CHARACTERS) -> int:
+    """To what length texts must be cut to have at most `most` characters together.
+
+    Example:
+        >>> fitting_length([10, 400_000, 400_000], most=100_000)
+        25000
+    """
+    longest = _LONGEST_TEXT
+    while sum(min(length, longest) for length in lengths) > most:
+        longest //= 2
+    return longest
+
+
+def number(value: object) -> float | None:
+    """None for what JSON has no number for."""
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def rollout_sample(rollout: Rollout, longest: int) -> dict[str, Any]:
+    thought, rest = split_thought(rollout.text)
+    answer = rollout.row["answer"]
+    return {
+        "thought": clip(thought, longest),
+        "rest": clip(rest, longest),
+        "answer": None if answer is None else clip(answer, longest),
+        **{name: number(rollout.row.get(name)) for name in _NUMBERS},
+        **{name: rollout.row[name] for name in _TEXTS},
+    }
+
+
+def group_sample(group: Group, file: str, longest: int) -> dict[str, Any]:
+    oracle = group.row["oracle"]
+    mode = group.row.get("scoring", {}).get("score_mode")
+    asked = prompt(group.rollouts[0].row)
+    return {
+        "category": group.category,
+        "level": group.level,
+        "seed": group.row["recipe"]["seed"],
+        "time": group.time,
+        "file": file,
+        "oracle": None if oracle is None else clip(oracle, longest),
+        "score_mode": None if mode is None else str(mode),
+        "prompt": [{"role": m["role"], "content": clip(m["content"], longest)} for m in asked],
+        "rollouts": [rollout_sample(rollout, longest) for rollout in group.rollouts],
+    }
+
+
+def pack(value: object) -> str:
+    plain = json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
+    return b64encode(zlib.compress(plain)).decode("ascii")
+
+
+def index_of(groups: Sequence[Group]) -> dict[str, Any]:
+    """Columns: a group's task, split and number of rollouts; a rollout's status and the like."""
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    tasks = sorted({group.task for group in groups})
+    places = {task: place for place, task in enumerate(tasks)}
+    return {
+        "chunk_groups": _CHUNK_GROUPS,
+        "tasks": tasks,
+        "group_task": [places[group.task] for group in groups],
+        "group_split": [group.split for group in groups],
+        "group_size": [len(group.rollouts) for group in groups],
+        "status": [rollout.verdict.status.value for rollout in rollouts],
+        "score": [round(rollout.reward, 4) for rollout in rollouts],
+        "tokens": [rollout.tokens for rollout in rollouts],
+        "answer": [(rollout.row["answer"] or "")[:_EXCERPT] for rollout in rollouts],
+    }
+
+
+def samples_of(material: Material) -> Samples:
+    """The rollouts of the material, thinned out to 10,000 and cut to fit into the page."""
+    groups = thin_out(material.groups)
+    shown = sum(len(group.rollouts) for group in groups)
+    lengths = [len(rollout.text) for group in groups for rollout in group.rollouts]
+    longest = fitting_length(lengths)
+    samples = [group_sample(g, material.sources[g.source].name, longest) for g in groups]
+    starts = range(0, len(samples), _CHUNK_GROUPS)
+    return Samples(
+        index=index_of(groups),
+        chunks=[pack(samples[start : start + _CHUNK_GROUPS]) for start in starts],
+        shown=shown,
+        longest=longest,
+        cut=sum(length > longest for length in lengths),
+    )

@@ -1,0 +1,156 @@
+"""Means that carry their sum and count, so that 0 and nothing stay apart."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..records import Attempt, GroupResult, Status
+from ..scoring.rewards import signal
+
+
+@dataclass(slots=True)
+class Mean:
+    """A running mean of numbers in any order. Mutable: it is an accumulator."""
+
+    total: float = 0.0
+    squares: float = 0.0
+    count: int = 0
+
+    def add(self, value: float) -> None:
+        self.total += value
+        self.squares += value * value
+        self.count += 1
+
+    @property
+    def value(self) -> float:
+        """NaN where nothing was added."""
+        return self.total / self.count if self.count else math.nan
+
+    @property
+    def standard_error(self) -> float:
+        """Of the mean, from the unbiased sample variance; NaN below two values."""
+        if self.count < 2:
+            return math.nan
+        variance = max(0.0, self.squares - self.total**2 / self.count) / (self.count - 1)
+        return math.sqrt(variance / self.count)
+
+
+class Means:
+    """Means by name.
+
+    Example:
+        >>> means = Means()
+        >>> means.add({"solved": 1.0}); means.add({"solved": 0.0})
+        >>> means.values()
+        {'solved': 0.5}
+    """
+
+    def __init__(self) -> None:
+        self._means: defaultdict[str, Mean] = defaultdict(Mean)
+
+    def add(self, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._means[name].add(value)
+
+    def __getitem__(self, name: str) -> Mean:
+        return self._means[name] if name in self._means else Mean()
+
+    def values(self) -> dict[str, float]:
+        return {name: mean.value for name, mean in sorted(self._means.items())}
+
+    def counts(self) -> dict[str, int]:
+        return {name: mean.count for name, mean in sorted(self._means.items())}
+
+
+def attempt_values(attempt: Attempt) -> dict[str, float]:
+    """The averaged numbers of one rollout; an unscored one says only that it is."""
+    unscored = attempt.verdict.status is Status.UNSCORED
+    shares = {
+        f"status/{status.value}": float(attempt.verdict.status is status) for status in Status
+    }
+    lengths = {
+        "truncated": float(attempt.completion.truncated),
+        "completion_tokens": float(attempt.completion.completion_tokens),
+    }
+    if not attempt.completion.tokens:  # the server gave none: there is nothing to measure
+        return shares
+    if unscored or attempt.verdict.score is None:
+        return shares | lengths
+    return (
+        shares
+        | lengths
+        | {
+            "solved": float(attempt.verdict.status is Status.SOLVED),
+            "score": attempt.verdict.score,
+            "reward": attempt.reward.value,
+        }
+    )
+
+
+def by_task_and_category(
+    name: str, group: GroupResult, categories: Mapping[str, str]
+) -> tuple[str, str]:
+    """The keys under which a group's number is kept for its category and its task."""
+    task = group.problem.recipe.task
+    return f"category/{categories[task]}/{name}", f"task/{task}/{name}"
+
+
+def signal_values(kind: str, group: GroupResult, categories: Mapping[str, str]) -> dict[str, float]:
+    """A group's signal overall, for its category, its task, and its task's level if it has one."""
+    recipe = group.problem.recipe
+    values: dict[str, float] = {}
+    for name in ("mixed", "all_solved", "none_solved"):
+        key = f"groups/{name}"
+        keys = [key, *by_task_and_category(key, group, categories)]
+        if recipe.level is not None:
+            keys.append(f"task/{recipe.task}/level/{recipe.level}/{key}")
+        values |= dict.fromkeys(keys, float(name == kind))
+    return values
+
+
+def add_group(means: Means, group: GroupResult, categories: Mapping[str, str]) -> None:
+    """Count a group: its rollouts overall, their solved share by category and task, its signal."""
+    for attempt in group.attempts:
+        values = attempt_values(attempt)
+        means.add(values)
+        for name in ("solved", "score"):
+            if name in values:
+                keys = by_task_and_category(name, group, categories)
+                means.add(dict.fromkeys(keys, values[name]))
+    kind = signal([attempt.verdict for attempt in group.attempts])
+    if kind is not None:
+        means.add(signal_values(kind, group, categories))
+
+
+def signal_line(means: Means, of: str = "") -> str:
+    """The share of groups that teach, in one line.
+
+    Args:
+        of: where the shares are kept: "", or "category/games/" for example.
+
+    Example:
+        >>> signal_line(Means())
+        '0 groups'
+    """
+    mixed, solved, unsolved = (
+        means[f"{of}groups/{name}"] for name in ("mixed", "all_solved", "none_solved")
+    )
+    if not mixed.count:
+        return "0 groups"
+    return (
+        f"{mixed.count} groups: {mixed.value:.0%} with signal, {solved.value:.0%} all solved, "
+        f"{unsolved.value:.0%} none solved"
+    )
+
+
+def signal_lines(means: Means, categories: Iterable[str]) -> list[str]:
+    """The same for all groups, and for each category that has any."""
+    names = {f"category/{category}/": category for category in sorted(set(categories))}
+    seen = {of: name for of, name in names.items() if means[f"{of}groups/mixed"].count}
+    return [
+        signal_line(means),
+        *(f"{name}: {signal_line(means, of)}" for of, name in seen.items()),
+    ]

@@ -1,1 +1,0 @@
-"""Event loop, worker processes and files; knows nothing of Atropos."""

@@ -1,0 +1,146 @@
+"""One group: extract, verify, shape."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from ..records import (
+    FORMAT_FAILURES,
+    Attempt,
+    Completion,
+    GroupResult,
+    Problem,
+    Reward,
+    Status,
+    Verdict,
+)
+from ..tasks.facts import MARKS_ARE_ANSWER
+from .extraction import extract_answer
+from .rewards import ScoreMode, shape_rewards
+from .tolerance import relaxed
+
+logger = logging.getLogger(__name__)
+
+
+class Verifier(Protocol):
+    """What grading needs of a task pool."""
+
+    async def verify(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GradingSettings:
+    """Attributes:
+    max_length: tokens of prompt and completion at which the length penalty leaves nothing.
+    penalty_start: fraction of `max_length` from which it takes.
+    mode: what becomes of partial credit.
+    tolerant: whether surrounding form that costs a right answer credit is taken off.
+    """
+
+    max_length: int
+    penalty_start: float
+    mode: ScoreMode = ScoreMode.PARTIAL
+    tolerant: bool = False
+
+
+class Grade(NamedTuple):
+    """What became of one text."""
+
+    answer: str | None
+    verdict: Verdict
+    reward: Reward
+
+
+async def grade(
+    problem: Problem,
+    completions: Sequence[Completion],
+    verifier: Verifier,
+    settings: GradingSettings,
+) -> GroupResult:
+    """Score a group of completions; every completion keeps its place."""
+    texts = [completion.text for completion in completions]
+    lengths = [len(completion.tokens) for completion in completions]
+    grades = await grade_texts(problem, texts, lengths, verifier, settings)
+    result = GroupResult(
+        problem=problem,
+        attempts=tuple(
+            Attempt(completion=completion, answer=answer, verdict=verdict, reward=reward)
+            for completion, (answer, verdict, reward) in zip(completions, grades, strict=True)
+        ),
+    )
+    log_group(result)
+    return result
+
+
+async def grade_texts(
+    problem: Problem,
+    texts: Sequence[str],
+    lengths: Sequence[int],
+    verifier: Verifier,
+    settings: GradingSettings,
+) -> list[Grade]:
+    """Score the texts of a group, fresh or stored.
+
+    Args:
+        lengths: tokens of each text and its prompt.
+    """
+    extractions = [extract_answer(text) for text in texts]
+    answers = [e.answer for e in extractions if e.answer is not None]
+    given = await verifier.verify(problem, answers)
+    if settings.tolerant:
+        given = await tolerate_form(problem, answers, given, verifier)
+    found = iter(given)
+    verdicts = [
+        next(found) if e.failure is None else Verdict(score=0.0, status=e.failure)
+        for e in extractions
+    ]
+    rewards = shape_rewards(
+        verdicts,
+        lengths,
+        max_length=settings.max_length,
+        penalty_start=settings.penalty_start,
+        mode=settings.mode,
+    )
+    return [
+        Grade(extraction.answer, verdict, reward)
+        for extraction, verdict, reward in zip(extractions, verdicts, rewards, strict=True)
+    ]
+
+
+async def tolerate_form(
+    problem: Problem, answers: Sequence[str], verdicts: Sequence[Verdict], verifier: Verifier
+) -> list[Verdict]:
+    """Verify answers short of full credit again without surrounding form; it may only help."""
+    if problem.recipe.task in MARKS_ARE_ANSWER:
+        return list(verdicts)
+    plain = [relaxed(answer) for answer in answers]
+    again = [p for a, p, v in zip(answers, plain, verdicts, strict=True) if p != a and v.score != 1]
+    tolerated = dict(zip(again, await verifier.verify(problem, again), strict=True))
+    return [
+        max(verdict, tolerated.get(text, verdict), key=lambda v: v.score or 0.0)
+        for text, verdict in zip(plain, verdicts, strict=True)
+    ]
+
+
+def log_group(group: GroupResult) -> None:
+    """Scores at INFO, format violations at INFO, each attempt's forms at DEBUG."""
+    task = group.problem.recipe.task
+    solved = sum(a.verdict.status is Status.SOLVED for a in group.attempts)
+    mean = sum(group.rewards) / len(group.rewards)
+    logger.info("%s: %d of %d solved, mean reward %.3f", task, solved, len(group.attempts), mean)
+    for attempt in group.attempts:
+        verdict = attempt.verdict
+        if verdict.status in FORMAT_FAILURES:
+            logger.info("%s: format violation: %s", task, verdict.status.value)
+        logger.debug(
+            "%s: answer %.200r: %s; raw form %s, tagged form %s, reward %.3f",
+            task,
+            attempt.answer,
+            verdict.status.value,
+            verdict.raw_score,
+            verdict.tagged_score,
+            attempt.reward.value,
+        )

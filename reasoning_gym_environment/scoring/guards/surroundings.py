@@ -1,0 +1,112 @@
+"""Text around the right answer, for verifiers that pay when the answer only contains it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from ..tolerance import relaxed
+
+_CHOICES = (
+    {"true", "false", "not"},
+    {"yes", "no", "not"},
+    {"on", "off", "undetermined", "not"},
+    {"peng", "chi", "pass", "not"},
+)
+"""What a question with few possible answers can be answered with, and what turns it around."""
+
+_FRACTION = re.compile(r"\\d?frac\s*{\s*\d+\s*}\s*{\s*\d+\s*}", re.IGNORECASE)
+
+_MOST_LENGTH, _MORE_LENGTH = 1.25, 8
+"""How long an object may be: so many times the right one, and so many characters more."""
+
+
+def longer_text(answer: str, entry: Mapping[str, Any]) -> float:
+    """The library's default: pays the oracle's share of the length of a text that holds it."""
+    return _ceiling(answer, entry["answer"])
+
+
+def longer_number(answer: str, entry: Mapping[str, Any]) -> float:
+    """As the default, after the thousands separators are taken out."""
+    return _ceiling(answer.replace(",", ""), entry["answer"].replace(",", ""))
+
+
+def longer_matrix(answer: str, entry: Mapping[str, Any]) -> float:
+    """As the default, after runs of spaces are made one."""
+    rows = [" ".join(row.split()) for row in answer.strip().split("\n")]
+    return _ceiling("\n".join(rows), entry["answer"].strip())
+
+
+def longer_move(answer: str, entry: Mapping[str, Any]) -> float:
+    """As the default, in upper case."""
+    return _ceiling(answer.strip().upper(), entry["answer"].strip())
+
+
+def one_object(answer: str, entry: Mapping[str, Any]) -> float:
+    """Text around the outermost braces lowers the score by half of its share only.
+
+    What isn't one object between them is paid when it holds the right one. Similarity is an
+    edit distance over the longer length as ASCII, so whatever is long and cheap to leave out
+    (empty keys, emoji) makes an object similar to any other.
+    """
+    right = entry["answer"].strip()
+    answer = relaxed(answer.strip())
+    begin, end = answer.find("{"), answer.rfind("}")
+    if begin < 0 or end < 0 or answer == right:
+        return 1.0
+    if _has_words(answer[:begin] + answer[end + 1 :]):
+        return 0.0
+    try:
+        found = json.loads(answer[begin : end + 1])
+        length = len(json.dumps(found))
+    except (ValueError, RecursionError):
+        return 0.0
+    is_short = length <= _MOST_LENGTH * len(right) + _MORE_LENGTH
+    return 1.0 if is_short or found == json.loads(right) else 0.0
+
+
+def longer_fraction(answer: str, entry: Mapping[str, Any]) -> float:
+    r"""Anything may follow a `\frac{…}{…}`."""
+    match = _FRACTION.match(answer.strip().strip("$").strip())
+    return 0.0 if match and _has_words(match.string[match.end() :]) else 1.0
+
+
+def first_number(answer: str, entry: Mapping[str, Any]) -> float:
+    """The first number of a text counts, without its sign."""
+    first = re.search(r"((?<![\w.)])[-\u2212])?\d", answer)
+    is_negative = first is not None and first[1] is not None
+    return 0.0 if is_negative and float(entry["answer"]) > 0 else 1.0
+
+
+def _ceiling(answer: str, oracle: str) -> float:
+    if not oracle or oracle not in answer:
+        return 1.0
+    if relaxed(answer) == oracle or _same_number(answer, oracle):
+        return 1.0
+    before, _, after = answer.partition(oracle)
+    joined = before[-1:].isalnum() or after[:1].isalnum() or before.endswith(("-", "\u2212"))
+    return 0.0 if joined or _offers_more(before + " " + after, oracle) else 1.0
+
+
+def _offers_more(rest: str, oracle: str) -> bool:
+    """Whether the text beside the oracle could be an answer, too."""
+    if any(character.isdigit() for character in oracle):
+        return any(character.isdigit() for character in rest)
+    for choices in _CHOICES:
+        if oracle.lower() in choices:
+            return not choices.isdisjoint(re.findall(r"[^\W_]+", rest.lower()))
+    return _has_words(rest) or any(character in oracle for character in "".join(rest.split()))
+
+
+def _has_words(text: str) -> bool:
+    return any(character.isalnum() for character in text)
+
+
+def _same_number(answer: str, oracle: str) -> bool:
+    try:
+        return Decimal(answer) == Decimal(oracle)
+    except ArithmeticError:  # not numbers
+        return False

@@ -1,0 +1,112 @@
+"""From verdicts to the rewards of a group: the length penalty, and whether there is a signal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from enum import Enum
+
+from ..records import SOLVED_SCORE, Reward, Status, Verdict
+
+
+def combine_forms(
+    raw: float | None,
+    tagged: float | None,
+    *,
+    errors: int = 0,
+    seconds: float = 0.0,
+    solved_from: float = SOLVED_SCORE,
+) -> Verdict:
+    """The verdict on an answer from the scores of its two forms; the higher one wins.
+
+    A form that made the verifier raise, or returned NaN, comes as None and counts as 0.
+    Scores are clipped to [0, 1]: some verifiers leave that range.
+    """
+    clipped = [None if s is None or math.isnan(s) else min(1.0, max(0.0, s)) for s in (raw, tagged)]
+    score = max(s or 0.0 for s in clipped)
+    status = Status.SOLVED if score >= solved_from else Status.WRONG
+    if score == 0.0 and errors:
+        status = Status.VERIFIER_ERROR
+    return Verdict(
+        score=score,
+        status=status,
+        seconds=seconds,
+        raw_score=clipped[0],
+        tagged_score=clipped[1],
+        errors=errors,
+    )
+
+
+def length_factor(length: int, max_length: int, start: float) -> float:
+    """What the length penalty leaves of a score.
+
+    Args:
+        length: prompt and completion tokens.
+        max_length: the length at which nothing is left.
+        start: fraction of `max_length`, in [0, 1), up to which nothing is taken.
+
+    Returns:
+        1 up to `start * max_length`, from there falling linearly to 0 at `max_length`.
+
+    Example:
+        >>> length_factor(875, max_length=1000, start=0.75)
+        0.5
+    """
+    free = start * max_length
+    if length <= free:
+        return 1.0
+    return max(0.0, (max_length - length) / (max_length - free))
+
+
+class ScoreMode(str, Enum):
+    """What becomes of partial credit in the reward."""
+
+    PARTIAL = "partial"
+    THRESHOLD = "threshold"
+    BINARY = "binary"
+
+
+def apply_mode(mode: ScoreMode, verdict: Verdict) -> float:
+    """The verdict's score as the mode has it: as it is, 0 unless solved, or 1 at full credit."""
+    score = verdict.score or 0.0
+    if mode is ScoreMode.BINARY:
+        return float(score >= 1.0)
+    if mode is ScoreMode.THRESHOLD and verdict.status is not Status.SOLVED:
+        return 0.0
+    return score
+
+
+def shape_rewards(
+    verdicts: Sequence[Verdict],
+    lengths: Sequence[int],
+    *,
+    max_length: int,
+    penalty_start: float,
+    mode: ScoreMode = ScoreMode.PARTIAL,
+) -> list[Reward]:
+    """The rewards of one group, in the order given.
+
+    The length penalty applies only where every rollout is solved: among right answers the
+    shorter one is better; a wrong short answer is not. An unscored rollout gets the mean of
+    the others, which moves no advantage but its own, and that one the trainer is told to drop.
+    """
+    penalised = all(v.status is Status.SOLVED for v in verdicts)
+    known = [apply_mode(mode, v) for v in verdicts if v.score is not None]
+    neutral = sum(known) / len(known) if known else 0.0
+    rewards = []
+    for verdict, length in zip(verdicts, lengths, strict=True):
+        factor = length_factor(length, max_length, penalty_start) if penalised else 1.0
+        score = neutral if verdict.score is None else apply_mode(mode, verdict)
+        rewards.append(Reward(value=score * factor, score=verdict.score, length_factor=factor))
+    return rewards
+
+
+def signal(verdicts: Sequence[Verdict]) -> str | None:
+    """Whether a group teaches: "mixed", "all_solved" or "none_solved" of its scored rollouts.
+
+    None where none is scored.
+    """
+    solved = {v.status is Status.SOLVED for v in verdicts if v.status is not Status.UNSCORED}
+    if len(solved) == 2:
+        return "mixed"
+    return {True: "all_solved", False: "none_solved"}[solved.pop()] if solved else None

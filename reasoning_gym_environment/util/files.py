@@ -1,0 +1,80 @@
+"""Files and folders that are written whole or not at all, and only where they may be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..errors import FixableError
+
+
+class UnwritableError(FixableError, OSError):
+    """A place can't be written to."""
+
+
+def require_free(path: Path, *, force: bool) -> None:
+    """Raises FixableError where something is there that must not be replaced."""
+    if path.exists() and not force:
+        raise FixableError(f"{path} exists; --force replaces it")
+
+
+def require_not_read(output: Path, inputs: Sequence[Path]) -> None:
+    """Raises FixableError where the output would replace what it is made from."""
+    for path in map(Path.resolve, inputs):
+        if output.resolve() in (path, *path.parents):
+            raise FixableError(f"writing {output} would destroy {path}, which is read; rename it")
+
+
+def require_writable(folder: Path) -> None:
+    """Raises UnwritableError where no file can be made, before work is put into one."""
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise UnwritableError(f"{folder} can't be written to: {error.strerror}") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path to write a file or a folder to; it takes the place of `path` when all went well.
+
+    Files replace files, and folders folders.
+
+    Raises:
+        UnwritableError: it can't be written.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield partial
+            _put_in_place(partial, path)
+        finally:
+            _remove(partial)
+    except OSError as error:
+        raise UnwritableError(f"{path} can't be written: {error.strerror or error}") from error
+
+
+def _put_in_place(partial: Path, path: Path) -> None:
+    """A file replaces a file in one step; an old folder comes back where the new one can't go."""
+    if not (path.is_dir() and partial.is_dir()):
+        partial.replace(path)
+        return
+    aside = partial.with_suffix(".old")
+    path.replace(aside)
+    try:
+        partial.replace(path)
+    except OSError:
+        aside.replace(path)
+        raise
+    _remove(aside)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

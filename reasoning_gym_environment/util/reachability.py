@@ -1,0 +1,67 @@
+"""Whether something listens at a URL, found out before work depends on it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from ..errors import FixableError
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPT_SECONDS = 5.0
+
+
+class UnreachableError(FixableError):
+    """Nothing listens where a server was expected."""
+
+
+async def _connect(url: str) -> None:
+    """Raises OSError, or ValueError when the URL names no host or a bad port."""
+    parts = urlsplit(url)
+    if not parts.hostname:
+        raise ValueError("no host in it")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        _, writer = await asyncio.wait_for(
+            asyncio.open_connection(parts.hostname, port), _ATTEMPT_SECONDS
+        )
+    except asyncio.TimeoutError as error:
+        raise OSError("no answer") from error
+    writer.close()
+
+
+async def require_reachable(
+    urls: Sequence[str], *, what: str, way_out: str, seconds: float, interval: float = 5.0
+) -> None:
+    """Wait until something listens at one of the URLs.
+
+    Args:
+        what: names the server in messages.
+        way_out: what the user can do, in messages.
+        seconds: how long to keep trying; every failed round is logged.
+
+    Raises:
+        UnreachableError: nothing did, or a URL is malformed.
+    """
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + seconds
+    attempt = 0
+    while True:
+        attempt += 1
+        problems = []
+        for url in urls:
+            try:
+                await _connect(url)
+                return
+            except ValueError as error:
+                raise UnreachableError(f"{what}: {url!r} is no usable URL: {error}") from error
+            except OSError as error:
+                problems.append(f"{url} ({error})")
+        said = f"{what} can't be reached at {', '.join(problems)}"
+        if loop.time() >= give_up:
+            raise UnreachableError(f"{said}: {way_out}")
+        logger.warning("%s, attempt %d: %s", said, attempt, way_out)
+        await asyncio.sleep(min(interval, max(0.0, give_up - loop.time())))

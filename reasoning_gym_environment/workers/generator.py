@@ -1,0 +1,57 @@
+"""The generator process: makes problems from recipes and never sees model text."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import tempfile
+import threading
+from typing import BinaryIO
+
+from ..records import Problem, Recipe
+from ..tasks.catalogue import Discovery, discover, read_registry
+from ..tasks.datasets import Datasets
+from ..tasks.facts import NOT_A_TASK
+from ..tasks.ladders import TaskLadder, build_ladders
+from . import protocol
+
+CATALOGUE_REQUEST = "catalogue"
+"""The request for a `Discovery`."""
+
+LADDERS_REQUEST = "ladders"
+"""The request for every task's `TaskLadder`; every request that is no text is a `Recipe`."""
+
+Reply = Discovery | dict[str, TaskLadder] | Problem | str
+"""What was asked for, or text saying what went wrong."""
+
+
+def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
+    """Pass requests on; when the parent is gone, end the process even amid a slow item."""
+    while (frame := protocol.read_frame(requests)) is not None:
+        inbox.put(frame)
+    os._exit(0)
+
+
+def answer(request: Recipe | str, datasets: Datasets) -> Reply:
+    """The reply to one request."""
+    try:
+        if request == LADDERS_REQUEST:
+            return build_ladders(read_registry().keys() - NOT_A_TASK.keys())
+        if isinstance(request, str):
+            return discover(lambda name: datasets.get(name, {}))
+        return datasets.problem(request)
+    except Exception as error:  # noqa: BLE001 - a generator may raise anything: the parent counts it
+        return f"{type(error).__name__}: {error}"
+
+
+def run(requests: BinaryIO, replies: BinaryIO) -> None:
+    """Serve until the parent goes away."""
+    os.chdir(tempfile.gettempdir())  # programs of codeio leave files where they run
+    datasets = Datasets()
+    inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_feed, args=(requests, inbox), daemon=True).start()
+    protocol.write_frame(replies, b"")
+    while True:
+        reply = answer(pickle.loads(inbox.get()), datasets)
+        protocol.write_frame(replies, pickle.dumps(reply))

@@ -1,0 +1,186 @@
+"""The task pool: generators that make problems, verifier hosts that score answers.
+
+All reasoning-gym code runs in these processes, never in the event loop's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import pickle
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
+from ..tasks.catalogue import Discovery
+from ..tasks.ladders import TaskLadder
+from .errors import GenerationError, WorkerLostError, WorkerTimeoutError
+from .generator import CATALOGUE_REQUEST, LADDERS_REQUEST
+from .group import WorkerGroup
+from .protocol import Containment, VerifyRequest, unpack_verdicts
+
+logger = logging.getLogger(__name__)
+
+CATALOGUE_SECONDS = 120.0
+HOST_GRACE_SECONDS = 5.0
+"""What a host may take beyond the deadlines it enforces itself before it is killed."""
+
+
+def default_processes() -> int:
+    """Processes of each role: half the cores, at least 2, at most 8."""
+    return max(2, min(8, (os.cpu_count() or 2) // 2))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolSettings:
+    """Sizes and deadlines of a task pool.
+
+    Attributes:
+        processes: generators, and as many verifier hosts.
+        generation_timeout: seconds for one problem.
+        verify_timeout: seconds for one answer.
+        verify_group_timeout: seconds for all answers of a group.
+        solved_threshold: score from which an answer is solved.
+        containment: what stands between model text and the machine.
+        verify_memory: bytes a verifier may take beyond what its host has.
+    """
+
+    processes: int
+    generation_timeout: float = 10.0
+    verify_timeout: float = 5.0
+    verify_group_timeout: float = 120.0
+    verify_memory: int = 512 * 2**20
+    containment: Containment = Containment.FULL
+    solved_threshold: float = SOLVED_SCORE
+
+
+class TaskPool:
+    """Makes problems and scores answers in worker processes.
+
+    Args:
+        counts: where generation timeouts and errors, and worker restarts, are counted.
+
+    Example:
+        async with TaskPool(PoolSettings(processes=2), Counter()) as pool:
+            problem = await pool.generate(Recipe(task="gcd", seed=2))
+            [verdict] = await pool.verify(problem, ["12"])
+    """
+
+    def __init__(self, settings: PoolSettings, counts: Counter[str]) -> None:
+        self._settings = settings
+        self._counts = counts
+        self._generators = WorkerGroup("generator", size=settings.processes, counts=counts)
+        self._hosts = WorkerGroup("verifier", size=settings.processes, counts=counts)
+
+    @property
+    def pids(self) -> list[int]:
+        """Of all worker processes."""
+        return self._generators.pids + self._hosts.pids
+
+    async def __aenter__(self) -> TaskPool:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Start all workers; raises WorkerStartError, and leaves none, if one does not come up."""
+        try:
+            await asyncio.gather(self._generators.start(), self._hosts.start())
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Kill all workers. May be called again."""
+        await asyncio.gather(self._generators.close(), self._hosts.close())
+
+    async def discover(self) -> Discovery:
+        """What the installed library offers."""
+        payload = pickle.dumps(CATALOGUE_REQUEST)
+        reply = await self._generators.submit(payload, timeout=CATALOGUE_SECONDS)
+        discovery: Discovery = pickle.loads(reply)
+        return discovery
+
+    async def ladders(self) -> dict[str, TaskLadder]:
+        """The difficulty levels of every task.
+
+        Raises:
+            GenerationError: a task's levels can't be read.
+        """
+        payload = pickle.dumps(LADDERS_REQUEST)
+        reply = await self._generators.submit(payload, timeout=CATALOGUE_SECONDS)
+        ladders: dict[str, TaskLadder] | str = pickle.loads(reply)
+        if isinstance(ladders, str):
+            raise GenerationError(
+                f"{ladders}; the tested version of reasoning-gym is in requirements.txt"
+            )
+        return ladders
+
+    async def generate(self, recipe: Recipe) -> Problem:
+        """Make a problem.
+
+        Raises:
+            GenerationError: the library raised, or took longer than the deadline.
+        """
+        try:
+            reply = await self._generators.submit(
+                pickle.dumps(recipe), timeout=self._settings.generation_timeout
+            )
+        except WorkerTimeoutError as error:
+            self._counts["generation/timeouts"] += 1
+            raise GenerationError(f"{recipe.task}: {error}") from error
+        except WorkerLostError as error:
+            self._counts["generation/errors"] += 1
+            raise GenerationError(f"{recipe.task}: {error}") from error
+        result: Problem | str = pickle.loads(reply)
+        if isinstance(result, str):
+            self._counts["generation/errors"] += 1
+            raise GenerationError(f"{recipe.task}: {result}")
+        return result
+
+    async def verify(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]:
+        """One verdict per answer, in the order given; equal answers are verified once."""
+        distinct = tuple(dict.fromkeys(answers))
+        verdicts = dict(zip(distinct, await self._verify(problem, distinct), strict=True))
+        return [verdicts[answer] for answer in answers]
+
+    async def _verify(self, problem: Problem, answers: tuple[str, ...]) -> list[Verdict]:
+        """A host that is lost takes no other answer with it: each is then tried by itself."""
+        if not answers:
+            return []
+        try:
+            return await self._ask_host(problem, answers)
+        except WorkerLostError:
+            if len(answers) > 1:
+                alone = [await self._verify(problem, (answer,)) for answer in answers]
+                return [verdict for verdicts in alone for verdict in verdicts]
+        try:
+            return await self._ask_host(problem, answers)
+        except WorkerLostError as error:
+            detail = f"brought down its verifier host twice: {error}"
+            return [Verdict(score=0.0, status=Status.CRASHED, detail=detail)]
+
+    async def _ask_host(self, problem: Problem, answers: tuple[str, ...]) -> list[Verdict]:
+        settings = self._settings
+        request = VerifyRequest(
+            task=problem.recipe.task,
+            parameters=problem.recipe.parameters,
+            entry=problem.entry,
+            answers=answers,
+            timeout=settings.verify_timeout,
+            group_timeout=settings.verify_group_timeout,
+            memory=settings.verify_memory,
+            containment=settings.containment,
+        )
+        timeout = settings.verify_group_timeout + HOST_GRACE_SECONDS
+        reply = await self._hosts.submit(pickle.dumps(request), timeout=timeout)
+        try:
+            return unpack_verdicts(reply, len(answers), solved_from=settings.solved_threshold)
+        except ValueError as error:
+            self._counts["verify/malformed_replies"] += 1
+            logger.warning("%s: a verifier host's reply is malformed: %s", request.task, error)
+            raise WorkerLostError(str(error)) from error

@@ -1,0 +1,142 @@
+"""What parent and workers say to each other over their pipes.
+
+Requests, and a generator's replies, are pickles: both ends of those trust each other. A
+verifier's reply is fixed-size raw numbers: it comes from a process that saw model text, and
+the parent never unpickles what such a process sends.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Any, BinaryIO
+
+from ..records import SOLVED_SCORE, Status, Verdict
+from ..scoring.rewards import combine_forms
+
+LENGTH = struct.Struct("<I")
+"""Before every frame: how many bytes follow."""
+
+FORM_SCORES = struct.Struct("<Bdddi")
+"""An `Outcome`, raw and tagged score (NaN: the form was not tried or raised), seconds, errors."""
+
+
+class Outcome(IntEnum):
+    """How a single-use child ended with one answer."""
+
+    SCORED = 0
+    TIMEOUT = 1
+    OUT_OF_MEMORY = 2
+    CRASHED = 3
+    REJECTED = 4
+
+
+class Containment(Enum):
+    """What stands between model text and the machine.
+
+    Less than FULL is for the tests of single layers and for measuring what they cost.
+    """
+
+    FULL = "screen, sandbox, limits, single-use children"
+    UNSCREENED = "sandbox, limits, single-use children"
+    FORKS = "limits on time and memory, single-use children"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VerifyRequest:
+    """Score these answers to one entry.
+
+    Attributes:
+        answers: distinct, in the order the verdicts are wanted.
+        timeout: seconds for one answer, both forms together.
+        group_timeout: seconds for all of them; what is left then has timed out.
+        memory: bytes one child may have beyond what its host has.
+    """
+
+    task: str
+    entry: bytes
+    answers: tuple[str, ...]
+    timeout: float
+    group_timeout: float
+    memory: int
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    containment: Containment = Containment.FULL
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FormScores:
+    """What a child, or the host in its place, says about one answer."""
+
+    outcome: Outcome
+    raw: float = math.nan
+    tagged: float = math.nan
+    seconds: float = 0.0
+    errors: int = 0
+
+    def pack(self) -> bytes:
+        return FORM_SCORES.pack(self.outcome, self.raw, self.tagged, self.seconds, self.errors)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> FormScores:
+        """Raises ValueError on an outcome that does not exist, struct.error on a wrong size."""
+        outcome, raw, tagged, seconds, errors = FORM_SCORES.unpack(data)
+        return cls(outcome=Outcome(outcome), raw=raw, tagged=tagged, seconds=seconds, errors=errors)
+
+
+_FAILURES = {
+    Outcome.TIMEOUT: (Status.TIMEOUT, "the verifier did not finish in time"),
+    Outcome.OUT_OF_MEMORY: (Status.OUT_OF_MEMORY, "the verifier ran out of memory"),
+    Outcome.CRASHED: (Status.CRASHED, "the verifier's process died"),
+    Outcome.REJECTED: (Status.REJECTED, "answers of this kind are not evaluated"),
+}
+
+
+def to_verdict(scores: FormScores, *, solved_from: float = SOLVED_SCORE) -> Verdict:
+    """Any failure to finish costs the answer everything, whatever one form had earned."""
+    seconds = max(0.0, scores.seconds) if math.isfinite(scores.seconds) else 0.0
+    if scores.outcome in _FAILURES:
+        status, detail = _FAILURES[scores.outcome]
+        return Verdict(score=0.0, status=status, detail=detail, seconds=seconds)
+    return combine_forms(
+        None if math.isnan(scores.raw) else scores.raw,
+        None if math.isnan(scores.tagged) else scores.tagged,
+        errors=min(2, max(0, scores.errors)),
+        seconds=seconds,
+        solved_from=solved_from,
+    )
+
+
+def unpack_verdicts(
+    payload: bytes, count: int, *, solved_from: float = SOLVED_SCORE
+) -> list[Verdict]:
+    """Read a verifier host's reply to a request of `count` answers.
+
+    Raises:
+        ValueError: the reply is not `count` well-formed records.
+    """
+    if len(payload) != count * FORM_SCORES.size:
+        raise ValueError(f"{len(payload)} bytes where {count} verdicts were asked for")
+    return [
+        to_verdict(
+            FormScores.unpack(payload[start : start + FORM_SCORES.size]), solved_from=solved_from
+        )
+        for start in range(0, len(payload), FORM_SCORES.size)
+    ]
+
+
+def read_frame(stream: BinaryIO) -> bytes | None:
+    """The next frame; None at the end of the stream, also in the middle of a frame."""
+    header = stream.read(LENGTH.size)
+    if len(header) < LENGTH.size:
+        return None
+    (length,) = LENGTH.unpack(header)
+    payload = stream.read(length)
+    return payload if len(payload) == length else None
+
+
+def write_frame(stream: BinaryIO, payload: bytes) -> None:
+    stream.write(LENGTH.pack(len(payload)) + payload)
+    stream.flush()

@@ -1,0 +1,275 @@
+"""The verifier host: keeps the library warm and forks a single-use child for each job.
+
+A child scores the answers of one group, or a single answer where the task's verifier executes
+it, and dies. Whatever an answer does to its process, the next child is a fresh fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import math
+import os
+import pickle
+import select
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO, NoReturn
+
+from ..records import Recipe
+from ..scoring.guards import ceiling
+from ..tasks.datasets import Datasets
+from ..tasks.facts import EXECUTES_ANSWERS, SLOW_ON_WRONG_ANSWERS
+from . import limits, protocol
+from .protocol import FORM_SCORES, Containment, FormScores, Outcome, VerifyRequest
+from .screen import NOT_AN_EXPRESSION, UNREADABLE, screen
+
+Scorer = Callable[[str, Any], float]
+Work = Callable[[int], None]
+"""What a child does, given the descriptor to write its scores to."""
+
+_OUT_OF_MEMORY_EXIT = 77
+_WARM_UP_ITEMS = 8
+
+
+def score_forms(score: Scorer, answer: str, entry: Any) -> FormScores:
+    """Score the bare answer, and the tagged one unless the first has full credit.
+
+    Raises:
+        MemoryError: the verifier let it out.
+    """
+    begin = time.perf_counter()
+    scores: list[float] = []
+    for text in (answer, f"<answer>{answer}</answer>"):
+        try:
+            scores.append(float(score(text, entry)))
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - a verifier may raise anything: NaN here, counted in `errors`
+            scores.append(math.nan)
+        if scores[0] >= 1.0:
+            break
+    return FormScores(
+        outcome=Outcome.SCORED,
+        raw=scores[0],
+        tagged=scores[1] if len(scores) > 1 else math.nan,
+        seconds=time.perf_counter() - begin,
+        errors=sum(map(math.isnan, scores)),
+    )
+
+
+def judge(score: Scorer, request: VerifyRequest, answer: str, entry: Any) -> FormScores:
+    """Score an answer that passes the screen, no higher than its guard allows.
+
+    Honest text that is no expression earns what the verifier gives to what it can't read.
+    """
+    if request.containment is not Containment.FULL:
+        return score_forms(score, answer, entry)
+    refusal = screen(request.task, answer)
+    if refusal == NOT_AN_EXPRESSION:
+        return score_forms(score, UNREADABLE, entry)
+    if refusal:
+        return FormScores(outcome=Outcome.REJECTED)
+    most = ceiling(request.task, answer, entry)
+    if most == 0.0:
+        return FormScores(outcome=Outcome.SCORED, raw=0.0)
+    scores = score_forms(score, answer, entry)
+    return dataclasses.replace(
+        scores, raw=_at_most(most, scores.raw), tagged=_at_most(most, scores.tagged)
+    )
+
+
+def _at_most(most: float, score: float) -> float:
+    return score if math.isnan(score) else min(most, score)
+
+
+def score_together(dataset: Any, request: VerifyRequest, answers: Sequence[str]) -> Work:
+    """Work of a child: score answers one after the other."""
+
+    def work(reply: int) -> None:
+        limits.enter_child(
+            reply,
+            seconds=request.timeout * len(answers),
+            memory=request.memory,
+            sandboxed=request.containment is not Containment.FORKS,
+        )
+        for answer in answers:
+            entry = pickle.loads(request.entry)
+            os.write(reply, judge(dataset.score_answer, request, answer, entry).pack())
+
+    return work
+
+
+def score_apart(dataset: Any, request: VerifyRequest, answers: Sequence[str]) -> Work:
+    """Work of a child: score each answer in a child of its own.
+
+    The one in between sees no effect of any answer. It scores the oracle first, and a wrong
+    answer where none takes long: sympy's caches then hold what all answers to this entry need.
+    """
+
+    def work(reply: int) -> None:
+        limits.enter_parent_of_children(reply)
+        entry = pickle.loads(request.entry)
+        wrong = () if request.task in SLOW_ON_WRONG_ANSWERS else ("0",)
+        for known in (entry["answer"], *wrong):
+            score_forms(dataset.score_answer, known, entry)
+        gc.freeze()
+        for answer in answers:
+            alone = score_together(dataset, request, [answer])
+            [scores] = run_child(alone, 1, timeout=request.timeout)
+            os.write(reply, scores.pack())
+
+    return work
+
+
+def _run_work(work: Work, reply: int) -> NoReturn:
+    """Do a child's work in the fork; never returns."""
+    code = 1
+    try:
+        work(reply)
+        code = 0
+    except MemoryError:
+        code = _OUT_OF_MEMORY_EXIT
+    finally:
+        os._exit(code)
+
+
+class ParentGoneError(Exception):
+    """The request pipe has closed."""
+
+
+def _read_scores(
+    reply: int, count: int, *, timeout: float, give_up: float, parent: int | None
+) -> tuple[bytes, bool]:
+    """Collect up to `count` records; True when the child ran out of time for the next one.
+
+    Args:
+        parent: descriptor that becomes readable when the parent has gone.
+
+    Raises:
+        ParentGoneError: it has.
+    """
+    poll = select.poll()
+    poll.register(reply, select.POLLIN)
+    if parent is not None:
+        poll.register(parent, select.POLLIN)
+    size = count * FORM_SCORES.size
+    data = b""
+    deadline = min(give_up, time.monotonic() + timeout)
+    while len(data) < size:
+        ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        if not ready:
+            return data, True
+        if any(descriptor == parent for descriptor, _ in ready):
+            raise ParentGoneError
+        chunk = os.read(reply, size - len(data))
+        if not chunk:
+            return data, False
+        data += chunk
+        if len(data) % FORM_SCORES.size == 0:
+            deadline = min(give_up, time.monotonic() + timeout)
+    return data, False
+
+
+def _reap(pid: int) -> int:
+    """Kill the child with all it started, and return its wait status."""
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
+    return os.waitpid(pid, 0)[1]
+
+
+def _failure(wait_status: int, *, timed_out: bool) -> FormScores:
+    """What the answer did that its child could not report on."""
+    if timed_out or (os.WIFSIGNALED(wait_status) and os.WTERMSIG(wait_status) == signal.SIGXCPU):
+        return FormScores(outcome=Outcome.TIMEOUT)
+    if os.WIFEXITED(wait_status) and os.WEXITSTATUS(wait_status) == _OUT_OF_MEMORY_EXIT:
+        return FormScores(outcome=Outcome.OUT_OF_MEMORY)
+    return FormScores(outcome=Outcome.CRASHED)
+
+
+def run_child(
+    work: Work,
+    count: int,
+    *,
+    timeout: float,
+    give_up: float = math.inf,
+    parent: int | None = None,
+) -> list[FormScores]:
+    """Fork a child and collect its scores, up to and including the answer that brings it down.
+
+    Args:
+        count: how many scores the work gives.
+        timeout: seconds for one of them.
+        give_up: the monotonic time at which waiting ends for all.
+    """
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _run_work(work, write_end)
+    os.close(write_end)
+    try:
+        data, timed_out = _read_scores(
+            read_end, count, timeout=timeout, give_up=give_up, parent=parent
+        )
+    finally:
+        os.close(read_end)
+        wait_status = _reap(pid)
+    size = FORM_SCORES.size
+    whole = len(data) // size
+    scores = [FormScores.unpack(data[i * size : (i + 1) * size]) for i in range(whole)]
+    if whole < count:
+        scores.append(_failure(wait_status, timed_out=timed_out))
+    return scores
+
+
+def verify(datasets: Datasets, request: VerifyRequest, parent: int) -> list[FormScores]:
+    """Score every answer; one that brings its child down costs the others nothing.
+
+    Raises:
+        ParentGoneError: `parent`, the request pipe, has closed.
+    """
+    dataset = datasets.get(request.task, request.parameters)
+    apart = request.task in EXECUTES_ANSWERS
+    # The child in between also spends time on the known answers, and on its children's ends.
+    timeout = 2 * request.timeout + 1 if apart else request.timeout
+    give_up = time.monotonic() + request.group_timeout
+    scores: list[FormScores] = []
+    while len(scores) < len(request.answers):
+        left = request.answers[len(scores) :]
+        if time.monotonic() >= give_up:
+            return scores + [FormScores(outcome=Outcome.TIMEOUT)] * len(left)
+        work = (score_apart if apart else score_together)(dataset, request, left)
+        scores += run_child(work, len(left), timeout=timeout, give_up=give_up, parent=parent)
+    return scores
+
+
+def warm_up(datasets: Datasets) -> None:
+    """Make the first, slow calls of every executing verifier before forks inherit the result.
+
+    Right and wrong answers, and different integrands, take different ways through sympy.
+    """
+    for task in sorted(EXECUTES_ANSWERS):
+        score = datasets.get(task, {}).score_answer
+        for seed in range(_WARM_UP_ITEMS):
+            entry = datasets.entry(Recipe(task=task, seed=seed))
+            for answer in (entry["answer"], "2*x + 3", "<answer>0</answer>"):
+                score(answer, entry)
+
+
+def run(requests: BinaryIO, replies: BinaryIO) -> None:
+    """Serve until the parent goes away."""
+    datasets = Datasets()
+    warm_up(datasets)
+    gc.collect()
+    gc.freeze()
+    protocol.write_frame(replies, limits.enforcement_gaps().encode())
+    while (frame := protocol.read_frame(requests)) is not None:
+        request = pickle.loads(frame)
+        try:
+            scores = verify(datasets, request, requests.fileno())
+        except ParentGoneError:
+            return
+        protocol.write_frame(replies, b"".join(score.pack() for score in scores))

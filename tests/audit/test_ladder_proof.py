@@ -1,0 +1,64 @@
+"""What a proof of a ladder finds."""
+
+from typing import Any
+
+import pytest
+
+from reasoning_gym_environment.audit.ladder_proof import (
+    LevelProof,
+    changed_share,
+    faults,
+    prove_ladder,
+)
+from reasoning_gym_environment.tasks.ladders import TaskLadder
+from reasoning_gym_environment.workers.pool import TaskPool
+
+
+def proof(level: int, question: str, **other: Any) -> LevelProof:
+    values: dict[str, Any] = {
+        "task": "gcd",
+        "level": level,
+        "parameters": {"n": level},
+        "questions": {1: question, 2: "the same"},
+        "errors": (),
+        "seconds": (0.1, 0.3),
+        "wrong_oracles": (),
+    }
+    return LevelProof(**values | other)
+
+
+def test_levels_that_differ_have_no_faults() -> None:
+    easy, hard = proof(0, "easy"), proof(1, "hard")
+    assert faults([easy, hard]) == []
+    assert changed_share(easy, hard) == 0.5
+    assert easy.mean_seconds == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("upper", "fault"),
+    [
+        (proof(1, "easy"), "gcd levels 0 and 1: nearly equal questions"),
+        (proof(1, "hard", parameters={"n": 0}), "gcd levels 0 and 1: equal parameters"),
+        (proof(1, "hard", errors=["gcd: no reply"]), "gcd level 1: gcd: no reply"),
+        (
+            proof(1, "hard", wrong_oracles=["wrong 0.0"]),
+            "gcd level 1: the answer of an item is wrong 0.0",
+        ),
+        (proof(1, "?" * 70_000), "gcd level 1: questions of 35004 characters"),
+    ],
+)
+def test_every_fault_is_named(upper: LevelProof, fault: str) -> None:
+    assert faults([proof(0, "easy"), upper]) == [fault]
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_ladder_is_proved_by_its_items(pool: TaskPool) -> None:
+    levels = ({"max_value": 9}, {"max_value": 99}, {"max_value": 99}, {"max_value": 0})
+    ladder = TaskLadder(levels=levels, origin="own", reason="for this test")
+    proofs = await prove_ladder(pool, "gcd", ladder, items=2)
+    assert [len(of_level.questions) for of_level in proofs] == [2, 2, 2, 0]
+    found = faults(proofs)
+    assert "gcd levels 1 and 2: equal parameters" in found
+    assert "gcd levels 1 and 2: nearly equal questions" in found
+    assert sum("gcd level 3: gcd: AssertionError" in fault for fault in found) == 2
+    assert not any(fault.startswith(("gcd level 0:", "gcd levels 0")) for fault in found)

@@ -1,0 +1,127 @@
+"""The audit through the real pool: what it finds, what it fails on, what it writes."""
+
+import json
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from reasoning_gym_environment.audit.findings import TaskAudit
+from reasoning_gym_environment.audit.known import known_findings
+from reasoning_gym_environment.audit.page import as_html
+from reasoning_gym_environment.audit.report import as_json, as_markdown, as_text
+from reasoning_gym_environment.audit.run import (
+    Audit,
+    AuditSettings,
+    Made,
+    audit_task,
+    check_level,
+    make,
+    unexplained,
+)
+from reasoning_gym_environment.cli import main
+from reasoning_gym_environment.commands.audit import main as run_audit
+from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.workers.pool import TaskPool
+
+SESSION = pytest.mark.asyncio(loop_scope="session")
+
+PAYS_ANYTHING = "game_of_life_halting"
+REFUSES_LEVELS = "survo"
+SOUND = "bitwise_arithmetic"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def audits(pool: TaskPool) -> dict[str, TaskAudit]:
+    """A small audit to which nothing is known, of one task with levels that can't be built."""
+    settings = AuditSettings(items=4, known={})
+    ladders = {task: ladder.levels for task, ladder in (await pool.ladders()).items()}
+    ladders[REFUSES_LEVELS] = ({}, {"max_empty": 50}, {"no_such_name": 1})
+    return {
+        task: await audit_task(pool, task, "category", ladders[task], settings)
+        for task in (PAYS_ANYTHING, REFUSES_LEVELS, SOUND)
+    }
+
+
+@SESSION
+async def test_a_sound_task_has_no_findings(audits: dict[str, TaskAudit]) -> None:
+    sound = audits[SOUND]
+    assert sound.oracle == 1.0
+    assert not sound.findings
+    assert sound.items == 8
+    assert len(sound.levels) > 2
+    assert all(level.items and not level.below for level in sound.levels)
+    assert 0.0 < sound.median_seconds <= sound.worst_seconds
+
+
+@SESSION
+async def test_a_verifier_that_pays_anything_is_found(audits: dict[str, TaskAudit]) -> None:
+    kinds = {finding.kind for finding in audits[PAYS_ANYTHING].findings}
+    assert {"junk", "constant", "question", "several answers"} <= kinds
+    assert audits[PAYS_ANYTHING].floor.solved == 1.0
+
+
+@SESSION
+async def test_levels_that_the_library_refuses_are_found(audits: dict[str, TaskAudit]) -> None:
+    refused = {f.level for f in audits[REFUSES_LEVELS].findings if f.kind == "generation"}
+    assert refused == {1, 2}
+
+
+@SESSION
+async def test_an_oracle_without_full_credit_is_counted(pool: TaskPool) -> None:
+    right = await pool.generate(Recipe(task="gcd", seed=3))
+    other = await pool.generate(Recipe(task="lcm", seed=3))
+    wrong = type(right)(
+        recipe=right.recipe, question="?", oracle=f"{other.oracle}0", entry=right.entry
+    )
+    checked = await check_level(pool, Made(problems=[right, wrong]), 3)
+    assert (checked.result.items, checked.result.below) == (2, 1)
+
+
+@SESSION
+async def test_a_problem_that_cannot_be_made_is_named(pool: TaskPool) -> None:
+    made = await make(pool, [Recipe(task="rubiks_cube", seed=3, parameters={"cube_size": 7})])
+    assert not made.problems
+    assert made.error.startswith("rubiks_cube: ")
+
+
+@SESSION
+async def test_reports_name_every_task_and_what_is_unexplained(
+    audits: dict[str, TaskAudit],
+) -> None:
+    audit = Audit(library_version="0.0", tasks=list(audits.values()))
+    for render in (as_text, as_markdown, as_html, as_json):
+        page = render(audit)
+        assert all(task in page for task in audits)
+        assert "unexplained" in page.lower()
+    assert json.loads(as_json(audit))["unexplained"] == len(unexplained(audit)) > 0
+    assert "<script" not in as_html(audit)
+
+
+def test_the_command_fails_on_what_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
+    known = {task: kinds for task, kinds in known_findings().items() if task != PAYS_ANYTHING}
+    arguments = ["--tasks", PAYS_ANYTHING, "--items", "3"]
+    assert run_audit(arguments, known=known) == 1
+    assert f"UNEXPLAINED {PAYS_ANYTHING}, default: junk" in capsys.readouterr().out
+
+
+def test_the_command_writes_its_pages_and_passes_on_what_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {name: tmp_path / name for name in ("html", "markdown", "floors")}
+    options = [text for name, path in files.items() for text in (f"--{name}", str(path))]
+    tasks = f"{PAYS_ANYTHING},{REFUSES_LEVELS},{SOUND}"
+    assert main(["audit", "--tasks", tasks, "--items", "3", "--json", *options]) == 0
+    assert len(json.loads(capsys.readouterr().out)["tasks"]) == 3
+    assert all(PAYS_ANYTHING in path.read_text() for path in files.values())
+
+
+def test_a_task_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "--tasks", "gdc"]) == 2
+    assert "did you mean gcd" in capsys.readouterr().err
+
+
+def test_an_audit_of_no_items_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["audit", "--items", "0"])
+    assert "at least one" in capsys.readouterr().err

@@ -1,6 +1,0 @@
-"""Property tests here state no times: a slow machine is no failure."""
-
-from hypothesis import HealthCheck, settings
-
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("unhurried")

@@ -1,0 +1,187 @@
+"""What is reported: by task, category, difficulty and overall; nothing unscored counts as 0."""
+
+import math
+
+import pytest
+from evaluation_values import item, outcome
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reasoning_gym_environment.evaluation.estimators import pass_at_k, share
+from reasoning_gym_environment.evaluation.evaluated import EvaluatedItem
+from reasoning_gym_environment.evaluation.metrics import Background, evaluation_metrics, lean
+from reasoning_gym_environment.evaluation.tables import evaluation_table, headline
+
+CATEGORIES = {"gcd": "arithmetic", "lcm": "arithmetic", "sudoku": "games"}
+FLOORS = {"gcd": 0.4, "sudoku": 0.0}
+
+items = st.builds(
+    lambda scores, task: item(*scores, task=task),
+    st.lists(st.sampled_from([None, 0.0, 0.2, 1.0]), min_size=3, max_size=3),
+    st.sampled_from(sorted(CATEGORIES)),
+)
+
+
+def report(*items: EvaluatedItem, attempts: int = 2) -> dict[str, float]:
+    background = Background(categories=CATEGORIES, floors=FLOORS, attempts=attempts)
+    return evaluation_metrics(items, background)
+
+
+def test_shares_are_given_overall_by_category_and_by_task() -> None:
+    metrics = report(item(1.0), item(0.0), item(1.0, task="lcm"), item(0.2, task="sudoku"))
+    assert metrics["eval/percent_correct"] == metrics["eval/solved"] == 0.5
+    assert metrics["eval/score"] == pytest.approx(0.55)
+    assert metrics["eval/category/arithmetic/solved"] == pytest.approx(2 / 3)
+    assert metrics["eval/category/games/solved"] == 0.0
+    assert metrics["eval/task/gcd/solved"] == 0.5
+    assert metrics["eval/task/sudoku/score"] == pytest.approx(0.2)
+    assert metrics["eval/status/wrong"] == 0.5
+    assert metrics["eval/items"] == 4
+
+
+def test_items_and_tasks_weigh_differently() -> None:
+    metrics = report(*[item(1.0)] * 3, item(0.0, task="sudoku"))
+    assert metrics["eval/solved"] == 0.75
+    assert metrics["eval/macro/solved"] == 0.5
+    assert metrics["eval/macro/tasks"] == 2
+
+
+def test_shares_of_attempts_are_averaged_over_tasks_too() -> None:
+    cut = EvaluatedItem(
+        key="", task="lcm", difficulty=None, outcomes=(outcome(0.0, tokens=30, truncated=True),)
+    )
+    metrics = report(*[item(1.0)] * 3, cut, item(None, task="sudoku"))
+    assert metrics["eval/macro/truncated"] == pytest.approx(1 / 3)
+    assert metrics["eval/macro/unscored"] == pytest.approx(1 / 3)
+    assert metrics["eval/macro/completion_tokens"] == pytest.approx((10 + 30 + 10) / 3)
+    assert metrics["eval/macro/format_failures"] == 0.0
+    assert metrics["eval/macro/reward"] == 0.5
+
+
+def test_every_estimate_comes_with_its_error_and_interval() -> None:
+    metrics = report(item(1.0, 0.0), item(1.0, 1.0), item(0.0, 0.0))
+    expected = share([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
+    assert metrics["eval/task/gcd/solved_stderr"] == expected.standard_error
+    assert metrics["eval/task/gcd/solved_low"] == expected.low
+    assert metrics["eval/task/gcd/solved_high"] == expected.high
+
+
+@given(st.lists(items, min_size=1, max_size=5))
+def test_pass_at_k_is_the_mean_over_the_items_with_enough_attempts(
+    several: list[EvaluatedItem],
+) -> None:
+    metrics = report(*several, attempts=3)
+    counts = [(len(i.scored), sum(o.solved > 0 for o in i.scored)) for i in several]
+    for k in (1, 2, 3):
+        known = [pass_at_k(made, right, k) for made, right in counts if made >= k]
+        expected = sum(known) / len(known) if known else math.nan
+        got = metrics.get(f"eval/pass@{k}", math.nan)
+        assert got == pytest.approx(expected, nan_ok=True)
+    first = metrics.get("eval/pass@1", math.nan)
+    assert metrics.get("eval/avg@3", math.nan) == pytest.approx(first, nan_ok=True)
+
+
+@given(st.lists(items, min_size=1, max_size=5))
+def test_unscored_attempts_count_in_their_own_share_alone(several: list[EvaluatedItem]) -> None:
+    lost = item(None, None, task=several[0].task)
+    alone, beside = report(*several), report(*several, lost)
+    for name, value in alone.items():
+        kind = name.rpartition("/")[2]
+        if kind not in ("unscored", "items", "truncated", "completion_tokens", "format_failures"):
+            assert "/status/" in name or beside[name] == pytest.approx(value), name
+    assert beside["eval/unscored"] > alone["eval/unscored"] or alone["eval/unscored"] == 1.0
+
+
+def test_lengths_are_of_the_completions_that_came() -> None:
+    lost = EvaluatedItem(
+        key="", task="gcd", difficulty=None, outcomes=(outcome(None, tokens=None),) * 2
+    )
+    cut = EvaluatedItem(
+        key="", task="gcd", difficulty=None, outcomes=(outcome(0.0, tokens=30, truncated=True),)
+    )
+    metrics = report(lost, cut, item(1.0))
+    assert metrics["eval/completion_tokens"] == 20
+    assert metrics["eval/truncated"] == 0.5
+    assert metrics["eval/unscored"] == 0.5
+
+
+def test_an_evaluation_without_any_score_has_no_share_of_correct_answers() -> None:
+    metrics = report(item(None, None))
+    assert "eval/percent_correct" not in metrics
+    assert metrics["eval/unscored"] == metrics["eval/status/unscored"] == 1.0
+
+
+def test_what_is_solved_is_set_against_the_best_constant_answer() -> None:
+    metrics = report(item(1.0), item(0.0), item(1.0, task="lcm"), item(1.0, task="sudoku"))
+    assert metrics["eval/task/gcd/chance"] == 0.4
+    assert metrics["eval/task/gcd/above_chance"] == pytest.approx(0.1)
+    assert "eval/task/lcm/chance" not in metrics  # nothing is known of it
+    assert metrics["eval/chance"] == pytest.approx(0.8 / 3)
+    assert metrics["eval/macro/above_chance"] == pytest.approx((0.1 + 1.0) / 2)
+
+
+def test_other_difficulties_leave_the_plain_numbers_as_they_are() -> None:
+    plain = [item(1.0), item(0.0, task="sudoku")]
+    hard = [item(0.0, difficulty=0.75), item(0.5, difficulty=1.0, task="lcm")]
+    alone, beside = report(*plain), report(*plain, *hard)
+    assert alone.items() <= beside.items()
+    assert beside["eval/difficulty/0.75/solved"] == 0.0
+    assert beside["eval/difficulty/0.75/task/gcd/solved"] == 0.0
+    assert beside["eval/difficulty/1/macro/solved"] == 1.0
+    assert "eval/difficulty/0.75/chance" not in beside  # the floors are of default items
+
+
+@given(st.lists(items, max_size=6))
+def test_all_numbers_are_finite(several: list[EvaluatedItem]) -> None:
+    assert all(math.isfinite(value) for value in report(*several).values())
+
+
+def test_curves_are_kept_of_what_single_tasks_solve_and_score() -> None:
+    kept = lean(report(item(1.0), item(0.5)))
+    assert {name for name in kept if "/task/" in name} == {
+        "eval/task/gcd/solved",
+        "eval/task/gcd/score",
+    }
+    assert {"eval/solved_low", "eval/category/arithmetic/score_high"} <= kept.keys()
+
+
+def test_the_headline_says_what_is_known() -> None:
+    expected = "percent_correct 0.500, score 0.500, truncated 0.000, unscored 0.000"
+    assert headline(report(item(1.0), item(0.0))) == expected
+    assert headline({}) == ""
+
+
+def table(*items: EvaluatedItem, **categories: str) -> list[str]:
+    floors = dict.fromkeys(categories, 0.25)
+    background = Background(categories=categories, floors=floors, attempts=1)
+    return evaluation_table(evaluation_metrics(items, background), attempts=1).splitlines()
+
+
+def test_the_table_begins_with_the_worst_tasks_and_ends_with_the_best() -> None:
+    lines = table(item(1.0, task="b"), item(0.0, task="a"), a="x", b="y")
+    start = lines.index("tasks, the worst first")
+    assert [line.split()[0] for line in lines[start + 1 : start + 3]] == ["a", "b"]
+    columns = ["items", "solved", "95", "%", "chance", "score", "pass@1"]
+    assert lines[0].split() == [*columns, "unscored", "format", "cut", "tokens"]
+    assert lines[1].split()[5:7] == ["2", "50.0%"]
+
+
+def test_of_many_tasks_the_table_shows_the_ends() -> None:
+    several = [item(n / 30, task=f"t{n:02}") for n in range(30)]
+    lines = table(*several, **{f"t{n:02}": "x" for n in range(30)})
+    names = [line.split()[0] for line in lines if line.startswith("  t")]
+    assert names == [f"t{n:02}" for n in [*range(10), *range(29, 19, -1)]]
+
+
+def test_the_table_marks_what_a_constant_answer_may_have_earned() -> None:
+    lines = table(*[item(1.0, task="a")] * 20, item(0.0, task="b"), a="x", b="x")
+    rows = {line.split()[0]: line for line in lines if line.startswith("  ")}
+    assert "25.0%!" in rows["b"]
+    assert "25.0% " in rows["a"]
+
+
+def test_the_table_has_rows_for_other_difficulties_and_for_what_is_unknown() -> None:
+    lines = table(item(None, task="a"), item(1.0, task="a", difficulty=0.5), a="x")
+    [at_half] = [line for line in lines if line.startswith("  0.5 ")]
+    assert "100.0%" in at_half
+    assert lines[1].split()[5:8] == ["1", "-", "-"]

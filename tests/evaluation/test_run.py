@@ -1,0 +1,190 @@
+"""The evaluation set is complete or says what it lacks; every item's sample is kept."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+import pytest
+from group_values import group
+
+from reasoning_gym_environment.evaluation.plan import (
+    EvaluationItem,
+    EvaluationPlan,
+    build_evaluation_set,
+)
+from reasoning_gym_environment.evaluation.run import SampleError, run_evaluation
+from reasoning_gym_environment.problems.sampler import evaluation_recipes
+from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status
+from reasoning_gym_environment.util.progress import with_progress
+from reasoning_gym_environment.workers.pool import TaskPool
+
+LADDER = ({"max_value": 10}, {"max_value": 20}, {"max_value": 30})
+
+
+def plan(
+    *tasks: str, per_task: int = 1, difficulties: Sequence[float] = (), seed: int = 5
+) -> EvaluationPlan:
+    """Only gcd has more than one level."""
+    return EvaluationPlan(
+        seed=seed,
+        tasks=tasks,
+        per_task=per_task,
+        difficulties=difficulties,
+        ladders={"gcd": LADDER, "coin_flip": ({},)},
+    )
+
+
+def items(count: int) -> list[EvaluationItem]:
+    recipes = [Recipe(task="gcd", seed=seed) for seed in range(count)]
+    problems = [Problem(recipe=r, question=f"{r.seed}?", oracle="1", entry=b"") for r in recipes]
+    return [EvaluationItem(problem=problem, difficulty=None) for problem in problems]
+
+
+class Policy:
+    """Answers every problem after a moment; fails where it is told to.
+
+    Attributes:
+        most: the most samples that were under way at once.
+    """
+
+    def __init__(
+        self, fails_on: frozenset[int] = frozenset(), error: type[Exception] = SampleError
+    ):
+        self._fails_on = fails_on
+        self._error = error
+        self._running = 0
+        self.most = 0
+        self.ended = 0
+
+    async def __call__(self, problem: Problem) -> GroupResult:
+        self._running += 1
+        self.most = max(self.most, self._running)
+        try:
+            for _ in range(20 - problem.recipe.seed % 20):
+                await asyncio.sleep(0)
+            if problem.recipe.seed in self._fails_on:
+                raise self._error(f"no answer to {problem.recipe.seed}")
+            return GroupResult(problem=problem, attempts=group(1.0).attempts)
+        finally:
+            self._running -= 1
+            self.ended += 1
+
+
+class Kept(dict[int, GroupResult]):
+    """Samples by their problem's seed."""
+
+    async def __call__(self, item: EvaluationItem, sample: GroupResult) -> None:
+        self[item.problem.recipe.seed] = sample
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_evaluation_set_is_made_in_the_order_of_its_recipes(pool: TaskPool) -> None:
+    tasks = ["gcd", "sudoku", "coin_flip"]
+    made = await build_evaluation_set(pool, plan(*tasks, per_task=4))
+    assert [item.problem.recipe for item in made] == evaluation_recipes(5, tasks, 4)
+    assert {item.difficulty for item in made} == {None}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_an_item_that_cannot_be_made_is_missing_and_said_to_be(
+    pool: TaskPool, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = await build_evaluation_set(pool, plan("gcd", "no_such_task", "coin_flip"))
+    assert [item.problem.recipe.task for item in made] == ["gcd", "coin_flip"]
+    assert caplog.text.count("The evaluation set lacks an item: no_such_task") == 1
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_items_at_a_difficulty_are_made_of_its_levels(
+    pool: TaskPool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        made = await build_evaluation_set(pool, plan("coin_flip", "gcd", difficulties=[0.5]))
+    assert [(i.problem.recipe.task, i.difficulty) for i in made] == [
+        ("coin_flip", None),
+        ("gcd", None),
+        ("gcd", 0.5),
+    ]
+    assert made[-1].problem.recipe.parameters == {"max_value": 20}
+    assert made[-1].problem.recipe.level == 1.0
+    assert "having no levels: coin_flip" in caplog.text
+
+
+def test_difficulties_do_not_change_the_items_beside_them() -> None:
+    few = plan("gcd", "lcm", per_task=3, difficulties=[0.5])
+    more = plan("gcd", per_task=4, difficulties=[0.25, 0.5, 1.0])
+    shared = [entry for entry in few.recipes() if entry[0].task == "gcd"]
+    assert len(shared) == 6
+    assert all(entry in more.recipes() for entry in shared)
+    seeds = [recipe.seed for recipe, _ in more.recipes()]
+    assert len(set(seeds)) == len(seeds) == 16
+    assert all(seed % 2 for seed in seeds)  # no training item has it
+
+
+def test_between_two_levels_the_items_mix_them() -> None:
+    entries = plan("gcd", per_task=400, difficulties=[0.0, 0.1, 1.0]).recipes()
+    levels = {
+        d: [recipe.level for recipe, difficulty in entries if difficulty == d]
+        for d in (0.0, 0.1, 1.0)
+    }
+    assert set(levels[0.0]) == {0.0}
+    assert set(levels[1.0]) == {2.0}
+    assert levels[0.1].count(1.0) / 400 == pytest.approx(0.2, abs=0.08)  # 4 standard errors
+    assert set(levels[0.1]) == {0.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "attempts", "most"), [(1, 1, 1), (3, 1, 3), (100, 1, 40), (7, 2, 3), (3, 8, 1)]
+)
+async def test_so_many_completions_are_asked_for_at_a_time(
+    concurrency: int, attempts: int, most: int
+) -> None:
+    policy, kept = Policy(), Kept()
+    await run_evaluation(items(40), policy, kept, attempts=attempts, concurrency=concurrency)
+    assert sorted(kept) == list(range(40))
+    assert policy.most == most
+
+
+async def test_a_failing_sample_is_kept_as_unscored_with_its_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kept = Kept()
+    await run_evaluation(items(5), Policy(frozenset({2})), kept, attempts=3, concurrency=6)
+    assert [kept[n].attempts[0].verdict.status for n in (1, 2, 3)] == [
+        Status.SOLVED,
+        Status.UNSCORED,
+        Status.SOLVED,
+    ]
+    assert len(kept[2].attempts) == 3
+    assert kept[2].attempts[0].verdict.detail == "no answer to 2"
+    assert kept[2].attempts[0].verdict.score is None
+    assert "Evaluation of gcd: no answer to 2" in caplog.text
+
+
+async def test_any_other_failure_ends_the_evaluation_and_every_sample_under_way() -> None:
+    policy = Policy(frozenset({19}), error=ZeroDivisionError)
+    with pytest.raises(ZeroDivisionError):
+        await run_evaluation(items(40), policy, Kept(), attempts=1, concurrency=40)
+    assert policy.ended == 40
+
+
+async def test_results_come_in_the_order_of_the_jobs() -> None:
+    async def job(number: int) -> int:
+        for _ in range(10 - number):
+            await asyncio.sleep(0)
+        return number
+
+    assert await with_progress([job(n) for n in range(10)], "jobs") == list(range(10))
+
+
+async def test_jobs_end_when_their_caller_is_cancelled() -> None:
+    policy = Policy()
+    waiting = asyncio.create_task(
+        run_evaluation(items(5), policy, Kept(), attempts=1, concurrency=5)
+    )
+    for _ in range(3):
+        await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert policy.ended == policy.most == 5

@@ -1,0 +1,206 @@
+"""An evaluation on disk goes on where it stopped, and only with its own settings."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reasoning_gym_environment.errors import ConfigurationError, FixableError
+from reasoning_gym_environment.evaluation.results import read_results
+from reasoning_gym_environment.evaluation.store import (
+    PARTIAL,
+    SAMPLES,
+    EvaluationStore,
+    stored_samples,
+    unused,
+)
+
+SETTINGS = {"eval_seed": 1, "model_name": "a"}
+
+
+def row(seed: int, score: float | None = 1.0) -> dict[str, Any]:
+    rollout = {
+        "conversation": [{"role": "user", "content": f"{seed}?"}],
+        "score": score or 0.0,
+        "raw_score": score,
+        "status": "unscored" if score is None else "solved",
+        "finish_reason": "stop",
+        "tokens": 3,
+        "completion_tokens": 2,
+    }
+    recipe = {"task": "gcd", "seed": seed, "level": None, "parameters": {}}
+    return {"recipe": recipe, "rollouts": [rollout], "difficulty": None}
+
+
+def seeds(store: EvaluationStore) -> list[int]:
+    return [row["recipe"]["seed"] for row in store.rows.values()]
+
+
+async def begun(folder: Path, *rows: dict[str, Any]) -> EvaluationStore:
+    store = EvaluationStore(folder, SETTINGS)
+    for each in rows:
+        await store.add(each)
+    return store
+
+
+async def test_an_interrupted_evaluation_goes_on_with_its_finished_samples(tmp_path: Path) -> None:
+    await begun(tmp_path / "a" / "b", row(1), row(2))
+    again = EvaluationStore(tmp_path / "a" / "b", SETTINGS)
+    assert seeds(again) == [1, 2]
+    await again.add(row(3))
+    assert seeds(EvaluationStore(tmp_path / "a" / "b", SETTINGS)) == [1, 2, 3]
+
+
+async def test_a_sample_is_on_disk_when_it_is_added(tmp_path: Path) -> None:
+    await begun(tmp_path, row(1))
+    assert [json.loads(line) for line in (tmp_path / PARTIAL).read_text().splitlines()] == [row(1)]
+
+
+async def test_samples_written_at_once_are_whole_lines(tmp_path: Path) -> None:
+    store = EvaluationStore(tmp_path, SETTINGS)
+    await asyncio.gather(*(store.add(row(n)) for n in range(50)))
+    assert stored_samples(tmp_path) == [row(n) for n in range(50)]
+
+
+async def test_a_torn_line_costs_itself_alone(tmp_path: Path) -> None:
+    await begun(tmp_path, row(1))
+    with (tmp_path / PARTIAL).open("a") as partial:
+        partial.write('{"recipe": {"task": "g')
+    await begun(tmp_path, row(2))
+    assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [1, 2]
+
+
+async def test_samples_in_which_nothing_was_scored_are_asked_for_again(tmp_path: Path) -> None:
+    await begun(tmp_path, row(1, score=None), row(2))
+    assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [2]
+
+
+async def test_a_complete_evaluation_needs_no_other_file(tmp_path: Path) -> None:
+    store = await begun(tmp_path, row(1))
+    (tmp_path / SAMPLES).write_text(json.dumps(row(1)) + "\n")
+    store.complete()
+    assert not (tmp_path / PARTIAL).exists()
+    assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [1]
+
+
+async def test_a_finished_evaluation_that_is_run_again_keeps_every_sample_in_two_places(
+    tmp_path: Path,
+) -> None:
+    """Atropos empties `samples.jsonl` before it writes; a kill just then loses nothing."""
+    store = await begun(tmp_path, row(1), row(2))
+    (tmp_path / SAMPLES).write_text((tmp_path / PARTIAL).read_text())
+    store.complete()
+    await begun(tmp_path, row(3))
+    (tmp_path / SAMPLES).write_text("")
+    assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [1, 2, 3]
+
+
+async def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
+    await begun(tmp_path, row(1))
+    other = {"eval_seed": 1, "model_name": "b", "eval_attempts": 4}
+    with pytest.raises(ConfigurationError, match="another eval_attempts, model_name") as raised:
+        EvaluationStore(tmp_path, other)
+    assert "'model_name': 'a'" in str(raised.value)
+    assert "data_dir_to_save_evals" in str(raised.value)
+    assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [1]
+
+
+def test_samples_without_settings_are_not_continued(tmp_path: Path) -> None:
+    (tmp_path / SAMPLES).write_text(json.dumps(row(1)) + "\n")
+    with pytest.raises(ConfigurationError, match="another eval_seed, model_name"):
+        EvaluationStore(tmp_path, SETTINGS)
+
+
+def test_a_folder_without_samples_takes_any_settings(tmp_path: Path) -> None:
+    EvaluationStore(tmp_path, SETTINGS)
+    EvaluationStore(tmp_path, {"eval_seed": 2})
+
+
+def test_a_folder_that_cannot_be_written_to_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FixableError, match="data_dir_to_save_evals"):
+        EvaluationStore(tmp_path / "file" / "below", SETTINGS)
+
+
+async def test_a_sample_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    store = EvaluationStore(tmp_path, SETTINGS)
+    (tmp_path / PARTIAL).unlink()
+    (tmp_path / PARTIAL).mkdir()
+    with pytest.raises(FixableError, match=f"can't be written to {tmp_path}"):
+        await store.add(row(1))
+
+
+def test_a_folder_in_use_gets_a_number(tmp_path: Path) -> None:
+    wanted = tmp_path / "step-5"
+    assert unused(wanted) == wanted
+    for name in ("step-5", "step-5-2"):
+        (tmp_path / name).mkdir()
+    assert unused(wanted) == tmp_path / "step-5-3"
+
+
+async def test_results_are_read_from_a_folder_complete_or_not_and_from_a_file(
+    tmp_path: Path,
+) -> None:
+    await begun(tmp_path / "a", row(1), row(2))
+    (tmp_path / "samples.jsonl").write_text(json.dumps(row(1)) + "\n")
+    results = read_results(tmp_path / "a")
+    assert len(results.items) == 2
+    assert results.settings == SETTINGS
+    assert results.tasks == {"gcd"}
+    alone = read_results(tmp_path / "samples.jsonl")
+    assert alone.settings == {}
+    assert alone.items[0] == results.items[0]
+    assert alone.differing(results) == {}
+
+
+def test_what_samples_say_of_their_scoring_wins_over_their_folder(tmp_path: Path) -> None:
+    EvaluationStore(tmp_path, {**SETTINGS, "score_mode": "partial"})
+    again, other = tmp_path / "samples.rescored.jsonl", tmp_path / "other.jsonl"
+    binary = {**row(1), "scoring": {"score_mode": "binary"}, "library_versions": {"a": "2"}}
+    again.write_text(json.dumps(binary) + "\n")
+    assert read_results(again).settings == {
+        **SETTINGS,
+        "score_mode": "binary",
+        "library_versions": {"a": "2"},
+    }
+    mixed = {**binary, "scoring": {"score_mode": "partial"}}
+    other.write_text("".join(json.dumps(each) + "\n" for each in (binary, mixed)))
+    assert read_results(again).differing(read_results(other)) == {
+        "score_mode": ("binary", ["binary", "partial"])
+    }
+
+
+@pytest.mark.parametrize("content", [None, "", '{"no": "sample"}\n', "torn"])
+def test_what_is_no_evaluation_is_named(content: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "samples.jsonl"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(FixableError, match=str(path)):
+        read_results(path)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"rollouts": []}, {"rollouts": [{}]}, {"recipe": "gcd"}, {"rollouts": ["x"]}]
+)
+def test_a_row_of_another_shape_is_named(changes: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / SAMPLES
+    path.write_text("".join(json.dumps(each) + "\n" for each in (row(1), row(2) | changes)))
+    for opened in (path, tmp_path):
+        with pytest.raises(FixableError, match=f"{path}: row 2 is no evaluation sample"):
+            read_results(opened)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"settings": 3}', "\xff"])
+def test_settings_that_cannot_be_read_are_named(content: str, tmp_path: Path) -> None:
+    (tmp_path / SAMPLES).write_text(json.dumps(row(1)) + "\n")
+    (tmp_path / "run.json").write_text(content, encoding="latin-1")
+    with pytest.raises(FixableError, match=rf"{tmp_path}/run.json can't be read .*delete"):
+        read_results(tmp_path)
+
+
+def test_samples_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
+    (tmp_path / SAMPLES).mkdir()
+    with pytest.raises(FixableError, match=f"{tmp_path / SAMPLES} can't be read: Is a directory"):
+        read_results(tmp_path)

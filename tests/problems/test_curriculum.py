@@ -1,0 +1,232 @@
+"""The curriculum holds the target, follows the learner, and comes to rest."""
+
+import json
+import math
+import random
+import statistics
+from collections import deque
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reasoning_gym_environment.problems.curriculum import DEAD_BAND, Curriculum
+from reasoning_gym_environment.problems.levels import Move
+
+TARGET = 0.7
+GROUP = 8
+
+Solves = Callable[[int], float]
+"""A learner: level to the chance to solve it."""
+
+
+def of_height(height: int, target: float = TARGET) -> Curriculum:
+    return Curriculum({"gcd": ({},) * height}, target)
+
+
+def position(curriculum: Curriculum) -> float:
+    level: float = curriculum.stats()["task_details"]["gcd"]["level"]
+    return level
+
+
+def logistic(ability: float, slope: float = 2.0) -> Solves:
+    return lambda level: 1 / (1 + math.exp(-slope * (ability - level)))
+
+
+def train(
+    curriculum: Curriculum, solves: Solves, groups: int, *, in_flight: int = 0, seed: int = 1
+) -> list[float]:
+    """The position after each group."""
+    rng = random.Random(seed)
+    flying: deque[int] = deque()
+    positions = []
+    for _ in range(groups):
+        while len(flying) <= in_flight:
+            level = curriculum.level("gcd", rng.random())
+            assert level is not None
+            flying.append(level)
+        level = flying.popleft()
+        solved = sum(rng.random() < solves(level) for _ in range(GROUP))
+        curriculum.record("gcd", level, solved=solved, scored=GROUP)
+        positions.append(position(curriculum))
+    return positions
+
+
+def share(solves: Solves, place: float) -> float:
+    lower = int(place)
+    return (1 - place % 1) * solves(lower) + (place % 1) * solves(lower + 1)
+
+
+def test_a_task_begins_in_the_middle_of_its_ladder() -> None:
+    assert position(of_height(4)) == 1.5
+
+
+@pytest.mark.parametrize("in_flight", [0, 8, 64])
+@pytest.mark.parametrize(
+    ("height", "solves"),
+    [
+        (4, logistic(2.7)),
+        (4, logistic(1.2, slope=3.0)),
+        (3, logistic(1.5, slope=1.0)),
+        (10, logistic(2.0, slope=0.8)),
+        (36, logistic(30.0, slope=0.2)),
+    ],
+)
+def test_the_target_is_held(height: int, solves: Solves, in_flight: int) -> None:
+    places = train(of_height(height), solves, 400, in_flight=in_flight)[-200:]
+    errors = [share(solves, place) - TARGET for place in places]
+    assert abs(sum(errors)) / len(errors) < 0.05
+    assert sum(abs(error) < 0.1 for error in errors) / len(errors) > 0.8
+
+
+@pytest.mark.parametrize("target", [0.3, 0.5, 0.9])
+def test_any_target_can_be_held(target: float) -> None:
+    solves = logistic(2.0)
+    places = train(of_height(5, target), solves, 400)[-200:]
+    assert sum(share(solves, place) for place in places) / 200 == pytest.approx(target, abs=0.05)
+
+
+@pytest.mark.parametrize(("solved", "end"), [(GROUP, 35.0), (0, 0.0)])
+def test_far_away_it_moves_fast(solved: int, end: float) -> None:
+    places = train(of_height(36), lambda level: solved / GROUP, 5)
+    assert places[-1] == end
+
+
+def test_at_the_ends_it_stays() -> None:
+    for solves, end in ((lambda level: 1.0, 3.0), (lambda level: 0.0, 0.0)):
+        places = train(of_height(4), solves, 100)
+        assert set(places[10:]) == {end}
+
+
+def test_near_the_target_it_does_not_move() -> None:
+    curriculum = of_height(4)
+    for _ in range(50):
+        for level, solved in ((1, 7), (2, 4)):  # 0.6875 in the middle between them
+            curriculum.record("gcd", level, solved=solved, scored=GROUP)
+    moves = [
+        curriculum.record("gcd", level, solved=solved, scored=GROUP)
+        for _ in range(50)
+        for level, solved in ((1, 7), (2, 4))
+    ]
+    assert moves == [None] * 100
+
+
+def test_a_learner_that_gets_better_or_worse_is_followed() -> None:
+    curriculum = of_height(10)
+    for ability in (2.0, 7.0, 2.0):
+        places = train(curriculum, logistic(ability), 15)
+        assert places[-1] == pytest.approx(ability - 0.42, abs=0.75)  # log-odds of 0.7, halved
+
+
+@given(st.integers(2, 12), st.lists(st.integers(0, GROUP), max_size=40))
+def test_results_from_elsewhere_move_nothing(height: int, results: list[int]) -> None:
+    curriculum = of_height(height)
+    while position(curriculum) < height - 1:
+        curriculum.record("gcd", math.ceil(position(curriculum)), solved=8, scored=8)
+    for solved in results:
+        for level in range(height - 1):
+            assert curriculum.record("gcd", level, solved=solved, scored=GROUP) is None
+    assert position(curriculum) == height - 1
+    assert curriculum.stats()["task_details"]["gcd"]["solved_share"] in (None, 1.0)
+
+
+def test_after_a_move_the_next_fresh_result_can_move_it_on() -> None:
+    curriculum = of_height(36)
+    moves = [
+        curriculum.record("gcd", math.ceil(position(curriculum)), solved=solved, scored=8)
+        for solved in (8, 0, 8)
+    ]
+    assert all(moves)
+
+
+def cliff(level: int) -> float:
+    return float(level <= 2)
+
+
+@pytest.mark.parametrize(("in_flight", "wander"), [(0, 0.1), (64, 0.3)])
+@pytest.mark.parametrize("seed", range(3))
+def test_between_two_levels_it_comes_to_rest(seed: int, in_flight: int, wander: float) -> None:
+    """All answers right at one level and wrong at the next: the hardest ladder to stand on."""
+    places = train(of_height(6), cliff, 2000, in_flight=in_flight, seed=seed)[-1000:]
+    assert statistics.mean(places) == pytest.approx(2.25, abs=0.1)
+    assert statistics.stdev(places) < wander
+    assert sum(before != after for before, after in pairwise(places)) < 200
+
+
+results = st.lists(st.tuples(st.integers(0, 5), st.integers(0, GROUP)), max_size=60)
+
+
+@given(st.integers(1, 6), st.floats(0.1, 0.9), results)
+def test_it_never_leaves_the_ladder(
+    height: int, target: float, results: list[tuple[int, int]]
+) -> None:
+    curriculum = of_height(height, target)
+    for level, solved in results:
+        curriculum.record("gcd", min(level, height - 1), solved=solved, scored=GROUP)
+        assert 0 <= position(curriculum) <= height - 1
+
+
+@given(results, results)
+def test_a_stored_state_continues_exactly(
+    before: list[tuple[int, int]], after: list[tuple[int, int]]
+) -> None:
+    curriculum, resumed = of_height(6), of_height(6)
+    for level, solved in before:
+        curriculum.record("gcd", level, solved=solved, scored=GROUP)
+    resumed.load_state_dict(json.loads(json.dumps(curriculum.state_dict())))
+    assert resumed.stats() == curriculum.stats()
+    for level, solved in after:
+        moves = [c.record("gcd", level, solved=solved, scored=GROUP) for c in (curriculum, resumed)]
+        assert moves[0] == moves[1]
+    assert resumed.state_dict() == curriculum.state_dict()
+
+
+def test_on_another_ladder_the_difficulty_is_kept_and_an_unknown_task_left_out() -> None:
+    old = Curriculum({"gcd": ({},) * 5, "gone": ({},) * 3})
+    train(old, lambda level: 1.0, 10)
+    state = json.loads(json.dumps(old.state_dict()))
+    new = Curriculum({"gcd": ({},) * 9, "new": ({},) * 3})
+    new.load_state_dict(state)
+    assert new.stats()["task_details"]["gcd"]["level"] == 8
+    assert new.stats()["task_details"]["gcd"]["solved_share"] is None
+    assert new.stats()["task_details"].keys() == {"gcd", "new"}
+
+
+def test_a_state_of_another_mode_is_no_obstacle() -> None:
+    curriculum = of_height(4)
+    curriculum.load_state_dict({})
+    assert position(curriculum) == 1.5
+
+
+def test_a_result_without_a_level_says_nothing() -> None:
+    curriculum = of_height(4)
+    assert curriculum.record("gcd", None, solved=8, scored=8) is None
+    assert curriculum.state_dict() == of_height(4).state_dict()
+
+
+def test_a_move_says_from_where_to_where_and_why() -> None:
+    move = of_height(3).record("gcd", 1, solved=8, scored=8)
+    assert isinstance(move, Move)
+    assert (move.task, move.before, move.top, move.target) == ("gcd", 1.0, 2, TARGET)
+    assert move.after > move.before
+    assert move.solved_share > TARGET + DEAD_BAND
+
+
+def test_the_statistics_say_where_every_task_stands() -> None:
+    curriculum = Curriculum({"gcd": ({},) * 5, "lcm": ({},) * 3, "flat": ({},)})
+    for _ in range(10):
+        curriculum.record("gcd", 4, solved=8, scored=8)
+        curriculum.record("gcd", math.ceil(position(curriculum)), solved=8, scored=8)
+    stats = curriculum.stats()
+    assert stats["total_tasks_tracked"] == 3
+    assert stats["tasks_with_adjustments"] == 1
+    assert stats["average_complexity"] == pytest.approx((1.0 + 0.5) / 2)
+    details = stats["task_details"]["gcd"]
+    assert (details["level"], details["height"], details["difficulty"]) == (4, 5, 1.0)
+    assert details["solved_share"] == 1.0
+    assert details["groups"] + details["stale_groups"] == 20
+    assert details["adjustments"] > 0
+    assert stats["task_details"]["lcm"]["solved_share"] is None
+    assert json.loads(json.dumps(stats)) == stats

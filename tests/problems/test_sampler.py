@@ -1,0 +1,259 @@
+"""The stream of recipes: repeatable, resumable, and apart from every other stream."""
+
+import json
+from collections import Counter
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reasoning_gym_environment.problems.curriculum import Curriculum
+from reasoning_gym_environment.problems.levels import RandomLevels
+from reasoning_gym_environment.problems.sampler import (
+    Sampler,
+    evaluation_recipes,
+    evaluation_seed,
+    training_seed,
+)
+from reasoning_gym_environment.records import Recipe
+
+TASKS = ("gcd", "lcm", "sudoku", "word_ladder")
+SEED_LIMIT = 2**53
+
+run_seeds = st.integers(-(2**63), 2**63)
+replicas = st.text(st.characters(exclude_categories=["C"]), max_size=20)
+tasks = st.sampled_from(TASKS)
+weights = st.dictionaries(tasks, st.floats(0.01, 100.0), min_size=1)
+
+
+def take(sampler: Sampler, count: int) -> list[Recipe]:
+    return [sampler.next_recipe() for _ in range(count)]
+
+
+def uniform(*, run_seed: int = 1, replica: str = "a") -> Sampler:
+    return Sampler(dict.fromkeys(TASKS, 1.0), run_seed=run_seed, replica=replica)
+
+
+@given(weights, run_seeds, replicas)
+def test_the_same_settings_draw_the_same_recipes(
+    weights: dict[str, float], run_seed: int, replica: str
+) -> None:
+    one = Sampler(weights, run_seed=run_seed, replica=replica)
+    shuffled = dict(reversed(weights.items()))
+    other = Sampler(shuffled, run_seed=run_seed, replica=replica)
+    assert take(one, 20) == take(other, 20)
+
+
+def test_the_first_recipes_are_the_same_on_every_machine_and_version() -> None:
+    """Changing these breaks the resume of every stored checkpoint."""
+    assert take(uniform(run_seed=42), 3) == [
+        Recipe(task="lcm", seed=3578981594851724),
+        Recipe(task="lcm", seed=2632147013545998),
+        Recipe(task="lcm", seed=390057794337820),
+    ]
+    assert evaluation_seed(42, "gcd", 0) == 1258366488596521
+
+
+@given(weights, run_seeds, replicas, st.integers(0, 30))
+def test_a_stored_state_continues_the_stream_exactly(
+    weights: dict[str, float], run_seed: int, replica: str, drawn: int
+) -> None:
+    uninterrupted = Sampler(weights, run_seed=run_seed, replica=replica)
+    take(uninterrupted, drawn)
+    state = json.loads(json.dumps(uninterrupted.state_dict()))
+    resumed = Sampler(weights, run_seed=0, replica="another")
+    resumed.load_state_dict(state)
+    assert take(resumed, 20) == take(uninterrupted, 20)
+    assert resumed.state_dict() == uninterrupted.state_dict()
+
+
+def test_looking_at_the_state_draws_nothing() -> None:
+    watched, other = uniform(), uniform()
+    watched.state_dict()
+    assert take(watched, 3) == take(other, 3)
+
+
+@pytest.mark.parametrize("key", ["run_seed", "replica", "draw"])
+def test_a_state_that_lacks_a_key_is_refused(key: str) -> None:
+    state = uniform().state_dict()
+    del state[key]
+    with pytest.raises(KeyError, match=key):
+        uniform().load_state_dict(state)
+
+
+def test_replicas_runs_and_evaluation_share_no_seed() -> None:
+    streams = [
+        [recipe.seed for recipe in take(uniform(run_seed=run_seed, replica=replica), 1000)]
+        for run_seed in (1, 2)
+        for replica in ("0", "1", "10")
+    ]
+    streams += [[recipe.seed for recipe in evaluation_recipes(seed, TASKS, 250)] for seed in (1, 2)]
+    seeds = [seed for stream in streams for seed in stream]
+    assert len(seeds) == len(set(seeds)) == 8000
+
+
+@given(run_seeds, replicas, tasks, st.integers(0, 2**53))
+def test_training_seeds_are_even_and_evaluation_seeds_odd(
+    run_seed: int, replica: str, task: str, number: int
+) -> None:
+    training = training_seed(run_seed, replica, task, number)
+    evaluation = evaluation_seed(run_seed, task, number)
+    assert training % 2 == 0
+    assert evaluation % 2 == 1
+    assert 0 <= training < SEED_LIMIT
+    assert 0 < evaluation < SEED_LIMIT
+
+
+def test_seeds_spread_over_their_whole_range() -> None:
+    seeds = [training_seed(1, "a", "gcd", draw) for draw in range(1000)]
+    assert min(seeds) < SEED_LIMIT / 100
+    assert max(seeds) > SEED_LIMIT - SEED_LIMIT / 100
+
+
+def test_neighbouring_draws_have_no_neighbouring_seeds() -> None:
+    """On most tasks `seed + 1` is the same stream shifted by one."""
+    seeds = sorted(training_seed(1, "a", "gcd", draw) for draw in range(1000))
+    assert min(after - before for before, after in pairwise(seeds)) > 1_000_000
+
+
+def test_a_task_is_drawn_as_often_as_its_weight_says() -> None:
+    sampler = Sampler({"gcd": 1.0, "lcm": 3.0, "sudoku": 4.0}, run_seed=7, replica="a")
+    counts = Counter(recipe.task for recipe in take(sampler, 8000))
+    assert counts["gcd"] == pytest.approx(1000, rel=0.1)
+    assert counts["lcm"] == pytest.approx(3000, rel=0.05)
+    assert counts["sudoku"] == pytest.approx(4000, rel=0.05)
+
+
+def test_equal_weights_draw_uniformly() -> None:
+    counts = Counter(recipe.task for recipe in take(uniform(), 8000))
+    assert [counts[task] for task in TASKS] == [pytest.approx(2000, rel=0.08)] * len(TASKS)
+
+
+@given(weights, st.sampled_from([0.0, -1.0]), run_seeds)
+def test_a_task_without_weight_is_never_drawn(
+    weights: dict[str, float], nothing: float, run_seed: int
+) -> None:
+    sampler = Sampler({"a": nothing, **weights, "z": nothing}, run_seed=run_seed, replica="a")
+    assert {recipe.task for recipe in take(sampler, 50)} <= weights.keys()
+
+
+@pytest.mark.parametrize("weights", [{}, {"gcd": 0.0}, {"gcd": 0.0, "lcm": -1.0}])
+def test_a_sampler_needs_a_task_to_draw(weights: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="weight above 0"):
+        Sampler(weights, run_seed=1, replica="a")
+
+
+def test_the_evaluation_set_depends_on_its_own_seed_alone() -> None:
+    recipes = evaluation_recipes(3, ["lcm", "gcd"], 2)
+    assert [recipe.task for recipe in recipes] == ["lcm", "lcm", "gcd", "gcd"]
+    assert recipes[2:] == evaluation_recipes(3, ["gcd"], 2)
+    assert evaluation_recipes(3, ["gcd"], 5)[:2] == recipes[2:]
+
+
+LADDERS = {task: tuple({"size": size} for size in range(4)) for task in TASKS}
+
+
+def learning(*, by_signal: bool = True, run_seed: int = 1) -> Sampler:
+    """A sampler with all that it can learn from."""
+    return Sampler(
+        dict.fromkeys(TASKS, 1.0),
+        run_seed=run_seed,
+        replica="a",
+        levels=Curriculum(LADDERS),
+        by_signal=by_signal,
+    )
+
+
+def practise(sampler: Sampler, groups: int, solved_shares: dict[str, float]) -> Counter[str]:
+    """Draw and record, each task solved as often as it says; how often each one was drawn."""
+    rng = Random(1)
+    drawn: Counter[str] = Counter()
+    for _ in range(groups):
+        recipe = sampler.next_recipe()
+        drawn[recipe.task] += 1
+        solved = sum(rng.random() < solved_shares[recipe.task] for _ in range(8))
+        sampler.record(recipe, solved=solved, scored=8)
+    return drawn
+
+
+def test_a_recipe_has_the_parameters_of_its_level() -> None:
+    for recipe in take(learning(), 50):
+        assert recipe.parameters == {"size": recipe.level}
+
+
+def test_parameters_set_by_the_user_win() -> None:
+    levels = RandomLevels({"gcd": ({"size": 1, "terms": 2},)})
+    overrides = {"gcd": {"size": 9}}
+    with_level = Sampler(
+        {"gcd": 1.0}, run_seed=1, replica="a", levels=levels, overrides=overrides
+    ).next_recipe()
+    assert (with_level.level, with_level.parameters) == (0, {"size": 9, "terms": 2})
+    unset = Sampler({"gcd": 1.0}, run_seed=1, replica="a", overrides=overrides).next_recipe()
+    assert (unset.level, unset.parameters) == (None, {"size": 9})
+
+
+def test_levels_change_neither_the_tasks_nor_the_seeds() -> None:
+    plain = take(uniform(), 50)
+    levelled = take(learning(by_signal=False), 50)
+    assert [(r.task, r.seed) for r in levelled] == [(r.task, r.seed) for r in plain]
+
+
+@given(st.booleans(), st.integers(0, 40), st.integers(0, 2**32))
+def test_what_was_learnt_is_resumed_exactly(by_signal: bool, groups: int, seed: int) -> None:
+    sampler, resumed = learning(by_signal=by_signal), learning(by_signal=by_signal, run_seed=9)
+    shares = {task: Random(f"{seed}{task}").random() for task in TASKS}
+    practise(sampler, groups, shares)
+    sampler.cap("gcd", 2)
+    resumed.load_state_dict(json.loads(json.dumps(sampler.state_dict())))
+    assert resumed.state_dict() == sampler.state_dict()
+    assert practise(resumed, 20, shares) == practise(sampler, 20, shares)
+    assert resumed.state_dict() == sampler.state_dict()
+
+
+def test_a_state_from_before_levels_continues() -> None:
+    sampler = learning()
+    sampler.load_state_dict({"run_seed": 1, "replica": "a", "draw": 7})
+    assert sampler.state_dict() == {**learning().state_dict(), "draw": 7}
+
+
+def test_tasks_are_drawn_by_weight_times_chance_of_signal() -> None:
+    sampler = Sampler(
+        {"gcd": 2.0, "lcm": 1.0, "sudoku": 1.0}, run_seed=1, replica="a", by_signal=True
+    )
+    shares = {"gcd": 0.7, "lcm": 0.7, "sudoku": 0.0}
+    practise(sampler, 200, shares)
+    drawn = practise(sampler, 2000, shares)
+    assert drawn["gcd"] == pytest.approx(2 * drawn["lcm"], rel=0.15)
+    assert 20 < drawn["sudoku"] < 0.2 * drawn["lcm"]
+
+
+def test_a_task_that_begins_to_teach_comes_back() -> None:
+    sampler = learning()
+    practise(sampler, 1000, {"gcd": 0.0, "lcm": 0.7, "sudoku": 0.7, "word_ladder": 0.7})
+    drawn = practise(sampler, 1000, dict.fromkeys(TASKS, 0.7))
+    assert drawn["gcd"] > 150
+
+
+def test_a_group_about_which_nothing_is_known_teaches_nothing() -> None:
+    sampler = learning()
+    recipe = sampler.next_recipe()
+    before = sampler.state_dict()
+    assert sampler.record(recipe, solved=0, scored=0) is None
+    assert sampler.record(Recipe(task="gone", seed=2, level=1), solved=8, scored=8) is None
+    assert sampler.state_dict() == before
+
+
+def test_a_task_that_is_solved_moves_up_and_says_so() -> None:
+    sampler = learning()
+    moves = [sampler.record(recipe, solved=8, scored=8) for recipe in take(sampler, 20)]
+    assert {move.task for move in moves if move} <= set(TASKS)
+    assert all(move.after > move.before for move in moves if move)
+    assert any(moves)
+
+
+def test_a_capped_level_is_not_drawn_again() -> None:
+    sampler = Sampler({"gcd": 1.0}, run_seed=1, replica="a", levels=RandomLevels(LADDERS))
+    sampler.cap("gcd", 1)
+    assert {recipe.level for recipe in take(sampler, 50)} == {0, 1}

@@ -1,0 +1,191 @@
+"""The stream hands out what was drawn, in order, and continues exactly from its state."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+
+import pytest
+import pytest_asyncio
+
+from reasoning_gym_environment.problems.sampler import Sampler
+from reasoning_gym_environment.problems.stream import GIVE_UP_AFTER, ProblemStream, question_hash
+from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.workers.errors import GenerationError, PoolClosedError
+from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+WEIGHTS = {"gcd": 1.0, "chain_sum": 1.0, "coin_flip": 2.0, "sudoku": 1.0}
+MakeStream = Callable[..., ProblemStream]
+
+
+def sampler(weights: dict[str, float] = WEIGHTS, run_seed: int = 7) -> Sampler:
+    return Sampler(weights, run_seed=run_seed, replica="env_0")
+
+
+def by_seed(recipes: list[Recipe]) -> list[Recipe]:
+    """In an order of their own: a draw's seed is its own."""
+    return sorted(recipes, key=lambda recipe: recipe.seed)
+
+
+def drawn(count: int, weights: dict[str, float] = WEIGHTS) -> list[Recipe]:
+    fresh = sampler(weights)
+    return [fresh.next_recipe() for _ in range(count)]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def make_stream(pool: TaskPool) -> AsyncIterator[MakeStream]:
+    streams = []
+
+    def make(
+        source: Sampler | None = None,
+        *,
+        ahead: int = 4,
+        reserved: Collection[bytes] = (),
+        counts: Counter[str] | None = None,
+    ) -> ProblemStream:
+        counts = Counter() if counts is None else counts
+        stream = ProblemStream(
+            source or sampler(), pool, ahead=ahead, reserved=reserved, counts=counts
+        )
+        streams.append(stream)
+        return stream
+
+    yield make
+    for stream in streams:
+        stream.cancel()
+
+
+@asynccontextmanager
+async def closed_pool() -> AsyncIterator[TaskPool]:
+    pool = TaskPool(PoolSettings(processes=1), Counter())
+    await pool.close()
+    yield pool
+
+
+async def take(stream: ProblemStream, count: int) -> list[Recipe]:
+    return [(await stream.next_problem()).recipe for _ in range(count)]
+
+
+@pytest.mark.parametrize("ahead", [1, 5, 16])
+async def test_problems_come_in_the_order_drawn(make_stream: MakeStream, ahead: int) -> None:
+    assert await take(make_stream(ahead=ahead), 12) == drawn(12)
+
+
+async def test_callers_at_the_same_time_share_the_problems_without_loss_or_repeat(
+    make_stream: MakeStream,
+) -> None:
+    stream = make_stream()
+    problems = await asyncio.gather(*(stream.next_problem() for _ in range(20)))
+    assert by_seed([problem.recipe for problem in problems]) == by_seed(drawn(20))
+
+
+@pytest.mark.parametrize("taken", [0, 1, 3, 10])
+@pytest.mark.parametrize("ahead", [1, 6])
+async def test_a_stream_resumed_from_json_continues_as_if_it_had_never_stopped(
+    make_stream: MakeStream, taken: int, ahead: int
+) -> None:
+    stream = make_stream(ahead=ahead)
+    before = await take(stream, taken)
+    state = json.loads(json.dumps(stream.state_dict()))
+    assert len(state["ahead"]) == (ahead if taken else 0)
+    resumed = make_stream(sampler(run_seed=99), ahead=ahead + 2)
+    await take(resumed, 3)
+    resumed.load_state_dict(state)
+    assert before + await take(resumed, 12) == drawn(taken + 12)
+
+
+async def test_a_stream_can_be_stopped_and_resumed_again_and_again(
+    make_stream: MakeStream,
+) -> None:
+    stream, taken = make_stream(), []
+    for _ in range(5):
+        taken += await take(stream, 2)
+        state = json.loads(json.dumps(stream.state_dict()))
+        stream = make_stream(ahead=3)
+        stream.load_state_dict(state)
+        assert json.loads(json.dumps(stream.state_dict())) == state
+    assert taken == drawn(10)
+
+
+async def test_a_state_taken_while_a_caller_waits_still_holds_its_problem(
+    make_stream: MakeStream,
+) -> None:
+    stream = make_stream(ahead=2)
+    waiting = asyncio.create_task(stream.next_problem())
+    await asyncio.sleep(0)
+    state = stream.state_dict()
+    first = (await waiting).recipe
+    resumed = make_stream()
+    resumed.load_state_dict(state)
+    assert [first] == drawn(1) == await take(resumed, 1)
+
+
+async def test_an_item_that_cannot_be_made_is_counted_and_skipped(
+    make_stream: MakeStream, pool_counts: Counter[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    weights = {"gcd": 1.0, "no_such_task": 1.0}
+    before = pool_counts["generation/errors"]
+    recipes = await take(make_stream(sampler(weights), ahead=1), 8)
+    every = drawn(40, weights)
+    assert recipes == [recipe for recipe in every if recipe.task == "gcd"][:8]
+    skipped = every.index(recipes[-1]) + 1 - 8
+    assert skipped > 0
+    assert pool_counts["generation/errors"] >= before + skipped
+    assert "Skipping an item that can't be generated: no_such_task" in caplog.text
+
+
+async def test_a_question_of_the_evaluation_set_is_drawn_anew_and_counted(
+    make_stream: MakeStream,
+) -> None:
+    stream = make_stream()
+    problems = [await stream.next_problem() for _ in range(6)]
+    reserved = {question_hash(problems[0].question), question_hash(problems[3].question)}
+    counts: Counter[str] = Counter()
+    without = make_stream(reserved=reserved, counts=counts)
+    left = [p.recipe for p in problems if question_hash(p.question) not in reserved]
+    assert await take(without, len(left)) == left
+    assert counts["sampling/evaluation_questions_redrawn"] == 6 - len(left) >= 2
+
+
+async def test_callers_that_are_cancelled_while_waiting_lose_nothing(
+    make_stream: MakeStream,
+) -> None:
+    stream = make_stream(ahead=3)
+    for _ in range(3):
+        waiting = asyncio.create_task(stream.next_problem())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    assert await take(stream, 8) == drawn(8)
+
+
+async def test_a_cancelled_caller_does_not_take_from_those_beside_it(
+    make_stream: MakeStream,
+) -> None:
+    stream = make_stream(ahead=2)
+    callers = [asyncio.create_task(stream.next_problem()) for _ in range(9)]
+    await asyncio.sleep(0)
+    for caller in callers[::3]:
+        caller.cancel()
+    ended = await asyncio.gather(*callers, return_exceptions=True)
+    got = [problem.recipe for problem in ended if not isinstance(problem, BaseException)]
+    got += await take(stream, 4)
+    assert by_seed(got) == by_seed(drawn(len(got)))
+
+
+async def test_where_nothing_can_be_made_the_stream_gives_up(make_stream: MakeStream) -> None:
+    stream = make_stream(sampler({"no_such_task": 1.0}), ahead=32)
+    with pytest.raises(GenerationError, match=f"{GIVE_UP_AFTER} items in a row"):
+        await stream.next_problem()
+
+
+async def test_where_the_pool_is_closed_the_stream_says_so() -> None:
+    async with closed_pool() as pool:
+        stream = ProblemStream(sampler(), pool, ahead=2, reserved=(), counts=Counter())
+        with pytest.raises(PoolClosedError):
+            await stream.next_problem()
+        stream.cancel()

@@ -1,0 +1,95 @@
+"""What a report is made from: read once, told apart, put in order, refused in words."""
+
+import json
+from pathlib import Path
+
+import pytest
+from report_files import row, write
+
+from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.report.material import read_material
+
+
+def test_seeds_tell_training_from_evaluation(tmp_path: Path) -> None:
+    rows = [row([1.0]), row([0.0], evaluation=True), row([0.0], number=1)]
+    material = read_material([write(tmp_path, rows)])
+    assert [len(material.of(split)) for split in ("training", "evaluation")] == [2, 1]
+    assert material.sources[0].kind == "successful groups and evaluation samples"
+
+
+def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    path = write(tmp_path, [row([1.0])])
+    assert len(read_material([path, path.parent / "." / path.name]).groups) == 1
+
+
+def test_groups_come_in_the_order_of_their_times(tmp_path: Path) -> None:
+    failed = write(tmp_path, [row([0.0], number=n) for n in (0, 2)], "x_FAILED_rollouts_0.jsonl")
+    solved = write(tmp_path, [row([1.0], number=n) for n in (1, 3)], "x_rollouts_0.jsonl")
+    material = read_material([failed, solved])
+    assert [group.solved for group in material.groups] == [0, 1, 0, 1]
+    assert material.ordered
+
+
+@pytest.mark.parametrize(
+    ("names", "ordered"), [(("a_rollouts",), True), (("a", "b_FAILED_rollouts"), False)]
+)
+def test_without_times_one_kind_of_file_has_an_order_and_two_have_none(
+    names: tuple[str, ...], ordered: bool, tmp_path: Path
+) -> None:
+    rows = [row([0.0], number=number, time=None) for number in range(3)]
+    files = [write(tmp_path, rows, f"{name}.jsonl") for name in names]
+    assert read_material(files).ordered is ordered
+
+
+def test_torn_lines_are_counted(tmp_path: Path) -> None:
+    path = write(tmp_path, [row([1.0])])
+    path.write_text(path.read_text() + '{"item_id": "gc')
+    assert read_material([path]).sources[0].torn == 1
+
+
+def test_metrics_are_read_as_evaluations_write_them(tmp_path: Path) -> None:
+    metrics = tmp_path / "metrics.json"
+    metrics.write_text(json.dumps({"results": {"all": {"eval/solved": 0.5}}}))
+    material = read_material([metrics, write(tmp_path, [row([1.0], evaluation=True)])])
+    assert material.recorded == {str(metrics): {"eval/solved": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.jsonl", '{"tokens": [1]}', "row 1 has no schema version"),
+        ("a.jsonl", "", "holds no groups"),
+        ("a.json", '{"results": {"all": {}}}', "no rollout"),
+        ("a.json", "[]", "no evaluation's metrics.json"),
+        ("a.jsonl", None, "can't be read"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_by_name(
+    name: str, content: str | None, says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(FixableError, match=says) as error:
+        read_material([path])
+    assert name in str(error.value)
+
+
+def test_a_folder_stands_for_the_evaluations_in_it(tmp_path: Path) -> None:
+    folder = tmp_path / "evaluation_r" / "step-1"
+    folder.mkdir(parents=True)
+    samples = write(folder, [row([1.0], evaluation=True)], "samples.jsonl")
+    metrics = folder / "metrics.json"
+    metrics.write_text(json.dumps({"results": {"all": {"eval/solved": 1.0}}}))
+    (folder / "run.json").write_text("{}")
+    material = read_material([tmp_path])
+    assert [source.name for source in material.sources] == [str(samples), str(metrics)]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FixableError, match=r"empty holds no samples\.jsonl or metrics\.json"):
+        read_material([samples, tmp_path / "empty"])
+
+
+def test_a_file_and_its_rescored_form_are_refused(tmp_path: Path) -> None:
+    files = [write(tmp_path, [row([1.0])], name) for name in ("a.jsonl", "a.rescored.jsonl")]
+    with pytest.raises(FixableError, match="hold the same rollouts"):
+        read_material(files)

@@ -1,0 +1,162 @@
+"""The page as text: whole, self-contained, and the same whatever models say."""
+
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+import zlib
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from report_files import row, write
+
+from reasoning_gym_environment.cli import main
+from reasoning_gym_environment.report.material import read_material
+from reasoning_gym_environment.report.page import embed
+from reasoning_gym_environment.report.samples import clip, fitting_length, samples_of, thin_out
+
+ANYTHING = st.text(st.characters(codec=None)) | st.sampled_from(["</script>", "<!--", "]]>"])
+
+
+class Outline(HTMLParser):
+    """The elements of a page, and the addresses in it."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[str] = []
+        self.addresses: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+def make_page(folder: Path, rows: list[dict[str, Any]]) -> str:
+    output = folder / "report.html"
+    assert main(["report", str(write(folder, rows)), "-o", str(output)]) == 0
+    return output.read_text(encoding="utf-8")
+
+
+@given(value=ANYTHING | st.lists(ANYTHING) | st.dictionaries(ANYTHING, ANYTHING))
+def test_embedded_json_keeps_every_text_and_none_of_html(value: object) -> None:
+    text = str(embed(value))
+    assert json.loads(text) == value
+    assert text.isascii()
+    assert not set(text) & set("<>&")
+
+
+def test_a_number_that_json_lacks_is_not_embedded() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        embed(float("nan"))
+
+
+def test_hostile_text_adds_nothing_to_the_page(tmp_path: Path) -> None:
+    hostile = "</script></title><script>alert(1)</script><img src=x onerror=alert(1)>\x00\ud800"
+    plain = make_page(tmp_path, [row([1.0], task="t", texts=["x"], oracle="x", question="x")])
+    given = row([1.0], task=hostile, texts=[hostile], oracle=hostile, question=hostile)
+    given["library_versions"] = {hostile: hostile}
+    assert Outline(make_page(tmp_path, [given])).elements == Outline(plain).elements
+
+
+def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
+    page = make_page(tmp_path, [row([1.0, 0.0])])
+    assert all(address.startswith("#") for address in Outline(page).addresses)
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)
+    assert policy is not None
+    assert "default-src &#39;none&#39;" in policy[1]
+    assert "unsafe" not in policy[1]
+
+
+def test_dumps_are_not_passed_off_as_the_whole_run(tmp_path: Path) -> None:
+    assert "solved shares are higher than the policy's" in make_page(tmp_path, [row([1.0])])
+    assert "Dumps are a selection" not in make_page(tmp_path, [row([1.0], evaluation=True)])
+
+
+def test_a_file_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "no-such\x1b.jsonl"]) == 2
+    assert r"no-such\x1b.jsonl can't be read" in capsys.readouterr().err
+
+
+def test_a_command_whose_output_nobody_reads_ends_quietly(tmp_path: Path) -> None:
+    files = [str(write(tmp_path, [row([1.0])])), "-o", str(tmp_path / "report.html")]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "reasoning_gym_environment", "report", *files],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_page_that_can_not_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dump = write(tmp_path, [row([1.0])])
+    output = dump / "report.html"
+    assert main(["report", str(dump), "-o", str(output)]) == 2
+    assert f"{output} can't be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("dump", "says"),
+    [("rollouts.jsonl", "is no name of a page"), ("rollouts.html", "which is read")],
+)
+def test_a_page_replaces_no_rollouts(
+    dump: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    path = write(tmp_path, [row([1.0])], dump)
+    before = path.read_bytes()
+    assert main(["report", str(path), "-o", str(tmp_path / "folder" / ".." / dump)]) == 2
+    assert says in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_samples_hold_the_texts_as_they_were(tmp_path: Path) -> None:
+    text = "<think>\ud800 hm</think>so <answer>4</answer>"
+    material = read_material([write(tmp_path, [row([1.0], texts=[text], oracle=None)])])
+    (chunk,) = samples_of(material).chunks
+    (group,) = json.loads(zlib.decompress(base64.b64decode(chunk)))
+    assert group["oracle"] is None
+    (rollout,) = group["rollouts"]
+    assert rollout["thought"] == "\ud800 hm"
+    assert (rollout["rest"], rollout["answer"]) == ("so <answer>4</answer>", "4")
+
+
+def test_the_index_has_a_place_for_every_rollout(tmp_path: Path) -> None:
+    rows = [row([1.0, 0.0], task="lcm"), row([None], task="gcd"), row([0.25])]
+    index = samples_of(read_material([write(tmp_path, rows)])).index
+    assert index["tasks"] == ["gcd", "lcm"]
+    assert (index["group_task"], index["group_size"]) == ([1, 0, 0], [2, 1, 1])
+    assert index["status"] == ["solved", "wrong", "unscored", "wrong"]
+    assert index["score"] == [1.0, 0.0, 0.0, 0.25]
+
+
+@given(text=st.text(), longest=st.integers(2, 50))
+def test_a_text_is_cut_in_the_middle_alone(text: str, longest: int) -> None:
+    cut = clip(text, longest)
+    assert (cut == text) == (len(text) <= longest)
+    assert cut.startswith(text[: longest // 2])
+    assert cut.endswith(text[-(longest // 2) :])
+
+
+@given(lengths=st.lists(st.integers(0, 10**6), max_size=50))
+def test_cut_texts_fit_together(lengths: list[int]) -> None:
+    longest = fitting_length(lengths, most=100_000)
+    assert sum(min(length, longest) for length in lengths) <= 100_000
+
+
+def test_too_many_rollouts_are_thinned_out_evenly(tmp_path: Path) -> None:
+    rows = [row([1.0, 0.0], number=number) for number in range(20)]
+    kept = thin_out(list(read_material([write(tmp_path, rows)]).groups), most=10)
+    assert [group.row["recipe"]["seed"] // 2 for group in kept] == [0, 4, 8, 12, 16]

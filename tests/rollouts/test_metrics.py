@@ -1,0 +1,220 @@
+"""Means against the standard library's, and what never enters one."""
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reasoning_gym_environment.records import (
+    Attempt,
+    Completion,
+    GroupResult,
+    Problem,
+    Recipe,
+    Reward,
+    Status,
+    Verdict,
+)
+from reasoning_gym_environment.rollouts.metrics import Mean, Means, add_group, attempt_values
+
+CATEGORIES = {"gcd": "arithmetic", "lcm": "arithmetic", "sudoku": "games"}
+
+scores = st.floats(0.0, 1.0)
+token_counts = st.integers(0, 200_000).map(float)
+
+
+def attempt(score: float | None, status: Status, finish_reason: str = "stop") -> Attempt:
+    completion = Completion(
+        text="", tokens=(1, 2, 3), masks=(-100, 2, 3), logprobs=None, finish_reason=finish_reason
+    )
+    return Attempt(
+        completion=completion,
+        answer="4",
+        verdict=Verdict(score=score, status=status),
+        reward=Reward(value=score or 0.0, score=score),
+    )
+
+
+SOLVED = attempt(1.0, Status.SOLVED)
+PARTLY = attempt(0.25, Status.WRONG)
+TIMEOUT = attempt(0.0, Status.TIMEOUT)
+UNSCORED = attempt(None, Status.UNSCORED)
+
+
+def group(*attempts: Attempt, task: str = "gcd", level: int | None = None) -> GroupResult:
+    recipe = Recipe(task=task, seed=2, level=level)
+    problem = Problem(recipe=recipe, question="?", oracle=None, entry=b"")
+    return GroupResult(problem=problem, attempts=attempts)
+
+
+def mean_of(values: list[float]) -> Mean:
+    mean = Mean()
+    for value in values:
+        mean.add(value)
+    return mean
+
+
+def summarise(groups: Iterable[GroupResult], categories: Mapping[str, str]) -> Means:
+    means = Means()
+    for each in groups:
+        add_group(means, each, categories)
+    return means
+
+
+def score_averages(result: GroupResult) -> dict[str, tuple[float, int]]:
+    """Value and count of all that averages scores; the status shares are of all rollouts."""
+    means = summarise([result], CATEGORIES)
+    names = [
+        name
+        for name in means.values()
+        if name.rpartition("/")[2] in ("solved", "score", "reward")
+        and not name.startswith("status/")
+    ]
+    return {name: (means[name].value, means[name].count) for name in names}
+
+
+groups = st.builds(
+    lambda attempts, task: group(*attempts, task=task),
+    st.lists(st.sampled_from([SOLVED, PARTLY, TIMEOUT, UNSCORED]), min_size=1, max_size=8),
+    st.sampled_from(sorted(CATEGORIES)),
+)
+
+
+class TestMean:
+    @given(st.lists(scores, min_size=1) | st.lists(token_counts, min_size=1))
+    def test_its_value_is_the_mean(self, values: list[float]) -> None:
+        assert mean_of(values).value == pytest.approx(statistics.mean(values))
+
+    @given(st.lists(scores, min_size=2) | st.lists(token_counts, min_size=2))
+    def test_its_standard_error_comes_from_the_sample_deviation(self, values: list[float]) -> None:
+        expected = statistics.stdev(values) / math.sqrt(len(values))
+        tolerance = 1e-6 * max(1.0, *values)
+        assert mean_of(values).standard_error == pytest.approx(expected, abs=tolerance)
+
+    @given(scores, st.integers(2, 100))
+    def test_equal_values_have_no_error(self, value: float, count: int) -> None:
+        assert mean_of([value] * count).standard_error == pytest.approx(0.0, abs=1e-7)
+
+    def test_nothing_has_no_mean(self) -> None:
+        assert math.isnan(Mean().value)
+        assert math.isnan(Mean().standard_error)
+
+    def test_one_value_has_no_standard_error(self) -> None:
+        assert mean_of([0.5]).value == 0.5
+        assert math.isnan(mean_of([0.5]).standard_error)
+
+
+class TestMeans:
+    def test_each_name_has_its_own_mean_and_count(self) -> None:
+        means = Means()
+        means.add({"a": 1.0, "b": 4.0})
+        means.add({"a": 2.0})
+        assert means.values() == {"a": 1.5, "b": 4.0}
+        assert means.counts() == {"a": 2, "b": 1}
+
+    def test_asking_for_an_unknown_name_makes_no_entry(self) -> None:
+        means = Means()
+        assert means["nothing"].count == 0
+        assert means.values() == {}
+
+    def test_names_come_sorted(self) -> None:
+        means = Means()
+        means.add({"b": 1.0, "a": 1.0})
+        assert list(means.values()) == list(means.counts()) == ["a", "b"]
+
+
+class TestGroups:
+    @given(st.lists(groups, max_size=6), st.randoms(use_true_random=False))
+    def test_the_order_of_groups_does_not_matter(
+        self, groups: list[GroupResult], random: Random
+    ) -> None:
+        shuffled = random.sample(groups, len(groups))
+        one, other = summarise(groups, CATEGORIES), summarise(shuffled, CATEGORIES)
+        assert one.values() == other.values()
+        assert one.counts() == other.counts()
+
+    @given(groups)
+    def test_an_unscored_rollout_moves_no_average_of_scores(self, result: GroupResult) -> None:
+        scored = group(*result.scored, task=result.problem.recipe.task)
+        assert score_averages(result) == score_averages(scored)
+
+    def test_an_unscored_rollout_is_counted_as_such(self) -> None:
+        means = summarise([group(SOLVED, UNSCORED)], CATEGORIES)
+        assert means["status/unscored"].value == 0.5
+        assert means["solved"].value == 1.0
+        assert means["solved"].count == 1
+
+    def test_an_unscored_rollout_has_no_score_and_no_reward(self) -> None:
+        assert not {"solved", "score", "reward"} & attempt_values(UNSCORED).keys()
+
+    def test_a_group_about_which_nothing_is_known_is_not_counted_as_unsolved(self) -> None:
+        means = summarise([group(UNSCORED, UNSCORED), group(SOLVED)], CATEGORIES)
+        assert means["groups/none_solved"].total == 0.0
+
+    @pytest.mark.parametrize("status", Status)
+    def test_every_rollout_has_exactly_one_status(self, status: Status) -> None:
+        values = attempt_values(attempt(0.0, status))
+        shares = {name: value for name, value in values.items() if name.startswith("status/")}
+        assert len(shares) == len(Status)
+        assert {name for name, value in shares.items() if value} == {f"status/{status.value}"}
+
+    def test_averages_are_kept_overall_by_category_and_by_task(self) -> None:
+        means = summarise(
+            [
+                group(SOLVED, TIMEOUT),
+                group(SOLVED, SOLVED, task="lcm"),
+                group(PARTLY, task="sudoku"),
+            ],
+            CATEGORIES,
+        )
+        averages = {
+            "solved": 0.6,
+            "category/arithmetic/solved": 0.75,
+            "category/games/solved": 0.0,
+            "task/gcd/solved": 0.5,
+            "task/lcm/solved": 1.0,
+            "task/sudoku/solved": 0.0,
+            "task/sudoku/score": 0.25,
+        }
+        assert {name: means[name].value for name in averages} == averages
+
+    def test_every_group_has_one_signal(self) -> None:
+        results = [group(SOLVED, TIMEOUT), group(SOLVED), group(SOLVED), group(PARTLY)]
+        means = summarise(results, CATEGORIES)
+        assert means["groups/mixed"].value == 0.25
+        assert means["groups/all_solved"].value == 0.5
+        assert means["groups/none_solved"].value == 0.25
+
+    def test_signal_is_kept_by_category_by_task_and_by_level(self) -> None:
+        means = summarise(
+            [
+                group(SOLVED, TIMEOUT, level=1),
+                group(SOLVED, level=2),
+                group(PARTLY, task="lcm"),
+            ],
+            CATEGORIES,
+        )
+        shares = {
+            "category/arithmetic/groups/mixed": 1 / 3,
+            "task/gcd/groups/mixed": 1 / 2,
+            "task/gcd/groups/all_solved": 1 / 2,
+            "task/gcd/level/1/groups/mixed": 1.0,
+            "task/gcd/level/2/groups/all_solved": 1.0,
+            "task/lcm/groups/none_solved": 1.0,
+        }
+        assert {name: means[name].value for name in shares} == pytest.approx(shares)
+
+    def test_a_group_at_the_default_configuration_has_no_level(self) -> None:
+        assert not [
+            name for name in summarise([group(SOLVED)], CATEGORIES).values() if "level" in name
+        ]
+
+    def test_lengths_and_truncation_count_for_every_rollout(self) -> None:
+        cut = attempt(None, Status.UNSCORED, finish_reason="length")
+        means = summarise([group(SOLVED, cut)], CATEGORIES)
+        assert means["truncated"].value == 0.5
+        assert means["completion_tokens"].value == 2.0

@@ -1,0 +1,175 @@
+"""What training sees is what the model wrote, whatever the chat template makes of it."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from reasoning_gym_environment.records import Completion
+from reasoning_gym_environment.rollouts.tokenization import (
+    MASKED,
+    completion_from_text,
+    end_of_turn,
+    join_reasoning,
+    render_prompt,
+)
+
+MESSAGES = [{"role": "system", "content": "Think."}, {"role": "user", "content": "2 + 2?"}]
+TEXT = "<think>\nTwo and two.\n</think>\n\n<answer>4</answer>"
+
+DROPS_THOUGHTS = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n"
+    "{{ m['content'].split('</think>')[-1].strip() }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
+)
+"""Like those of Qwen3 and R1: the prompt opens the thought, past thoughts are left out."""
+
+HAS_NO_MARKS = (
+    "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
+
+
+def load(tokenizer_folder: str, template: str | None = None) -> Any:
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    if template is not None:
+        tokenizer.chat_template = template
+    return tokenizer
+
+
+@pytest.fixture(scope="module")
+def chatml(tokenizer_folder: str) -> Any:
+    return load(tokenizer_folder)
+
+
+@pytest.fixture(scope="module")
+def thoughtless(tokenizer_folder: str) -> Any:
+    return load(tokenizer_folder, DROPS_THOUGHTS)
+
+
+def complete(
+    tokenizer: Any, text: str = TEXT, finish_reason: str = "stop", max_length: int = 4096
+) -> tuple[str, list[int], Completion]:
+    """The prompt, its tokens, and the completion of the text."""
+    prompt = render_prompt(tokenizer, MESSAGES)
+    prompt_tokens = tokenizer.encode(prompt, add_special_tokens=False)
+    completion = completion_from_text(
+        tokenizer,
+        prompt_tokens,
+        text,
+        finish_reason=finish_reason,
+        turn_end=end_of_turn(tokenizer),
+        max_length=max_length,
+    )
+    return prompt, prompt_tokens, completion
+
+
+def test_the_prompt_is_text_that_ends_where_the_assistant_begins(chatml: Any) -> None:
+    assert render_prompt(chatml, MESSAGES) == (
+        "<|im_start|>system\nThink.<|im_end|>\n<|im_start|>user\n2 + 2?<|im_end|>\n"
+        "<|im_start|>assistant\n"
+    )
+
+
+def test_the_prompt_is_masked_and_the_completion_is_not(chatml: Any) -> None:
+    _, prompt_tokens, completion = complete(chatml)
+    size = len(prompt_tokens)
+    assert MASKED == -100
+    assert completion.masks[:size] == (MASKED,) * size
+    assert completion.masks[size:] == completion.tokens[size:]
+    assert len(completion.masks) == len(completion.tokens)
+    assert completion.tokens[:size] == tuple(prompt_tokens)
+    assert completion.logprobs is None
+
+
+@pytest.mark.parametrize("template", [None, DROPS_THOUGHTS])
+def test_a_completion_is_what_the_model_wrote_and_the_end_of_its_turn(
+    tokenizer_folder: str, template: str | None
+) -> None:
+    tokenizer = load(tokenizer_folder, template)
+    prompt, _, completion = complete(tokenizer)
+    assert tokenizer.decode(list(completion.tokens)) == prompt + TEXT + "<|im_end|>"
+    assert completion.text == TEXT
+    assert not completion.truncated
+
+
+def test_the_end_of_a_turn_is_the_templates_first_special_token_after_the_message(
+    chatml: Any, thoughtless: Any
+) -> None:
+    expected = (chatml.convert_tokens_to_ids("<|im_end|>"),)
+    assert end_of_turn(chatml) == end_of_turn(thoughtless) == expected
+
+
+def test_a_template_without_marks_ends_its_turn_with_the_end_of_the_sequence(
+    tokenizer_folder: str,
+) -> None:
+    tokenizer = load(tokenizer_folder, HAS_NO_MARKS)
+    assert end_of_turn(tokenizer) == (tokenizer.eos_token_id,)
+
+
+def test_what_a_template_writes_before_its_mark_belongs_to_the_end_of_the_turn(
+    tokenizer_folder: str,
+) -> None:
+    tokenizer = load(tokenizer_folder, DROPS_THOUGHTS.replace("<|im_end|>", " .<|im_end|>"))
+    assert tokenizer.decode(list(end_of_turn(tokenizer))) == " .<|im_end|>"
+
+
+def test_without_marks_and_without_an_end_of_sequence_nothing_ends_a_turn(
+    tokenizer_folder: str,
+) -> None:
+    tokenizer = load(tokenizer_folder, HAS_NO_MARKS)
+    tokenizer.eos_token = None
+    assert end_of_turn(tokenizer) == ()
+
+
+def test_a_truncated_completion_has_no_end_of_turn(chatml: Any) -> None:
+    prompt, _, completion = complete(chatml, finish_reason="length")
+    assert chatml.decode(list(completion.tokens)) == prompt + TEXT
+    assert completion.truncated
+
+
+def test_what_exceeds_the_length_is_cut_off_and_counts_as_truncated(chatml: Any) -> None:
+    _, prompt_tokens, whole = complete(chatml)
+    for room in (0, 1, len(whole.tokens) - len(prompt_tokens) - 1):
+        _, _, cut = complete(chatml, max_length=len(prompt_tokens) + room)
+        assert cut.tokens == whole.tokens[: len(prompt_tokens) + room]
+        assert cut.truncated
+        assert cut.completion_tokens == room
+        assert cut.text == TEXT
+
+
+def test_a_completion_that_just_fits_is_whole(chatml: Any) -> None:
+    _, _, whole = complete(chatml)
+    _, _, fitting = complete(chatml, max_length=len(whole.tokens))
+    assert fitting == whole
+
+
+def test_an_empty_completion_is_the_end_of_its_turn(chatml: Any) -> None:
+    _, prompt_tokens, completion = complete(chatml, text="")
+    assert completion.tokens[len(prompt_tokens) :] == end_of_turn(chatml)
+
+
+@given(text=st.text(st.characters(codec="utf-8"), max_size=40))
+def test_any_text_is_kept_to_the_letter(chatml: Any, text: str) -> None:
+    _, prompt_tokens, completion = complete(chatml, text=text, finish_reason="length")
+    assert chatml.decode(list(completion.tokens[len(prompt_tokens) :])) == text
+
+
+def test_a_thought_in_a_field_of_its_own_is_put_before_the_answer(chatml: Any) -> None:
+    prompt = render_prompt(chatml, MESSAGES)
+    assert join_reasoning(prompt, "hm", "<answer>4</answer>") == (
+        "<think>hm</think><answer>4</answer>"
+    )
+
+
+def test_a_thought_that_the_prompt_opened_is_not_opened_again(thoughtless: Any) -> None:
+    prompt = render_prompt(thoughtless, MESSAGES)
+    assert prompt.endswith("<think>\n")
+    assert join_reasoning(prompt, "hm", "<answer>4</answer>") == "hm</think><answer>4</answer>"
+
+
+@pytest.mark.parametrize("reasoning", [None, ""])
+def test_without_a_thought_the_text_stays_as_it_is(reasoning: str | None) -> None:
+    assert join_reasoning("<think>", reasoning, "so: 4") == "so: 4"

@@ -1,0 +1,247 @@
+"""The guards against the installed reasoning-gym: what they take, and that it's never too much."""
+
+import copy
+import json
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.scoring.guards import ACCEPTED, GUARDS, ceiling
+from reasoning_gym_environment.scoring.tolerance import relaxed
+from reasoning_gym_environment.tasks.datasets import Datasets
+from reasoning_gym_environment.tasks.facts import KNOWN_TASKS, MARKS_ARE_ANSWER
+
+# The library leaves files open.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+MANY, FEW = 40, 8
+SLOW = {"futoshiki", "knight_swap", "sokoban"}
+"""An item takes half a second: fewer of them."""
+
+ALL_TASKS = [task for tasks in KNOWN_TASKS.values() for task in tasks]
+CASES = json.loads((Path(__file__).parent / "guard_cases.json").read_text("utf-8"))
+
+SPELLINGS = (
+    "{}",
+    " {} ",
+    "{}\n",
+    "{}.",
+    "({})",
+    "**{}**",
+    "${}$",
+    r"\boxed{{{}}}",
+    "```\n{}\n```",
+    "Answer: {}",
+    "The answer is {}.",
+)
+"""How any right answer might be written."""
+
+NUMBER_SPELLINGS = ("+{}", "0{}", "{}.0", "{}.00")
+"""How a right number might be written."""
+
+
+def spread(kind: str) -> list[Any]:
+    """One parameter set per answer of a kind of case."""
+    return [
+        pytest.param(case["task"], case.get("seed"), answer, id=f"{case['task']}: {answer}")
+        for case in CASES[kind]
+        for answer in case["answers"]
+    ]
+
+
+class Items:
+    """Default items by task and seed, each generated once, and their verifiers."""
+
+    def __init__(self) -> None:
+        self._datasets = Datasets()
+        self._entries: dict[tuple[str, int], Any] = {}
+
+    def entry(self, task: str, seed: int) -> Mapping[str, Any]:
+        if (task, seed) not in self._entries:
+            self._entries[task, seed] = self._datasets.entry(Recipe(task=task, seed=seed))
+        entry: Mapping[str, Any] = self._entries[task, seed]
+        return entry
+
+    def answerable(self, task: str) -> list[Mapping[str, Any]]:
+        """Many items, without those whose oracle is no answer: an unevaluated integral."""
+        entries = [self.entry(task, seed) for seed in range(FEW if task in SLOW else MANY)]
+        return [entry for entry in entries if "Integral(" not in right_answer(entry)]
+
+    def verified(self, task: str, answer: str, entry: Mapping[str, Any]) -> float:
+        """What the verifier alone pays; nothing where it raises."""
+        try:
+            return float(self.score(task)(answer, copy.deepcopy(entry)))
+        except (ValueError, TypeError, KeyError, IndexError, ArithmeticError):
+            return 0.0
+
+    def score(self, task: str) -> Any:
+        return self._datasets.get(task, {}).score_answer
+
+
+@pytest.fixture(scope="module")
+def items() -> Iterator[Items]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield Items()
+
+
+def right_answer(entry: Mapping[str, Any]) -> str:
+    right: str = entry["answer"] or entry["metadata"].get("example_answer", "")
+    return right
+
+
+def written(answer: str, entry: Mapping[str, Any]) -> str:
+    """The answer that a case's expression stands for."""
+    names = {"oracle": entry["answer"], "json": json, **entry}
+    text = eval(answer, names)
+    assert isinstance(text, str)
+    return text
+
+
+def walked(entry: Mapping[str, Any]) -> list[dict[str, str]]:
+    """A plan for `boxnet` that takes one box after the other to its target."""
+    squares = {
+        tuple(map(float, k.split("_"))): v for k, v in entry["metadata"]["initial_state"].items()
+    }
+    targets = [(what, at) for at, held in squares.items() for what in held if what[0] == "t"]
+    steps = []
+    for at, box in [(at, what) for at, held in squares.items() for what in held if what[0] == "b"]:
+        goal = next(t for t in targets if t[0] == box.replace("box", "target"))
+        targets.remove(goal)
+        (row, column), (last_row, last_column) = at, goal[1]
+        while (row, column) != (last_row, last_column):
+            agent = f"Agent[{row}, {column}]"
+            if row != last_row:
+                row += 1 if last_row > row else -1
+            else:
+                column += 1 if last_column > column else -1
+            steps.append({agent: f"move({box}, square[{row}, {column}])"})
+        steps.append({f"Agent[{row}, {column}]": f"move({box}, {goal[0]})"})
+    return steps
+
+
+def assert_lowers_no_right_answer(
+    items: Items, task: str, answer: str, entry: Mapping[str, Any]
+) -> None:
+    if ceiling(task, answer, entry) < 1.0:
+        assert items.verified(task, answer, entry) < 1.0, (answer, entry["answer"])
+
+
+@pytest.mark.parametrize(("task", "seed", "answer"), spread("degenerate"))
+def test_a_degenerate_answer_earns_less_than_the_verifier_alone_pays(
+    items: Items, task: str, seed: int, answer: str
+) -> None:
+    entry = items.entry(task, seed)
+    text = written(answer, entry)
+    limit = ceiling(task, text, entry)
+    assert limit < items.verified(task, text, entry)
+    assert limit <= 0.05
+
+
+@pytest.mark.parametrize("task", sorted(GUARDS))
+def test_no_guard_lowers_the_oracle_however_it_is_written(items: Items, task: str) -> None:
+    for entry in items.answerable(task):
+        right = right_answer(entry)
+        assert GUARDS[task].ceiling(right, entry) == 1.0
+        is_number = right.removeprefix("-").replace(".", "").isdigit()
+        for spelling in SPELLINGS + (NUMBER_SPELLINGS if is_number else ()):
+            assert_lowers_no_right_answer(items, task, spelling.format(right), entry)
+
+
+@pytest.mark.parametrize(("task", "seed", "answer"), spread("legitimate"))
+def test_a_right_answer_in_another_spelling_loses_nothing(
+    items: Items, task: str, seed: None, answer: str
+) -> None:
+    for entry in items.answerable(task):
+        assert_lowers_no_right_answer(items, task, written(answer, entry), entry)
+
+
+def test_an_oracle_that_the_guard_would_refuse_is_still_right() -> None:
+    entry: dict[str, Any] = {"answer": "Integral(x, x) + C", "metadata": {"variable": "x"}}
+    assert ceiling("intermediate_integration", entry["answer"], entry) == 1.0
+    assert ceiling("intermediate_integration", "Integral(x, x)", entry) == 0.0
+
+
+def test_a_plan_loses_nothing_unless_it_lists_moves_that_cant_be_made(items: Items) -> None:
+    for entry in items.answerable("boxnet"):
+        steps = walked(entry)
+        assert items.verified("boxnet", json.dumps(steps), entry) == 1.0
+        assert ceiling("boxnet", json.dumps(steps), entry) == 1.0
+        idle = [{"Agent[0.5, 0.5]": "move(box_pink, target_pink)"}] * len(steps)
+        assert ceiling("boxnet", json.dumps(idle + steps), entry) == 0.5
+
+
+@pytest.mark.parametrize(("task", "seed", "answer"), spread("accepted"))
+def test_what_is_accepted_is_still_paid(items: Items, task: str, seed: int, answer: str) -> None:
+    entry = items.entry(task, seed)
+    text = written(answer, entry)
+    assert task in ACCEPTED
+    assert min(items.verified(task, text, entry), ceiling(task, text, entry)) >= 0.1
+
+
+def test_every_guard_has_a_degenerate_case_or_the_default_scoring() -> None:
+    shown = {case["task"] for case in CASES["degenerate"]}
+    default = GUARDS["caesar_cipher"].ceiling
+    assert {task for task, guard in GUARDS.items() if guard.ceiling is not default} <= shown
+
+
+def test_exactly_the_tasks_with_the_default_scoring_have_its_guard(items: Items) -> None:
+    from reasoning_gym.dataset import ProceduralDataset
+
+    default = {
+        task for task in ALL_TASKS if items.score(task).__func__ is ProceduralDataset.score_answer
+    }
+    guarded = {t for t, g in GUARDS.items() if g.ceiling is GUARDS["caesar_cipher"].ceiling}
+    assert guarded == default
+
+
+def test_guards_and_accepted_faults_are_known_tasks_and_carry_a_reason() -> None:
+    assert set(GUARDS) | set(ACCEPTED) | MARKS_ARE_ANSWER <= set(ALL_TASKS)
+    assert all(guard.reason.endswith(".") for guard in GUARDS.values())
+    assert all(any(c.isdigit() for c in fault) for fault in ACCEPTED.values())
+
+
+def test_an_unguarded_task_has_no_ceiling() -> None:
+    assert ceiling("dice", "anything", {"answer": "1/2", "metadata": {}}) == 1.0
+
+
+@pytest.mark.parametrize("task", sorted(GUARDS))
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        " ",
+        "{",
+        "[" * 4000,
+        "(" * 3990 + "P" + ")" * 3990,
+        "-" * 9000 + "1",
+        "1e999999999",
+        "1/0",
+        "9" * 5000 + ":00",
+        "9" * 5000,
+        '{"a":' * 1300 + "1" + "}" * 1300,
+        "nan, inf",
+        "None",
+        "[null]",
+        "[[1], 2, {}]",
+        "\0",
+        "\ud800",
+        "٣ \u00d7 ²",
+    ],
+    ids=lambda answer: ascii(answer[:12]),
+)
+def test_no_answer_makes_a_guard_raise(items: Items, task: str, answer: str) -> None:
+    assert 0.0 <= ceiling(task, answer, items.entry(task, 1)) <= 1.0
+
+
+@pytest.mark.parametrize("task", ALL_TASKS)
+def test_marks_are_part_of_the_answer_exactly_where_the_table_says(items: Items, task: str) -> None:
+    oracles = [items.entry(task, seed)["answer"] or "" for seed in range(20)]
+    assert any(relaxed(oracle) != oracle for oracle in oracles) == (task in MARKS_ARE_ANSWER)

@@ -1,0 +1,215 @@
+"""The dual format, the length penalty, and whether a group teaches."""
+
+import math
+import statistics
+from random import Random
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from reasoning_gym_environment.records import SOLVED_SCORE, Status, Verdict
+from reasoning_gym_environment.scoring.rewards import (
+    combine_forms,
+    length_factor,
+    shape_rewards,
+    signal,
+)
+
+MAX_LENGTH = 1000
+START = 0.75
+
+scores = st.floats(0.0, 1.0)
+raw_scores = st.none() | st.floats(allow_nan=True, allow_infinity=True)
+starts = st.floats(0.0, 1.0, exclude_max=True)
+max_lengths = st.integers(1, 200_000)
+lengths = st.integers(0, 400_000)
+
+
+def scored(score: float) -> Verdict:
+    status = Status.SOLVED if score >= SOLVED_SCORE else Status.WRONG
+    return Verdict(score=score, status=status)
+
+
+UNSCORED = Verdict(score=None, status=Status.UNSCORED)
+
+verdicts = scores.map(scored)
+solved_verdicts = st.floats(SOLVED_SCORE, 1.0).map(scored)
+wrong_verdicts = st.floats(0.0, SOLVED_SCORE, exclude_max=True).map(scored)
+
+
+def groups(members: st.SearchStrategy[Verdict]) -> st.SearchStrategy[list[tuple[Verdict, int]]]:
+    """Groups of one to eight verdicts, each with the length of its rollout."""
+    return st.lists(st.tuples(members, st.integers(1, 2 * MAX_LENGTH)), min_size=1, max_size=8)
+
+
+def shape(group: list[tuple[Verdict, int]]) -> list[float]:
+    rewards = shape_rewards(
+        [verdict for verdict, _ in group],
+        [length for _, length in group],
+        max_length=MAX_LENGTH,
+        penalty_start=START,
+    )
+    return [reward.value for reward in rewards]
+
+
+class TestCombineForms:
+    @given(raw_scores, raw_scores)
+    def test_the_higher_form_wins_within_bounds(
+        self, raw: float | None, tagged: float | None
+    ) -> None:
+        known = [s for s in (raw, tagged) if s is not None and not math.isnan(s)]
+        expected = min(1.0, max([0.0, *known]))
+        assert combine_forms(raw, tagged).score == expected
+        assert combine_forms(tagged, raw).score == expected
+
+    @given(raw_scores, raw_scores)
+    def test_each_form_is_kept_clipped_and_a_missing_one_as_none(
+        self, raw: float | None, tagged: float | None
+    ) -> None:
+        verdict = combine_forms(raw, tagged)
+        for given_score, kept in ((raw, verdict.raw_score), (tagged, verdict.tagged_score)):
+            if given_score is None or math.isnan(given_score):
+                assert kept is None
+            else:
+                assert kept == sorted((0.0, given_score, 1.0))[1]
+
+    @pytest.mark.parametrize(
+        ("score", "status"),
+        [
+            (1.0, Status.SOLVED),
+            (0.5, Status.SOLVED),
+            (math.nextafter(0.5, 0.0), Status.WRONG),
+            (0.01, Status.WRONG),
+            (0.0, Status.WRONG),
+        ],
+    )
+    def test_an_answer_is_solved_from_one_half_on(self, score: float, status: Status) -> None:
+        assert combine_forms(score, None).status is status
+
+    @given(scores, st.integers(1, 2))
+    def test_an_error_is_the_status_only_of_an_answer_that_earned_nothing(
+        self, score: float, errors: int
+    ) -> None:
+        verdict = combine_forms(score, None, errors=errors)
+        assert (verdict.status is Status.VERIFIER_ERROR) == (score == 0.0)
+        assert verdict.errors == errors
+
+    def test_an_answer_both_of_whose_forms_raised_scores_nothing(self) -> None:
+        verdict = combine_forms(math.nan, None, errors=2, seconds=0.25)
+        assert verdict == Verdict(score=0.0, status=Status.VERIFIER_ERROR, seconds=0.25, errors=2)
+
+
+class TestLengthFactor:
+    @given(lengths, max_lengths, starts)
+    def test_it_is_a_share(self, length: int, max_length: int, start: float) -> None:
+        assert 0.0 <= length_factor(length, max_length, start) <= 1.0
+
+    @given(lengths, lengths, max_lengths, starts)
+    def test_a_longer_rollout_never_keeps_more(
+        self, one: int, other: int, max_length: int, start: float
+    ) -> None:
+        short, long = sorted((one, other))
+        assert length_factor(short, max_length, start) >= length_factor(long, max_length, start)
+
+    @given(st.floats(0.0, 1.0), max_lengths, starts)
+    def test_nothing_is_taken_up_to_the_start(
+        self, share: float, max_length: int, start: float
+    ) -> None:
+        length = math.floor(share * start * max_length)
+        assert length_factor(length, max_length, start) == 1.0
+
+    @given(st.integers(0, 400_000), max_lengths, starts)
+    def test_nothing_is_left_from_the_maximum_on(
+        self, excess: int, max_length: int, start: float
+    ) -> None:
+        assert length_factor(max_length + excess, max_length, start) == 0.0
+
+    @given(st.integers(1, 50_000), st.floats(0.0, 1.0))
+    def test_it_falls_linearly_in_between(self, quarter: int, share: float) -> None:
+        length = 3 * quarter + math.floor(share * quarter)
+        factor = length_factor(length, 4 * quarter, 0.75)
+        assert factor == pytest.approx((4 * quarter - length) / quarter)
+
+
+class TestShapeRewards:
+    @given(groups(verdicts | st.just(UNSCORED)))
+    def test_every_rollout_has_its_reward_at_its_place(
+        self, group: list[tuple[Verdict, int]]
+    ) -> None:
+        rewards = shape_rewards(
+            [verdict for verdict, _ in group],
+            [length for _, length in group],
+            max_length=MAX_LENGTH,
+            penalty_start=START,
+        )
+        assert [reward.score for reward in rewards] == [verdict.score for verdict, _ in group]
+        assert all(0.0 <= reward.value <= 1.0 for reward in rewards)
+
+    @given(groups(verdicts | st.just(UNSCORED)), st.randoms(use_true_random=False))
+    def test_a_rollouts_reward_does_not_depend_on_its_place(
+        self, group: list[tuple[Verdict, int]], random: Random
+    ) -> None:
+        order = list(range(len(group)))
+        random.shuffle(order)
+        rewards = shape(group)
+        assert shape([group[i] for i in order]) == pytest.approx([rewards[i] for i in order])
+
+    @given(groups(solved_verdicts))
+    def test_where_all_are_solved_length_costs(self, group: list[tuple[Verdict, int]]) -> None:
+        assert shape(group) == [
+            verdict.score * length_factor(length, MAX_LENGTH, START)
+            for verdict, length in group
+            if verdict.score is not None
+        ]
+
+    @given(groups(solved_verdicts), wrong_verdicts, st.integers(0, 8))
+    def test_one_wrong_answer_lifts_the_penalty_from_all(
+        self, group: list[tuple[Verdict, int]], wrong: Verdict, place: int
+    ) -> None:
+        group.insert(place, (wrong, MAX_LENGTH))
+        assert shape(group) == [verdict.score for verdict, _ in group]
+
+    @given(groups(solved_verdicts), st.integers(0, 8))
+    def test_one_unscored_rollout_lifts_the_penalty_from_all(
+        self, group: list[tuple[Verdict, int]], place: int
+    ) -> None:
+        known = [verdict.score for verdict, _ in group]
+        group.insert(place, (UNSCORED, MAX_LENGTH))
+        rewards = shape(group)
+        del rewards[min(place, len(known))]
+        assert rewards == known
+
+    @given(groups(verdicts | st.just(UNSCORED)))
+    def test_an_unscored_rollout_gets_the_mean_of_the_others(
+        self, group: list[tuple[Verdict, int]]
+    ) -> None:
+        known = [verdict.score for verdict, _ in group if verdict.score is not None]
+        assume(0 < len(known) < len(group))
+        for (verdict, _), reward in zip(group, shape(group), strict=True):
+            if verdict is UNSCORED:
+                assert reward == pytest.approx(statistics.mean(known))
+
+    def test_a_group_about_which_nothing_is_known_has_no_reward(self) -> None:
+        assert shape([(UNSCORED, 1), (UNSCORED, 2)]) == [0.0, 0.0]
+
+    def test_verdicts_and_lengths_must_belong_together(self) -> None:
+        with pytest.raises(ValueError, match="zip"):
+            shape_rewards([scored(1.0)], [], max_length=MAX_LENGTH, penalty_start=START)
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        ([1.0, 0.5], "all_solved"),
+        ([1.0, 0.4], "mixed"),
+        ([0.4, 0.0], "none_solved"),
+        ([1.0, None], "all_solved"),
+        ([0.0, None], "none_solved"),
+        ([None, None], None),
+    ],
+)
+def test_a_groups_signal_is_that_of_its_scored_rollouts(
+    group: list[float | None], expected: str | None
+) -> None:
+    assert signal([UNSCORED if score is None else scored(score) for score in group]) == expected

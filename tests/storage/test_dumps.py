@@ -1,0 +1,294 @@
+"""What is reported as done is on disk, whole, whatever happens to the process or the disk."""
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from group_values import group
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.storage.dumps import (
+    FAILED,
+    SCHEMA_VERSION,
+    SUCCESSFUL,
+    DumpKind,
+    DumpWriter,
+    append_whole,
+    dump_kind,
+    group_row,
+    read_dump,
+)
+
+SCRIPT = Path(__file__).with_name("dump_writer.py")
+PROMPT = [{"role": "system", "content": "Think."}, {"role": "user", "content": "?"}]
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.jsonl"))
+
+
+async def write_all(folder: Path, kind: DumpKind, rows: list[dict[str, Any]]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    writer = DumpWriter(folder, "run", counts)
+    for row in rows:
+        await writer.write(kind, row)
+    writer.close()
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "size"),
+    [
+        (SUCCESSFUL, "reasoning_gym_environment_rollouts_run", 100),
+        (FAILED, "reasoning_gym_environment_FAILED_rollouts_run", 50),
+    ],
+)
+async def test_files_are_numbered_and_hold_their_number_of_groups(
+    tmp_path: Path, kind: DumpKind, name: str, size: int
+) -> None:
+    rows = [{"number": number} for number in range(2 * size + 3)]
+    counts = await write_all(tmp_path, kind, rows)
+    assert [path.name for path in files(tmp_path)] == [f"{name}_{i:04d}.jsonl" for i in range(3)]
+    contents = [read_dump(path).rows for path in files(tmp_path)]
+    assert [len(content) for content in contents] == [size, size, 3]
+    assert [row for content in contents for row in content] == rows
+    assert counts == {f"dumps/{kind.name}": len(rows)}
+
+
+async def test_the_two_kinds_are_numbered_apart(tmp_path: Path) -> None:
+    counts: Counter[str] = Counter()
+    writer = DumpWriter(tmp_path, "run", counts)
+    for number in range(60):
+        await writer.write(SUCCESSFUL, {"good": number})
+        await writer.write(FAILED, {"bad": number})
+    writer.close()
+    lengths = {path.name: len(read_dump(path).rows) for path in files(tmp_path)}
+    assert lengths == {
+        "reasoning_gym_environment_FAILED_rollouts_run_0000.jsonl": 50,
+        "reasoning_gym_environment_FAILED_rollouts_run_0001.jsonl": 10,
+        "reasoning_gym_environment_rollouts_run_0000.jsonl": 60,
+    }
+
+
+async def test_groups_written_at_the_same_time_are_all_there_each_on_its_line(
+    tmp_path: Path,
+) -> None:
+    writer = DumpWriter(tmp_path, "run", Counter())
+    rows = [{"number": number, "filler": "x" * 10_000} for number in range(250)]
+    await asyncio.gather(*(writer.write(SUCCESSFUL, row) for row in rows))
+    writer.close()
+    found = [row for path in files(tmp_path) for row in read_dump(path).rows]
+    assert sorted(found, key=lambda row: row["number"]) == rows
+
+
+async def test_a_group_is_on_disk_when_its_write_returns(tmp_path: Path) -> None:
+    writer = DumpWriter(tmp_path / "made" / "for_it", "run", Counter())
+    assert not (tmp_path / "made").exists()
+    for number in range(3):
+        await writer.write(SUCCESSFUL, {"number": number})
+        [path] = files(tmp_path / "made" / "for_it")
+        assert read_dump(path).rows[-1] == {"number": number}
+    writer.close()
+
+
+async def test_a_write_whose_caller_is_cancelled_is_finished_all_the_same(tmp_path: Path) -> None:
+    writer = DumpWriter(tmp_path, "run", Counter())
+    row = {"filler": "x" * 5_000_000}
+    writing = asyncio.create_task(writer.write(SUCCESSFUL, row))
+    await asyncio.sleep(0)
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    writer.close()
+    assert read_dump(writer.path(SUCCESSFUL, 0)).rows == [row]
+
+
+async def test_progress_is_logged_every_ten_groups_and_at_the_end_of_a_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    await write_all(tmp_path, FAILED, [{}] * 52)
+    said = [record.getMessage() for record in caplog.records]
+    assert [text.split(" in ")[0] for text in said[:4]] == [
+        f"FAILED_rollouts: {done} of 50 groups" for done in (10, 20, 30, 40)
+    ]
+    assert said[4].startswith("Dump file complete: ")
+    assert len(said) == 5
+
+
+def test_a_row_holds_each_score_beside_the_conversation_it_belongs_to() -> None:
+    texts = ("<answer>a</answer>", "<answer>b</answer>", "<answer>c</answer>")
+    row = group_row(group(0.0, 1.0, 0.25, texts=texts), PROMPT, {"run": "r", "replica": 3})
+    for rollout, text, score in zip(row["rollouts"], texts, (0.0, 1.0, 0.25), strict=True):
+        assert rollout["conversation"] == [*PROMPT, {"role": "assistant", "content": text}]
+        assert (rollout["score"], rollout["answer"]) == (score, text)
+    assert [r["status"] for r in row["rollouts"]] == ["wrong", "solved", "wrong"]
+
+
+def test_a_row_holds_the_keys_users_rely_on_and_what_regenerates_its_problem() -> None:
+    result = group(1.0, 0.0)
+    row = json.loads(json.dumps(group_row(result, PROMPT, {"run": "r", "replica": 3})))
+    assert row["item_id"] == "gcd"
+    assert Recipe.from_json(row["recipe"]) == result.problem.recipe
+    assert row["oracle"] == result.problem.oracle
+    assert (row["schema_version"], row["run"], row["replica"]) == (SCHEMA_VERSION, "r", 3)
+    rollout = row["rollouts"][0]
+    assert (rollout["finish_reason"], rollout["tokens"], rollout["completion_tokens"]) == (
+        "stop",
+        7,
+        4,
+    )
+
+
+@pytest.mark.parametrize(
+    ("rewards", "kind"),
+    [
+        ([0.0, 0.8], SUCCESSFUL),
+        ([0.0, 0.7], None),
+        ([0.0, 0.01], None),
+        ([0.0, 0.0], FAILED),
+    ],
+)
+def test_a_group_is_successful_above_the_threshold_and_failed_without_any_reward(
+    rewards: list[float], kind: DumpKind | None
+) -> None:
+    assert dump_kind(rewards, threshold=0.7, successful=True, failed=True) == kind
+
+
+def test_a_kind_that_is_switched_off_is_not_dumped() -> None:
+    assert dump_kind([1.0], threshold=0.7, successful=False, failed=True) is None
+    assert dump_kind([0.0], threshold=0.7, successful=True, failed=False) is None
+
+
+@given(st.text(st.characters(codec=None), max_size=50))
+def test_any_text_of_a_model_survives_the_round_trip_on_one_line(text: str) -> None:
+    check_round_trip(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["\ud800", "a\u2028b\u2029c", "\x00", "\x85\x0b\x0c\x1c", "\r\n", '"}\n{"', "😀é"]
+)
+def test_odd_text_of_a_model_survives_the_round_trip_on_one_line(text: str) -> None:
+    check_round_trip(text)
+
+
+def check_round_trip(text: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        counts = asyncio.run(write_all(Path(folder), SUCCESSFUL, [{"said": text}, {}]))
+        [path] = files(Path(folder))
+        assert read_dump(path) == ([{"said": text}, {}], 0)
+        assert path.read_bytes().count(b"\n") == 2
+        assert counts["dumps/lost"] == 0
+
+
+@pytest.mark.parametrize(
+    "torn", ['{"item_id": "gc', "[1, 2]", "null", "{'a': 1}", "\udce9\udcff", "[" * 100_000]
+)
+def test_a_torn_line_is_skipped_and_counted(
+    tmp_path: Path, torn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "dump.jsonl"
+    path.write_bytes(b'{"a": 1}\n' + torn.encode(errors="surrogateescape") + b'\n{"b": 2}\n')
+    assert read_dump(path) == ([{"a": 1}, {"b": 2}], 1)
+    assert "skipped 1 torn lines" in caplog.text
+
+
+def test_a_file_without_torn_lines_is_read_without_a_word(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "dump.jsonl"
+    path.write_bytes(b'{"a": 1}\n')
+    assert read_dump(path) == ([{"a": 1}], 0)
+    assert caplog.text == ""
+
+
+def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_dump(tmp_path / "none.jsonl")
+
+
+def killed_after(seconds: float, folder: Path) -> list[int]:
+    """Kill an endless writer some time after its first group; the groups it said were done."""
+    with subprocess.Popen(
+        [sys.executable, str(SCRIPT), "endless", str(folder)], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        first = writer.stdout.readline()
+        time.sleep(seconds)
+        writer.kill()
+        return [int(line) for line in (first + writer.stdout.read()).splitlines()]
+
+
+@pytest.mark.parametrize("attempt", range(6))
+def test_every_group_that_was_done_survives_a_writer_that_is_killed(
+    tmp_path: Path, attempt: int
+) -> None:
+    done = killed_after(random.Random(attempt).uniform(0.0, 0.25), tmp_path)
+    contents = [read_dump(path) for path in files(tmp_path)]
+    numbers = [row["number"] for content in contents for row in content.rows]
+    assert done
+    assert numbers[: len(done)] == done
+    assert len(numbers) <= len(done) + 1
+    assert sum(content.torn for content in contents) <= 1
+    assert all(len(row["filler"]) == 3_000_000 for content in contents for row in content.rows)
+
+
+def test_a_full_disk_is_reported_once_and_counted_and_the_file_stays_whole(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("resource")
+    ended = subprocess.run(
+        [sys.executable, str(SCRIPT), "limited", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout.splitlines() == ["3 6", "4 6"]
+    assert ended.stderr.count("ERROR Dumps can't be written to") == 1
+    assert str(tmp_path) in ended.stderr
+    [path] = files(tmp_path)
+    content = read_dump(path)
+    assert [row["number"] for row in content.rows] == [0, 1, 2, 9]
+    assert content.torn == 0
+
+
+async def test_a_folder_that_cannot_be_made_is_reported_once_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    counts = await write_all(tmp_path / "file" / "dumps", FAILED, [{}, {}, {}])
+    assert counts == {"dumps/lost": 3}
+    assert caplog.text.count("Dumps can't be written") == 1
+
+
+async def test_a_disk_that_fails_again_is_reported_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, aside = tmp_path / "dumps", tmp_path / "aside"
+    writer = DumpWriter(folder, "run", Counter())
+    for _ in range(2):
+        folder.write_text("in the way")
+        await writer.write(FAILED, {})
+        folder.unlink()
+        await writer.write(FAILED, {})
+        folder.rename(aside)
+        aside = aside.with_name(aside.name + "_again")
+    writer.close()
+    assert caplog.text.count("Dumps can't be written") == 2
+
+
+def test_appending_keeps_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    append_whole(path, b"one\n")
+    append_whole(path, b"two\n")
+    assert path.read_bytes() == b"one\ntwo\n"

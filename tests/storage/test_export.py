@@ -1,0 +1,147 @@
+"""What is written is read by the libraries it is written for."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import DatasetDict, List, Value, load_dataset, load_from_disk
+from pyarrow import parquet
+from stored_values import attempt, stored
+
+from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.storage.export import require_replaceable, write_splits
+from reasoning_gym_environment.storage.splits import prepare
+from reasoning_gym_environment.storage.training_rows import (
+    DPO_COLUMNS,
+    RECORD_COLUMNS,
+    SFT_COLUMNS,
+    dpo_rows,
+    record_rows,
+    sft_rows,
+)
+
+GROUPS = [
+    stored(attempt(1.0, f"right {seed}"), attempt(0.0, "wrong\x00é😀"), attempt(None), seed=seed)
+    for seed in range(2, 42, 2)
+]
+FORMATS = {
+    "sft": (sft_rows, SFT_COLUMNS),
+    "dpo": (dpo_rows, DPO_COLUMNS),
+    "records": (record_rows, RECORD_COLUMNS),
+}
+every_format = pytest.mark.parametrize("layout", FORMATS)
+
+
+def splits_of(layout: str, share: float = 0.0) -> dict[str, list[dict[str, Any]]]:
+    rows_of, _ = FORMATS[layout]
+    return prepare([item for group in GROUPS for item in rows_of(group)], share).splits
+
+
+@every_format
+def test_a_parquet_file_holds_the_rows(layout: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    splits = splits_of(layout)
+    write_splits(path, splits, FORMATS[layout][1])
+    assert parquet.read_table(path).to_pylist() == splits["train"]
+    loaded = load_dataset("parquet", data_files=str(path), cache_dir=str(tmp_path / "cache"))
+    assert loaded["train"].to_list() == splits["train"]
+
+
+@every_format
+def test_a_folder_is_loaded_from_disk(layout: str, tmp_path: Path) -> None:
+    splits = splits_of(layout)
+    write_splits(tmp_path / "rows", splits, FORMATS[layout][1])
+    assert load_from_disk(str(tmp_path / "rows")).to_list() == splits["train"]
+
+
+@every_format
+def test_columns_have_the_same_types_whatever_they_hold(layout: str, tmp_path: Path) -> None:
+    columns = FORMATS[layout][1]
+    write_splits(tmp_path / "rows", {"train": [dict.fromkeys(columns)]}, columns)
+    features = load_from_disk(str(tmp_path / "rows")).features
+    message = List({"role": Value("string"), "content": Value("string")})
+    types = {"text": Value("string"), "number": Value("float64"), "integer": Value("int64")}
+    kinds = {**types, "json": Value("string"), "messages": message}
+    assert dict(features) == {name: kinds[kind] for name, kind in columns.items()}
+
+
+def test_splits_are_a_dataset_dict_or_two_files_and_share_no_item(tmp_path: Path) -> None:
+    splits = splits_of("records", 0.3)
+    write_splits(tmp_path / "folder", splits, RECORD_COLUMNS)
+    write_splits(tmp_path / "files" / "rows.parquet", splits, RECORD_COLUMNS)
+    folder = load_from_disk(str(tmp_path / "folder"))
+    files = load_dataset(str(tmp_path / "files"), cache_dir=str(tmp_path / "cache"))
+    for loaded in (folder, files):
+        assert isinstance(loaded, DatasetDict)
+        assert {name: split.to_list() for name, split in loaded.items()} == splits
+    train, test = set(folder["train"]["recipe"]), set(folder["test"]["recipe"])
+    assert train
+    assert test
+    assert not train & test
+
+
+def test_broken_unicode_is_written_as_replacement_characters(tmp_path: Path) -> None:
+    group = copy.deepcopy(GROUPS[0])
+    group["rollouts"][0]["conversation"][-1]["content"] = "half \ud800"
+    group["rollouts"][0]["answer"] = "\udfff"
+    prepared = prepare(list(record_rows(group)), 0.0)
+    write_splits(tmp_path / "rows.parquet", prepared.splits, RECORD_COLUMNS)
+    first = parquet.read_table(tmp_path / "rows.parquet").to_pylist()[0]
+    assert (first["conversation"][-1]["content"], first["answer"]) == ("half \ufffd", "\ufffd")
+    assert prepared.broken == 2
+
+
+def test_a_folder_that_is_no_dataset_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    with pytest.raises(FixableError, match="thesis is a folder that holds no dataset"):
+        require_replaceable(tmp_path / "thesis", force=True)
+    for share in (0.0, 0.3):
+        write_splits(tmp_path / "rows", splits_of("sft", share), SFT_COLUMNS)
+        require_replaceable(tmp_path / "rows", force=True)
+        with pytest.raises(FixableError, match="rows exists; --force replaces it"):
+            require_replaceable(tmp_path / "rows", force=False)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(build_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+
+
+@pytest.mark.parametrize("layout", ["sft", "dpo"])
+def test_trl_takes_the_rows_for_its_conversational_format(
+    layout: str, tmp_path: Path, tokenizer: Any
+) -> None:
+    trl = pytest.importorskip("trl.data_utils")
+    write_splits(tmp_path / "rows", splits_of(layout), FORMATS[layout][1])
+    for example in load_from_disk(str(tmp_path / "rows")):
+        assert trl.is_conversational(example)
+        assert trl.maybe_extract_prompt(example) == example
+        texts = trl.apply_chat_template(example, tokenizer)
+        if layout == "sft":
+            assert texts["text"].endswith(f"{example['messages'][-1]['content']}<|im_end|>\n")
+        else:
+            assert texts["prompt"].endswith("?<|im_end|>\n<|im_start|>assistant\n")
+            assert texts["chosen"] == f"{example['chosen'][0]['content']}<|im_end|>\n"
+            assert texts["rejected"] == f"{example['rejected'][0]['content']}<|im_end|>\n"
+
+
+def conversation(messages: list[dict[str, str]]) -> list[str]:
+    """The roles of well-formed messages: nothing but a role and a text each."""
+    assert all(message.keys() == {"role", "content"} for message in messages)
+    assert all(isinstance(text, str) for message in messages for text in message.values())
+    return [message["role"] for message in messages]
+
+
+def test_rows_are_as_trl_documents_them(tmp_path: Path) -> None:
+    """https://huggingface.co/docs/trl/dataset_formats: language modeling and preference."""
+    for layout in ("sft", "dpo"):
+        write_splits(tmp_path / layout, splits_of(layout), FORMATS[layout][1])
+    for row in load_from_disk(str(tmp_path / "sft")):
+        assert conversation(row["messages"]) == ["system", "user", "assistant"]
+    for row in load_from_disk(str(tmp_path / "dpo")):
+        assert conversation(row["prompt"]) == ["system", "user"]
+        assert conversation(row["chosen"]) == conversation(row["rejected"]) == ["assistant"]

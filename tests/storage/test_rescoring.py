@@ -1,0 +1,152 @@
+"""Scoring stored rollouts again gives what training would give, or says why it can't."""
+
+import copy
+import json
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from stored_values import as_stored, attempt, said, stored
+
+from reasoning_gym_environment.evaluation.run import unscored_group
+from reasoning_gym_environment.records import GroupResult, Problem, Recipe
+from reasoning_gym_environment.scoring.grading import GradingSettings, grade
+from reasoning_gym_environment.scoring.rewards import ScoreMode
+from reasoning_gym_environment.storage.rescoring import Rescored, rescore
+from reasoning_gym_environment.storage.score_changes import REASONS, describe_changes
+from reasoning_gym_environment.workers.pool import TaskPool
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+SETTINGS = GradingSettings(max_length=100, penalty_start=0.75)
+SCORING = {"score_mode": "partial"}
+TASKS = ("gcd", "arc_agi", "rearc", "countdown", "graph_color", "spell_backward", "list_functions")
+TEXTS = (
+    "<think>hm</think><answer>{}</answer>",
+    "<answer>{} or so</answer>",
+    "<answer>**{}**</answer>",
+    "no answer",
+    "<answer>{}</answer><answer>nope</answer>",
+    "<answer>\ud800</answer>",
+)
+
+
+async def trained(
+    pool: TaskPool, problem: Problem, *texts: str, tokens: int = 4, **extra: Any
+) -> dict[str, Any]:
+    """A row as training stores it."""
+    completions = [said(text.format(problem.oracle), tokens=tokens) for text in texts]
+    return as_stored(await grade(problem, completions, pool, SETTINGS), **extra)
+
+
+async def again(
+    pool: TaskPool, *rows: dict[str, Any], settings: GradingSettings = SETTINGS
+) -> list[Rescored]:
+    before = copy.deepcopy(rows)
+    results = await rescore(rows, pool, settings, scoring=SCORING, concurrency=2)
+    assert rows == before
+    return results
+
+
+def without_seconds(row: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{**rollout, "verify_seconds": 0.0} for rollout in row["rollouts"]]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def gcd(pool: TaskPool) -> Problem:
+    return await pool.generate(Recipe(task="gcd", seed=2))
+
+
+@pytest.mark.parametrize("task", TASKS)
+async def test_rows_as_training_stores_them_come_out_the_same(pool: TaskPool, task: str) -> None:
+    problem = await pool.generate(Recipe(task=task, seed=6))
+    row = await trained(pool, problem, *TEXTS)
+    [result] = await again(pool, row)
+    assert result.kept == ""
+    assert without_seconds(result.row) == without_seconds(row)
+    assert [change.reason for change in result.changes] == [None] * len(TEXTS)
+
+
+async def test_scores_that_were_tampered_with_are_restored(pool: TaskPool, gcd: Problem) -> None:
+    row = await trained(pool, gcd, *TEXTS)
+    tampered = copy.deepcopy(row)
+    for rollout in tampered["rollouts"]:
+        rollout.update(score=0.9, raw_score=0.9, status="solved", answer="forged", detail="x")
+    tampered["oracle"] = "forged"
+    [result] = await again(pool, tampered)
+    assert without_seconds(result.row) == without_seconds(row)
+    assert result.row["oracle"] == gcd.oracle
+    assert result.other_oracle
+    assert {change.reason for change in result.changes} == {REASONS["answer"]}
+    [headline, *_] = describe_changes(result.changes)
+    assert headline.startswith("6 of 6 scores changed, 1 up, 5 down; mean 0.900 -> ")
+
+
+async def test_a_row_whose_question_has_changed_stays_as_it_is(
+    pool: TaskPool, gcd: Problem
+) -> None:
+    row = await trained(pool, gcd, *TEXTS)
+    row["recipe"]["seed"] = 4
+    same_version, other_version = copy.deepcopy(row), copy.deepcopy(row)
+    same_version["library_versions"]["reasoning-gym"] = version("reasoning-gym")
+    other_version["library_versions"]["reasoning-gym"] = "0.0.7"
+    same, other = await again(pool, same_version, other_version)
+    assert (same.row, other.row) == (same_version, other_version)
+    assert not same.changes
+    installed = version("reasoning-gym")
+    assert same.kept.endswith(f"another question, with reasoning-gym {installed} as before")
+    assert other.kept.endswith(f"made with reasoning-gym 0.0.7, installed is {installed}")
+
+
+async def test_a_row_whose_problem_cant_be_made_stays_as_it_is(pool: TaskPool) -> None:
+    row = stored(attempt(1.0), task="no_such_task")
+    [result] = await again(pool, row)
+    assert (result.row, len(result.changes)) == (row, 0)
+    assert result.kept.startswith("the problem can't be made again: no_such_task: ")
+
+
+async def test_another_score_mode_changes_scores_and_says_so(pool: TaskPool, gcd: Problem) -> None:
+    row = await trained(pool, gcd, *TEXTS[:2])
+    binary = GradingSettings(max_length=100, penalty_start=0.75, mode=ScoreMode.BINARY)
+    [result] = await again(pool, row, settings=binary)
+    assert 0.0 < row["rollouts"][1]["score"] < 1.0
+    assert [rollout["score"] for rollout in result.row["rollouts"]] == [1.0, 0.0]
+    assert [change.reason for change in result.changes] == [None, REASONS["score"]]
+    assert (result.row["scoring"], row.get("scoring")) == (SCORING, None)
+
+
+async def test_tolerance_applies_to_stored_answers(pool: TaskPool, gcd: Problem) -> None:
+    row = await trained(pool, gcd, "<answer>**{}**</answer>")
+    tolerant = GradingSettings(max_length=100, penalty_start=0.75, tolerant=True)
+    [result] = await again(pool, row, settings=tolerant)
+    assert row["rollouts"][0]["score"] < 1.0
+    assert result.row["rollouts"][0]["score"] == 1.0
+    assert [change.reason for change in result.changes] == [REASONS["raw_score"]]
+
+
+async def test_the_length_penalty_goes_by_the_stored_lengths(pool: TaskPool, gcd: Problem) -> None:
+    row = await trained(pool, gcd, TEXTS[0], TEXTS[0], tokens=87)
+    assert [rollout["score"] for rollout in row["rollouts"]] == pytest.approx([0.48, 0.48], abs=0.1)
+    [same] = await again(pool, row)
+    [long] = await again(pool, row, settings=GradingSettings(max_length=1000, penalty_start=0.75))
+    assert without_seconds(same.row) == without_seconds(row)
+    assert [rollout["score"] for rollout in long.row["rollouts"]] == [1.0, 1.0]
+
+
+async def test_a_rollout_without_a_completion_stays_unscored(pool: TaskPool, gcd: Problem) -> None:
+    [lost] = unscored_group(gcd, "server down", attempts=1).attempts
+    answered = await grade(gcd, [said(f"<answer>{gcd.oracle}</answer>")], pool, SETTINGS)
+    row = as_stored(GroupResult(problem=gcd, attempts=(lost, *answered.attempts)))
+    [result] = await again(pool, row)
+    assert without_seconds(result.row) == without_seconds(row)
+    assert [change.after["status"] for change in result.changes] == ["solved"]
+
+
+async def test_what_this_version_does_not_know_is_kept(pool: TaskPool, gcd: Problem) -> None:
+    row = await trained(pool, gcd, TEXTS[0], later={"step": 3})
+    row["rollouts"][0]["note"] = "seen"
+    [result] = await again(pool, row)
+    assert (result.row["later"], result.row["rollouts"][0]["note"]) == ({"step": 3}, "seen")
+    assert result.row["library_versions"]["atroposlib"] == "0.4.0"
+    assert json.loads(json.dumps(result.row)) == result.row

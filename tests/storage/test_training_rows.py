@@ -1,0 +1,96 @@
+"""What becomes an example, and which pair of a group."""
+
+import json
+
+from stored_values import attempt, stored
+
+from reasoning_gym_environment.storage.training_rows import (
+    DPO_COLUMNS,
+    RECORD_COLUMNS,
+    SFT_COLUMNS,
+    dpo_rows,
+    record_rows,
+    sft_rows,
+)
+
+SYSTEM = {"role": "system", "content": "Think."}
+USER = {"role": "user", "content": "Question 2?"}
+
+
+def by_assistant(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+def test_solved_completions_are_examples_with_their_whole_conversation() -> None:
+    group = stored(attempt(1.0, "good"), attempt(0.0, "bad"), attempt(0.5, "fair"))
+    rows = [item.row for item in sft_rows(group)]
+    assert [row["messages"] for row in rows] == [
+        [SYSTEM, USER, by_assistant("good")],
+        [SYSTEM, USER, by_assistant("fair")],
+    ]
+    assert [row["score"] for row in rows] == [1.0, 0.5]
+    assert all(row.keys() == SFT_COLUMNS.keys() for row in rows)
+    assert (rows[0]["task"], json.loads(rows[0]["recipe"])) == ("gcd", group["recipe"])
+
+
+def test_a_least_score_takes_the_place_of_solved() -> None:
+    group = stored(attempt(1.0), attempt(0.25), attempt(0.1))
+    assert [item.row["score"] for item in sft_rows(group, min_score=0.25)] == [1.0, 0.25]
+
+
+def test_an_unscored_or_truncated_completion_is_no_example_whatever_its_reward() -> None:
+    group = stored(attempt(None), attempt(1.0, finish_reason="length"), attempt(0.0))
+    assert group["rollouts"][0]["score"] == 0.75
+    assert [item.row["score"] for item in sft_rows(group, min_score=0.5)] == []
+    assert list(dpo_rows(group)) == []
+
+
+def test_a_pair_is_the_best_solved_and_the_worst_unsolved_completion() -> None:
+    group = stored(
+        attempt(0.25, "poor"),
+        attempt(0.5, "fair"),
+        attempt(1.0, "best"),
+        attempt(0.0, "worst"),
+        attempt(1.0, "as good"),
+        attempt(0.0, "as bad"),
+    )
+    [item] = dpo_rows(group)
+    assert item.row == {
+        "prompt": [SYSTEM, USER],
+        "chosen": [by_assistant("best")],
+        "rejected": [by_assistant("worst")],
+        "task": "gcd",
+        "recipe": json.dumps(group["recipe"], sort_keys=True),
+        "chosen_score": 1.0,
+        "rejected_score": 0.0,
+    }
+    assert item.row.keys() == DPO_COLUMNS.keys()
+
+
+def test_a_group_that_is_all_solved_or_all_unsolved_gives_no_pair() -> None:
+    assert list(dpo_rows(stored(attempt(1.0), attempt(0.5)))) == []
+    assert list(dpo_rows(stored(attempt(0.0), attempt(0.25)))) == []
+    assert list(dpo_rows(stored(attempt(1.0), attempt(None)))) == []
+
+
+def test_records_hold_all_that_is_stored() -> None:
+    group = {**stored(attempt(1.0, "a"), attempt(None, "b")), "new": {"key": 1}, "replica": 3}
+    group |= {"time": "2026-01-01T00:00:00+00:00", "difficulty": 0.5}
+    rows = [item.row for item in record_rows(group)]
+    texts = {name for name, kind in RECORD_COLUMNS.items() if kind == "json"}
+    shared = {key: value for key, value in group.items() if key != "rollouts"}
+    for number, (row, rollout) in enumerate(zip(rows, group["rollouts"], strict=True)):
+        assert row.keys() == RECORD_COLUMNS.keys()
+        read = {key: json.loads(row[key]) if key in texts and row[key] else row[key] for key in row}
+        other = read.pop("other")
+        assert read.pop("scoring") is None
+        assert {**read, **other} == {**shared, **rollout, "rollout": number, "replica": "3"}
+
+
+def test_rows_are_the_same_only_when_recipe_and_text_are() -> None:
+    def identities(*groups: dict[str, object]) -> set[str]:
+        return {item.identity for group in groups for item in sft_rows(group)}
+
+    assert len(identities(stored(attempt(1.0)), stored(attempt(0.5)))) == 1
+    assert len(identities(stored(attempt(1.0)), stored(attempt(1.0), seed=4))) == 2
+    assert len(identities(stored(attempt(1.0, "a")), stored(attempt(1.0, "b")))) == 2

@@ -1,0 +1,90 @@
+"""What the values promise to those who store and count them."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reasoning_gym_environment.records import (
+    Attempt,
+    Completion,
+    GroupResult,
+    Problem,
+    Recipe,
+    Reward,
+    Status,
+    Verdict,
+)
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=4,
+)
+recipes = st.builds(
+    Recipe,
+    task=st.text(),
+    seed=st.integers(0, 2**53 - 1),
+    level=st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    parameters=st.dictionaries(st.text(), json_values),
+)
+
+
+@given(recipes)
+def test_a_recipe_survives_json(recipe: Recipe) -> None:
+    again = Recipe.from_json(json.loads(json.dumps(recipe.to_json())))
+    assert again == recipe
+
+
+@pytest.mark.parametrize("data", [{"task": "gcd"}, {"task": "gcd", "seed": 2, "sede": 3}])
+def test_a_recipe_refuses_missing_and_unknown_keys(data: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=r"seed|sede"):
+        Recipe.from_json(data)
+
+
+def completion(finish_reason: str = "stop") -> Completion:
+    return Completion(
+        text="4",
+        tokens=(1, 2, 3, 4),
+        masks=(-100, -100, 3, 4),
+        logprobs=None,
+        finish_reason=finish_reason,
+    )
+
+
+def test_only_a_completion_cut_off_by_its_length_is_truncated() -> None:
+    assert completion("length").truncated
+    assert not completion("stop").truncated
+
+
+def test_completion_tokens_are_those_that_are_not_masked() -> None:
+    assert completion().completion_tokens == 2
+
+
+def test_a_group_keeps_its_order_and_knows_what_was_scored() -> None:
+    verdicts = [
+        Verdict(score=1.0, status=Status.SOLVED),
+        Verdict(score=None, status=Status.UNSCORED),
+        Verdict(score=0.0, status=Status.TIMEOUT),
+    ]
+    attempts = tuple(
+        Attempt(
+            completion=completion(),
+            answer="4",
+            verdict=verdict,
+            reward=Reward(value=value, score=verdict.score),
+        )
+        for verdict, value in zip(verdicts, (0.9, 0.5, 0.0), strict=True)
+    )
+    problem = Problem(recipe=Recipe(task="gcd", seed=2), question="?", oracle=None, entry=b"")
+    group = GroupResult(problem=problem, attempts=attempts)
+    assert group.rewards == (0.9, 0.5, 0.0)
+    assert group.scored == (attempts[0], attempts[2])
+
+
+def test_a_stored_recipe_shares_nothing_with_the_recipe() -> None:
+    recipe = Recipe(task="gcd", seed=2, parameters={"sizes": [1, 2]})
+    recipe.to_json()["parameters"]["sizes"].append(3)
+    assert recipe.parameters == {"sizes": [1, 2]}

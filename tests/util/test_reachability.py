@@ -1,0 +1,96 @@
+"""A server that listens is found; one that does not is named with the way out."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.util.reachability import UnreachableError, require_reachable
+
+
+async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest_asyncio.fixture
+async def listening() -> AsyncIterator[str]:
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+
+
+@pytest.fixture
+def deaf() -> str:
+    return f"http://127.0.0.1:{unused_port()}/v1"
+
+
+async def require(*urls: str, seconds: float = 0.0) -> None:
+    await require_reachable(
+        urls, what="the server", way_out="start it", seconds=seconds, interval=0.02
+    )
+
+
+async def test_a_server_that_listens_is_reachable(
+    listening: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await require(listening)
+    assert caplog.text == ""
+
+
+async def test_one_of_several_is_enough(deaf: str, listening: str) -> None:
+    await require(deaf, listening)
+
+
+async def test_a_server_that_does_not_listen_is_named_with_the_way_out(deaf: str) -> None:
+    with pytest.raises(UnreachableError) as caught:
+        await require(deaf)
+    message = str(caught.value)
+    assert message.startswith("the server can't be reached at")
+    assert deaf in message
+    assert message.endswith("start it")
+    assert isinstance(caught.value, FixableError)
+
+
+async def test_all_that_were_tried_are_named(deaf: str) -> None:
+    other = f"http://127.0.0.1:{unused_port()}"
+    with pytest.raises(UnreachableError) as caught:
+        await require(deaf, other)
+    assert deaf in str(caught.value)
+    assert other in str(caught.value)
+
+
+async def test_every_failed_attempt_is_logged(deaf: str, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(UnreachableError):
+        await require(deaf, seconds=0.1)
+    assert "attempt 1: start it" in caplog.text
+    assert "attempt 2: start it" in caplog.text
+
+
+async def test_a_server_that_comes_up_late_is_waited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    port = unused_port()
+    waiting = asyncio.create_task(require(f"http://127.0.0.1:{port}", seconds=60.0))
+    while "attempt 1" not in caplog.text:
+        await asyncio.sleep(0.01)
+    async with await asyncio.start_server(greet, "127.0.0.1", port):
+        await waiting
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "localhost:8000", "http://", "http://127.0.0.1:99999", "http://host:port", "http://[::1"],
+)
+async def test_a_malformed_url_is_named_at_once(url: str) -> None:
+    with pytest.raises(UnreachableError, match="is no usable URL") as caught:
+        await require(url, seconds=60.0)
+    assert repr(url) in str(caught.value)

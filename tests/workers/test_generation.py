@@ -1,0 +1,37 @@
+"""What failed once is made again, and what fails for good says why."""
+
+import pytest
+
+from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.workers.errors import GenerationError
+from reasoning_gym_environment.workers.generation import TRIES, generate_surely
+
+RECIPE = Recipe(task="gcd", seed=1)
+
+
+class Busy:
+    """Misses its deadline a number of times."""
+
+    def __init__(self, misses: int) -> None:
+        self._misses = misses
+        self.asked = 0
+
+    async def generate(self, recipe: Recipe) -> Problem:
+        self.asked += 1
+        if self.asked <= self._misses:
+            raise GenerationError(f"missed {self.asked}")
+        return Problem(recipe=recipe, question="?", oracle="1", entry=b"")
+
+
+@pytest.mark.parametrize("misses", range(TRIES))
+async def test_a_problem_is_made_again_where_it_failed(misses: int) -> None:
+    pool = Busy(misses)
+    assert (await generate_surely(pool, RECIPE)).recipe == RECIPE
+    assert pool.asked == misses + 1
+
+
+async def test_what_always_fails_is_tried_three_times() -> None:
+    pool = Busy(9)
+    with pytest.raises(GenerationError, match="missed 3"):
+        await generate_surely(pool, RECIPE)
+    assert pool.asked == TRIES == 3
