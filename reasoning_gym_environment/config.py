@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnum
@@ -11,7 +12,7 @@ from .errors import did_you_mean
 from .problems.sampler import TaskSampling
 from .records import SOLVED_SCORE
 from .rollouts.prompts import SYSTEM_PROMPTS
-from .scoring.grading import GradingSettings
+from .scoring.grading import ScoringSettings
 from .scoring.rewards import ScoreMode
 from .tasks.difficulty import ComplexityMode
 from .util.settings_text import (
@@ -24,17 +25,6 @@ from .util.settings_text import (
 from .workers.pool import PoolSettings, default_processes
 
 DEFAULT_MODEL = "NousResearch/DeepHermes-3-Llama-3-8B-Preview"
-
-SCORING = (
-    "score_mode",
-    "solved_threshold",
-    "answer_tolerance",
-    "length_penalty_start",
-    "max_token_length",
-    "verify_timeout",
-    "verify_group_timeout",
-)
-"""The settings a score depends on; every stored row carries them."""
 
 
 class ReasoningGymEnvConfig(BaseEnvConfig):
@@ -277,17 +267,6 @@ def pool_settings(config: ReasoningGymEnvConfig) -> PoolSettings:
     )
 
 
-def grading_settings(config: ReasoningGymEnvConfig) -> GradingSettings:
-    """What the configuration says of rewards."""
-    return GradingSettings(
-        max_length=config.max_token_length,
-        penalty_start=config.length_penalty_start,
-        mode=config.score_mode,
-        tolerant=config.answer_tolerance,
-    )
-
-
-def scoring_row(config: ReasoningGymEnvConfig) -> dict[str, Any]:
-    """The settings a score depends on, as plain JSON."""
-    row: dict[str, Any] = config.model_dump(mode="json", include=set(SCORING))
-    return row
+def scoring_settings(config: ReasoningGymEnvConfig) -> ScoringSettings:
+    """What the configuration says of scores and rewards."""
+    return ScoringSettings(**{f.name: getattr(config, f.name) for f in fields(ScoringSettings)})

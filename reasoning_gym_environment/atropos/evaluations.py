@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from ..config import SCORING, ReasoningGymEnvConfig
+from ..config import ReasoningGymEnvConfig, scoring_settings
 from ..errors import FixableError
 from ..evaluation.evaluated import item_from_row
 from ..evaluation.metrics import Background, evaluation_metrics
@@ -29,7 +29,6 @@ from .training_problems import TrainingProblems
 logger = logging.getLogger(__name__)
 
 DECISIVE = (
-    *SCORING,
     "eval_attempts",
     "eval_levels",
     "eval_seed",
@@ -41,7 +40,7 @@ DECISIVE = (
     "thinking_mode",
     "tokenizer_name",
 )
-"""The settings that, as they stand, determine an evaluation's results."""
+"""The settings that determine an evaluation's results as they stand, beside those of scoring."""
 
 
 class Log(Protocol):
@@ -132,6 +131,7 @@ class Evaluations:
             folder = unused(folder)
         self._begun = True
         settings = {
+            **scoring_settings(self._config).to_json(),
             **self._config.model_dump(mode="json", include=set(DECISIVE)),
             "library_versions": versions,
             "max_token_length": max_length,

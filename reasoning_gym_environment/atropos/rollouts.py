@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from ..config import ReasoningGymEnvConfig, grading_settings, scoring_row
+from ..config import ReasoningGymEnvConfig, scoring_settings
 from ..evaluation.run import SampleError
 from ..records import Completion, GroupResult, Problem
 from ..rollouts.statistics import Statistics
@@ -111,11 +111,11 @@ class Rollouts:
 
     async def score(self, problem: Problem, completions: Sequence[Completion]) -> GroupResult:
         """Score completions of one problem; every completion keeps its place."""
-        return await grade(problem, completions, self._pool, grading_settings(self._config))
+        return await grade(problem, completions, self._pool, scoring_settings(self._config))
 
     def row(self, group: GroupResult, identity: Mapping[str, Any]) -> dict[str, Any]:
         """The group's row in dumps and evaluation samples, with the time in UTC."""
         prompt = self._inference.prompt(group.problem.question)
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-        run = {**identity, "scoring": scoring_row(self._config), "time": now}
+        run = {**identity, "scoring": scoring_settings(self._config).to_json(), "time": now}
         return group_row(group, prompt.messages, run)

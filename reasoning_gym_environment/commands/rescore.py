@@ -8,6 +8,7 @@ import logging
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,16 @@ from pydantic import ValidationError
 
 from ..cli import describe_validation
 from ..config import (
-    SCORING,
     ReasoningGymEnvConfig,
     default_config,
-    grading_settings,
     pool_settings,
-    scoring_row,
+    scoring_settings,
 )
 from ..errors import FixableError
 from ..evaluation.evaluated import item_from_row
 from ..evaluation.metrics import Background, evaluation_metrics
 from ..evaluation.tables import evaluation_table
+from ..scoring.grading import ScoringSettings
 from ..storage.dumps import DumpContent
 from ..storage.rescoring import LIBRARY, Rescored, made_with, rescore
 from ..storage.score_changes import describe_changes
@@ -40,7 +40,8 @@ from ..workers.pool import TaskPool
 
 logger = logging.getLogger(__name__)
 
-SETTINGS = (*SCORING, "generation_timeout", "task_processes")
+SETTINGS = [field.name for field in fields(ScoringSettings)]
+SETTINGS += ["generation_timeout", "task_processes"]
 """The settings of `serve` that matter here."""
 
 
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
         require_writable(path.parent)
     by_file = asyncio.run(rescore_files(contents, config))
     results = [result for done in by_file.values() for result in done]
-    print(visible("\n".join(summary(results, contents, scoring_row(config)))))
+    print(visible("\n".join(summary(results, contents, scoring_settings(config).to_json()))))
     for path, done in by_file.items():
         rows = [result.row for result in done]
         if all("difficulty" in row for row in rows):
@@ -85,7 +86,7 @@ def build_parser() -> ArgumentParser:
     defaults = default_config()
     for name in SETTINGS:
         about = str(ReasoningGymEnvConfig.model_fields[name].description)
-        default = scoring_row(defaults).get(name, getattr(defaults, name))
+        default = scoring_settings(defaults).to_json().get(name, getattr(defaults, name))
         parser.add_argument(f"--env.{name}", metavar="VALUE", help=f"{about} (default: {default})")
     return parser
 
@@ -123,8 +124,7 @@ async def rescore_files(
             done = await rescore(
                 content.rows,
                 pool,
-                grading_settings(config),
-                scoring=scoring_row(config),
+                scoring_settings(config),
                 concurrency=2 * settings.processes,
             )
             with replacing(rescored_path(path)) as partial:

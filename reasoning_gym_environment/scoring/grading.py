@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, Protocol
 
 from ..records import (
     FORMAT_FAILURES,
+    SOLVED_SCORE,
     Attempt,
     Completion,
     GroupResult,
@@ -32,18 +33,30 @@ class Verifier(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GradingSettings:
-    """Attributes:
-    max_length: tokens of prompt and completion at which the length penalty leaves nothing.
-    penalty_start: fraction of `max_length` from which it takes.
-    mode: what becomes of partial credit.
-    tolerant: whether surrounding form that costs a right answer credit is taken off.
+class ScoringSettings:
+    """All settings that a score depends on; every stored row carries them.
+
+    Attributes:
+        max_token_length: of prompt and completion, at which the length penalty leaves nothing.
+        score_mode: what becomes of partial credit.
+        solved_threshold: score from which an answer counts as solved.
+        answer_tolerance: whether surrounding form that costs a right answer credit is taken off.
+        length_penalty_start: fraction of `max_token_length` from which the penalty takes.
+        verify_timeout: seconds for one answer.
+        verify_group_timeout: seconds for all answers of a group.
     """
 
-    max_length: int
-    penalty_start: float
-    mode: ScoreMode = ScoreMode.PARTIAL
-    tolerant: bool = False
+    max_token_length: int
+    score_mode: ScoreMode = ScoreMode.PARTIAL
+    solved_threshold: float = SOLVED_SCORE
+    answer_tolerance: bool = False
+    length_penalty_start: float = 0.75
+    verify_timeout: float = 5.0
+    verify_group_timeout: float = 120.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, under the settings' own names."""
+        return {**asdict(self), "score_mode": self.score_mode.value}
 
 
 class Grade(NamedTuple):
@@ -58,7 +71,7 @@ async def grade(
     problem: Problem,
     completions: Sequence[Completion],
     verifier: Verifier,
-    settings: GradingSettings,
+    settings: ScoringSettings,
 ) -> GroupResult:
     """Score a group of completions; every completion keeps its place."""
     texts = [completion.text for completion in completions]
@@ -80,7 +93,7 @@ async def grade_texts(
     texts: Sequence[str],
     lengths: Sequence[int],
     verifier: Verifier,
-    settings: GradingSettings,
+    settings: ScoringSettings,
 ) -> list[Grade]:
     """Score the texts of a group, fresh or stored.
 
@@ -90,7 +103,7 @@ async def grade_texts(
     extractions = [extract_answer(text) for text in texts]
     answers = [e.answer for e in extractions if e.answer is not None]
     given = await verifier.verify(problem, answers)
-    if settings.tolerant:
+    if settings.answer_tolerance:
         given = await tolerate_form(problem, answers, given, verifier)
     found = iter(given)
     verdicts = [
@@ -100,9 +113,9 @@ async def grade_texts(
     rewards = shape_rewards(
         verdicts,
         lengths,
-        max_length=settings.max_length,
-        penalty_start=settings.penalty_start,
-        mode=settings.mode,
+        max_length=settings.max_token_length,
+        penalty_start=settings.length_penalty_start,
+        mode=settings.score_mode,
     )
     return [
         Grade(extraction.answer, verdict, reward)

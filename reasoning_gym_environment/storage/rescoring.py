@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from ..records import Problem, Recipe
-from ..scoring.grading import GradingSettings, grade_texts
+from ..scoring.grading import ScoringSettings, grade_texts
 from ..util.progress import with_progress
 from ..workers.errors import GenerationError
 from ..workers.generation import generate_surely
@@ -43,15 +43,13 @@ class Rescored:
 async def rescore(
     rows: Sequence[Row],
     pool: TaskPool,
-    settings: GradingSettings,
+    settings: ScoringSettings,
     *,
-    scoring: Row,
     concurrency: int,
 ) -> list[Rescored]:
     """Score all rows again, in the order given, with a progress bar on a terminal.
 
     Args:
-        scoring: the present settings as rows carry them.
         concurrency: rows at a time.
     """
     places = asyncio.Semaphore(concurrency)
@@ -64,7 +62,7 @@ async def rescore(
                 return Rescored(row=row, kept=f"the problem can't be made again: {error}")
             if {question(rollout) for rollout in row["rollouts"]} != {problem.question}:
                 return Rescored(row=row, kept=another_question(row))
-            return await rescore_group(row, problem, pool, settings, scoring)
+            return await rescore_group(row, problem, pool, settings)
 
     return await with_progress([one(row) for row in rows], "rescoring")
 
@@ -86,7 +84,7 @@ def another_question(row: Row) -> str:
 
 
 async def rescore_group(
-    row: Row, problem: Problem, pool: TaskPool, settings: GradingSettings, scoring: Row
+    row: Row, problem: Problem, pool: TaskPool, settings: ScoringSettings
 ) -> Rescored:
     """A rollout without tokens has no completion: the server gave none, and it stays as it is."""
     given = [rollout for rollout in row["rollouts"] if rollout["tokens"]]
@@ -97,7 +95,7 @@ async def rescore_group(
         **row,
         "rollouts": rollouts,
         "oracle": problem.oracle,
-        "scoring": scoring,
+        "scoring": settings.to_json(),
         "library_versions": {
             **row.get("library_versions", {}),
             **{name: version(name) for name in (LIBRARY, PACKAGE)},

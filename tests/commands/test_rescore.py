@@ -8,7 +8,7 @@ import pytest_asyncio
 from stored_values import as_stored, said, write_dump
 
 from reasoning_gym_environment.commands.rescore import build_config, build_parser, main
-from reasoning_gym_environment.config import default_config, grading_settings, scoring_row
+from reasoning_gym_environment.config import default_config, scoring_settings
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.report.material import read_metrics
@@ -27,8 +27,8 @@ async def row(pool: TaskPool) -> dict[str, Any]:
     problem = await pool.generate(Recipe(task="gcd", seed=2))
     answers = [str(problem.oracle), f"{problem.oracle} or so", "nope"]
     completions = [said(f"<answer>{answer}</answer>") for answer in answers]
-    group = await grade(problem, completions, pool, grading_settings(config))
-    return as_stored(group, scoring=scoring_row(config))
+    group = await grade(problem, completions, pool, scoring_settings(config))
+    return as_stored(group, scoring=scoring_settings(config).to_json())
 
 
 def scores(path: Path) -> list[list[float]]:

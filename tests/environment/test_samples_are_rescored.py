@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from reasoning_gym_environment.config import grading_settings, pool_settings, scoring_row
+from reasoning_gym_environment.config import pool_settings, scoring_settings
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.storage.rescoring import rescore
@@ -22,9 +22,7 @@ async def test_samples_of_an_evaluation_come_out_the_same(bench: Any, tokenizer:
     [samples] = bench.folder.glob("dumps/evaluation_*/samples.jsonl")
     rows = read_groups(samples).rows
     async with TaskPool(pool_settings(config), Counter()) as pool:
-        results = await rescore(
-            rows, pool, grading_settings(config), scoring=scoring_row(config), concurrency=2
-        )
+        results = await rescore(rows, pool, scoring_settings(config), concurrency=2)
     assert len(rows) == 6
     assert [result.kept for result in results] == [""] * 6
     assert [change.reason for result in results for change in result.changes] == [None] * 6

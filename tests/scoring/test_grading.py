@@ -5,12 +5,12 @@ import pytest_asyncio
 from group_values import completion
 
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status
-from reasoning_gym_environment.scoring.grading import GradingSettings, grade
+from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
 from reasoning_gym_environment.workers.pool import TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-SETTINGS = GradingSettings(max_length=100, penalty_start=0.75)
+SETTINGS = ScoringSettings(max_token_length=100, length_penalty_start=0.75)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -100,7 +100,7 @@ async def test_tolerance_takes_off_form_that_costs_a_right_answer_its_credit(
     problem = await pool.generate(Recipe(task="gcd", seed=2))
     texts = [f"<answer>{form.format(problem.oracle)}</answer>", "<answer>**wrong**</answer>"]
     strict, tolerant = (
-        GradingSettings(max_length=1000, penalty_start=0.75, tolerant=tolerant)
+        ScoringSettings(max_token_length=1000, length_penalty_start=0.75, answer_tolerance=tolerant)
         for tolerant in (False, True)
     )
     completions = [completion(text) for text in texts]

@@ -11,7 +11,7 @@ from stored_values import as_stored, attempt, said, stored
 
 from reasoning_gym_environment.evaluation.run import unscored_group
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe
-from reasoning_gym_environment.scoring.grading import GradingSettings, grade
+from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
 from reasoning_gym_environment.scoring.rewards import ScoreMode
 from reasoning_gym_environment.storage.rescoring import Rescored, rescore
 from reasoning_gym_environment.storage.score_changes import REASONS, describe_changes
@@ -19,8 +19,7 @@ from reasoning_gym_environment.workers.pool import TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-SETTINGS = GradingSettings(max_length=100, penalty_start=0.75)
-SCORING = {"score_mode": "partial"}
+SETTINGS = ScoringSettings(max_token_length=100, length_penalty_start=0.75)
 TASKS = ("gcd", "arc_agi", "rearc", "countdown", "graph_color", "spell_backward", "list_functions")
 TEXTS = (
     "<think>hm</think><answer>{}</answer>",
@@ -41,10 +40,10 @@ async def trained(
 
 
 async def again(
-    pool: TaskPool, *rows: dict[str, Any], settings: GradingSettings = SETTINGS
+    pool: TaskPool, *rows: dict[str, Any], settings: ScoringSettings = SETTINGS
 ) -> list[Rescored]:
     before = copy.deepcopy(rows)
-    results = await rescore(rows, pool, settings, scoring=SCORING, concurrency=2)
+    results = await rescore(rows, pool, settings, concurrency=2)
     assert rows == before
     return results
 
@@ -108,17 +107,21 @@ async def test_a_row_whose_problem_cant_be_made_stays_as_it_is(pool: TaskPool) -
 
 async def test_another_score_mode_changes_scores_and_says_so(pool: TaskPool, gcd: Problem) -> None:
     row = await trained(pool, gcd, *TEXTS[:2])
-    binary = GradingSettings(max_length=100, penalty_start=0.75, mode=ScoreMode.BINARY)
+    binary = ScoringSettings(
+        max_token_length=100, length_penalty_start=0.75, score_mode=ScoreMode.BINARY
+    )
     [result] = await again(pool, row, settings=binary)
     assert 0.0 < row["rollouts"][1]["score"] < 1.0
     assert [rollout["score"] for rollout in result.row["rollouts"]] == [1.0, 0.0]
     assert [change.reason for change in result.changes] == [None, REASONS["score"]]
-    assert (result.row["scoring"], row.get("scoring")) == (SCORING, None)
+    assert (result.row["scoring"], row.get("scoring")) == (binary.to_json(), None)
 
 
 async def test_tolerance_applies_to_stored_answers(pool: TaskPool, gcd: Problem) -> None:
     row = await trained(pool, gcd, "<answer>**{}**</answer>")
-    tolerant = GradingSettings(max_length=100, penalty_start=0.75, tolerant=True)
+    tolerant = ScoringSettings(
+        max_token_length=100, length_penalty_start=0.75, answer_tolerance=True
+    )
     [result] = await again(pool, row, settings=tolerant)
     assert row["rollouts"][0]["score"] < 1.0
     assert result.row["rollouts"][0]["score"] == 1.0
@@ -129,7 +132,9 @@ async def test_the_length_penalty_goes_by_the_stored_lengths(pool: TaskPool, gcd
     row = await trained(pool, gcd, TEXTS[0], TEXTS[0], tokens=87)
     assert [rollout["score"] for rollout in row["rollouts"]] == pytest.approx([0.48, 0.48], abs=0.1)
     [same] = await again(pool, row)
-    [long] = await again(pool, row, settings=GradingSettings(max_length=1000, penalty_start=0.75))
+    [long] = await again(
+        pool, row, settings=ScoringSettings(max_token_length=1000, length_penalty_start=0.75)
+    )
     assert without_seconds(same.row) == without_seconds(row)
     assert [rollout["score"] for rollout in long.row["rollouts"]] == [1.0, 1.0]
 
