@@ -1,0 +1,96 @@
+"""What earlier versions wrote is read, and what is written now is the same, byte for byte.
+
+`tests/stored` holds a dump and an evaluation that version 0.1.0 wrote.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reasoning_gym_environment.evaluation.evaluated import item_from_row
+from reasoning_gym_environment.evaluation.metrics import Background, evaluation_metrics
+from reasoning_gym_environment.records import (
+    Attempt,
+    Completion,
+    GroupResult,
+    Problem,
+    Recipe,
+    Reward,
+    Status,
+    Verdict,
+)
+from reasoning_gym_environment.storage.dumps import group_row
+from reasoning_gym_environment.storage.stored_groups import read_groups
+from reasoning_gym_environment.tasks.catalogue import known_categories
+from reasoning_gym_environment.tasks.chance import chance_floors
+
+STORED = Path(__file__).parents[1] / "stored"
+FILES = [STORED / "dump.jsonl", STORED / "evaluation" / "samples.jsonl"]
+OF_THE_GROUP = {"item_id", "rollouts", "schema_version", "recipe", "oracle"}
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def attempt(rollout: dict[str, Any]) -> Attempt:
+    """The attempt that was stored so; of its tokens only their number is."""
+    own = (1,) * rollout["completion_tokens"]
+    prompt = (-100,) * (rollout["tokens"] - len(own))
+    return Attempt(
+        completion=Completion(
+            text=rollout["conversation"][-1]["content"],
+            tokens=prompt + own,
+            masks=prompt + own,
+            logprobs=None,
+            finish_reason=rollout["finish_reason"],
+        ),
+        answer=rollout["answer"],
+        verdict=Verdict(
+            score=rollout["raw_score"],
+            status=Status(rollout["status"]),
+            detail=rollout["detail"],
+            seconds=rollout["verify_seconds"],
+            raw_score=rollout["raw_form_score"],
+            tagged_score=rollout["tagged_form_score"],
+        ),
+        reward=Reward(
+            value=rollout["score"],
+            score=rollout["raw_score"],
+            length_factor=rollout["length_factor"],
+        ),
+    )
+
+
+def group(row: dict[str, Any]) -> GroupResult:
+    question = row["rollouts"][0]["conversation"][-2]["content"]
+    recipe = Recipe.from_json(row["recipe"])
+    problem = Problem(recipe=recipe, question=question, oracle=row["oracle"], entry=b"")
+    return GroupResult(problem=problem, attempts=tuple(map(attempt, row["rollouts"])))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_groups_are_written_as_before(path: Path) -> None:
+    for line in lines(path):
+        row = json.loads(line)
+        prompt = row["rollouts"][0]["conversation"][:-1]
+        run = {key: value for key, value in row.items() if key not in OF_THE_GROUP}
+        assert json.dumps(group_row(group(row), prompt, run)) == line
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_groups_are_read_whole(path: Path) -> None:
+    content = read_groups(path)
+    assert [json.dumps(row) for row in content.rows] == lines(path)
+    assert content.torn == 0
+
+
+def test_an_evaluation_measures_as_before() -> None:
+    items = [item_from_row(row) for row in read_groups(FILES[1]).rows]
+    background = Background(
+        categories=known_categories(), floors=chance_floors(0.5), attempts=len(items[0].outcomes)
+    )
+    stored = json.loads((STORED / "evaluation" / "metrics.json").read_text())["results"]["all"]
+    assert list(evaluation_metrics(items, background).items()) == list(stored.items())
