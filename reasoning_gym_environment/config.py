@@ -2,29 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnum
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from .errors import did_you_mean
+from .evaluation.run import EvaluationSettings
 from .problems.sampler import TaskSampling
 from .records import SOLVED_SCORE
-from .rollouts.prompts import SYSTEM_PROMPTS
+from .rollouts.prompts import SYSTEM_PROMPTS, resolve_system_prompt
 from .scoring.grading import ScoringSettings
 from .scoring.rewards import ScoreMode
 from .tasks.difficulty import ComplexityMode
-from .util.settings_text import (
-    parse_difficulties,
-    parse_parameters,
-    parse_weights,
-    shown,
-    split_names,
-)
+from .util import settings_text as text
 from .workers.pool import PoolSettings, default_processes
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 DEFAULT_MODEL = "NousResearch/DeepHermes-3-Llama-3-8B-Preview"
+
+
+DECISIVE = (
+    "eval_attempts",
+    "eval_levels",
+    "eval_seed",
+    "eval_temperature",
+    "generation_timeout",
+    "max_reasoning_tokens",
+    "num_eval_samples_per_task",
+    "reasoning_effort",
+    "thinking_mode",
+    "tokenizer_name",
+)
+"""The options that determine an evaluation's results as they stand, beside those of scoring."""
+
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "include_tasks": text.split_names,
+    "exclude_tasks": text.split_names,
+    "eval_levels": text.parse_difficulties,
+    "task_weights": text.parse_weights,
+    "task_parameters": text.parse_parameters,
+}
+"""What an option's text means; lists and mappings from a file pass through them as well."""
 
 
 class ReasoningGymEnvConfig(BaseEnvConfig):
@@ -47,8 +71,7 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
         "empty means all.",
     )
     exclude_tasks: str | list[str] = Field(
-        default=[],
-        description="Tasks and categories to leave out; wins over include_tasks.",
+        default=[], description="Tasks and categories to leave out; wins over include_tasks."
     )
     task_weights: str | dict[str, float] = Field(
         default={},
@@ -100,10 +123,7 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
         "threshold (0 below solved_threshold) or binary (1 at full credit, else 0).",
     )
     solved_threshold: float = Field(
-        default=SOLVED_SCORE,
-        gt=0,
-        le=1,
-        description="Score from which an answer counts as solved.",
+        default=SOLVED_SCORE, gt=0, le=1, description="Score from which an answer counts as solved."
     )
     answer_tolerance: bool = Field(
         default=False,
@@ -184,25 +204,10 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
             raise ValueError(f"there is no setting {unknown[0]!r}" + (hint and f"; {hint}"))
         return data
 
-    @field_validator("include_tasks", "exclude_tasks")
+    @field_validator(*_PARSERS)
     @classmethod
-    def _split_names(cls, value: str | list[str]) -> list[str]:
-        return split_names(value)
-
-    @field_validator("eval_levels")
-    @classmethod
-    def _parse_levels(cls, value: str | float | list[float]) -> list[float]:
-        return parse_difficulties(value)
-
-    @field_validator("task_weights")
-    @classmethod
-    def _parse_weights(cls, value: str | dict[str, float]) -> dict[str, float]:
-        return parse_weights(value)
-
-    @field_validator("task_parameters")
-    @classmethod
-    def _parse_parameters(cls, value: str | dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        return parse_parameters(value)
+    def _parse_text(cls, value: Any, info: ValidationInfo) -> Any:
+        return _PARSERS[str(info.field_name)](value)
 
     @model_validator(mode="after")
     def _consistent(self) -> ReasoningGymEnvConfig:
@@ -217,9 +222,9 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
             )
         if (self.complexity_mode is ComplexityMode.FIXED) != (self.complexity_level is not None):
             raise ValueError(
-                f"complexity_mode is {shown(self.complexity_mode)} and complexity_level is "
-                f"{shown(self.complexity_level)}: fixed needs a level from 0 to 1, and no other "
-                "mode takes one"
+                f"complexity_mode is {text.shown(self.complexity_mode)} and complexity_level is "
+                f"{text.shown(self.complexity_level)}: fixed needs a level from 0 to 1, and no "
+                "other mode takes one"
             )
         if self.dump_rollouts and self.rollout_save_score_threshold == 1:
             raise ValueError(
@@ -256,17 +261,37 @@ def default_server() -> APIServerConfig:
     )
 
 
+Settings = TypeVar("Settings", bound="DataclassInstance")
+
+
+def settings_of(part: type[Settings], config: ReasoningGymEnvConfig, **more: Any) -> Settings:
+    """The plain settings of a part: its fields are named as the options; `more` gives others."""
+    options = {f.name: getattr(config, f.name) for f in fields(part) if hasattr(config, f.name)}
+    return part(**{**options, **more})
+
+
 def pool_settings(config: ReasoningGymEnvConfig) -> PoolSettings:
     """What the configuration says of the worker processes."""
-    return PoolSettings(
-        processes=config.task_processes or default_processes(),
-        generation_timeout=config.generation_timeout,
-        verify_timeout=config.verify_timeout,
-        verify_group_timeout=config.verify_group_timeout,
-        solved_threshold=config.solved_threshold,
-    )
+    processes = config.task_processes or default_processes()
+    return settings_of(PoolSettings, config, processes=processes)
 
 
 def scoring_settings(config: ReasoningGymEnvConfig) -> ScoringSettings:
     """What the configuration says of scores and rewards."""
-    return ScoringSettings(**{f.name: getattr(config, f.name) for f in fields(ScoringSettings)})
+    return settings_of(ScoringSettings, config)
+
+
+def evaluation_settings(
+    config: ReasoningGymEnvConfig, *, model: str, run_id: str
+) -> EvaluationSettings:
+    """What the configuration says of evaluations; `run_id` names a folder that isn't configured."""
+    decisive = config.model_dump(mode="json", include=set(DECISIVE))
+    folder = config.data_dir_to_save_evals or f"{config.data_dumps_dir}/evaluation_{run_id}"
+    return settings_of(
+        EvaluationSettings,
+        config,
+        decisive={**decisive, "system_prompt": resolve_system_prompt(config.system_prompt)},
+        folder=Path(folder),
+        model=model,
+        scoring=scoring_settings(config),
+    )

@@ -1,9 +1,13 @@
-"""What the environment tells wandb, the API, dumps and checkpoints."""
+"""Atropos's base class with its quirks mended, for an environment to build on."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import re
+import uuid
 from abc import abstractmethod
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,52 +16,154 @@ import aiohttp
 from atroposlib.envs.base import BaseEnv
 from tenacity import RetryError
 
-from ..errors import ConfigurationError
-from ..problems.curriculum_metrics import curriculum_metrics
+from ..errors import ConfigurationError, FixableError
 from ..records import Problem
-from ..rollouts.metrics import signal_lines
+from ..rollouts.metrics import signal_line
+from ..rollouts.prompts import resolve_system_prompt
 from ..rollouts.statistics import Statistics
+from ..util.files import replacing
+from ..util.lifetime import closing_on_every_way_out
+from ..util.reachability import UnreachableError, require_reachable
+from .inference import Inference, root_cause
 from .rollout_table import rollout_rows, rollout_table
-from .training_problems import TrainingProblems
+from .trl_server import TrlServer
 
 logger = logging.getLogger(__name__)
-
 
 _PACKAGES = ("reasoning-gym-environment", "reasoning-gym", "atroposlib", "transformers")
 VERSIONS = {name: version(name) for name in _PACKAGES}
 
+_GOODBYE_SECONDS = 5
 
-class BookkeepingEnv(BaseEnv):
-    """Atropos's hooks for metrics and checkpoints, filled from statistics and a problem stream.
+
+class AtroposEnv(BaseEnv):
+    """Closes on every way out, counts what is sent, keeps checkpoints whole, hides API keys.
 
     Attributes:
         run_id: names the run in everything it stores.
         statistics: what the run has counted so far.
-        evaluation_report: metrics of the last evaluation that wandb has not got yet.
+        inference: the client of the inference servers.
+        reach_seconds: how long a server may take to come up before the start is given up.
+        health_seconds: how long `process` and `evaluate` wait for a healthy inference server;
+            `serve` waits for ever.
+
+    Raises:
+        ConfigurationError: the tokenizer can't be loaded.
     """
 
-    run_id: str
-    statistics: Statistics
-    evaluation_report: dict[str, float]
+    reach_seconds = 60.0
+    health_seconds = 20.0
+
+    def __init__(
+        self,
+        config: Any,
+        server_configs: Any,
+        slurm: bool = False,
+        testing: bool = False,
+    ) -> None:
+        withhold_keys(config.data_dir_to_save_evals)  # whatever goes wrong from here on
+        first = server_configs[0] if isinstance(server_configs, list) else server_configs
+        if first.server_type == "trl":
+            self.server_cls = TrlServer
+        try:
+            super().__init__(config, server_configs, slurm=slurm, testing=testing)
+        except OSError as error:
+            raise ConfigurationError(
+                f"tokenizer_name {config.tokenizer_name!r} (or the server's) can't be loaded: "
+                f"{str(error).splitlines()[0]} Give a name on the Hugging Face hub or a folder."
+            ) from error
+        self.run_id = str(uuid.uuid4())
+        self.statistics = Statistics()
+        self.inference = Inference(
+            self.server,
+            self.tokenizer,
+            server_type=first.server_type,
+            system_prompt=resolve_system_prompt(config.system_prompt),
+        )
+        self._closed = False
+        if config.suppress_base_env_logs:
+            logging.getLogger("atroposlib.envs.base").setLevel(logging.WARNING)
+
+    @abstractmethod
+    def stream_out(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
+        """The training stream's state, as JSON.
+
+        Args:
+            unfinished: problems handed out but not yet trained on; they come first after a resume.
+        """
+
+    @abstractmethod
+    def stream_in(self, state: dict[str, Any]) -> None:
+        """Continue the stream that `stream_out` has described."""
 
     @property
-    @abstractmethod
-    def categories(self) -> dict[str, str]:
-        """Category by name of the tasks in use; empty before `setup`."""
+    def serving(self) -> bool:
+        """Whether the API knows this environment."""
+        return hasattr(self, "env_id")
 
-    @property
-    @abstractmethod
-    def problems(self) -> TrainingProblems:
-        """The problems, whether or not their training stream has begun."""
-
-    @abstractmethod
-    def started_problems(self) -> TrainingProblems:
-        """The problems, with their training stream begun."""
+    def max_length(self) -> int:
+        """Tokens of a row; a group with a row as long as the trainer's limit is dropped whole."""
+        limit: int = self.config.max_token_length
+        return min(limit, self.max_token_len - 1) if self.max_token_len > 0 else limit
 
     def identity(self) -> dict[str, Any]:
         """What every stored row says of its run."""
         replica = self.wandb_prepend or ""
         return {"run": self.run_id, "replica": replica, "library_versions": VERSIONS}
+
+    async def env_manager(self) -> None:
+        """Serve a trainer until training ends; nothing is left behind on any way out.
+
+        Raises:
+            UnreachableError: the Atropos API does not answer, or stopped answering.
+        """
+        url = self.config.rollout_server_url
+        async with closing_on_every_way_out(self.close):
+            await require_reachable(
+                [url],
+                what="the Atropos API",
+                way_out="start it with `run-api`, or set --env.rollout_server_url",
+                seconds=self.reach_seconds,
+            )
+            try:
+                await super().env_manager()
+            except (aiohttp.ClientError, RetryError) as error:
+                raise UnreachableError(
+                    f"the Atropos API at {url} stopped answering ({root_cause(error)}): "
+                    "restart it, the trainer and this environment"
+                ) from error
+
+    async def process_manager(self) -> None:
+        self.inference.patience = self.health_seconds
+        async with closing_on_every_way_out(self.close):
+            await super().process_manager()
+
+    async def _run_evaluate(self) -> None:
+        self.inference.patience = self.health_seconds
+        async with closing_on_every_way_out(self.close):
+            await super()._run_evaluate()
+
+    async def close(self) -> None:
+        """Stop the workers, then close what the environment holds. May be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        running = [*self.workers, *self.eval_workers, *filter(None, [self.eval_runner])]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await self.close_parts()
+        await self.inference.close()
+        if self.serving:
+            await disconnect(self.config.rollout_server_url, self.env_id)
+        if self.jsonl_writer is not None:
+            self.jsonl_writer.close()
+        logger.info("Closed after %s", signal_line(self.statistics.total))
+        logger.info("Counts of this run: %s", dict(sorted(self.statistics.counts.items())))
+
+    @abstractmethod
+    async def close_parts(self) -> None:
+        """Close what the environment has beside Atropos's parts; no rollout runs any more."""
 
     async def get_server_info(self) -> None:
         """Raises ConfigurationError when a group does not fit the trainer's batch."""
@@ -78,30 +184,6 @@ class BookkeepingEnv(BaseEnv):
             wandb_metrics["train/rollouts"] = rollout_table(self.rollouts_for_wandb)
         return wandb_metrics
 
-    async def wandb_log(self, wandb_metrics: dict[str, Any] | None = None) -> None:
-        """Log what has been counted since the last call, and the last evaluation."""
-        report, self.evaluation_report = self.evaluation_report, {}
-        for line in signal_lines(self.statistics.interval, self.categories.values()):
-            logger.info("Since the last report: %s", line)
-        counted = self.statistics.take_report()
-        stats = self.get_curriculum_stats()
-        levels = curriculum_metrics(stats, self.categories) if stats["curriculum_mode"] else {}
-        await super().wandb_log({**(wandb_metrics or {}), **counted, **levels, **report})
-
-    def get_curriculum_stats(self) -> dict[str, Any]:
-        """Where the curriculum has each task; JSON.
-
-        Returns:
-            `curriculum_mode`, whether there is a curriculum; if so, `target_accuracy`,
-            `total_tasks_tracked`, `tasks_with_adjustments`, `average_complexity` in [0, 1], and
-            `task_details`: by task its `level`, `difficulty`, recent `solved_share` and more.
-        """
-        stats = self.problems.curriculum_stats()
-        if not stats:
-            return {"curriculum_mode": False}
-        target = self.config.curriculum_target_accuracy
-        return {"curriculum_mode": True, "target_accuracy": target, **stats}
-
     async def _send_scored_data_to_api(self, scored_data: Any) -> None:
         try:
             await super()._send_scored_data_to_api(scored_data)
@@ -111,12 +193,9 @@ class BookkeepingEnv(BaseEnv):
         self.statistics.counts["groups/sent"] += 1
 
     def save_checkpoint(self, step: int, data: dict[str, Any] | None = None) -> None:
-        """Write the training stream's state, whole or not at all.
-
-        Problems handed out but not finished come first after a resume.
-        """
+        """Write the training stream's state, whole or not at all."""
         running = [entry["item"] for entry in self.running_items.values()]
-        state = self.started_problems().state_dict([*running, *self.backlog])
+        state = self.stream_out([*running, *self.backlog])
         super().save_checkpoint(f"{step}.partial", {**(data or {}), "stream_state": state})
         folder = Path(self.checkpoint_dir) / "env_checkpoints" / str(self.wandb_prepend)
         (folder / f"step-{step}.partial.json").replace(folder / f"step-{step}.json")
@@ -124,7 +203,7 @@ class BookkeepingEnv(BaseEnv):
     def load_checkpoint(self) -> None:
         """Continue the stream exactly where the checkpoint of the trainer's step left it."""
         self.stream_state: dict[str, Any] | None = None
-        super().load_checkpoint()
+        super().load_checkpoint()  # sets an attribute for each of the file's keys
         if self.stream_state is None:
             logger.warning(
                 "No checkpoint for step %s of %s below %r: the training stream starts anew",
@@ -133,4 +212,34 @@ class BookkeepingEnv(BaseEnv):
                 self.checkpoint_dir,
             )
             return
-        self.started_problems().load_state_dict(self.stream_state)
+        self.stream_in(self.stream_state)
+
+
+async def disconnect(url: str, env_id: int) -> None:
+    """Tell the API that an environment is gone; an API that is gone as well is no failure."""
+    timeout = aiohttp.ClientTimeout(total=_GOODBYE_SECONDS)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.post(f"{url}/disconnect-env", json={"env_id": env_id}) as response,
+        ):
+            response.raise_for_status()
+    except (aiohttp.ClientError, asyncio.TimeoutError) as error:
+        logger.warning("Could not tell the API at %s of leaving: %s", url, error)
+
+
+def withhold_keys(folder: str | None) -> None:
+    """Take the API key out of the configuration Atropos puts beside results one may publish.
+
+    Raises:
+        FixableError: the file can't be written to.
+    """
+    path = Path(folder or "", "evaluate_config.yaml")
+    if folder is None or not path.exists():
+        return
+    try:
+        text = re.sub(r"(\bapi_key:).*", r"\1 withheld", path.read_text())
+        with replacing(path) as whole:
+            whole.write_text(text)
+    except OSError as error:
+        raise FixableError(f"the API key can't be taken out of {path}: {error}") from error

@@ -6,15 +6,14 @@ import asyncio
 import functools
 import math
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from atroposlib.envs.server_handling.server_manager import ServerManager
 from tenacity import RetryError
 
-from ..errors import FixableError
 from ..records import Completion
 from ..rollouts.prompts import build_messages
+from ..rollouts.rollouts import InferenceError, Prompt, SamplingParams
 from ..rollouts.tokenization import completion_from_text, end_of_turn, join_reasoning, render_prompt
 from ..util.reachability import UnreachableError, require_reachable
 
@@ -23,28 +22,6 @@ TOKEN_SERVERS = frozenset({"vllm", "sglang", "trl"})
 
 _KEPT_PROMPTS = 1024
 _HEALTH_SECONDS = 1.0
-
-
-class InferenceError(FixableError):
-    """An inference server did not give the completions it was asked for."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Prompt:
-    """One question as the model sees it; `tokens` are those of `text`."""
-
-    messages: list[dict[str, str]]
-    text: str
-    tokens: tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sampling:
-    """How to sample: `split` is "train" or "eval", and decides whose turn it is."""
-
-    temperature: float
-    top_p: float
-    split: str
 
 
 class Inference:
@@ -89,7 +66,7 @@ class Inference:
         return max_length - len(self.prompt(question).tokens) - max(1, len(self._turn_end))
 
     async def sample(
-        self, question: str, *, n: int, max_length: int, sampling: Sampling
+        self, question: str, *, n: int, max_length: int, sampling: SamplingParams
     ) -> list[Completion]:
         """Exactly `n` completions of at most `max_length` tokens with their prompt.
 
@@ -142,6 +119,11 @@ class Inference:
             self._healthy_at = now
         elif now - self._healthy_at > self.patience:
             raise UnreachableError(f"no server was healthy for {self.patience:g} s")
+
+    @property
+    def model(self) -> str:
+        """The model's name at the first server."""
+        return str(self._server.servers[0].config.model_name)
 
     @property
     def urls(self) -> list[str]:

@@ -11,8 +11,7 @@ from ..records import Problem, Recipe
 from ..tasks.difficulty import Ladder
 from ..util.progress import with_progress
 from ..workers.errors import GenerationError
-from ..workers.generation import generate_surely
-from ..workers.pool import TaskPool
+from ..workers.generation import MakesProblems, generate_surely
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +62,7 @@ class EvaluationPlan:
         ]
 
 
-async def build_evaluation_set(pool: TaskPool, plan: EvaluationPlan) -> list[EvaluationItem]:
+async def build_evaluation_set(pool: MakesProblems, plan: EvaluationPlan) -> list[EvaluationItem]:
     """Make the problems of the evaluation set; one that can't be made is left out, loudly."""
     without = sorted(set(plan.tasks) - set(plan.leveled))
     if plan.difficulties and without:

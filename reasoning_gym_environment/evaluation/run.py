@@ -1,56 +1,254 @@
-"""Asks for every item of the evaluation set and keeps what comes."""
+"""One evaluation from the set to the results on disk, resumed where it was interrupted."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TextIO
 
+from ..problems.stream import question_hash
 from ..records import Attempt, Completion, GroupResult, Problem, Reward, Status, Verdict
+from ..rollouts.rollouts import InferenceError, SamplingParams
+from ..scoring.grading import ScoringSettings
+from ..tasks.chance import chance_floors
+from ..tasks.difficulty import Ladder
 from ..util.progress import with_progress
-from .plan import EvaluationItem
+from ..workers.generation import MakesProblems
+from .evaluated import item_from_row
+from .metrics import Background, evaluation_metrics
+from .plan import EvaluationItem, EvaluationPlan, build_evaluation_set
+from .store import EvaluationStore, is_finished, recipe_key, unused
+from .tables import evaluation_table, headline
 
 logger = logging.getLogger(__name__)
 
-Sample = Callable[[Problem], Awaitable[GroupResult]]
-"""Asks for the completions of a problem and scores them; raises SampleError without any."""
 
-Keep = Callable[[EvaluationItem, GroupResult], Awaitable[None]]
-"""Stores a sample; when it returns, the sample is safe."""
+class Samples(Protocol):
+    """What an evaluation needs of rollouts."""
+
+    async def sample(
+        self, problem: Problem, *, n: int, max_length: int, sampling: SamplingParams
+    ) -> GroupResult: ...
+
+    def row(self, group: GroupResult, identity: Mapping[str, Any]) -> dict[str, Any]: ...
 
 
-class SampleError(RuntimeError):
-    """There are no completions to score, for the reason given."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationSettings:
+    """What is evaluated, and where the results go; fields are named as the options.
+
+    Attributes:
+        max_eval_workers: completions asked for at once; a single item may exceed it.
+        folder: of the results.
+        decisive: JSON; with the scoring and the run's own part, all that determines the results.
+        model: the name of the model that is evaluated.
+    """
+
+    eval_seed: int
+    num_eval_samples_per_task: int
+    eval_attempts: int
+    eval_levels: Sequence[float]
+    eval_temperature: float
+    max_eval_workers: int
+    scoring: ScoringSettings
+    folder: Path
+    decisive: Mapping[str, Any]
+    model: str
+
+    @property
+    def sampling(self) -> SamplingParams:
+        return SamplingParams(temperature=self.eval_temperature, top_p=1.0, split="eval")
 
 
-async def run_evaluation(
-    items: Sequence[EvaluationItem],
-    sample: Sample,
-    keep: Keep,
-    *,
-    attempts: int,
-    concurrency: int,
-    done: int = 0,
-) -> None:
-    """Evaluate every item and keep its sample; one without completions is kept as unscored.
+class Evaluation:
+    """The fixed evaluation set and its runs: of the `evaluate` command, or while serving.
 
     Args:
-        attempts: completions of an item.
-        concurrency: completions asked for at once; a single item may exceed it.
-        done: items that were evaluated before, for the progress bar.
+        counts: where failed requests are counted.
+
+    Attributes:
+        items: the set, the same for one `eval_seed` and choice of tasks; filled by `prepare`.
+        folder: of the last evaluation's results; before one, where they will go.
+        metrics: of the last evaluation; empty while one is under way.
     """
-    places = asyncio.Semaphore(max(1, concurrency // attempts))
 
-    async def one(item: EvaluationItem) -> None:
-        async with places:
-            try:
-                group = await sample(item.problem)
-            except SampleError as error:
-                logger.warning("Evaluation of %s: %s", item.problem.recipe.task, error)
-                group = unscored_group(item.problem, str(error), attempts=attempts)
-            await keep(item, group)
+    def __init__(
+        self, settings: EvaluationSettings, rollouts: Samples, counts: Counter[str]
+    ) -> None:
+        self.items: list[EvaluationItem] = []
+        self.folder = settings.folder
+        self.metrics: dict[str, float] = {}
+        self._settings = settings
+        self._rollouts = rollouts
+        self._counts = counts
+        self._categories: Mapping[str, str] = {}
+        self._untaken: dict[str, float] = {}
+        self._begun = False
 
-    await with_progress([one(item) for item in items], "evaluation", done=done)
+    async def prepare(
+        self, pool: MakesProblems, categories: Mapping[str, str], ladders: Mapping[str, Ladder]
+    ) -> None:
+        """Make the evaluation set.
+
+        Args:
+            categories: category by task, of the tasks in use.
+            ladders: by task; of use where difficulties are to be evaluated.
+        """
+        self._categories = categories
+        plan = EvaluationPlan(
+            seed=self._settings.eval_seed,
+            tasks=sorted(categories),
+            per_task=self._settings.num_eval_samples_per_task,
+            difficulties=self._settings.eval_levels,
+            ladders=ladders,
+        )
+        self.items = await build_evaluation_set(pool, plan)
+
+    @property
+    def question_hashes(self) -> frozenset[bytes]:
+        """Stand for the questions that training must not see."""
+        return frozenset(question_hash(item.problem.question) for item in self.items)
+
+    async def run(self, *, step: int | None, max_length: int, identity: Mapping[str, Any]) -> None:
+        """Evaluate, and write the results.
+
+        Args:
+            step: of the trainer that is served; None in the `evaluate` command.
+            max_length: tokens of prompt and completion.
+            identity: what every sample says of its run.
+
+        Raises:
+            ConfigurationError: the folder holds an evaluation with other settings.
+            InferenceError: nothing could be scored.
+        """
+        begin, self.metrics = time.time(), {}
+        store = self._open(step, max_length, identity["library_versions"])
+        self.folder = store.folder
+        await self._ask(store, max_length, identity)
+        rows = self._in_order(store)
+        self.metrics = self._untaken = await asyncio.to_thread(self._measure, rows)
+        logger.info("Evaluation: %s", headline(self.metrics))
+        await asyncio.to_thread(store.complete, rows, self._results(time.time() - begin))
+        self._require_scores(store)
+
+    def _open(self, step: int | None, max_length: int, versions: Any) -> EvaluationStore:
+        """Where the samples go: the first evaluation without a step continues what it finds.
+
+        While a trainer is served the model changes under its name: nothing is continued.
+        """
+        folder = self._settings.folder
+        if step is not None:
+            folder = folder / f"step-{step}"
+        if self._begun or step is not None:
+            folder = unused(folder)
+        self._begun = True
+        settings = {
+            **self._settings.scoring.to_json(),
+            **self._settings.decisive,
+            "library_versions": versions,
+            "max_token_length": max_length,
+            "model_name": self._settings.model,
+            "step": step,
+            "tasks": sorted(self._categories),
+        }
+        return EvaluationStore(folder, settings)
+
+    async def _ask(
+        self, store: EvaluationStore, max_length: int, identity: Mapping[str, Any]
+    ) -> None:
+        """Complete the samples of the store."""
+        missing = [item for item in self.items if _key(item) not in store.rows]
+        finished = len(self.items) - len(missing)
+        resume = f"the same command with --env.data_dir_to_save_evals {store.folder} goes on"
+        logger.info(
+            "Evaluating %d items, %d of them finished before; after an interruption %s",
+            len(self.items),
+            finished,
+            resume,
+        )
+        places = asyncio.Semaphore(
+            max(1, self._settings.max_eval_workers // self._settings.eval_attempts)
+        )
+
+        async def one(item: EvaluationItem) -> None:
+            async with places:
+                group = await self._sample(item.problem, max_length)
+            row = self._rollouts.row(group, identity)
+            await store.add({**row, "difficulty": item.difficulty})
+
+        try:
+            await with_progress([one(item) for item in missing], "evaluation", done=finished)
+        except asyncio.CancelledError:
+            logger.warning("Interrupted with %d items finished: %s", len(store.rows), resume)
+            raise
+
+    async def _sample(self, problem: Problem, max_length: int) -> GroupResult:
+        """All attempts at a problem; unscored where the servers give no completions."""
+        attempts = self._settings.eval_attempts
+        try:
+            return await self._rollouts.sample(
+                problem, n=attempts, max_length=max_length, sampling=self._settings.sampling
+            )
+        except InferenceError as error:
+            self._counts["evaluation/failed_requests"] += 1
+            logger.warning("Evaluation of %s: %s", problem.recipe.task, error)
+            return unscored_group(problem, str(error), attempts=attempts)
+
+    def _in_order(self, store: EvaluationStore) -> list[dict[str, Any]]:
+        """All samples in the order of the set; those it can't make any more come last."""
+        keys = dict.fromkeys(_key(item) for item in self.items)
+        return [store.rows[key] for key in keys | dict.fromkeys(store.rows)]
+
+    def _measure(self, rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+        background = Background(
+            categories=self._categories,
+            floors=chance_floors(self._settings.scoring.solved_threshold),
+            attempts=self._settings.eval_attempts,
+        )
+        return evaluation_metrics([item_from_row(row) for row in rows], background)
+
+    def _results(self, seconds: float) -> dict[str, Any]:
+        """The evaluation as Atropos's `evaluate_log` writes it into `metrics.json`."""
+        sampling = {
+            "max_new_tokens": self._settings.scoring.max_token_length,
+            "temperature": self._settings.eval_temperature,
+        }
+        return {
+            "config_general": {
+                "model_name": self._settings.model,
+                "total_evaluation_time_seconds": str(seconds),
+                "generation_parameters": sampling,
+            },
+            "results": {"atropos|reasoning_gym_eval|0": self.metrics, "all": self.metrics},
+        }
+
+    def take_metrics(self) -> dict[str, float]:
+        """The metrics of an evaluation that has ended since the last call; empty without one."""
+        taken, self._untaken = self._untaken, {}
+        return taken
+
+    def _require_scores(self, store: EvaluationStore) -> None:
+        lost = sum(not is_finished(row) for row in store.rows.values())
+        if lost == len(store.rows):
+            raise InferenceError("no evaluation sample could be scored; see the warnings above")
+        if lost:
+            logger.warning(
+                "%d of %d samples could not be scored; the same command with "
+                "--env.data_dir_to_save_evals %s asks for them again",
+                lost,
+                len(store.rows),
+                store.folder,
+            )
+
+    def show(self, terminal: TextIO) -> None:
+        """Write the last evaluation's table."""
+        table = evaluation_table(self.metrics, attempts=self._settings.eval_attempts)
+        terminal.write(f"\n{table}\n\nresults: {self.folder}\n")
 
 
 def unscored_group(problem: Problem, reason: str, *, attempts: int) -> GroupResult:
@@ -60,3 +258,7 @@ def unscored_group(problem: Problem, reason: str, *, attempts: int) -> GroupResu
     reward = Reward(value=0.0, score=None)
     attempt = Attempt(completion=completion, answer=None, verdict=verdict, reward=reward)
     return GroupResult(problem=problem, attempts=(attempt,) * attempts)
+
+
+def _key(item: EvaluationItem) -> str:
+    return recipe_key(item.problem.recipe.to_json())

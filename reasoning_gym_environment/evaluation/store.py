@@ -1,8 +1,7 @@
 """An evaluation on disk: settings, samples as they finish, and how to go on after an interruption.
 
 `run.json` holds the settings, `samples.partial.jsonl` every finished sample while the evaluation
-runs, `samples.jsonl` all samples in their order once it is complete. Atropos empties the latter
-before it writes: until it is whole, the samples are safe in the former alone.
+runs; `samples.jsonl` all samples in their order, and `metrics.json`, once it is complete.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,8 @@ from ..storage.dumps import append_whole, read_dump
 from ..util.files import replacing
 from .evaluated import item_from_row
 
-RUN, SAMPLES, PARTIAL = "run.json", "samples.jsonl", "samples.partial.jsonl"
+RUN, SAMPLES, METRICS = "run.json", "samples.jsonl", "metrics.json"
+PARTIAL = "samples.partial.jsonl"
 
 
 class EvaluationStore:
@@ -74,8 +74,17 @@ class EvaluationStore:
         async with self._writing:
             await asyncio.to_thread(append_whole, self._partial, _line(row).encode())
 
-    def complete(self) -> None:
-        """The samples are in `samples.jsonl`: those kept on the way are no longer needed."""
+    def complete(self, rows: Iterable[Mapping[str, Any]], results: Mapping[str, Any]) -> None:
+        """Write all samples in their order, and `metrics.json`.
+
+        Raises:
+            FixableError: they can't be written; what was kept on the way stays.
+        """
+        try:
+            write_whole(self.folder / SAMPLES, "".join(map(_line, rows)))
+            write_whole(self.folder / METRICS, json.dumps(results, indent=2))
+        except OSError as error:
+            raise self._unwritable(error) from error
         self._partial.unlink(missing_ok=True)
 
 

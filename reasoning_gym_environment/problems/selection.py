@@ -1,45 +1,113 @@
-"""The ladders and parameters of a run's tasks, checked before the first request."""
+"""The tasks of a run, with their ladders and parameters, checked before the first request."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ConfigurationError, did_you_mean
 from ..records import Recipe
-from ..tasks.catalogue import require_known
+from ..tasks.catalogue import require_known, select_tasks, task_weights
 from ..tasks.difficulty import ComplexityMode, Ladder
 from ..tasks.ladders import TaskLadder
 from ..workers.errors import GenerationError
 from ..workers.pool import TaskPool
 from .curriculum import Curriculum
 from .levels import FixedLevels, Levels, RandomLevels
-from .sampler import evaluation_seed
+from .sampler import TaskSampling, evaluation_seed
+
+logger = logging.getLogger(__name__)
 
 _TRIES = 3
 """Items tried before parameters are refused: the library fails at single items of some tasks."""
 
 
-def levels_of(
-    mode: ComplexityMode | None,
-    ladders: Mapping[str, Ladder],
-    *,
-    difficulty: float | None,
-    target: float,
-) -> Levels:
-    """What chooses the level of each problem.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProblemSettings:
+    """What decides which problems a run trains on; fields are named as the options.
+
+    Attributes:
+        max_token_length: of prompt and completion; levels whose questions don't fit are left out.
+    """
+
+    seed: int
+    include_tasks: Sequence[str]
+    exclude_tasks: Sequence[str]
+    task_weights: Mapping[str, float]
+    task_parameters: Mapping[str, Mapping[str, Any]]
+    complexity_mode: ComplexityMode | None
+    complexity_level: float | None
+    curriculum_target_accuracy: float
+    sampling: TaskSampling
+    max_token_length: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Selection:
+    """The tasks that a run uses.
+
+    Attributes:
+        categories: category by task.
+        weights: relative weight by task.
+        ladders: by task; empty where nothing asked for them.
+        levels: which level each problem has.
+    """
+
+    categories: Mapping[str, str]
+    weights: Mapping[str, float]
+    ladders: Mapping[str, Ladder]
+    levels: Levels
+
+
+async def select(pool: TaskPool, settings: ProblemSettings, *, with_ladders: bool) -> Selection:
+    """Discover the tasks and choose those of the run, with their weights and levels.
 
     Args:
-        difficulty: in [0, 1], for `fixed`.
-        target: share of solved rollouts, for `curriculum`.
+        with_ladders: whether the ladders are wanted where training itself needs none.
+
+    Raises:
+        UnknownTaskError: a configured task does not exist.
+        ConfigurationError: no task is left, or one refuses its parameters.
     """
-    if mode is ComplexityMode.RANDOM:
-        return RandomLevels(ladders)
-    if mode is ComplexityMode.FIXED:
-        return FixedLevels(ladders, difficulty or 0.0)
-    if mode is ComplexityMode.CURRICULUM:
-        return Curriculum(ladders, target)
-    return Levels()
+    discovery = await pool.discover()
+    if discovery.warning:
+        logger.warning("%s", discovery.warning)
+    tasks = select_tasks(discovery, include=settings.include_tasks, exclude=settings.exclude_tasks)
+    for task in tasks:
+        if not task.used:
+            logger.info("Left out: %s (%s)", task.name, task.reason)
+    weights = task_weights(tasks, settings.task_weights)
+    ladders: dict[str, Ladder] = {}
+    drawn: dict[str, Ladder] = {}
+    if settings.complexity_mode or settings.task_parameters or with_ladders:
+        known = await pool.ladders()
+        require_names(settings.task_parameters, known)
+        ladders = {task: known[task].levels for task in weights}
+        if settings.complexity_mode:
+            drawn = {task: ladder for task, ladder in ladders.items() if weights[task] > 0}
+        used = {t: values for t, values in settings.task_parameters.items() if t in ladders}
+        await require_values(pool, used, drawn)
+    return Selection(
+        categories={task.name: task.category for task in tasks if task.used},
+        weights=weights,
+        ladders=ladders,
+        levels=levels_of(settings, drawn),
+    )
+
+
+def levels_of(settings: ProblemSettings, ladders: Mapping[str, Ladder]) -> Levels:
+    """What chooses the level of each problem, by the settings' mode."""
+    match settings.complexity_mode:
+        case ComplexityMode.RANDOM:
+            return RandomLevels(ladders)
+        case ComplexityMode.FIXED:
+            return FixedLevels(ladders, settings.complexity_level or 0.0)
+        case ComplexityMode.CURRICULUM:
+            return Curriculum(ladders, settings.curriculum_target_accuracy)
+        case None:
+            return Levels()
 
 
 def require_names(

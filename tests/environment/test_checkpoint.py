@@ -182,7 +182,7 @@ async def test_replicas_and_the_evaluation_set_share_no_recipe(
         async with environment(bench, policy_url, replica=replica) as env:
             drawn += await recipes(env, MANY)
             await env.evaluate()
-            samples = Path(env.config.data_dir_to_save_evals, "samples.jsonl").read_text()
+            samples = (env.evaluation.folder / "samples.jsonl").read_text()
         evaluation.append([json.loads(s)["recipe"]["seed"] for s in samples.splitlines()])
     assert len(set(drawn)) == 2 * MANY
     assert evaluation[0] == evaluation[1]

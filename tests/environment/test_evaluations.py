@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reasoning_gym_environment.atropos.evaluations import withhold_keys
+from reasoning_gym_environment.atropos.base import withhold_keys
 from reasoning_gym_environment.commands import compare
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
@@ -118,7 +118,7 @@ async def test_requests_that_fail_are_made_again_before_they_count_as_unscored(
     ):
         await env.evaluate()
     assert sorted(policy.asked.values()) == [1, 3]
-    assert metrics_of(Path(env.config.data_dir_to_save_evals))["eval/unscored"] == 0
+    assert metrics_of(env.evaluation.folder)["eval/unscored"] == 0
 
 
 async def test_every_evaluation_of_one_process_has_its_own_folder(
@@ -133,7 +133,7 @@ async def test_every_evaluation_of_one_process_has_its_own_folder(
             if step is not None:
                 env.env_id, env.curr_step = 0, step  # as in `serve`
             await env.evaluate()
-            folders.append(Path(env.config.data_dir_to_save_evals))
+            folders.append(env.evaluation.folder)
         del env.env_id
     names = ["evals", "evals-2", "evals/step-25", "evals/step-25-2"]
     assert folders == [bench.folder / name for name in names]
@@ -152,7 +152,7 @@ async def test_the_command_ends_with_a_table(
         await env._run_evaluate()
     shown = capsys.readouterr().out
     assert "tasks, the worst first" in shown
-    assert f"results: {env.config.data_dir_to_save_evals}" in shown
+    assert f"results: {env.evaluation.folder}" in shown
 
 
 async def evaluated(bench: Any, url: str, name: str, **changes: Any) -> Path:

@@ -1,20 +1,27 @@
 """The evaluation set is complete or says what it lacks; every item's sample is kept."""
 
 import asyncio
+import json
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from group_values import group
 
 from reasoning_gym_environment.evaluation.plan import (
-    EvaluationItem,
     EvaluationPlan,
     build_evaluation_set,
 )
-from reasoning_gym_environment.evaluation.run import SampleError, run_evaluation
+from reasoning_gym_environment.evaluation.run import Evaluation, EvaluationSettings
 from reasoning_gym_environment.problems.sampler import evaluation_recipes
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status
+from reasoning_gym_environment.rollouts.prompts import build_messages
+from reasoning_gym_environment.rollouts.rollouts import InferenceError, SamplingParams
+from reasoning_gym_environment.scoring.grading import ScoringSettings
+from reasoning_gym_environment.storage.dumps import group_row
 from reasoning_gym_environment.util.progress import with_progress
 from reasoning_gym_environment.workers.pool import TaskPool
 
@@ -34,10 +41,15 @@ def plan(
     )
 
 
-def items(count: int) -> list[EvaluationItem]:
-    recipes = [Recipe(task="gcd", seed=seed) for seed in range(count)]
-    problems = [Problem(recipe=r, question=f"{r.seed}?", oracle="1", entry=b"") for r in recipes]
-    return [EvaluationItem(problem=problem, difficulty=None) for problem in problems]
+class Numbered:
+    """Makes problems whose questions are their numbers."""
+
+    def __init__(self) -> None:
+        self._made = 0
+
+    async def generate(self, recipe: Recipe) -> Problem:
+        self._made += 1
+        return Problem(recipe=recipe, question=str(self._made - 1), oracle="1", entry=b"")
 
 
 class Policy:
@@ -48,7 +60,7 @@ class Policy:
     """
 
     def __init__(
-        self, fails_on: frozenset[int] = frozenset(), error: type[Exception] = SampleError
+        self, fails_on: frozenset[int] = frozenset(), error: type[Exception] = InferenceError
     ):
         self._fails_on = fails_on
         self._error = error
@@ -56,25 +68,56 @@ class Policy:
         self.most = 0
         self.ended = 0
 
-    async def __call__(self, problem: Problem) -> GroupResult:
+    async def sample(
+        self, problem: Problem, *, n: int, max_length: int, sampling: SamplingParams
+    ) -> GroupResult:
         self._running += 1
         self.most = max(self.most, self._running)
+        number = int(problem.question)
         try:
-            for _ in range(20 - problem.recipe.seed % 20):
+            for _ in range(20 - number % 20):
                 await asyncio.sleep(0)
-            if problem.recipe.seed in self._fails_on:
-                raise self._error(f"no answer to {problem.recipe.seed}")
+            if number in self._fails_on:
+                raise self._error(f"no answer to {number}")
             return GroupResult(problem=problem, attempts=group(1.0).attempts)
         finally:
             self._running -= 1
             self.ended += 1
 
+    def row(self, group: GroupResult, identity: Mapping[str, Any]) -> dict[str, Any]:
+        return group_row(group, build_messages("", group.problem.question), identity)
 
-class Kept(dict[int, GroupResult]):
-    """Samples by their problem's seed."""
 
-    async def __call__(self, item: EvaluationItem, sample: GroupResult) -> None:
-        self[item.problem.recipe.seed] = sample
+async def prepared(
+    policy: Policy, folder: Path, count: int, *, attempts: int = 1, concurrency: int = 40
+) -> Evaluation:
+    """An evaluation of gcd with so many items, numbered in their order."""
+    settings = EvaluationSettings(
+        eval_seed=5,
+        num_eval_samples_per_task=count,
+        eval_attempts=attempts,
+        eval_levels=[],
+        eval_temperature=0.1,
+        max_eval_workers=concurrency,
+        scoring=ScoringSettings(max_token_length=100),
+        folder=folder,
+        decisive={},
+        model="a model",
+    )
+    evaluation = Evaluation(settings, policy, Counter())
+    await evaluation.prepare(Numbered(), {"gcd": "arithmetic"}, {})
+    return evaluation
+
+
+async def samples(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """Run the evaluation; its samples as they were written."""
+    await evaluation.run(step=None, max_length=100, identity={"library_versions": {}})
+    lines = (evaluation.folder / "samples.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def question_of(sample: dict[str, Any]) -> int:
+    return int(sample["rollouts"][0]["conversation"][-2]["content"])
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -137,34 +180,38 @@ def test_between_two_levels_the_items_mix_them() -> None:
     ("concurrency", "attempts", "most"), [(1, 1, 1), (3, 1, 3), (100, 1, 40), (7, 2, 3), (3, 8, 1)]
 )
 async def test_so_many_completions_are_asked_for_at_a_time(
-    concurrency: int, attempts: int, most: int
+    concurrency: int, attempts: int, most: int, tmp_path: Path
 ) -> None:
-    policy, kept = Policy(), Kept()
-    await run_evaluation(items(40), policy, kept, attempts=attempts, concurrency=concurrency)
-    assert sorted(kept) == list(range(40))
+    policy = Policy()
+    evaluation = await prepared(policy, tmp_path, 40, attempts=attempts, concurrency=concurrency)
+    kept = await samples(evaluation)
+    assert [question_of(sample) for sample in kept] == list(range(40))
     assert policy.most == most
 
 
 async def test_a_failing_sample_is_kept_as_unscored_with_its_reason(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    kept = Kept()
-    await run_evaluation(items(5), Policy(frozenset({2})), kept, attempts=3, concurrency=6)
-    assert [kept[n].attempts[0].verdict.status for n in (1, 2, 3)] == [
+    policy = Policy(frozenset({2}))
+    kept = await samples(await prepared(policy, tmp_path, 5, attempts=3, concurrency=6))
+    assert [kept[n]["rollouts"][0]["status"] for n in (1, 2, 3)] == [
         Status.SOLVED,
         Status.UNSCORED,
         Status.SOLVED,
     ]
-    assert len(kept[2].attempts) == 3
-    assert kept[2].attempts[0].verdict.detail == "no answer to 2"
-    assert kept[2].attempts[0].verdict.score is None
+    assert len(kept[2]["rollouts"]) == 3
+    assert kept[2]["rollouts"][0]["detail"] == "no answer to 2"
+    assert kept[2]["rollouts"][0]["raw_score"] is None
     assert "Evaluation of gcd: no answer to 2" in caplog.text
 
 
-async def test_any_other_failure_ends_the_evaluation_and_every_sample_under_way() -> None:
+async def test_any_other_failure_ends_the_evaluation_and_every_sample_under_way(
+    tmp_path: Path,
+) -> None:
     policy = Policy(frozenset({19}), error=ZeroDivisionError)
+    evaluation = await prepared(policy, tmp_path, 40, concurrency=40)
     with pytest.raises(ZeroDivisionError):
-        await run_evaluation(items(40), policy, Kept(), attempts=1, concurrency=40)
+        await samples(evaluation)
     assert policy.ended == 40
 
 
@@ -177,11 +224,10 @@ async def test_results_come_in_the_order_of_the_jobs() -> None:
     assert await with_progress([job(n) for n in range(10)], "jobs") == list(range(10))
 
 
-async def test_jobs_end_when_their_caller_is_cancelled() -> None:
+async def test_jobs_end_when_their_caller_is_cancelled(tmp_path: Path) -> None:
     policy = Policy()
-    waiting = asyncio.create_task(
-        run_evaluation(items(5), policy, Kept(), attempts=1, concurrency=5)
-    )
+    evaluation = await prepared(policy, tmp_path, 5, concurrency=5)
+    waiting = asyncio.create_task(samples(evaluation))
     for _ in range(3):
         await asyncio.sleep(0)
     waiting.cancel()

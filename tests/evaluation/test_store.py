@@ -17,6 +17,7 @@ from reasoning_gym_environment.evaluation.store import (
     unused,
 )
 
+RESULTS = {"results": {"all": {"eval/items": 1.0}}}
 SETTINGS = {"eval_seed": 1, "model_name": "a"}
 
 
@@ -79,8 +80,7 @@ async def test_samples_in_which_nothing_was_scored_are_asked_for_again(tmp_path:
 
 async def test_a_complete_evaluation_needs_no_other_file(tmp_path: Path) -> None:
     store = await begun(tmp_path, row(1))
-    (tmp_path / SAMPLES).write_text(json.dumps(row(1)) + "\n")
-    store.complete()
+    store.complete([row(1)], RESULTS)
     assert not (tmp_path / PARTIAL).exists()
     assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [1]
 
@@ -88,10 +88,9 @@ async def test_a_complete_evaluation_needs_no_other_file(tmp_path: Path) -> None
 async def test_a_finished_evaluation_that_is_run_again_keeps_every_sample_in_two_places(
     tmp_path: Path,
 ) -> None:
-    """Atropos empties `samples.jsonl` before it writes; a kill just then loses nothing."""
+    """Whatever empties `samples.jsonl` then loses nothing."""
     store = await begun(tmp_path, row(1), row(2))
-    (tmp_path / SAMPLES).write_text((tmp_path / PARTIAL).read_text())
-    store.complete()
+    store.complete([row(1), row(2)], RESULTS)
     await begun(tmp_path, row(3))
     (tmp_path / SAMPLES).write_text("")
     assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [1, 2, 3]

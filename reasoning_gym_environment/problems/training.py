@@ -1,25 +1,22 @@
-"""Which problems a run has: its tasks, its evaluation set and its training stream."""
+"""The training problems of a run: chosen tasks, then one stream with its curriculum."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, cast
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any
 
-from ..config import ReasoningGymEnvConfig
 from ..errors import ConfigurationError
-from ..evaluation.plan import EvaluationItem, EvaluationPlan, build_evaluation_set
-from ..problems.curriculum import Curriculum
-from ..problems.levels import Levels
-from ..problems.prompt_room import PromptRoom
-from ..problems.sampler import Sampler, TaskSampling
-from ..problems.selection import levels_of, require_names, require_values
-from ..problems.stream import ProblemStream, question_hash
 from ..records import GroupResult, Problem, Recipe, Status
-from ..rollouts.statistics import Statistics
-from ..tasks.catalogue import select_tasks, task_weights
 from ..tasks.difficulty import Ladder
 from ..workers.pool import TaskPool
+from .curriculum import Curriculum
+from .levels import Levels
+from .prompt_room import PromptRoom
+from .sampler import Sampler, TaskSampling
+from .selection import ProblemSettings, Selection, select
+from .stream import ProblemStream
 
 logger = logging.getLogger(__name__)
 
@@ -28,101 +25,60 @@ GIVE_UP_AFTER = 1000
 
 
 class TrainingProblems:
-    """Chooses the tasks, makes the evaluation set, and hands out training problems.
+    """Chooses the tasks and hands out training problems.
 
-    Attributes:
-        categories: category by name of the tasks in use; filled by `prepare`.
-        evaluation_set: the same for one `eval_seed` and choice of tasks; filled by `prepare`.
+    Args:
+        counts: where problems that are left out are counted.
     """
 
-    def __init__(
-        self, config: ReasoningGymEnvConfig, pool: TaskPool, statistics: Statistics
-    ) -> None:
-        self._config = config
+    def __init__(self, settings: ProblemSettings, pool: TaskPool, counts: Counter[str]) -> None:
+        self._settings = settings
         self._pool = pool
-        self._counts = statistics.counts
-        self._weights: dict[str, float] = {}
-        self._levels = Levels()
+        self._counts = counts
+        self._selection = Selection(categories={}, weights={}, ladders={}, levels=Levels())
         self._room = PromptRoom()
         self._sampler: Sampler | None = None
         self._stream: ProblemStream | None = None
-        self.categories: dict[str, str] = {}
-        self.evaluation_set: list[EvaluationItem] = []
 
-    async def prepare(self) -> None:
-        """Discover the tasks and make the evaluation set.
+    @property
+    def categories(self) -> Mapping[str, str]:
+        """Category by name of the tasks in use; empty before `prepare`."""
+        return self._selection.categories
+
+    @property
+    def ladders(self) -> Mapping[str, Ladder]:
+        """The ladders of the tasks in use; empty where nothing asked for them."""
+        return self._selection.ladders
+
+    async def prepare(self, *, with_ladders: bool) -> None:
+        """Choose the tasks.
+
+        Args:
+            with_ladders: whether `ladders` is wanted where training itself needs none.
 
         Raises:
             UnknownTaskError: a configured task does not exist.
             ConfigurationError: no task is left, or one refuses its parameters.
         """
-        discovery = await self._pool.discover()
-        if discovery.warning:
-            logger.warning("%s", discovery.warning)
-        config = self._config
-        tasks = select_tasks(discovery, include=config.include_tasks, exclude=config.exclude_tasks)
-        for task in tasks:
-            if not task.used:
-                logger.info("Left out: %s (%s)", task.name, task.reason)
-        configured = cast(dict[str, float], config.task_weights)  # validated to be parsed
-        self._weights = task_weights(tasks, configured)
-        self.categories = {task.name: task.category for task in tasks if task.used}
-        ladders = await self._prepare_levels()
-        plan = EvaluationPlan(
-            seed=config.eval_seed,
-            tasks=sorted(self.categories),
-            per_task=config.num_eval_samples_per_task,
-            difficulties=cast(list[float], config.eval_levels),  # validated to be parsed
-            ladders=ladders,
-        )
-        self.evaluation_set = await build_evaluation_set(self._pool, plan)
+        self._selection = await select(self._pool, self._settings, with_ladders=with_ladders)
 
-    async def _prepare_levels(self) -> dict[str, Ladder]:
-        """Choose how levels are drawn; returns the ladders of the tasks in use where needed."""
-        config = self._config
-        if not (config.complexity_mode or self._overrides or config.eval_levels):
-            return {}
-        known = await self._pool.ladders()
-        require_names(self._overrides, known)
-        used = {task: known[task].levels for task in self.categories}
-        drawn = {task: ladder for task, ladder in used.items() if self._weights[task] > 0}
-        ladders = drawn if config.complexity_mode else {}
-        overrides = {task: values for task, values in self._overrides.items() if task in used}
-        await require_values(self._pool, overrides, ladders)
-        self._levels = levels_of(
-            config.complexity_mode,
-            ladders,
-            difficulty=config.complexity_level,
-            target=config.curriculum_target_accuracy,
-        )
-        return used
-
-    @property
-    def _overrides(self) -> dict[str, dict[str, Any]]:
-        return cast(dict[str, dict[str, Any]], self._config.task_parameters)  # validated to be one
-
-    def start_stream(self, replica: str, *, ahead: int) -> None:
+    def start_stream(self, replica: str, *, ahead: int, reserved: Collection[bytes]) -> None:
         """Begin the training stream; replicas of different identity draw different problems.
 
         Args:
             ahead: how many problems are made before they are asked for.
+            reserved: hashes of the questions that training must not see.
         """
         self._sampler = Sampler(
-            self._weights,
-            run_seed=self._config.seed,
+            self._selection.weights,
+            run_seed=self._settings.seed,
             replica=replica,
-            levels=self._levels,
-            overrides=self._overrides,
-            by_signal=self._config.sampling is TaskSampling.SIGNAL,
+            levels=self._selection.levels,
+            overrides=self._settings.task_parameters,
+            by_signal=self._settings.sampling is TaskSampling.SIGNAL,
         )
         self._stream = ProblemStream(
-            self._sampler,
-            self._pool,
-            ahead=ahead,
-            reserved=frozenset(
-                question_hash(item.problem.question) for item in self.evaluation_set
-            ),
-            counts=self._counts,
+            self._sampler, self._pool, ahead=ahead, reserved=reserved, counts=self._counts
         )
 
     @property
@@ -148,7 +104,7 @@ class TrainingProblems:
             self._counts["sampling/prompts_too_long"] += 1
             logger.info("%s (seed %d, level %s): no room after the prompt", *_shown(recipe))
         raise ConfigurationError(
-            f"max_token_length {self._config.max_token_length} leaves no room after any of "
+            f"max_token_length {self._settings.max_token_length} leaves no room after any of "
             f"{GIVE_UP_AFTER} prompts: raise it, or shorten system_prompt"
         )
 
@@ -168,7 +124,7 @@ class TrainingProblems:
             "%s stays below level %d from here on: its questions don't fit max_token_length %d",
             task,
             level,
-            self._config.max_token_length,
+            self._settings.max_token_length,
         )
         return True
 
@@ -183,7 +139,8 @@ class TrainingProblems:
 
     def curriculum_stats(self) -> dict[str, Any]:
         """Where each task stands; empty unless the mode is `curriculum`."""
-        return self._levels.stats() if isinstance(self._levels, Curriculum) else {}
+        levels = self._selection.levels
+        return levels.stats() if isinstance(levels, Curriculum) else {}
 
     def state_dict(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
         """JSON: the stream's state.
@@ -196,7 +153,7 @@ class TrainingProblems:
         return {
             **state,
             "ahead": [p.recipe.to_json() for p in unfinished] + state["ahead"],
-            "max_token_length": self._config.max_token_length,
+            "max_token_length": self._settings.max_token_length,
             "prompt_room": self._room.state_dict(),
         }
 
@@ -207,11 +164,15 @@ class TrainingProblems:
         about the room of prompts under another token budget.
         """
         assert self._stream is not None
-        ahead = [recipe for recipe in state["ahead"] if self._weights.get(recipe["task"], 0) > 0]
+        ahead = [
+            recipe
+            for recipe in state["ahead"]
+            if self._selection.weights.get(recipe["task"], 0) > 0
+        ]
         if dropped := len(state["ahead"]) - len(ahead):
             logger.info("Dropped %d problems of tasks that this run does not use", dropped)
         sampler = state["sampler"]
-        if state.get("max_token_length") == self._config.max_token_length:
+        if state.get("max_token_length") == self._settings.max_token_length:
             self._room.load_state_dict(state["prompt_room"])
         else:
             sampler = {**sampler, "levels": {**sampler.get("levels", {}), "caps": {}}}

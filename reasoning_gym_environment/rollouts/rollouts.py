@@ -1,0 +1,138 @@
+"""One group of rollouts: asked for, scored, counted, and on disk before it is handed on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Protocol
+
+from ..errors import FixableError
+from ..records import Completion, GroupResult, Problem
+from ..scoring.grading import ScoringSettings, Verifier, grade
+from ..storage.dumps import DumpWriter, dump_kind, group_row
+from .statistics import Statistics
+
+
+class InferenceError(FixableError):
+    """An inference server did not give the completions it was asked for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prompt:
+    """One question as the model sees it; `tokens` are those of `text`."""
+
+    messages: list[dict[str, str]]
+    text: str
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SamplingParams:
+    """How completions are sampled: `split` is "train" or "eval", and decides whose turn it is."""
+
+    temperature: float
+    top_p: float
+    split: str
+
+
+class InferenceClient(Protocol):
+    """What rollouts need of an inference client."""
+
+    def prompt(self, question: str) -> Prompt: ...
+
+    async def sample(
+        self, question: str, *, n: int, max_length: int, sampling: SamplingParams
+    ) -> list[Completion]:
+        """Exactly `n` completions of at most `max_length` tokens with their prompt.
+
+        Raises:
+            InferenceError: there are none.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RolloutSettings:
+    """Which training groups are kept on disk.
+
+    Attributes:
+        dump_rollouts, dump_failed_rollouts: whether successful ones are, and all-zero ones.
+        rollout_save_score_threshold: a group is successful with a reward above it.
+    """
+
+    dump_rollouts: bool
+    dump_failed_rollouts: bool
+    rollout_save_score_threshold: float
+
+
+class Rollouts:
+    """Turns problems into scored groups.
+
+    Args:
+        dumps: where training groups are kept.
+        statistics: where they are counted.
+    """
+
+    def __init__(
+        self,
+        client: InferenceClient,
+        verifier: Verifier,
+        dumps: DumpWriter,
+        statistics: Statistics,
+        *,
+        settings: RolloutSettings,
+        scoring: ScoringSettings,
+    ) -> None:
+        self._client = client
+        self._verifier = verifier
+        self._dumps = dumps
+        self._statistics = statistics
+        self._settings = settings
+        self._scoring = scoring
+
+    async def sample(
+        self, problem: Problem, *, n: int, max_length: int, sampling: SamplingParams
+    ) -> GroupResult:
+        """A scored group of `n` completions.
+
+        Args:
+            max_length: tokens of prompt and completion.
+
+        Raises:
+            InferenceError: the servers gave no completions.
+        """
+        completions = await self._client.sample(
+            problem.question, n=n, max_length=max_length, sampling=sampling
+        )
+        return await self.score(problem, completions)
+
+    async def score(self, problem: Problem, completions: Sequence[Completion]) -> GroupResult:
+        """Score completions of one problem; every completion keeps its place."""
+        return await grade(problem, completions, self._verifier, self._scoring)
+
+    async def keep(
+        self, group: GroupResult, *, categories: Mapping[str, str], identity: Mapping[str, Any]
+    ) -> None:
+        """Count a training group and dump it if asked; on disk when this returns.
+
+        Args:
+            categories: category by task.
+            identity: what every dumped row says of its run.
+        """
+        self._statistics.add_group(group, categories)
+        kind = dump_kind(
+            group.rewards,
+            threshold=self._settings.rollout_save_score_threshold,
+            successful=self._settings.dump_rollouts,
+            failed=self._settings.dump_failed_rollouts,
+        )
+        if kind is not None:
+            await self._dumps.write(kind, self.row(group, identity))
+
+    def row(self, group: GroupResult, identity: Mapping[str, Any]) -> dict[str, Any]:
+        """The group's row in dumps and evaluation samples, with the time in UTC."""
+        prompt = self._client.prompt(group.problem.question)
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        run = {**identity, "scoring": self._scoring.to_json(), "time": now}
+        return group_row(group, prompt.messages, run)
