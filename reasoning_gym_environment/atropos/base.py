@@ -25,7 +25,7 @@ from ..util.files import replacing
 from ..util.lifetime import closing_on_every_way_out
 from ..util.reachability import UnreachableError, require_reachable
 from .inference import Inference, root_cause
-from .rollout_table import rollout_rows, rollout_table
+from .scored_data import rollout_rows, rollout_table
 from .trl_server import TrlServer
 
 logger = logging.getLogger(__name__)

@@ -1,10 +1,16 @@
-"""The real Atropos API server (`run-api`) as a child process."""
+"""The real Atropos API server (`run-api`) as a child process.
+
+Run as a program, this module is that child: the server, which also ends when its standard input
+closes. The parent holds the other end, so the server dies with it on every way out of it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
+import threading
 import time
 
 import aiohttp
@@ -37,7 +43,7 @@ class ApiServer:
     async def __aenter__(self) -> ApiServer:
         """Raises RuntimeError when the server does not come up."""
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", f"{__package__}.run_api"),
+            *(sys.executable, "-m", __name__),
             *("--host", "127.0.0.1", "--port", str(self._port)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
@@ -86,3 +92,15 @@ def _find_port(wanted: int) -> int:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("127.0.0.1", wanted))
         return int(probe.getsockname()[1])
+
+
+def _exit_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    from atroposlib.cli import run_api
+
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    run_api.main()

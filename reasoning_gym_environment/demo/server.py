@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from . import wire
-from .generation import Generation, generate
 from .policy import Policy, ScriptedPolicy
+from .wire import Generation, generate
 
 _PROBE = ScriptedPolicy(["ok"])
 """Answers the clients' health probes, which ask for one token every second."""

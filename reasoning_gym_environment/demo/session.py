@@ -22,10 +22,9 @@ from ..tasks.difficulty import ComplexityMode
 from .api_server import ApiServer
 from .learner import Learner, broad_skills
 from .policy import SimulatedPolicy
-from .progress import Progress
-from .report import DemoReport, progress_line
+from .report import DemoReport, Progress, progress_line
+from .run import DemoSettings
 from .server import PolicyServer
-from .settings import DemoSettings
 from .tokenizer import build_tokenizer
 from .trainer import Trainer
 

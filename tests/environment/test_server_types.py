@@ -11,8 +11,8 @@ import pytest_asyncio
 
 from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
+from reasoning_gym_environment.demo.run import SERVER_TYPES
 from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.demo.settings import SERVER_TYPES
 from reasoning_gym_environment.demo.tokenizer import TURN_END, TURN_START
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.records import Problem
