@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import GenerationError
 from ..problems.sampler import evaluation_recipes
 from ..records import Problem, Recipe
 from ..tasks.ladders import TaskLadder
 from ..util.progress import with_progress
-from ..workers.errors import GenerationError
 from ..workers.pool import TaskPool
 
 MAX_CHARACTERS = 30_000

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
+from ..errors import GenerationError, WorkerTimeoutError
 from ..problems.sampler import evaluation_recipes
 from ..records import Problem, Recipe
 from ..tasks.catalogue import Discovery, require_known
 from ..tasks.difficulty import Ladder
 from ..tasks.facts import EXECUTES_ANSWERS, NOT_A_TASK
 from ..util.progress import with_progress
-from ..workers.errors import GenerationError, WorkerTimeoutError
 from ..workers.pool import PoolSettings, TaskPool, default_processes
 from .findings import Finding, LevelResult, Observation, TaskAudit, judge
 from .known import Known

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from textwrap import indent
 from typing import Any
 
+from ..errors import GenerationError
 from ..problems.sampler import evaluation_seed
 from ..records import Recipe
 from ..tasks.catalogue import TaskInfo, require_known, select_tasks
 from ..tasks.difficulty import Ladder
 from ..tasks.ladders import TaskLadder
-from ..workers.errors import GenerationError
 from ..workers.pool import PoolSettings, TaskPool
 
 

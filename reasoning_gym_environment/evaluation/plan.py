@@ -6,11 +6,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..errors import GenerationError
 from ..problems.sampler import evaluation_recipe_at, evaluation_recipes
 from ..records import Problem, Recipe
 from ..tasks.difficulty import Ladder
 from ..util.progress import with_progress
-from ..workers.errors import GenerationError
 from ..workers.generation import generate_surely
 from ..workers.pool import TaskPool
 

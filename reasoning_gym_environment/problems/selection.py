@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import ConfigurationError, did_you_mean
+from ..errors import ConfigurationError, GenerationError, did_you_mean
 from ..records import Recipe
 from ..tasks.catalogue import require_known
 from ..tasks.difficulty import ComplexityMode, Ladder
 from ..tasks.ladders import TaskLadder
-from ..workers.errors import GenerationError
 from ..workers.pool import TaskPool
 from .curriculum import Curriculum
 from .levels import FixedLevels, Levels, RandomLevels

@@ -9,8 +9,8 @@ from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from ..errors import GenerationError
 from ..records import Problem, Recipe
-from ..workers.errors import GenerationError
 from ..workers.pool import TaskPool
 from .sampler import Sampler
 

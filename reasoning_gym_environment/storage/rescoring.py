@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
+from ..errors import GenerationError
 from ..records import Problem, Recipe
 from ..scoring.grading import GradingSettings, grade_texts
 from ..util.progress import with_progress
-from ..workers.errors import GenerationError
 from ..workers.generation import generate_surely
 from ..workers.pool import TaskPool
 from .dumps import grade_row

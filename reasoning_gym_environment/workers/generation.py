@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ..errors import GenerationError
 from ..records import Problem, Recipe
-from .errors import GenerationError
 
 TRIES = 3
 """A deadline missed on a busy machine must not make another set."""

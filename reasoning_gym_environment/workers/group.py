@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Coroutine
 
-from .errors import PoolClosedError, WorkerLostError, WorkerStartError
+from ..errors import PoolClosedError, WorkerLostError, WorkerStartError
 from .process import WorkerProcess
 
 logger = logging.getLogger(__name__)

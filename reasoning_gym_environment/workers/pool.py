@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..errors import GenerationError, WorkerLostError, WorkerTimeoutError
 from ..records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
 from ..tasks.ladders import TaskLadder
-from .errors import GenerationError, WorkerLostError, WorkerTimeoutError
 from .generator import CATALOGUE_REQUEST, LADDERS_REQUEST
 from .group import WorkerGroup
 from .protocol import Containment, VerifyRequest, unpack_verdicts

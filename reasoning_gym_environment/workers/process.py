@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-from .errors import WorkerLostError, WorkerStartError, WorkerTimeoutError
+from ..errors import WorkerLostError, WorkerStartError, WorkerTimeoutError
 from .protocol import LENGTH
 
 START_SECONDS = 120.0

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
+from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.tasks.datasets import Datasets
-from reasoning_gym_environment.workers.errors import GenerationError
 from reasoning_gym_environment.workers.pool import TaskPool
 from reasoning_gym_environment.workers.process import WorkerProcess
 
