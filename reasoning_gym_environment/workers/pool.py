@@ -18,7 +18,7 @@ from ..records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
 from ..tasks.ladders import TaskLadder
 from .generator import CATALOGUE_REQUEST, LADDERS_REQUEST
-from .group import WorkerGroup
+from .processes import WorkerGroup
 from .protocol import Containment, VerifyRequest, unpack_verdicts
 
 logger = logging.getLogger(__name__)
