@@ -11,8 +11,7 @@ from ..problems.sampler import evaluation_recipe_at, evaluation_recipes
 from ..records import Problem, Recipe
 from ..tasks.difficulty import Ladder
 from ..util.progress import with_progress
-from ..workers.generation import generate_surely
-from ..workers.pool import TaskPool
+from ..workers.pool import TaskPool, generate_surely
 
 logger = logging.getLogger(__name__)
 

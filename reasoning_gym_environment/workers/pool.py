@@ -12,6 +12,7 @@ import pickle
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from ..errors import GenerationError, WorkerLostError, WorkerTimeoutError
 from ..records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
@@ -26,6 +27,9 @@ logger = logging.getLogger(__name__)
 CATALOGUE_SECONDS = 120.0
 HOST_GRACE_SECONDS = 5.0
 """What a host may take beyond the deadlines it enforces itself before it is killed."""
+
+TRIES = 3
+"""For an item of a set: a deadline missed on a busy machine must not make another set."""
 
 
 def default_processes() -> int:
@@ -184,3 +188,23 @@ class TaskPool:
             self._counts["verify/malformed_replies"] += 1
             logger.warning("%s: a verifier host's reply is malformed: %s", request.task, error)
             raise WorkerLostError(str(error)) from error
+
+
+class MakesProblems(Protocol):
+    """What `generate_surely` needs of a task pool."""
+
+    async def generate(self, recipe: Recipe) -> Problem: ...
+
+
+async def generate_surely(pool: MakesProblems, recipe: Recipe) -> Problem:
+    """Make a problem that must be there: once more where it failed, in TRIES tries at most.
+
+    Raises:
+        GenerationError: of the last try.
+    """
+    for _ in range(TRIES - 1):
+        try:
+            return await pool.generate(recipe)
+        except GenerationError:
+            continue
+    return await pool.generate(recipe)
