@@ -231,7 +231,7 @@ def scores_in_a_child(
 def main() -> None:
     """Print the tasks whose scores differ, then how many tasks there were."""
     from reasoning_gym_environment.tasks.datasets import Datasets
-    from reasoning_gym_environment.workers.verifier import warm_up
+    from reasoning_gym_environment.workers.verifier_host import warm_up
 
     tasks = pickle.loads(Path(sys.argv[1]).read_bytes())
     datasets = Datasets()
