@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .difficulty import Ladder
-from .ladder_repairs import REPAIRS
-from .own_ladders import OWN_LADDERS
+from .ladder_tables import OWN_LADDERS, REPAIRS
 from .own_parameters import parameter_names
 
 
