@@ -8,12 +8,12 @@ from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnu
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from .errors import did_you_mean
+from .problems.levels import ComplexityMode
 from .problems.sampler import TaskSampling
 from .records import SOLVED_SCORE
 from .rollouts.prompts import SYSTEM_PROMPTS
 from .scoring.grading import GradingSettings
 from .scoring.rewards import ScoreMode
-from .tasks.difficulty import ComplexityMode
 from .util.settings_text import (
     parse_difficulties,
     parse_parameters,

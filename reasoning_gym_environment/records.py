@@ -14,6 +14,9 @@ from typing import Any
 SOLVED_SCORE = 0.5
 """An answer is solved from this verifier score on."""
 
+Ladder = tuple[Mapping[str, Any], ...]
+"""A task's levels, easiest first, each as dataset parameters."""
+
 
 class Status(str, Enum):
     """What became of one completion's answer; every rollout has exactly one."""

@@ -10,15 +10,13 @@ from ..config import ReasoningGymEnvConfig
 from ..errors import ConfigurationError
 from ..evaluation.plan import EvaluationItem, EvaluationPlan, build_evaluation_set
 from ..problems.curriculum import Curriculum
-from ..problems.levels import Levels
-from ..problems.prompt_room import PromptRoom
+from ..problems.levels import Levels, PromptRoom
 from ..problems.sampler import Sampler, TaskSampling
 from ..problems.selection import levels_of, require_names, require_values
 from ..problems.stream import ProblemStream, question_hash
-from ..records import GroupResult, Problem, Recipe, Status
+from ..records import GroupResult, Ladder, Problem, Recipe, Status
 from ..rollouts.statistics import Statistics
 from ..tasks.catalogue import select_tasks, task_weights
-from ..tasks.difficulty import Ladder
 from ..workers.pool import TaskPool
 
 logger = logging.getLogger(__name__)

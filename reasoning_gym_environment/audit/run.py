@@ -11,9 +11,8 @@ from importlib.metadata import version
 
 from ..errors import GenerationError, WorkerTimeoutError
 from ..problems.sampler import evaluation_recipes
-from ..records import Problem, Recipe
+from ..records import Ladder, Problem, Recipe
 from ..tasks.catalogue import Discovery, require_known
-from ..tasks.difficulty import Ladder
 from ..tasks.facts import EXECUTES_ANSWERS, NOT_A_TASK
 from ..util.progress import with_progress
 from ..workers.pool import PoolSettings, TaskPool, default_processes

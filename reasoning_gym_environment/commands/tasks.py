@@ -13,9 +13,8 @@ from typing import Any
 
 from ..errors import GenerationError
 from ..problems.sampler import evaluation_seed
-from ..records import Recipe
+from ..records import Ladder, Recipe
 from ..tasks.catalogue import TaskInfo, require_known, select_tasks
-from ..tasks.difficulty import Ladder
 from ..tasks.ladders import TaskLadder
 from ..workers.pool import PoolSettings, TaskPool
 

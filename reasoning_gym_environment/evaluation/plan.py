@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from ..errors import GenerationError
 from ..problems.sampler import evaluation_recipe_at, evaluation_recipes
-from ..records import Problem, Recipe
-from ..tasks.difficulty import Ladder
+from ..records import Ladder, Problem, Recipe
 from ..util.progress import with_progress
 from ..workers.pool import TaskPool, generate_surely
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..tasks.difficulty import Ladder, level_at
+from ..records import Ladder
 from .curve import fit_curve
-from .levels import Levels, Move
+from .levels import Levels, Move, level_at
 
 DEAD_BAND = 0.04
 """A task stays where it is while the share expected there is so near the target."""

@@ -1,12 +1,45 @@
-"""Which level of its ladder a task's next problem has."""
+"""Which level of its ladder a task's next problem has, and which levels may not be drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
-from ..tasks.difficulty import Ladder, level_at, position_of
+from ..records import Ladder
+
+LEAST_WITHOUT_ROOM = 5
+"""So many questions without room are needed: single long ones are no trait of a level."""
+
+
+class ComplexityMode(str, Enum):
+    """Where on its ladder a task is trained."""
+
+    RANDOM = "random"
+    CURRICULUM = "curriculum"
+    FIXED = "fixed"
+
+
+def position_of(difficulty: float, height: int) -> float:
+    """Where a difficulty in [0, 1] stands on a ladder of `height` levels: in [0, height - 1]."""
+    return difficulty * (height - 1)
+
+
+def level_at(position: float, uniform: float) -> int:
+    """The level at a position; between two levels they mix, so that small steps change something.
+
+    Args:
+        position: on the ladder, 0 or more.
+        uniform: a random number in [0, 1).
+
+    Example:
+        >>> level_at(2.25, 0.1), level_at(2.25, 0.9)
+        (3, 2)
+    """
+    lower = int(position)
+    return lower + (uniform < position - lower)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,3 +145,29 @@ class FixedLevels(Levels):
     def level(self, task: str, uniform: float) -> int:
         position = position_of(self._difficulty, len(self._ladders[task]))
         return min(level_at(position, uniform), self._tops[task])
+
+
+class PromptRoom:
+    """Counts, for each level of each task, the questions with and without room in the budget.
+
+    Example:
+        >>> room = PromptRoom()
+        >>> [room.too_long("gcd", 3, fits=False) for _ in range(5)]
+        [False, False, False, False, True]
+    """
+
+    def __init__(self) -> None:
+        self._seen: Counter[tuple[str, int, bool]] = Counter()
+
+    def too_long(self, task: str, level: int, *, fits: bool) -> bool:
+        """Count one more question; whether most questions of its level have no room."""
+        self._seen[task, level, fits] += 1
+        without = self._seen[task, level, False]
+        return without >= LEAST_WITHOUT_ROOM and without > self._seen[task, level, True]
+
+    def state_dict(self) -> list[Any]:
+        """JSON."""
+        return [[*key, count] for key, count in self._seen.items()]
+
+    def load_state_dict(self, state: Iterable[Any]) -> None:
+        self._seen = Counter({(task, level, fits): count for task, level, fits, count in state})

@@ -16,9 +16,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from ..records import Recipe
-from ..tasks.difficulty import Ladder, level_at, position_of
-from .levels import Levels, Move
+from ..records import Ladder, Recipe
+from .levels import Levels, Move, level_at, position_of
 from .signal_estimates import SignalEstimates
 
 

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ConfigurationError, GenerationError, did_you_mean
-from ..records import Recipe
+from ..records import Ladder, Recipe
 from ..tasks.catalogue import require_known
-from ..tasks.difficulty import ComplexityMode, Ladder
 from ..tasks.ladders import TaskLadder
 from ..workers.pool import TaskPool
 from .curriculum import Curriculum
-from .levels import FixedLevels, Levels, RandomLevels
+from .levels import ComplexityMode, FixedLevels, Levels, RandomLevels
 from .sampler import evaluation_seed
 
 _TRIES = 3

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .difficulty import Ladder
+from ..records import Ladder
 from .ladder_tables import OWN_LADDERS, REPAIRS
 from .own_parameters import parameter_names
 
