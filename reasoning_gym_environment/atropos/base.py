@@ -13,7 +13,7 @@ from atroposlib.envs.base import BaseEnv
 from tenacity import RetryError
 
 from ..errors import ConfigurationError
-from ..problems.curriculum_metrics import curriculum_metrics
+from ..problems.curriculum import curriculum_metrics
 from ..records import Problem
 from ..rollouts.metrics import signal_lines
 from ..rollouts.statistics import Statistics

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import GenerationError
-from ..problems.sampler import evaluation_recipes
+from ..problems.seeds import evaluation_recipes
 from ..records import Problem, Recipe
 from ..tasks.ladders import TaskLadder
 from ..util.progress import with_progress

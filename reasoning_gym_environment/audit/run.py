@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from ..errors import GenerationError, WorkerTimeoutError
-from ..problems.sampler import evaluation_recipes
+from ..problems.seeds import evaluation_recipes
 from ..records import Ladder, Problem, Recipe
 from ..tasks.catalogue import Discovery, require_known
 from ..tasks.facts import EXECUTES_ANSWERS, NOT_A_TASK

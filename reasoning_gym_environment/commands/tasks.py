@@ -12,7 +12,7 @@ from textwrap import indent
 from typing import Any
 
 from ..errors import GenerationError
-from ..problems.sampler import evaluation_seed
+from ..problems.seeds import evaluation_seed
 from ..records import Ladder, Recipe
 from ..tasks.catalogue import TaskInfo, require_known, select_tasks
 from ..tasks.ladders import TaskLadder

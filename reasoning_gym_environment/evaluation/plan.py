@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import GenerationError
-from ..problems.sampler import evaluation_recipe_at, evaluation_recipes
+from ..problems.seeds import evaluation_recipe_at, evaluation_recipes
 from ..records import Ladder, Problem, Recipe
 from ..util.progress import with_progress
 from ..workers.pool import TaskPool, generate_surely

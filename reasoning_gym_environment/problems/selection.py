@@ -12,7 +12,7 @@ from ..tasks.ladders import TaskLadder
 from ..workers.pool import TaskPool
 from .curriculum import Curriculum
 from .levels import ComplexityMode, FixedLevels, Levels, RandomLevels
-from .sampler import evaluation_seed
+from .seeds import evaluation_seed
 
 _TRIES = 3
 """Items tried before parameters are refused: the library fails at single items of some tasks."""

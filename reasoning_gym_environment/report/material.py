@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import FixableError
 from ..evaluation.store import SAMPLES, recipe_key
-from ..problems.sampler import is_evaluation_seed
+from ..problems.seeds import is_evaluation_seed
 from ..records import Recipe, Status, Verdict
 from ..scoring.rewards import signal
 from ..storage.dumps import FAILED

@@ -13,7 +13,7 @@ from reasoning_gym_environment.evaluation.plan import (
     build_evaluation_set,
 )
 from reasoning_gym_environment.evaluation.run import SampleError, run_evaluation
-from reasoning_gym_environment.problems.sampler import evaluation_recipes
+from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status
 from reasoning_gym_environment.util.progress import with_progress
 from reasoning_gym_environment.workers.pool import TaskPool
