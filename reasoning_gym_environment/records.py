@@ -37,6 +37,14 @@ FORMAT_FAILURES = frozenset({Status.NO_ANSWER, Status.SEVERAL_ANSWERS})
 """The statuses of completions that broke the answer format."""
 
 
+class Signal(str, Enum):
+    """Whether a group teaches: which of its scored rollouts are solved."""
+
+    MIXED = "mixed"
+    ALL_SOLVED = "all_solved"
+    NONE_SOLVED = "none_solved"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
     """All that determines a problem: same recipe, same library version, same problem.

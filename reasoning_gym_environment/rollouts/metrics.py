@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ..records import Attempt, GroupResult, Status
+from ..records import Attempt, GroupResult, Signal, Status
 from ..scoring.rewards import signal
 
 
@@ -98,16 +98,18 @@ def by_task_and_category(
     return f"category/{categories[task]}/{name}", f"task/{task}/{name}"
 
 
-def signal_values(kind: str, group: GroupResult, categories: Mapping[str, str]) -> dict[str, float]:
+def signal_values(
+    kind: Signal, group: GroupResult, categories: Mapping[str, str]
+) -> dict[str, float]:
     """A group's signal overall, for its category, its task, and its task's level if it has one."""
     recipe = group.problem.recipe
     values: dict[str, float] = {}
-    for name in ("mixed", "all_solved", "none_solved"):
-        key = f"groups/{name}"
+    for one in Signal:
+        key = f"groups/{one.value}"
         keys = [key, *by_task_and_category(key, group, categories)]
         if recipe.level is not None:
             keys.append(f"task/{recipe.task}/level/{recipe.level}/{key}")
-        values |= dict.fromkeys(keys, float(name == kind))
+        values |= dict.fromkeys(keys, float(one is kind))
     return values
 
 
@@ -135,9 +137,7 @@ def signal_line(means: Means, of: str = "") -> str:
         >>> signal_line(Means())
         '0 groups'
     """
-    mixed, solved, unsolved = (
-        means[f"{of}groups/{name}"] for name in ("mixed", "all_solved", "none_solved")
-    )
+    mixed, solved, unsolved = (means[f"{of}groups/{one.value}"] for one in Signal)
     if not mixed.count:
         return "0 groups"
     return (
@@ -149,7 +149,9 @@ def signal_line(means: Means, of: str = "") -> str:
 def signal_lines(means: Means, categories: Iterable[str]) -> list[str]:
     """The same for all groups, and for each category that has any."""
     names = {f"category/{category}/": category for category in sorted(set(categories))}
-    seen = {of: name for of, name in names.items() if means[f"{of}groups/mixed"].count}
+    seen = {
+        of: name for of, name in names.items() if means[f"{of}groups/{Signal.MIXED.value}"].count
+    }
     return [
         signal_line(means),
         *(f"{name}: {signal_line(means, of)}" for of, name in seen.items()),

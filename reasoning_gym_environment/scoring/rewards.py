@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from enum import Enum
 
-from ..records import SOLVED_SCORE, Reward, Status, Verdict
+from ..records import SOLVED_SCORE, Reward, Signal, Status, Verdict
 
 
 def combine_forms(
@@ -101,12 +101,11 @@ def shape_rewards(
     return rewards
 
 
-def signal(verdicts: Sequence[Verdict]) -> str | None:
-    """Whether a group teaches: "mixed", "all_solved" or "none_solved" of its scored rollouts.
-
-    None where none is scored.
-    """
+def signal(verdicts: Sequence[Verdict]) -> Signal | None:
+    """Say whether a group teaches, from its scored rollouts; None where none is scored."""
     solved = {v.status is Status.SOLVED for v in verdicts if v.status is not Status.UNSCORED}
+    if not solved:
+        return None
     if len(solved) == 2:
-        return "mixed"
-    return {True: "all_solved", False: "none_solved"}[solved.pop()] if solved else None
+        return Signal.MIXED
+    return Signal.ALL_SOLVED if solved.pop() else Signal.NONE_SOLVED
