@@ -44,9 +44,8 @@ from reasoning_gym_environment.config import (
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.evaluation.metrics import lean
 from reasoning_gym_environment.records import Completion, GroupResult, Problem
-from reasoning_gym_environment.rollouts.metrics import signal_line
+from reasoning_gym_environment.rollouts.metrics import Statistics, signal_line
 from reasoning_gym_environment.rollouts.prompts import resolve_system_prompt
-from reasoning_gym_environment.rollouts.statistics import Statistics
 from reasoning_gym_environment.storage.dumps import DumpWriter
 from reasoning_gym_environment.util.lifetime import closing_on_every_way_out
 from reasoning_gym_environment.util.reachability import UnreachableError, require_reachable

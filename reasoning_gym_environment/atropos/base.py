@@ -15,8 +15,7 @@ from tenacity import RetryError
 from ..errors import ConfigurationError
 from ..problems.curriculum import curriculum_metrics
 from ..records import Problem
-from ..rollouts.metrics import signal_lines
-from ..rollouts.statistics import Statistics
+from ..rollouts.metrics import Statistics, signal_lines
 from .rollout_table import rollout_rows, rollout_table
 from .training_problems import TrainingProblems
 

@@ -10,7 +10,7 @@ from typing import Any
 from ..config import ReasoningGymEnvConfig, grading_settings, scoring_row
 from ..evaluation.run import SampleError
 from ..records import Completion, GroupResult, Problem
-from ..rollouts.statistics import Statistics
+from ..rollouts.metrics import Statistics
 from ..scoring.grading import grade
 from ..storage.dumps import DumpWriter, dump_kind, group_row
 from ..workers.pool import TaskPool

@@ -15,7 +15,7 @@ from ..problems.sampler import Sampler, TaskSampling
 from ..problems.selection import levels_of, require_names, require_values
 from ..problems.stream import ProblemStream, question_hash
 from ..records import GroupResult, Ladder, Problem, Recipe, Status
-from ..rollouts.statistics import Statistics
+from ..rollouts.metrics import Statistics
 from ..tasks.catalogue import select_tasks, task_weights
 from ..workers.pool import TaskPool
 

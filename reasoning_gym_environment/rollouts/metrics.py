@@ -1,9 +1,12 @@
-"""Means that carry their sum and count, so that 0 and nothing stay apart."""
+"""What a run counts: means since the last report and over the whole run, and events.
+
+A mean carries its sum and count, so that 0 and nothing stay apart.
+"""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -125,6 +128,37 @@ def add_group(means: Means, group: GroupResult, categories: Mapping[str, str]) -
     kind = signal([attempt.verdict for attempt in group.attempts])
     if kind is not None:
         means.add(signal_values(kind, group, categories))
+
+
+class Statistics:
+    """Counts what a run does: its rollouts and groups as means, and events.
+
+    Attributes:
+        interval: means since `take_report` was last called.
+        total: means over the whole run.
+        counts: events over the whole run, by name.
+    """
+
+    def __init__(self) -> None:
+        self.interval = Means()
+        self.total = Means()
+        self.counts: Counter[str] = Counter()
+
+    def add_group(self, group: GroupResult, categories: Mapping[str, str]) -> None:
+        for means in (self.interval, self.total):
+            add_group(means, group, categories)
+        self.counts["groups/collected"] += 1
+        errors = sum(attempt.verdict.errors for attempt in group.attempts)
+        if errors:
+            self.counts[f"verifier_errors/{group.problem.recipe.task}"] += errors
+
+    def take_report(self) -> dict[str, float]:
+        """Give wandb's `train/*` since the last call, and the run's `counts/*`."""
+        taken, self.interval = self.interval, Means()
+        report = {f"train/{name}": value for name, value in taken.values().items()}
+        if "train/solved" in report:
+            report["train/percent_correct"] = report["train/solved"]
+        return report | {f"counts/{name}": float(n) for name, n in sorted(self.counts.items())}
 
 
 def signal_line(means: Means, of: str = "") -> str:
