@@ -54,7 +54,7 @@ FORBIDDEN = {
 
 PROLOGUE = """
 import ctypes, mmap, os, socket, sys, threading, time
-from reasoning_gym_environment.tasks import seccomp
+from reasoning_gym_environment.workers import seccomp
 path, parent, own = sys.argv[1], os.getppid(), os.getpid()
 libc = ctypes.CDLL(None, use_errno=True)
 def libc_call(name, *arguments):
