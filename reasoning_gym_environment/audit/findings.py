@@ -9,6 +9,7 @@ from statistics import median
 
 from ..records import SOLVED_SCORE, Status, Verdict
 from .known import Known, explanation
+from .ladder_proof import LevelProof
 from .probes import DEGENERATE, Kind, Probe
 
 TOLERATED_SHARE = 0.1
@@ -51,27 +52,6 @@ class Share:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LevelResult:
-    """The oracle at one level.
-
-    Attributes:
-        level: None is the default configuration.
-        items: how many could be made.
-        below: how many of them have an oracle without full credit.
-        none: how many of them have no single oracle.
-        error: why one could not be made; empty when all were.
-        late: how many took longer than the deadline.
-    """
-
-    level: int | None
-    items: int
-    below: int = 0
-    none: int = 0
-    error: str = ""
-    late: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
     """Something wrong, and why we know of it; unexplained when the explanation is empty."""
 
@@ -103,7 +83,7 @@ class TaskAudit:
     degenerate: Mapping[str, Share]
     floor: Share
     forms: Mapping[str, float]
-    levels: Sequence[LevelResult]
+    levels: Sequence[LevelProof]
     median_seconds: float
     worst_seconds: float
     findings: Sequence[Finding]
@@ -167,14 +147,15 @@ def answer_findings(task: str, observations: Sequence[Observation]) -> list[Find
     return findings
 
 
-def level_findings(task: str, levels: Iterable[LevelResult]) -> list[Finding]:
+def level_findings(task: str, levels: Iterable[LevelProof]) -> list[Finding]:
     """Levels without items, without a right answer, or with a wrong one."""
     findings = []
     for at in levels:
+        items, none, below = len(at.problems), at.without_oracle, len(at.wrong_oracles)
         problems = {
-            "generation": at.error,
-            "no oracle": f"{at.none} of {at.items} items have none" if at.none else "",
-            "oracle": f"{at.below} of {at.items} score below 1" if at.below else "",
+            "generation": next(iter(at.errors), ""),
+            "no oracle": f"{none} of {items} items have none" if none else "",
+            "oracle": f"{below} of {items} score below 1" if below else "",
         }
         findings += [
             Finding(task=task, kind=kind, detail=detail, level=at.level)
@@ -199,7 +180,7 @@ def judge(
     task: str,
     category: str,
     observations: Sequence[Observation],
-    levels: Sequence[LevelResult],
+    levels: Sequence[LevelProof],
     *,
     seconds: Sequence[float],
     known: Mapping[str, Mapping[str, Known]],
@@ -217,7 +198,7 @@ def judge(
     return TaskAudit(
         task=task,
         category=category,
-        items=levels[0].items,
+        items=len(levels[0].problems),
         oracle=_full(oracles) if oracles else None,
         degenerate={kind.value: found[0] for kind, found in kinds.items() if found},
         floor=chance(observations),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from typing import Any
 
 from ..records import SOLVED_SCORE
 from .findings import TOLERATED_SHARE, Finding, TaskAudit
@@ -58,7 +59,7 @@ def sound_levels(task: TaskAudit) -> str:
     """How many levels of the ladder have no finding."""
     broken = {finding.level for finding in task.findings if finding.level is not None}
     count = len(task.levels) - 1
-    late = sum(at.late for at in task.levels)
+    late = sum(len(at.late) for at in task.levels)
     text = f"{count - len(broken)}/{count}" if count else "-"
     return f"{text}, {late} late" if late else text
 
@@ -110,7 +111,28 @@ def as_text(audit: Audit) -> str:
 
 def as_json(audit: Audit) -> str:
     """Everything, with the number of unexplained findings."""
-    return json.dumps({**asdict(audit), "unexplained": len(unexplained(audit))}, indent=1)
+    whole = {
+        "library_version": audit.library_version,
+        "tasks": [_task_json(task) for task in audit.tasks],
+        "unexplained": len(unexplained(audit)),
+    }
+    return json.dumps(whole, indent=1)
+
+
+def _task_json(task: TaskAudit) -> dict[str, Any]:
+    """Of each level how many items could be made, and how many of these have a wrong oracle."""
+    levels = [
+        {
+            "level": proof.level,
+            "items": len(proof.problems),
+            "below": len(proof.wrong_oracles),
+            "none": proof.without_oracle,
+            "error": next(iter(proof.errors), ""),
+            "late": len(proof.late),
+        }
+        for proof in task.levels
+    ]
+    return {**asdict(replace(task, levels=())), "levels": levels}
 
 
 def chance_floors(audit: Audit) -> str:
