@@ -13,8 +13,7 @@ from reasoning_gym_environment.audit.ladder_proof import (
     prove_level,
     verify_oracles,
 )
-from reasoning_gym_environment.audit.page import as_html
-from reasoning_gym_environment.audit.report import as_json, as_markdown, as_text
+from reasoning_gym_environment.audit.pages import as_html, as_json, as_markdown, as_text
 from reasoning_gym_environment.audit.run import (
     Audit,
     AuditSettings,
