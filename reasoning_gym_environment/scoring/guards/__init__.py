@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .accepted import ACCEPTED
-from .table import GUARDS, Guard
+from .table import ACCEPTED, GUARDS, Guard
 
 __all__ = ["ACCEPTED", "GUARDS", "Guard", "ceiling"]
 

@@ -1,4 +1,4 @@
-"""Answers to logic puzzles that say what was given, or everything at once.
+"""Answers to puzzles that say what was given, or everything at once.
 
 The library is imported where it is needed: only worker processes do, and have it loaded.
 """
@@ -6,6 +6,7 @@ The library is imported where it is needed: only worker processes do, and have i
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -88,3 +89,27 @@ def roles(answer: str, entry: Mapping[str, Any]) -> float:
     names = sorted(by_name)
     expected = [dict(right)[name] for name in names]
     return progress([by_name[name] for name in names], [None] * len(names), expected, chance=0.5)
+
+
+def possible_moves(answer: str, entry: Mapping[str, Any]) -> float:
+    """The share of the plan's moves that can be made when their turn comes.
+
+    The verifier skips the others, but the question asks for an agent to be named only if it has
+    something to do.
+    """
+    from reasoning_gym.games.boxnet import action_from_response
+
+    state = entry["metadata"]["initial_state"]
+    made = listed = 0
+    try:
+        for step in json.loads(answer):
+            for agent, move in step.items():
+                after = action_from_response(state, [{agent: move}])
+                made += after != state
+                listed += 1
+                state = after
+    except json.JSONDecodeError:  # the verifier can't read it either
+        return 1.0
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError):
+        return 0.0  # the verifier raises
+    return made / listed if listed else 1.0
