@@ -39,7 +39,7 @@ class PoolClosedError(RuntimeError):
 
 
 def did_you_mean(name: str, known: Iterable[str], *, otherwise: str, most: int = 3) -> str:
-    """The way out for a name that does not exist: the closest ones that do.
+    """Say the way out for a name that does not exist: the closest ones that do.
 
     Args:
         otherwise: what is said where none is close.

@@ -62,12 +62,12 @@ class Recipe:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, the inverse of `from_json`."""
+        """Write plain JSON, the inverse of `from_json`."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Recipe:
-        """Raises TypeError on a missing or unknown key."""
+        """Read what `to_json` wrote; raises TypeError on a missing or unknown key."""
         return cls(**data)
 
 

@@ -39,7 +39,7 @@ class Observation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Share:
-    """Of the items: how many a probe solves, and the mean of what it earns."""
+    """How many of the items a probe solves, and the mean of what it earns."""
 
     label: str
     items: int
@@ -91,7 +91,7 @@ class TaskAudit:
 
 
 def shares(observations: Iterable[Observation], *, but_right: bool = False) -> list[Share]:
-    """One share for each label, best first.
+    """Work out one share for each label, best first.
 
     Args:
         but_right: leave out the items where the probe is the oracle.
@@ -117,14 +117,14 @@ def of_kind(observations: Iterable[Observation], *kinds: Kind) -> list[Observati
 
 
 def chance(observations: Sequence[Observation]) -> Share:
-    """The best constant answer; blank ones don't count, since no answer is found there."""
+    """Find the best constant answer; blank ones don't count, since no answer is found there."""
     constants = of_kind(observations, Kind.EMPTY, Kind.JUNK, Kind.CONSTANT)
     found = shares(one for one in constants if one.probe.answer.strip())
     return found[0] if found else Share(label="", items=0, solved=0.0, score=0.0)
 
 
 def answer_findings(task: str, observations: Sequence[Observation]) -> list[Finding]:
-    """What degenerate answers earn and what verifiers don't survive."""
+    """Find what degenerate answers earn and what verifiers don't survive."""
     findings = []
     for kind in DEGENERATE:
         for best in shares(of_kind(observations, kind), but_right=True)[:1]:
@@ -148,7 +148,7 @@ def answer_findings(task: str, observations: Sequence[Observation]) -> list[Find
 
 
 def level_findings(task: str, levels: Iterable[LevelProof]) -> list[Finding]:
-    """Levels without items, without a right answer, or with a wrong one."""
+    """Find levels without items, without a right answer, or with a wrong one."""
     findings = []
     for at in levels:
         items, none, below = len(at.problems), at.without_oracle, len(at.wrong_oracles)
@@ -166,7 +166,7 @@ def level_findings(task: str, levels: Iterable[LevelProof]) -> list[Finding]:
 
 
 def explain(finding: Finding, known: Mapping[str, Mapping[str, Known]]) -> Finding:
-    """The finding with what the table says about it."""
+    """Add to a finding what the table says about it."""
     return Finding(
         task=finding.task,
         kind=finding.kind,

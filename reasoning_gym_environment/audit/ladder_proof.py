@@ -49,7 +49,7 @@ class LevelProof:
 
     @property
     def questions(self) -> dict[int, str]:
-        """By seed; what could not be made is missing."""
+        """The questions by seed; what could not be made is missing."""
         return {problem.recipe.seed: problem.question for problem in self.problems}
 
     @property
@@ -128,7 +128,7 @@ async def verify_oracles(pool: TaskPool, problems: Sequence[Problem]) -> list[Ve
 async def prove_ladder(
     pool: TaskPool, task: str, ladder: TaskLadder, *, items: int
 ) -> list[LevelProof]:
-    """All levels, with the same seeds."""
+    """Prove all levels of a task, with the same seeds."""
     return [
         await prove_level(pool, task, level, parameters, items=items)
         for level, parameters in enumerate(ladder.levels)
@@ -138,7 +138,7 @@ async def prove_ladder(
 async def prove_ladders(
     pool: TaskPool, ladders: Mapping[str, TaskLadder], *, items: int, at_once: int
 ) -> list[list[LevelProof]]:
-    """Every ladder, so many tasks at once; a progress bar on a terminal.
+    """Prove every ladder, so many tasks at once; a progress bar on a terminal.
 
     With more tasks at once than the pool has processes, the seconds are those of waiting too.
     """
@@ -152,14 +152,14 @@ async def prove_ladders(
 
 
 def changed_share(lower: LevelProof, upper: LevelProof) -> float:
-    """How many of the seeds that both levels have give another question."""
+    """Measure how many of the seeds that both levels have give another question, in [0, 1]."""
     below, above = lower.questions, upper.questions
     common = below.keys() & above.keys()
     return sum(below[seed] != above[seed] for seed in common) / max(1, len(common))
 
 
 def faults(proofs: Sequence[LevelProof]) -> list[str]:
-    """What keeps a ladder from being proved, one sentence each."""
+    """Name what keeps a ladder from being proved, one sentence each."""
     found = []
     for proof in proofs:
         where = f"{proof.task} level {proof.level}:"

@@ -51,6 +51,7 @@ class Audit:
 
 
 async def observe(pool: TaskPool, problem: Problem, probes: Sequence[Probe]) -> list[Observation]:
+    """Try probes on one problem."""
     verdicts = await pool.verify(problem, [probe.answer for probe in probes])
     return [Observation(probe=p, verdict=v) for p, v in zip(probes, verdicts, strict=True)]
 
@@ -102,7 +103,7 @@ async def _prove(
 
 
 def chosen_tasks(discovery: Discovery, names: Sequence[str]) -> dict[str, str]:
-    """Category by name of the tasks to examine: those named, or all.
+    """Choose the tasks to examine, with their categories: those named, or all.
 
     Raises:
         UnknownTaskError: a name is no task.
@@ -137,5 +138,5 @@ async def audit_tasks(settings: AuditSettings) -> Audit:
 
 
 def unexplained(audit: Audit) -> list[Finding]:
-    """What a user should look at before training on these rewards."""
+    """List what a user should look at before training on these rewards."""
     return [finding for task in audit.tasks for finding in task.findings if not finding.explanation]

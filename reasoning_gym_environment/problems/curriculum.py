@@ -68,11 +68,11 @@ class _Standing:
         self.evidence = aged
 
     def levels(self) -> tuple[int, int]:
-        """The levels that are drawn here; twice the same where the position is whole."""
+        """Name the levels that are drawn here; twice the same where the position is whole."""
         return math.floor(self.position), math.ceil(self.position)
 
     def solved_share(self) -> float | None:
-        """Of the recent answers at the levels drawn here."""
+        """Work out the solved share of the recent answers at the levels drawn here."""
         here = [self.evidence[level] for level in {*self.levels()} if level in self.evidence]
         answered = sum(counts[1] for counts in here)
         return sum(counts[0] for counts in here) / answered if answered else None
@@ -147,7 +147,7 @@ class Curriculum(Levels):
         return changed
 
     def stats(self) -> dict[str, Any]:
-        """Where all tasks stand; JSON. Tasks of one level are left out of the average."""
+        """Say where all tasks stand, as JSON. Tasks of one level are left out of the average."""
         details = {task: self._details(task) for task in sorted(self._tasks)}
         movable = [d["difficulty"] for d in details.values() if d["height"] > 1]
         return {
@@ -205,7 +205,7 @@ class Curriculum(Levels):
 
 
 def curriculum_metrics(stats: Mapping[str, Any], categories: Mapping[str, str]) -> dict[str, float]:
-    """`curriculum/*`, with the level of each task and the mean difficulty of each category.
+    """Name a curriculum's state `curriculum/*`, by task and, as means, by category.
 
     Args:
         stats: as `ReasoningGymEnv.get_curriculum_stats` gives them, in curriculum mode.

@@ -23,12 +23,12 @@ class ComplexityMode(str, Enum):
 
 
 def position_of(difficulty: float, height: int) -> float:
-    """Where a difficulty in [0, 1] stands on a ladder of `height` levels: in [0, height - 1]."""
+    """Place a difficulty in [0, 1] on a ladder of `height` levels: in [0, height - 1]."""
     return difficulty * (height - 1)
 
 
 def level_at(position: float, uniform: float) -> int:
-    """The level at a position; between two levels they mix, so that small steps change something.
+    """Choose the level at a position; in between levels mix, so that small steps change something.
 
     Args:
         position: on the ladder, 0 or more.
@@ -68,7 +68,7 @@ class Move:
 
 
 class Levels:
-    """By itself no level: every task has the library's default configuration.
+    """Chooses no level: every task has the library's default configuration.
 
     Args:
         ladders: task name to its levels, for all tasks of the run; empty where none is used.
@@ -79,7 +79,7 @@ class Levels:
         self._tops = {task: len(ladder) - 1 for task, ladder in self._ladders.items()}
 
     def level(self, task: str, uniform: float) -> int | None:
-        """The level of the next problem; None is the library's default configuration.
+        """Choose the level of the next problem; None is the library's default configuration.
 
         Args:
             uniform: a random number in [0, 1).
@@ -87,7 +87,7 @@ class Levels:
         return None
 
     def parameters(self, task: str, level: int | None) -> Mapping[str, Any]:
-        """What differs from the default configuration at a level."""
+        """Say what differs from the default configuration at a level."""
         return {} if level is None else self._ladders[task][level]
 
     def record(self, task: str, level: int | None, *, solved: int, scored: int) -> Move | None:
@@ -107,7 +107,7 @@ class Levels:
         return self._tops[task] < before
 
     def state_dict(self) -> dict[str, Any]:
-        """JSON."""
+        """Give the caps as JSON."""
         heights = {task: len(ladder) for task, ladder in self._ladders.items()}
         return {
             "caps": {
@@ -125,14 +125,14 @@ class Levels:
 
 
 class RandomLevels(Levels):
-    """Every draw a level of its own, all equally likely."""
+    """Chooses a level for every draw, all equally likely."""
 
     def level(self, task: str, uniform: float) -> int:
         return int(uniform * (self._tops[task] + 1))
 
 
 class FixedLevels(Levels):
-    """The same difficulty throughout.
+    """Chooses the same difficulty throughout.
 
     Args:
         difficulty: in [0, 1], from the easiest level of every ladder to its hardest.
@@ -166,7 +166,7 @@ class PromptRoom:
         return without >= LEAST_WITHOUT_ROOM and without > self._seen[task, level, True]
 
     def state_dict(self) -> list[Any]:
-        """JSON."""
+        """Give the counts as JSON."""
         return [[*key, count] for key, count in self._seen.items()]
 
     def load_state_dict(self, state: Iterable[Any]) -> None:

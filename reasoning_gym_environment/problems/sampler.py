@@ -66,6 +66,7 @@ class Sampler:
         self._draw = 0
 
     def next_recipe(self) -> Recipe:
+        """Draw the next recipe."""
         draw = self._draw
         self._draw += 1
         task, level = self._next_level(draw)
@@ -77,7 +78,7 @@ class Sampler:
         )
 
     def _uniform(self, purpose: str, draw: int) -> float:
-        """A number in [0, 1) for one purpose of one draw."""
+        """Draw a number in [0, 1) for one purpose of one draw."""
         return self._bits(purpose, draw) / (1 << SEED_BITS)
 
     def _bits(self, purpose: str, draw: int) -> int:
@@ -116,7 +117,7 @@ class Sampler:
         return self._levels.cap(task, top_level)
 
     def state_dict(self) -> dict[str, Any]:
-        """JSON; `load_state_dict` of another sampler continues the stream exactly."""
+        """Give the state as JSON; `load_state_dict` of another sampler continues it exactly."""
         return {
             "run_seed": self._run_seed,
             "replica": self._replica,
@@ -126,7 +127,7 @@ class Sampler:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Of what was learnt, the part is taken over that fits this run's tasks and ladders.
+        """Continue another stream; of what was learnt, take over what fits these tasks and ladders.
 
         Raises KeyError on a missing key.
         """

@@ -17,29 +17,29 @@ SEED_BITS = 53
 
 
 def hash_bits(bits: int, *parts: object) -> int:
-    """The first `bits` (at most 64) of a hash that keeps the parts apart."""
+    """Take the first `bits` (at most 64) of a hash that keeps the parts apart."""
     text = "\x1f".join(str(part) for part in parts)
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> (64 - bits)
 
 
 def training_seed(run_seed: int, replica: str, task: str, draw: int) -> int:
-    """An even seed: no evaluation item can have it."""
+    """Hash a training item's even seed: no evaluation item can have it."""
     return hash_bits(SEED_BITS - 1, "train", run_seed, replica, task, draw) << 1
 
 
 def evaluation_seed(eval_seed: int, task: str, index: int) -> int:
-    """An odd seed: no training item can have it."""
+    """Hash an evaluation item's odd seed: no training item can have it."""
     return hash_bits(SEED_BITS - 1, "eval", eval_seed, task, index) << 1 | 1
 
 
 def is_evaluation_seed(seed: int) -> bool:
-    """Whether a seed is one of an evaluation set."""
+    """Say whether a seed is one of an evaluation set."""
     return seed % 2 == 1
 
 
 def evaluation_recipes(eval_seed: int, tasks: Sequence[str], per_task: int) -> list[Recipe]:
-    """The fixed evaluation set: `per_task` recipes for each task, from `eval_seed` alone."""
+    """Lay out the fixed evaluation set: `per_task` recipes a task, from `eval_seed` alone."""
     return [
         Recipe(task=task, seed=evaluation_seed(eval_seed, task, index))
         for task in tasks
@@ -50,7 +50,7 @@ def evaluation_recipes(eval_seed: int, tasks: Sequence[str], per_task: int) -> l
 def evaluation_recipe_at(
     difficulty: float, ladder: Ladder, *, eval_seed: int, task: str, index: int
 ) -> Recipe:
-    """An evaluation item at a difficulty in [0, 1]; between two levels the items mix them."""
+    """Lay out an evaluation item at a difficulty in [0, 1]; between two levels items mix them."""
     item = (eval_seed, task, difficulty, index)
     uniform = hash_bits(SEED_BITS, "eval level", *item) / 2**SEED_BITS
     level = level_at(position_of(difficulty, len(ladder)), uniform)

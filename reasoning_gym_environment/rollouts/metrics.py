@@ -29,12 +29,12 @@ class Mean:
 
     @property
     def value(self) -> float:
-        """NaN where nothing was added."""
+        """The mean; NaN where nothing was added."""
         return self.total / self.count if self.count else math.nan
 
     @property
     def standard_error(self) -> float:
-        """Of the mean, from the unbiased sample variance; NaN below two values."""
+        """The mean's standard error, from the unbiased sample variance; NaN below two values."""
         if self.count < 2:
             return math.nan
         variance = max(0.0, self.squares - self.total**2 / self.count) / (self.count - 1)
@@ -42,7 +42,7 @@ class Mean:
 
 
 class Means:
-    """Means by name.
+    """Keeps means by name.
 
     Example:
         >>> means = Means()
@@ -69,7 +69,7 @@ class Means:
 
 
 def attempt_values(attempt: Attempt) -> dict[str, float]:
-    """The averaged numbers of one rollout; an unscored one says only that it is."""
+    """List the averaged numbers of one rollout; an unscored one says only that it is."""
     unscored = attempt.verdict.status is Status.UNSCORED
     shares = {
         f"status/{status.value}": float(attempt.verdict.status is status) for status in Status
@@ -96,7 +96,7 @@ def attempt_values(attempt: Attempt) -> dict[str, float]:
 def by_task_and_category(
     name: str, group: GroupResult, categories: Mapping[str, str]
 ) -> tuple[str, str]:
-    """The keys under which a group's number is kept for its category and its task."""
+    """Name the keys under which a group's number is kept for its category and its task."""
     task = group.problem.recipe.task
     return f"category/{categories[task]}/{name}", f"task/{task}/{name}"
 
@@ -104,7 +104,7 @@ def by_task_and_category(
 def signal_values(
     kind: Signal, group: GroupResult, categories: Mapping[str, str]
 ) -> dict[str, float]:
-    """A group's signal overall, for its category, its task, and its task's level if it has one."""
+    """Count a group's signal overall, for its category, its task, and the task's level if any."""
     recipe = group.problem.recipe
     values: dict[str, float] = {}
     for one in Signal:
@@ -162,7 +162,7 @@ class Statistics:
 
 
 def signal_line(means: Means, of: str = "") -> str:
-    """The share of groups that teach, in one line.
+    """Write the share of groups that teach, in one line.
 
     Args:
         of: where the shares are kept: "", or "category/games/" for example.
@@ -181,7 +181,7 @@ def signal_line(means: Means, of: str = "") -> str:
 
 
 def signal_lines(means: Means, categories: Iterable[str]) -> list[str]:
-    """The same for all groups, and for each category that has any."""
+    """Write a `signal_line` for all groups, and for each category that has any."""
     names = {f"category/{category}/": category for category in sorted(set(categories))}
     seen = {
         of: name for of, name in names.items() if means[f"{of}groups/{Signal.MIXED.value}"].count

@@ -33,11 +33,13 @@ class Verifier(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GradingSettings:
-    """Attributes:
-    max_length: tokens of prompt and completion at which the length penalty leaves nothing.
-    penalty_start: fraction of `max_length` from which it takes.
-    mode: what becomes of partial credit.
-    tolerant: whether surrounding form that costs a right answer credit is taken off.
+    """What decides, beside the verifier, which reward an answer gets.
+
+    Attributes:
+        max_length: tokens of prompt and completion at which the length penalty leaves nothing.
+        penalty_start: fraction of `max_length` from which it takes.
+        mode: what becomes of partial credit.
+        tolerant: whether surrounding form that costs a right answer credit is taken off.
     """
 
     max_length: int
@@ -126,7 +128,7 @@ async def tolerate_form(
 
 
 def log_group(group: GroupResult) -> None:
-    """Scores at INFO, format violations at INFO, each attempt's forms at DEBUG."""
+    """Log scores and format violations at INFO, each attempt's forms at DEBUG."""
     task = group.problem.recipe.task
     solved = sum(a.verdict.status is Status.SOLVED for a in group.attempts)
     mean = sum(group.rewards) / len(group.rewards)

@@ -17,7 +17,7 @@ def combine_forms(
     seconds: float = 0.0,
     solved_from: float = SOLVED_SCORE,
 ) -> Verdict:
-    """The verdict on an answer from the scores of its two forms; the higher one wins.
+    """Judge an answer by the scores of its two forms; the higher one wins.
 
     A form that made the verifier raise, or returned NaN, comes as None and counts as 0.
     Scores are clipped to [0, 1]: some verifiers leave that range.
@@ -38,7 +38,7 @@ def combine_forms(
 
 
 def length_factor(length: int, max_length: int, start: float) -> float:
-    """What the length penalty leaves of a score.
+    """Work out what the length penalty leaves of a score.
 
     Args:
         length: prompt and completion tokens.
@@ -67,7 +67,7 @@ class ScoreMode(str, Enum):
 
 
 def apply_mode(mode: ScoreMode, verdict: Verdict) -> float:
-    """The verdict's score as the mode has it: as it is, 0 unless solved, or 1 at full credit."""
+    """Take a verdict's score as the mode has it: as it is, 0 unless solved, or 1 at full credit."""
     score = verdict.score or 0.0
     if mode is ScoreMode.BINARY:
         return float(score >= 1.0)
@@ -84,7 +84,7 @@ def shape_rewards(
     penalty_start: float,
     mode: ScoreMode = ScoreMode.PARTIAL,
 ) -> list[Reward]:
-    """The rewards of one group, in the order given.
+    """Shape the rewards of one group, in the order given.
 
     The length penalty applies only where every rollout is solved: among right answers the
     shorter one is better; a wrong short answer is not. An unscored rollout gets the mean of

@@ -33,7 +33,7 @@ TRIES = 3
 
 
 def default_processes() -> int:
-    """Processes of each role: half the cores, at least 2, at most 8."""
+    """Choose how many processes each role has: half the cores, at least 2, at most 8."""
     return max(2, min(8, (os.cpu_count() or 2) // 2))
 
 
@@ -80,7 +80,7 @@ class TaskPool:
 
     @property
     def pids(self) -> list[int]:
-        """Of all worker processes."""
+        """The process ids of all workers."""
         return self._generators.pids + self._hosts.pids
 
     async def __aenter__(self) -> TaskPool:
@@ -103,14 +103,14 @@ class TaskPool:
         await asyncio.gather(self._generators.close(), self._hosts.close())
 
     async def discover(self) -> Discovery:
-        """What the installed library offers."""
+        """Ask a generator what the installed library offers."""
         payload = pickle.dumps(CATALOGUE_REQUEST)
         reply = await self._generators.submit(payload, timeout=CATALOGUE_SECONDS)
         discovery: Discovery = pickle.loads(reply)
         return discovery
 
     async def ladders(self) -> dict[str, TaskLadder]:
-        """The difficulty levels of every task.
+        """Ask a generator for the difficulty levels of every task.
 
         Raises:
             GenerationError: a task's levels can't be read.
@@ -147,13 +147,13 @@ class TaskPool:
         return result
 
     async def verify(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]:
-        """One verdict per answer, in the order given; equal answers are verified once."""
+        """Score answers: one verdict each, in the order given; equal answers are verified once."""
         distinct = tuple(dict.fromkeys(answers))
         verdicts = dict(zip(distinct, await self._verify(problem, distinct), strict=True))
         return [verdicts[answer] for answer in answers]
 
     async def _verify(self, problem: Problem, answers: tuple[str, ...]) -> list[Verdict]:
-        """A host that is lost takes no other answer with it: each is then tried by itself."""
+        """Score distinct answers; where a host is lost over them, each is tried by itself."""
         if not answers:
             return []
         try:

@@ -34,7 +34,7 @@ _STDERR_TAIL = 2000
 
 
 def worker_environment() -> dict[str, str]:
-    """The stripped environment of workers: no secrets, and one hash seed for all.
+    """Make the stripped environment of workers: no secrets, and one hash seed for all.
 
     Five tasks generate other items under another hash seed.
     """
@@ -187,7 +187,7 @@ class WorkerGroup:
         self._idle.put_nowait(worker)
 
     async def submit(self, payload: bytes, *, timeout: float) -> bytes:
-        """The reply to a request; its time runs from when a worker takes it.
+        """Have a worker answer a request; its time runs from when one takes it.
 
         A caller that is cancelled leaves its request to finish by itself: the worker would
         otherwise be out of step with its replies.

@@ -14,7 +14,7 @@ __all__ = ["ACCEPTED", "GUARDS", "Guard", "ceiling"]
 
 
 def ceiling(task: str, answer: str, entry: Mapping[str, Any]) -> float:
-    """The most that the answer may earn, from 0.0 to 1.0; 1.0 means no objection.
+    """Say the most that the answer may earn, from 0.0 to 1.0; 1.0 means no objection.
 
     Runs in the verifier's child: well-formed but huge answers may take long.
 

@@ -24,7 +24,7 @@ _ANY_STATEMENT = 0.05
 
 
 def conclusion(answer: str, entry: Mapping[str, Any]) -> float:
-    """Premises and tautologies follow from any premises: the answer must be none of them.
+    """Refuse premises and tautologies: they follow from any premises.
 
     Order, brackets, doubled negation and repetition make no other statement. The entry's own
     example is right even where it is a premise.
@@ -62,7 +62,7 @@ def _is_tautology(statement: Expression) -> bool:
 
 
 def _normal_form(statement: Expression) -> str:
-    """A text that is the same for statements that differ only in how they are written."""
+    """Write a statement so that others that differ only in how they are written read the same."""
     sign = statement.operator  # an enumeration of texts
     if sign is None:
         return str(statement.left)
@@ -78,7 +78,7 @@ def _normal_form(statement: Expression) -> str:
 
 
 def roles(answer: str, entry: Mapping[str, Any]) -> float:
-    """Half of the roles are right by chance, and both roles of half the people always are."""
+    """Pay for roles above chance: half are right by luck, and both of half the people always."""
     from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
 
     found = KnightsKnavesDataset._normalize_answer(answer)
@@ -92,7 +92,7 @@ def roles(answer: str, entry: Mapping[str, Any]) -> float:
 
 
 def possible_moves(answer: str, entry: Mapping[str, Any]) -> float:
-    """The share of the plan's moves that can be made when their turn comes.
+    """Measure how many of the plan's moves can be made when their turn comes, in [0, 1].
 
     The verifier skips the others, but the question asks for an agent to be named only if it has
     something to do.
