@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from reasoning_gym_environment.tasks.datasets import Datasets
-from reasoning_gym_environment.workers import verifier
+from reasoning_gym_environment.workers import verifier_host
 from reasoning_gym_environment.workers.protocol import VerifyRequest
 
 
@@ -23,7 +23,7 @@ def main(path: str) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     jobs, contained = pickle.loads(Path(path).read_bytes())
     generators, hosts = Datasets(), Datasets()
-    verifier.warm_up(hosts)
+    verifier_host.warm_up(hosts)
     print("ready", file=out, flush=True)
     sys.stdin.readline()
     silent, _ = os.pipe()
@@ -39,7 +39,7 @@ def main(path: str) -> None:
                 group_timeout=120.0,
                 memory=2**29,
             )
-            verifier.verify(hosts, request, silent)
+            verifier_host.verify(hosts, request, silent)
             continue
         score = hosts.get(recipe.task, recipe.parameters).score_answer
         for answer in answers:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from reasoning_gym_environment.problems.levels import Levels, Move
-from reasoning_gym_environment.tasks.difficulty import Ladder, level_at
+from reasoning_gym_environment.problems.levels import Levels, Move, level_at
+from reasoning_gym_environment.records import Ladder
 
 TARGET = 0.7
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from reasoning_gym_environment.demo.learner import Learner, broad_skills
 from reasoning_gym_environment.problems.levels import Levels
 from reasoning_gym_environment.problems.sampler import Sampler
-from reasoning_gym_environment.tasks.difficulty import Ladder
+from reasoning_gym_environment.records import Ladder
 
 GROUP_SIZE = 8
 

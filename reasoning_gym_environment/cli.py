@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import logging
 import os
@@ -150,8 +149,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(USAGE)
         return 0 if arguments else 2
     if arguments[0] not in COMMANDS:
-        close = difflib.get_close_matches(arguments[0], COMMANDS)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(COMMANDS)}"
+        known = f"there are {', '.join(COMMANDS)}"
+        hint = did_you_mean(arguments[0], COMMANDS, otherwise=known, most=1)
         return _fail(f"there is no command {arguments[0]!r}; {hint}")
     configure_logging()
     try:

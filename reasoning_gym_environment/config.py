@@ -12,12 +12,12 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_v
 
 from .errors import did_you_mean
 from .evaluation.run import EvaluationSettings
+from .problems.levels import ComplexityMode
 from .problems.sampler import TaskSampling
 from .records import SOLVED_SCORE
 from .rollouts.prompts import SYSTEM_PROMPTS, resolve_system_prompt
 from .scoring.grading import ScoringSettings
 from .scoring.rewards import ScoreMode
-from .tasks.difficulty import ComplexityMode
 from .util import settings_text as text
 from .workers.pool import PoolSettings, default_processes
 

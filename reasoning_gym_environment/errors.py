@@ -1,4 +1,8 @@
-"""What the user can put right: the command line prints these as one sentence."""
+"""Errors that several packages share.
+
+A FixableError is what the user can put right: the command line prints it as one sentence. The
+others are named after the boundary between processes that they crossed.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +18,36 @@ class ConfigurationError(FixableError, ValueError):
     """A setting can't work."""
 
 
-def did_you_mean(name: str, known: Iterable[str], *, otherwise: str) -> str:
-    """The way out for a name that does not exist: the closest ones that do.
+class WorkerStartError(FixableError):
+    """A worker process did not come up."""
+
+
+class WorkerLostError(RuntimeError):
+    """A worker process died, or was killed at its deadline, with a request under way."""
+
+
+class WorkerTimeoutError(WorkerLostError):
+    """A worker process was killed at its deadline."""
+
+
+class GenerationError(RuntimeError):
+    """A recipe could not be made into a problem."""
+
+
+class PoolClosedError(RuntimeError):
+    """Work was asked of a task pool that is closed."""
+
+
+def did_you_mean(name: str, known: Iterable[str], *, otherwise: str, most: int = 3) -> str:
+    """Say the way out for a name that does not exist: the closest ones that do.
 
     Args:
         otherwise: what is said where none is close.
+        most: how many are named.
 
     Example:
         >>> did_you_mean("gdc", ["gcd", "lcm"], otherwise="see the docs")
         'did you mean gcd?'
     """
-    close = difflib.get_close_matches(name, list(known), n=3)
+    close = difflib.get_close_matches(name, list(known), n=most)
     return f"did you mean {', '.join(close)}?" if close else otherwise

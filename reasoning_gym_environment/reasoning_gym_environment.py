@@ -37,7 +37,7 @@ from reasoning_gym_environment.config import (
 )
 from reasoning_gym_environment.evaluation.metrics import lean
 from reasoning_gym_environment.evaluation.run import Evaluation
-from reasoning_gym_environment.problems.curriculum_metrics import curriculum_metrics
+from reasoning_gym_environment.problems.curriculum import curriculum_metrics
 from reasoning_gym_environment.problems.selection import ProblemSettings
 from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.records import Completion, GroupResult, Problem

@@ -14,6 +14,9 @@ from typing import Any
 SOLVED_SCORE = 0.5
 """An answer is solved from this verifier score on."""
 
+Ladder = tuple[Mapping[str, Any], ...]
+"""A task's levels, easiest first, each as dataset parameters."""
+
 
 class Status(str, Enum):
     """What became of one completion's answer; every rollout has exactly one."""
@@ -34,6 +37,14 @@ FORMAT_FAILURES = frozenset({Status.NO_ANSWER, Status.SEVERAL_ANSWERS})
 """The statuses of completions that broke the answer format."""
 
 
+class Signal(str, Enum):
+    """Whether a group teaches: which of its scored rollouts are solved."""
+
+    MIXED = "mixed"
+    ALL_SOLVED = "all_solved"
+    NONE_SOLVED = "none_solved"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
     """All that determines a problem: same recipe, same library version, same problem.
@@ -51,12 +62,12 @@ class Recipe:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, the inverse of `from_json`."""
+        """Write plain JSON, the inverse of `from_json`."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Recipe:
-        """Raises TypeError on a missing or unknown key."""
+        """Read what `to_json` wrote; raises TypeError on a missing or unknown key."""
         return cls(**data)
 
 

@@ -18,9 +18,8 @@ from tenacity import RetryError
 
 from ..errors import ConfigurationError, FixableError
 from ..records import Problem
-from ..rollouts.metrics import signal_line
+from ..rollouts.metrics import Statistics, signal_line
 from ..rollouts.prompts import resolve_system_prompt
-from ..rollouts.statistics import Statistics
 from ..util.files import replacing
 from ..util.lifetime import closing_on_every_way_out
 from ..util.reachability import UnreachableError, require_reachable

@@ -9,6 +9,7 @@ from statistics import median
 
 from ..records import SOLVED_SCORE, Status, Verdict
 from .known import Known, explanation
+from .ladder_proof import LevelProof
 from .probes import DEGENERATE, Kind, Probe
 
 TOLERATED_SHARE = 0.1
@@ -38,7 +39,7 @@ class Observation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Share:
-    """Of the items: how many a probe solves, and the mean of what it earns."""
+    """How many of the items a probe solves, and the mean of what it earns."""
 
     label: str
     items: int
@@ -48,27 +49,6 @@ class Share:
     @property
     def is_finding(self) -> bool:
         return self.solved > TOLERATED_SHARE and round(self.solved * self.items) >= _FEWEST
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LevelResult:
-    """The oracle at one level.
-
-    Attributes:
-        level: None is the default configuration.
-        items: how many could be made.
-        below: how many of them have an oracle without full credit.
-        none: how many of them have no single oracle.
-        error: why one could not be made; empty when all were.
-        late: how many took longer than the deadline.
-    """
-
-    level: int | None
-    items: int
-    below: int = 0
-    none: int = 0
-    error: str = ""
-    late: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,7 +83,7 @@ class TaskAudit:
     degenerate: Mapping[str, Share]
     floor: Share
     forms: Mapping[str, float]
-    levels: Sequence[LevelResult]
+    levels: Sequence[LevelProof]
     median_seconds: float
     worst_seconds: float
     findings: Sequence[Finding]
@@ -111,7 +91,7 @@ class TaskAudit:
 
 
 def shares(observations: Iterable[Observation], *, but_right: bool = False) -> list[Share]:
-    """One share for each label, best first.
+    """Work out one share for each label, best first.
 
     Args:
         but_right: leave out the items where the probe is the oracle.
@@ -137,14 +117,14 @@ def of_kind(observations: Iterable[Observation], *kinds: Kind) -> list[Observati
 
 
 def chance(observations: Sequence[Observation]) -> Share:
-    """The best constant answer; blank ones don't count, since no answer is found there."""
+    """Find the best constant answer; blank ones don't count, since no answer is found there."""
     constants = of_kind(observations, Kind.EMPTY, Kind.JUNK, Kind.CONSTANT)
     found = shares(one for one in constants if one.probe.answer.strip())
     return found[0] if found else Share(label="", items=0, solved=0.0, score=0.0)
 
 
 def answer_findings(task: str, observations: Sequence[Observation]) -> list[Finding]:
-    """What degenerate answers earn and what verifiers don't survive."""
+    """Find what degenerate answers earn and what verifiers don't survive."""
     findings = []
     for kind in DEGENERATE:
         for best in shares(of_kind(observations, kind), but_right=True)[:1]:
@@ -167,14 +147,15 @@ def answer_findings(task: str, observations: Sequence[Observation]) -> list[Find
     return findings
 
 
-def level_findings(task: str, levels: Iterable[LevelResult]) -> list[Finding]:
-    """Levels without items, without a right answer, or with a wrong one."""
+def level_findings(task: str, levels: Iterable[LevelProof]) -> list[Finding]:
+    """Find levels without items, without a right answer, or with a wrong one."""
     findings = []
     for at in levels:
+        items, none, below = len(at.problems), at.without_oracle, len(at.wrong_oracles)
         problems = {
-            "generation": at.error,
-            "no oracle": f"{at.none} of {at.items} items have none" if at.none else "",
-            "oracle": f"{at.below} of {at.items} score below 1" if at.below else "",
+            "generation": next(iter(at.errors), ""),
+            "no oracle": f"{none} of {items} items have none" if none else "",
+            "oracle": f"{below} of {items} score below 1" if below else "",
         }
         findings += [
             Finding(task=task, kind=kind, detail=detail, level=at.level)
@@ -185,7 +166,7 @@ def level_findings(task: str, levels: Iterable[LevelResult]) -> list[Finding]:
 
 
 def explain(finding: Finding, known: Mapping[str, Mapping[str, Known]]) -> Finding:
-    """The finding with what the table says about it."""
+    """Add to a finding what the table says about it."""
     return Finding(
         task=finding.task,
         kind=finding.kind,
@@ -199,7 +180,7 @@ def judge(
     task: str,
     category: str,
     observations: Sequence[Observation],
-    levels: Sequence[LevelResult],
+    levels: Sequence[LevelProof],
     *,
     seconds: Sequence[float],
     known: Mapping[str, Mapping[str, Known]],
@@ -217,7 +198,7 @@ def judge(
     return TaskAudit(
         task=task,
         category=category,
-        items=levels[0].items,
+        items=len(levels[0].problems),
         oracle=_full(oracles) if oracles else None,
         degenerate={kind.value: found[0] for kind, found in kinds.items() if found},
         floor=chance(observations),

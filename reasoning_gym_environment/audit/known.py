@@ -13,8 +13,10 @@ from .probes import DEGENERATE, Kind
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """Attributes:
-    levels: where it is known; None is everywhere.
+    """Why a finding is no news.
+
+    Attributes:
+        levels: where it is known; None is everywhere.
     """
 
     reason: str
@@ -24,7 +26,7 @@ class Known:
 def explanation(
     known: Mapping[str, Mapping[str, Known]], task: str, kind: str, level: int | None
 ) -> str:
-    """Why a finding is no news; empty when it is."""
+    """Say why a finding is no news; empty when it is."""
     entry = known.get(task, {}).get(kind)
     if entry is None or (entry.levels is not None and level not in entry.levels):
         return ""
@@ -48,7 +50,7 @@ _SEVERAL, _APPENDED = Kind.LISTING.value, Kind.APPENDED.value
 
 
 def _accepted(task: str, *kinds: str) -> dict[str, Known]:
-    """What the guards leave as it is, in the words of their table."""
+    """Say what the guards leave as it is, in the words of their table."""
     return dict.fromkeys(kinds, Known(reason=f"Accepted: {ACCEPTED[task]}."))
 
 
@@ -87,7 +89,7 @@ VERIFIERS: Mapping[str, Mapping[str, Known]] = MappingProxyType(
 
 
 def known_findings() -> dict[str, Mapping[str, Known]]:
-    """`VERIFIERS`, and every degenerate answer to the tasks that pay any."""
+    """Join `VERIFIERS` and every degenerate answer to the tasks that pay any."""
     pays_any = {
         task: {kind.value: Known(reason=reason) for kind in DEGENERATE}
         for task, reason in PAYS_ANY_ANSWER.items()

@@ -1,4 +1,4 @@
-"""Proves a ladder: every level gives problems in time, the answers hold, and levels differ."""
+"""Proves levels and ladders: problems come in time, their answers hold, and levels differ."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..problems.sampler import evaluation_recipes
-from ..records import Problem, Recipe
+from ..errors import GenerationError, WorkerTimeoutError
+from ..problems.seeds import evaluation_recipes
+from ..records import Problem, Recipe, Verdict
 from ..tasks.ladders import TaskLadder
 from ..util.progress import with_progress
-from ..workers.errors import GenerationError
 from ..workers.pool import TaskPool
 
 MAX_CHARACTERS = 30_000
@@ -27,22 +27,40 @@ _SEED = 7
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LevelProof:
-    """What one level gave.
+    """What one level of a task gave.
 
     Attributes:
-        questions: by seed; what could not be made is missing.
-        errors: why it is missing, one text an item.
-        seconds: each item took to make, with the dataset where it was not kept.
-        wrong_oracles: the entries' own answers with a score below 1.
+        level: None is the default configuration.
+        problems: those that could be made.
+        verdicts: on the problems' own answers, of the problems that have one.
+        errors: why others could not be made, one text an item.
+        late: the same of those that took longer than the deadline.
+        seconds: each problem took to make, with the dataset where it was not kept.
     """
 
     task: str
-    level: int
+    level: int | None
     parameters: Mapping[str, Any]
-    questions: Mapping[int, str]
-    errors: Sequence[str]
-    seconds: Sequence[float]
-    wrong_oracles: Sequence[str]
+    problems: Sequence[Problem]
+    verdicts: Sequence[Verdict] = ()
+    errors: Sequence[str] = ()
+    late: Sequence[str] = ()
+    seconds: Sequence[float] = ()
+
+    @property
+    def questions(self) -> dict[int, str]:
+        """The questions by seed; what could not be made is missing."""
+        return {problem.recipe.seed: problem.question for problem in self.problems}
+
+    @property
+    def without_oracle(self) -> int:
+        """How many problems have no single right answer."""
+        return len(self.problems) - len(self.verdicts)
+
+    @property
+    def wrong_oracles(self) -> list[str]:
+        """The verdicts on the problems' own answers that have no full credit, as text."""
+        return [f"{v.status.value} {v.score}" for v in self.verdicts if v.score != 1.0]
 
     @property
     def mean_seconds(self) -> float:
@@ -54,47 +72,63 @@ class LevelProof:
 
 
 async def prove_level(
-    pool: TaskPool, task: str, level: int, parameters: Mapping[str, Any], *, items: int
+    pool: TaskPool,
+    task: str,
+    level: int | None,
+    parameters: Mapping[str, Any],
+    *,
+    items: int,
+    seed: int = _SEED,
+    stop_at_failure: bool = False,
 ) -> LevelProof:
-    """Make items of one level, one after the other, and score the answers they bring."""
-    questions: dict[int, str] = {}
+    """Make items of one level, one after the other, and score the answers they bring.
+
+    Args:
+        seed: of the items, as of an evaluation set.
+        stop_at_failure: whether no more items are tried after one that could not be made.
+    """
+    problems: list[Problem] = []
     errors: list[str] = []
+    late: list[str] = []
     seconds: list[float] = []
-    wrong: list[str] = []
-    for one in evaluation_recipes(_SEED, [task], items):
+    for one in evaluation_recipes(seed, [task], items):
         recipe = Recipe(task=task, seed=one.seed, level=level, parameters=parameters)
         started = time.perf_counter()
         try:
-            problem = await pool.generate(recipe)
+            problems.append(await pool.generate(recipe))
         except GenerationError as error:
-            errors.append(str(error))
+            is_late = isinstance(error.__cause__, WorkerTimeoutError)
+            (late if is_late else errors).append(str(error))
+            if stop_at_failure:
+                break
             continue
         seconds.append(time.perf_counter() - started)
-        questions[one.seed] = problem.question
-        wrong += await _wrong_oracle(pool, problem)
     return LevelProof(
         task=task,
         level=level,
         parameters=parameters,
-        questions=questions,
+        problems=problems,
+        verdicts=await verify_oracles(pool, problems),
         errors=errors,
+        late=late,
         seconds=seconds,
-        wrong_oracles=wrong,
     )
 
 
-async def _wrong_oracle(pool: TaskPool, problem: Problem) -> list[str]:
-    """The verdict on the problem's own answer, unless it has full credit."""
-    if problem.oracle is None:
-        return []
-    [verdict] = await pool.verify(problem, [problem.oracle])
-    return [] if verdict.score == 1.0 else [f"{verdict.status.value} {verdict.score}"]
+async def verify_oracles(pool: TaskPool, problems: Sequence[Problem]) -> list[Verdict]:
+    """Score the problems' own answers; a problem without one has no verdict."""
+    return [
+        verdict
+        for problem in problems
+        if problem.oracle is not None
+        for verdict in await pool.verify(problem, [problem.oracle])
+    ]
 
 
 async def prove_ladder(
     pool: TaskPool, task: str, ladder: TaskLadder, *, items: int
 ) -> list[LevelProof]:
-    """All levels, with the same seeds."""
+    """Prove all levels of a task, with the same seeds."""
     return [
         await prove_level(pool, task, level, parameters, items=items)
         for level, parameters in enumerate(ladder.levels)
@@ -104,7 +138,7 @@ async def prove_ladder(
 async def prove_ladders(
     pool: TaskPool, ladders: Mapping[str, TaskLadder], *, items: int, at_once: int
 ) -> list[list[LevelProof]]:
-    """Every ladder, so many tasks at once; a progress bar on a terminal.
+    """Prove every ladder, so many tasks at once; a progress bar on a terminal.
 
     With more tasks at once than the pool has processes, the seconds are those of waiting too.
     """
@@ -118,17 +152,18 @@ async def prove_ladders(
 
 
 def changed_share(lower: LevelProof, upper: LevelProof) -> float:
-    """How many of the seeds that both levels have give another question."""
-    common = lower.questions.keys() & upper.questions.keys()
-    return sum(lower.questions[s] != upper.questions[s] for s in common) / max(1, len(common))
+    """Measure how many of the seeds that both levels have give another question, in [0, 1]."""
+    below, above = lower.questions, upper.questions
+    common = below.keys() & above.keys()
+    return sum(below[seed] != above[seed] for seed in common) / max(1, len(common))
 
 
 def faults(proofs: Sequence[LevelProof]) -> list[str]:
-    """What keeps a ladder from being proved, one sentence each."""
+    """Name what keeps a ladder from being proved, one sentence each."""
     found = []
     for proof in proofs:
         where = f"{proof.task} level {proof.level}:"
-        found += [f"{where} {error}" for error in proof.errors]
+        found += [f"{where} {error}" for error in (*proof.errors, *proof.late)]
         found += [f"{where} the answer of an item is {wrong}" for wrong in proof.wrong_oracles]
         if proof.mean_characters > MAX_CHARACTERS:
             found.append(f"{where} questions of {proof.mean_characters:.0f} characters")

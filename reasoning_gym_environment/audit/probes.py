@@ -59,7 +59,7 @@ _NOISE = "asdf qwer"
 
 
 def constants_for(oracles: Iterable[str]) -> tuple[str, ...]:
-    """The constants tried on a task: the general ones, and its most frequent answers.
+    """Choose the constants tried on a task: the general ones, and its most frequent answers.
 
     Args:
         oracles: of items that the constants are not tried on.
@@ -73,7 +73,7 @@ def constants_for(oracles: Iterable[str]) -> tuple[str, ...]:
 
 
 def oracle_probes(oracle: str) -> list[Probe]:
-    """The right answer as it is, and in the forms that people put around it."""
+    """Try the right answer as it is, and in the forms that people put around it."""
     as_it_is = Probe(kind=Kind.ORACLE, label="oracle", answer=oracle, is_right=True)
     forms = [
         Probe(kind=Kind.FORM, label=form.format("x"), answer=form.format(oracle), is_right=True)
@@ -83,7 +83,7 @@ def oracle_probes(oracle: str) -> list[Probe]:
 
 
 def constant_probes(constants: Sequence[str], oracle: str | None) -> list[Probe]:
-    """The same texts on every item."""
+    """Try the same texts on every item."""
     texts = [(Kind.EMPTY, EMPTY), (Kind.JUNK, JUNK), (Kind.CONSTANT, constants)]
     right = None if oracle is None else oracle.strip()
     return [
@@ -94,7 +94,7 @@ def constant_probes(constants: Sequence[str], oracle: str | None) -> list[Probe]
 
 
 def listing_probes(oracle: str, alternatives: Sequence[str]) -> list[Probe]:
-    """The right answer with others beside it, or with text after it."""
+    """Try the right answer with others beside it, or with text after it."""
     noise = Probe(kind=Kind.APPENDED, label="answer, then junk", answer=f"{oracle} {_NOISE}")
     others = [text for text in dict.fromkeys(alternatives) if text.strip() != oracle.strip()]
     if not others:
@@ -115,7 +115,7 @@ def listing_probes(oracle: str, alternatives: Sequence[str]) -> list[Probe]:
 def probes_for(
     question: str, oracle: str | None, *, constants: Sequence[str], others: Sequence[str]
 ) -> list[Probe]:
-    """All that is tried on one item.
+    """List all that is tried on one item.
 
     Args:
         oracle: None where several answers are right.

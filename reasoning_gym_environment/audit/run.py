@@ -8,17 +8,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from typing import Any
 
-from ..problems.sampler import evaluation_recipes
-from ..records import Problem, Recipe
+from ..records import Ladder, Problem
 from ..tasks.catalogue import Discovery, require_known
-from ..tasks.difficulty import Ladder
 from ..tasks.facts import EXECUTES_ANSWERS, NOT_A_TASK
 from ..util.progress import with_progress
-from ..workers.errors import GenerationError, WorkerTimeoutError
 from ..workers.pool import PoolSettings, TaskPool, default_processes
-from .findings import Finding, LevelResult, Observation, TaskAudit, judge
+from .findings import Finding, Observation, TaskAudit, judge
 from .known import Known
+from .ladder_proof import LevelProof, prove_level
 from .probes import Probe, constants_for, probes_for
 
 _SEED = 1
@@ -51,29 +50,8 @@ class Audit:
     tasks: Sequence[TaskAudit]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Made:
-    """The problems of one task at one level, and why others are missing."""
-
-    problems: Sequence[Problem]
-    error: str = ""
-    late: int = 0
-
-
-async def make(pool: TaskPool, recipes: Sequence[Recipe]) -> Made:
-    """Make problems; after the first one that is late the others are not tried."""
-    problems: list[Problem] = []
-    for recipe in recipes:
-        try:
-            problems.append(await pool.generate(recipe))
-        except GenerationError as error:
-            if isinstance(error.__cause__, WorkerTimeoutError):
-                return Made(problems=problems, late=1)
-            return Made(problems=problems, error=str(error))
-    return Made(problems=problems)
-
-
 async def observe(pool: TaskPool, problem: Problem, probes: Sequence[Probe]) -> list[Observation]:
+    """Try probes on one problem."""
     verdicts = await pool.verify(problem, [probe.answer for probe in probes])
     return [Observation(probe=p, verdict=v) for p, v in zip(probes, verdicts, strict=True)]
 
@@ -92,45 +70,6 @@ async def observe_defaults(pool: TaskPool, problems: Sequence[Problem]) -> list[
     return observations
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Checked:
-    """The right answers of one level, and the seconds that scoring each took."""
-
-    result: LevelResult
-    seconds: Sequence[float]
-
-
-async def check_level(pool: TaskPool, made: Made, level: int | None) -> Checked:
-    """Score the oracle of every problem."""
-    verdicts = [
-        verdict
-        for problem in made.problems
-        if problem.oracle is not None
-        for verdict in await pool.verify(problem, [problem.oracle])
-    ]
-    result = LevelResult(
-        level=level,
-        items=len(made.problems),
-        below=sum((verdict.score or 0.0) < 1.0 for verdict in verdicts),
-        none=len(made.problems) - len(verdicts),
-        error=made.error,
-        late=made.late,
-    )
-    return Checked(result=result, seconds=[verdict.seconds for verdict in verdicts])
-
-
-async def check_ladder(pool: TaskPool, task: str, levels: Ladder) -> list[Checked]:
-    """Score oracles at every level of the task's ladder."""
-    checked = []
-    for level, parameters in enumerate(levels):
-        recipes = [
-            Recipe(task=task, seed=one.seed, level=level, parameters=parameters)
-            for one in evaluation_recipes(_SEED, [task], _LEVEL_ITEMS)
-        ]
-        checked.append(await check_level(pool, await make(pool, recipes), level))
-    return checked
-
-
 async def audit_task(
     pool: TaskPool, task: str, category: str, levels: Ladder, settings: AuditSettings
 ) -> TaskAudit:
@@ -138,22 +77,33 @@ async def audit_task(
     items = settings.items
     if task in EXECUTES_ANSWERS:
         items = math.ceil(items / _EXECUTING_SHARE)
-    made = await make(pool, evaluation_recipes(_SEED, [task], 2 * items))
-    observations = await observe_defaults(pool, made.problems)
-    default = await check_level(pool, made, None)
-    checked = [default, *await check_ladder(pool, task, levels)]
+    default = await _prove(pool, task, None, {}, 2 * items)
+    observations = await observe_defaults(pool, default.problems)
+    proofs = [
+        default,
+        *[await _prove(pool, task, *level, _LEVEL_ITEMS) for level in enumerate(levels)],
+    ]
     return judge(
         task,
         category,
         observations,
-        [at.result for at in checked],
-        seconds=[seconds for at in checked for seconds in at.seconds],
+        proofs,
+        seconds=[verdict.seconds for proof in proofs for verdict in proof.verdicts],
         known=settings.known,
     )
 
 
+async def _prove(
+    pool: TaskPool, task: str, level: int | None, parameters: Mapping[str, Any], items: int
+) -> LevelProof:
+    """Prove a level as far as its first failure: one is a finding, and a late one takes long."""
+    return await prove_level(
+        pool, task, level, parameters, items=items, seed=_SEED, stop_at_failure=True
+    )
+
+
 def chosen_tasks(discovery: Discovery, names: Sequence[str]) -> dict[str, str]:
-    """Category by name of the tasks to examine: those named, or all.
+    """Choose the tasks to examine, with their categories: those named, or all.
 
     Raises:
         UnknownTaskError: a name is no task.
@@ -188,5 +138,5 @@ async def audit_tasks(settings: AuditSettings) -> Audit:
 
 
 def unexplained(audit: Audit) -> list[Finding]:
-    """What a user should look at before training on these rewards."""
+    """List what a user should look at before training on these rewards."""
     return [finding for task in audit.tasks for finding in task.findings if not finding.explanation]

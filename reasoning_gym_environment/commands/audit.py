@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..audit.known import Known, known_findings
-from ..audit.page import as_html
-from ..audit.report import as_json, as_markdown, as_text, chance_floors
+from ..audit.pages import as_html, as_json, as_markdown, as_text, chance_floors
 from ..audit.run import AuditSettings, audit_tasks, unexplained
 
 

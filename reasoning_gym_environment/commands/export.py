@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..errors import FixableError
-from ..problems.sampler import is_evaluation_seed
+from ..problems.seeds import is_evaluation_seed
 from ..storage.export import require_replaceable, targets, write_splits
 from ..storage.splits import prepare
 from ..storage.stored_groups import distinct_files, read_groups

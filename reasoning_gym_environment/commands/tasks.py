@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from textwrap import indent
 from typing import Any
 
-from ..problems.sampler import evaluation_seed
-from ..records import Recipe
+from ..errors import GenerationError
+from ..problems.seeds import evaluation_seed
+from ..records import Ladder, Recipe
 from ..tasks.catalogue import TaskInfo, require_known, select_tasks
-from ..tasks.difficulty import Ladder
 from ..tasks.ladders import TaskLadder
-from ..workers.errors import GenerationError
 from ..workers.pool import PoolSettings, TaskPool
 
 

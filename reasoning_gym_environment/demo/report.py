@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from ..records import FORMAT_FAILURES, Status
+from ..records import FORMAT_FAILURES, Signal, Status
 from ..rollouts.metrics import Mean, Means, signal_line
 
 _PLAIN_SECONDS = 3.0
@@ -140,7 +140,7 @@ def _categories(report: DemoReport) -> Iterator[str]:
         if (kind, what) == ("category", "solved"):
             mean = means[name]
             bar = "#" * round(mean.value * _BAR_WIDTH)
-            signal = _percent(means[f"category/{category}/groups/mixed"])
+            signal = _percent(means[f"category/{category}/groups/{Signal.MIXED.value}"])
             yield (
                 f"  {category:17} {_percent(mean)}  {bar:{_BAR_WIDTH}}  of {count} rollouts, "
                 f"{signal.strip()} of groups with signal"

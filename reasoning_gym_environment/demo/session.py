@@ -15,10 +15,10 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from transformers import AutoTokenizer
 
 from ..config import ReasoningGymEnvConfig
+from ..problems.levels import ComplexityMode
 from ..problems.sampler import TaskSampling
 from ..reasoning_gym_environment import ReasoningGymEnv
 from ..records import Problem
-from ..tasks.difficulty import ComplexityMode
 from .api_server import ApiServer
 from .learner import Learner, broad_skills
 from .policy import SimulatedPolicy

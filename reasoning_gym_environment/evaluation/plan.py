@@ -6,12 +6,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..problems.sampler import evaluation_recipe_at, evaluation_recipes
-from ..records import Problem, Recipe
-from ..tasks.difficulty import Ladder
+from ..errors import GenerationError
+from ..problems.seeds import evaluation_recipe_at, evaluation_recipes
+from ..records import Ladder, Problem, Recipe
 from ..util.progress import with_progress
-from ..workers.errors import GenerationError
-from ..workers.generation import MakesProblems, generate_surely
+from ..workers.pool import MakesProblems, generate_surely
 
 logger = logging.getLogger(__name__)
 

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from ..problems.stream import question_hash
-from ..records import Attempt, Completion, GroupResult, Problem, Reward, Status, Verdict
+from ..records import Attempt, Completion, GroupResult, Ladder, Problem, Reward, Status, Verdict
 from ..rollouts.rollouts import InferenceError, SamplingParams
 from ..scoring.grading import ScoringSettings
 from ..tasks.chance import chance_floors
-from ..tasks.difficulty import Ladder
 from ..util.progress import with_progress
-from ..workers.generation import MakesProblems
+from ..workers.pool import MakesProblems
 from .evaluated import item_from_row
 from .metrics import Background, evaluation_metrics
 from .plan import EvaluationItem, EvaluationPlan, build_evaluation_set

@@ -8,13 +8,14 @@ the target. docs/curriculum.md says why this rule, and how it compares with othe
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..tasks.difficulty import Ladder, level_at
+from ..records import Ladder
 from .curve import fit_curve
-from .levels import Levels, Move
+from .levels import Levels, Move, level_at
 
 DEAD_BAND = 0.04
 """A task stays where it is while the share expected there is so near the target."""
@@ -67,11 +68,11 @@ class _Standing:
         self.evidence = aged
 
     def levels(self) -> tuple[int, int]:
-        """The levels that are drawn here; twice the same where the position is whole."""
+        """Name the levels that are drawn here; twice the same where the position is whole."""
         return math.floor(self.position), math.ceil(self.position)
 
     def solved_share(self) -> float | None:
-        """Of the recent answers at the levels drawn here."""
+        """Work out the solved share of the recent answers at the levels drawn here."""
         here = [self.evidence[level] for level in {*self.levels()} if level in self.evidence]
         answered = sum(counts[1] for counts in here)
         return sum(counts[0] for counts in here) / answered if answered else None
@@ -146,7 +147,7 @@ class Curriculum(Levels):
         return changed
 
     def stats(self) -> dict[str, Any]:
-        """Where all tasks stand; JSON. Tasks of one level are left out of the average."""
+        """Say where all tasks stand, as JSON. Tasks of one level are left out of the average."""
         details = {task: self._details(task) for task in sorted(self._tasks)}
         movable = [d["difficulty"] for d in details.values() if d["height"] > 1]
         return {
@@ -201,3 +202,39 @@ class Curriculum(Levels):
             evidence={level: (good, answered) for level, good, answered in stored["evidence"]},
             **{name: stored[name] for name in ("streak", "groups", "stale", "moves")},
         )
+
+
+def curriculum_metrics(stats: Mapping[str, Any], categories: Mapping[str, str]) -> dict[str, float]:
+    """Name a curriculum's state `curriculum/*`, by task and, as means, by category.
+
+    Args:
+        stats: as `ReasoningGymEnv.get_curriculum_stats` gives them, in curriculum mode.
+        categories: category by task.
+
+    Returns:
+        Levels count from 0; complexities and difficulties are in [0, 1].
+    """
+    details: Mapping[str, Mapping[str, Any]] = stats["task_details"]
+    movable = {task: one["difficulty"] for task, one in details.items() if one["height"] > 1}
+    shares = {
+        task: one["solved_share"]
+        for task, one in details.items()
+        if one["solved_share"] is not None
+    }
+    by_category: defaultdict[str, list[float]] = defaultdict(list)
+    for task, difficulty in movable.items():
+        by_category[categories[task]].append(difficulty)
+    summary = {
+        "total_tasks_tracked": stats["total_tasks_tracked"],
+        "tasks_with_adjustments": stats["tasks_with_adjustments"],
+        "target_accuracy": stats["target_accuracy"],
+        "avg_complexity": stats["average_complexity"],
+        "min_complexity": min(movable.values(), default=0.0),
+        "max_complexity": max(movable.values(), default=0.0),
+        **({"avg_recent_accuracy": sum(shares.values()) / len(shares)} if shares else {}),
+        **{f"category/{name}": sum(them) / len(them) for name, them in by_category.items()},
+        **{f"task/{task}/level": one["level"] for task, one in details.items()},
+        **{f"task/{task}/difficulty": difficulty for task, difficulty in movable.items()},
+        **{f"task/{task}/recent_accuracy": share for task, share in shares.items()},
+    }
+    return {f"curriculum/{name}": float(value) for name, value in summary.items()}

@@ -31,17 +31,17 @@ class Curve:
     slope: float
 
     def at_level(self, level: float) -> float:
-        """The share solved at a level."""
+        """Read off the share solved at a level."""
         return _logistic(self.log_odds + self.slope * (self.middle - level))
 
     def at(self, position: float) -> float:
-        """The share solved at a position, where neighbouring levels mix."""
+        """Read off the share solved at a position, where neighbouring levels mix."""
         lower = int(position)
         share = position - lower
         return (1 - share) * self.at_level(lower) + share * self.at_level(lower + 1)
 
     def position(self, solved_share: float, top: int) -> float:
-        """Where this share is solved: in [0, top], the nearer end if nowhere."""
+        """Find where this share is solved: in [0, top], the nearer end if nowhere."""
         crossing = self.middle + (self.log_odds - _log_odds(solved_share)) / self.slope
         if not 0 <= crossing < top:
             return float(min(max(crossing, 0), top))
@@ -51,7 +51,7 @@ class Curve:
 
 
 def fit_curve(evidence: Evidence, height: int, target: float) -> Curve:
-    """The most probable curve: a logistic regression with a prior.
+    """Fit the most probable curve: a logistic regression with a prior.
 
     The prior expects the target share somewhere on the ladder and the slopes of STEP and SPAN;
     both are wide, so a handful of groups outweighs them. Newton's method, with steps bounded

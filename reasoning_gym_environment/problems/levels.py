@@ -1,12 +1,45 @@
-"""Which level of its ladder a task's next problem has."""
+"""Which level of its ladder a task's next problem has, and which levels may not be drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
-from ..tasks.difficulty import Ladder, level_at, position_of
+from ..records import Ladder
+
+LEAST_WITHOUT_ROOM = 5
+"""So many questions without room are needed: single long ones are no trait of a level."""
+
+
+class ComplexityMode(str, Enum):
+    """Where on its ladder a task is trained."""
+
+    RANDOM = "random"
+    CURRICULUM = "curriculum"
+    FIXED = "fixed"
+
+
+def position_of(difficulty: float, height: int) -> float:
+    """Place a difficulty in [0, 1] on a ladder of `height` levels: in [0, height - 1]."""
+    return difficulty * (height - 1)
+
+
+def level_at(position: float, uniform: float) -> int:
+    """Choose the level at a position; in between levels mix, so that small steps change something.
+
+    Args:
+        position: on the ladder, 0 or more.
+        uniform: a random number in [0, 1).
+
+    Example:
+        >>> level_at(2.25, 0.1), level_at(2.25, 0.9)
+        (3, 2)
+    """
+    lower = int(position)
+    return lower + (uniform < position - lower)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +68,7 @@ class Move:
 
 
 class Levels:
-    """By itself no level: every task has the library's default configuration.
+    """Chooses no level: every task has the library's default configuration.
 
     Args:
         ladders: task name to its levels, for all tasks of the run; empty where none is used.
@@ -46,7 +79,7 @@ class Levels:
         self._tops = {task: len(ladder) - 1 for task, ladder in self._ladders.items()}
 
     def level(self, task: str, uniform: float) -> int | None:
-        """The level of the next problem; None is the library's default configuration.
+        """Choose the level of the next problem; None is the library's default configuration.
 
         Args:
             uniform: a random number in [0, 1).
@@ -54,7 +87,7 @@ class Levels:
         return None
 
     def parameters(self, task: str, level: int | None) -> Mapping[str, Any]:
-        """What differs from the default configuration at a level."""
+        """Say what differs from the default configuration at a level."""
         return {} if level is None else self._ladders[task][level]
 
     def record(self, task: str, level: int | None, *, solved: int, scored: int) -> Move | None:
@@ -74,7 +107,7 @@ class Levels:
         return self._tops[task] < before
 
     def state_dict(self) -> dict[str, Any]:
-        """JSON."""
+        """Give the caps as JSON."""
         heights = {task: len(ladder) for task, ladder in self._ladders.items()}
         return {
             "caps": {
@@ -92,14 +125,14 @@ class Levels:
 
 
 class RandomLevels(Levels):
-    """Every draw a level of its own, all equally likely."""
+    """Chooses a level for every draw, all equally likely."""
 
     def level(self, task: str, uniform: float) -> int:
         return int(uniform * (self._tops[task] + 1))
 
 
 class FixedLevels(Levels):
-    """The same difficulty throughout.
+    """Chooses the same difficulty throughout.
 
     Args:
         difficulty: in [0, 1], from the easiest level of every ladder to its hardest.
@@ -112,3 +145,29 @@ class FixedLevels(Levels):
     def level(self, task: str, uniform: float) -> int:
         position = position_of(self._difficulty, len(self._ladders[task]))
         return min(level_at(position, uniform), self._tops[task])
+
+
+class PromptRoom:
+    """Counts, for each level of each task, the questions with and without room in the budget.
+
+    Example:
+        >>> room = PromptRoom()
+        >>> [room.too_long("gcd", 3, fits=False) for _ in range(5)]
+        [False, False, False, False, True]
+    """
+
+    def __init__(self) -> None:
+        self._seen: Counter[tuple[str, int, bool]] = Counter()
+
+    def too_long(self, task: str, level: int, *, fits: bool) -> bool:
+        """Count one more question; whether most questions of its level have no room."""
+        self._seen[task, level, fits] += 1
+        without = self._seen[task, level, False]
+        return without >= LEAST_WITHOUT_ROOM and without > self._seen[task, level, True]
+
+    def state_dict(self) -> list[Any]:
+        """Give the counts as JSON."""
+        return [[*key, count] for key, count in self._seen.items()]
+
+    def load_state_dict(self, state: Iterable[Any]) -> None:
+        self._seen = Counter({(task, level, fits): count for task, level, fits, count in state})

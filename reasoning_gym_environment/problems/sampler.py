@@ -1,24 +1,21 @@
 """Which task, level and seed come next.
 
 Every draw is a pure function of (run seed, replica, draw number) and, where levels or tasks
-are chosen by results, of the results recorded before it. Seeds are hashes, never sums: on most
-tasks `seed + 1` is the same stream shifted by one, so sums would make replicas repeat each
-other and reach the evaluation items.
+are chosen by results, of the results recorded before it.
 """
 
 from __future__ import annotations
 
 import bisect
-import hashlib
 import itertools
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
 from ..records import Recipe
-from ..tasks.difficulty import Ladder, level_at, position_of
 from .levels import Levels, Move
+from .seeds import SEED_BITS, hash_bits, training_seed
 from .signal_estimates import SignalEstimates
 
 
@@ -27,52 +24,6 @@ class TaskSampling(str, Enum):
 
     UNIFORM = "uniform"
     SIGNAL = "signal"
-
-
-SEED_BITS = 53
-"""Seeds fit a double, so every JSON reader keeps them whole."""
-
-
-def _hash_bits(bits: int, *parts: object) -> int:
-    """The first `bits` (at most 64) of a hash that keeps the parts apart."""
-    text = "\x1f".join(str(part) for part in parts)
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> (64 - bits)
-
-
-def training_seed(run_seed: int, replica: str, task: str, draw: int) -> int:
-    """An even seed: no evaluation item can have it."""
-    return _hash_bits(SEED_BITS - 1, "train", run_seed, replica, task, draw) << 1
-
-
-def evaluation_seed(eval_seed: int, task: str, index: int) -> int:
-    """An odd seed: no training item can have it."""
-    return _hash_bits(SEED_BITS - 1, "eval", eval_seed, task, index) << 1 | 1
-
-
-def is_evaluation_seed(seed: int) -> bool:
-    """Whether a seed is one of an evaluation set."""
-    return seed % 2 == 1
-
-
-def evaluation_recipes(eval_seed: int, tasks: Sequence[str], per_task: int) -> list[Recipe]:
-    """The fixed evaluation set: `per_task` recipes for each task, from `eval_seed` alone."""
-    return [
-        Recipe(task=task, seed=evaluation_seed(eval_seed, task, index))
-        for task in tasks
-        for index in range(per_task)
-    ]
-
-
-def evaluation_recipe_at(
-    difficulty: float, ladder: Ladder, *, eval_seed: int, task: str, index: int
-) -> Recipe:
-    """An evaluation item at a difficulty in [0, 1]; between two levels the items mix them."""
-    item = (eval_seed, task, difficulty, index)
-    uniform = _hash_bits(SEED_BITS, "eval level", *item) / 2**SEED_BITS
-    level = level_at(position_of(difficulty, len(ladder)), uniform)
-    seed = _hash_bits(SEED_BITS - 1, "eval at", *item) << 1 | 1
-    return Recipe(task=task, seed=seed, level=level, parameters=ladder[level])
 
 
 class Sampler:
@@ -115,6 +66,7 @@ class Sampler:
         self._draw = 0
 
     def next_recipe(self) -> Recipe:
+        """Draw the next recipe."""
         draw = self._draw
         self._draw += 1
         task, level = self._next_level(draw)
@@ -126,11 +78,11 @@ class Sampler:
         )
 
     def _uniform(self, purpose: str, draw: int) -> float:
-        """A number in [0, 1) for one purpose of one draw."""
+        """Draw a number in [0, 1) for one purpose of one draw."""
         return self._bits(purpose, draw) / (1 << SEED_BITS)
 
     def _bits(self, purpose: str, draw: int) -> int:
-        return _hash_bits(SEED_BITS, purpose, self._run_seed, self._replica, draw)
+        return hash_bits(SEED_BITS, purpose, self._run_seed, self._replica, draw)
 
     def _next_level(self, draw: int) -> tuple[str, int | None]:
         if self._signal is None:
@@ -165,7 +117,7 @@ class Sampler:
         return self._levels.cap(task, top_level)
 
     def state_dict(self) -> dict[str, Any]:
-        """JSON; `load_state_dict` of another sampler continues the stream exactly."""
+        """Give the state as JSON; `load_state_dict` of another sampler continues it exactly."""
         return {
             "run_seed": self._run_seed,
             "replica": self._replica,
@@ -175,7 +127,7 @@ class Sampler:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Of what was learnt, the part is taken over that fits this run's tasks and ladders.
+        """Continue another stream; of what was learnt, take over what fits these tasks and ladders.
 
         Raises KeyError on a missing key.
         """

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ConfigurationError, did_you_mean
-from ..records import Recipe
+from ..errors import ConfigurationError, GenerationError, did_you_mean
+from ..problems.levels import ComplexityMode
+from ..records import Ladder, Recipe
 from ..tasks.catalogue import require_known, select_tasks, task_weights
-from ..tasks.difficulty import ComplexityMode, Ladder
 from ..tasks.ladders import TaskLadder
-from ..workers.errors import GenerationError
 from ..workers.pool import TaskPool
 from .curriculum import Curriculum
 from .levels import FixedLevels, Levels, RandomLevels
-from .sampler import TaskSampling, evaluation_seed
+from .sampler import TaskSampling
+from .seeds import evaluation_seed
 
 logger = logging.getLogger(__name__)
 

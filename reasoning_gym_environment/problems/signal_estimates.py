@@ -38,13 +38,13 @@ class SignalEstimates:
         self._counts: dict[tuple[str, int | None], tuple[float, float, int]] = {}
 
     def _aged(self, task: str, level: int | None, draw: int) -> tuple[float, float]:
-        """Groups with and without signal, as much as they still count."""
+        """Age the groups with and without signal: as much as they still count."""
         mixed, flat, since = self._counts.get((task, level), (0.0, 0.0, draw))
         keep = 0.5 ** ((draw - since) / self._half_life)
         return keep * mixed, keep * flat
 
     def chance(self, task: str, level: int | None, draw: int, rng: random.Random) -> float:
-        """A chance drawn from what is believed at a draw, not below FLOOR."""
+        """Draw a chance from what is believed at a draw, not below FLOOR."""
         mixed, flat = self._aged(task, level, draw)
         return max(FLOOR, rng.betavariate(PRIOR + mixed, PRIOR + flat))
 
@@ -54,7 +54,7 @@ class SignalEstimates:
         self._counts[task, level] = (had + mixed, lacked + (not mixed), draw)
 
     def state_dict(self) -> list[Any]:
-        """JSON."""
+        """Give what is known as JSON."""
         return [[*key, *counts] for key, counts in self._counts.items()]
 
     def load_state_dict(self, state: list[Any]) -> None:

@@ -9,8 +9,8 @@ from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from ..errors import GenerationError
 from ..records import Problem, Recipe
-from ..workers.errors import GenerationError
 from ..workers.pool import TaskPool
 from .sampler import Sampler
 
@@ -21,7 +21,7 @@ GIVE_UP_AFTER = 1000
 
 
 def question_hash(question: str) -> bytes:
-    """Stands for a question where only equality matters."""
+    """Hash a question: stands for it where only equality matters."""
     return hashlib.blake2b(question.encode(), digest_size=16).digest()
 
 
@@ -63,7 +63,7 @@ class ProblemStream:
             self._draw(self._sampler.next_recipe())
 
     async def next_problem(self) -> Problem:
-        """The next problem in order.
+        """Hand out the next problem in order.
 
         Raises:
             GenerationError: nothing can be generated any more.
@@ -94,7 +94,7 @@ class ProblemStream:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """JSON: the sampler's state, and what was drawn but not yet handed out."""
+        """Give as JSON the sampler's state, and what was drawn but not yet handed out."""
         ahead = [recipe.to_json() for recipe, _ in self._drawn]
         return {"sampler": self._sampler.state_dict(), "ahead": ahead}
 

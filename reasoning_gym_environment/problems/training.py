@@ -8,12 +8,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..errors import ConfigurationError
-from ..records import GroupResult, Problem, Recipe, Status
-from ..tasks.difficulty import Ladder
+from ..records import GroupResult, Ladder, Problem, Recipe, Status
 from ..workers.pool import TaskPool
 from .curriculum import Curriculum
-from .levels import Levels
-from .prompt_room import PromptRoom
+from .levels import Levels, PromptRoom
 from .sampler import Sampler, TaskSampling
 from .selection import ProblemSettings, Selection, select
 from .stream import ProblemStream

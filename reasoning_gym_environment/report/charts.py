@@ -151,9 +151,9 @@ def solved_over_time(buckets: Sequence[Bucket]) -> Chart:
 
 def signal_over_time(buckets: Sequence[Bucket]) -> Chart:
     values = [
-        {"start": b.start, "end": b.end, "kind": words(name), "share": share, "rank": rank}
+        {"start": b.start, "end": b.end, "kind": words(kind.value), "share": share, "rank": rank}
         for b in buckets
-        for rank, (name, share) in enumerate(b.signal.items())
+        for rank, (kind, share) in enumerate(b.signal.items())
     ]
     says = "Shares of mixed, all solved and unsolved groups in the order in which they came"
     return Chart(looks="signal_over_time", says=says, values=values)

@@ -10,15 +10,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ..evaluation.estimators import share
-from ..records import FORMAT_FAILURES, SOLVED_SCORE, Status
+from ..records import FORMAT_FAILURES, SOLVED_SCORE, Signal, Status
 from ..rollouts.metrics import Mean
 from ..tasks.chance import chance_floors
 from ..util.grouping import Key, group_by
 from .material import Group, Rollout
-
-SIGNALS = ("mixed", "all_solved", "none_solved")
-"""`scoring.rewards.signal`'s names."""
-
 
 _MOST_BUCKETS = 40
 _SMALLEST_BUCKET = 10
@@ -61,7 +57,7 @@ class Overview:
     truncated: float
     median_tokens: float | None
     longest_tokens: int | None
-    signal: Mapping[str, float]
+    signal: Mapping[Signal, float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +67,7 @@ class Bucket:
     start: int
     end: int
     solved: Share | None
-    signal: Mapping[str, float]
+    signal: Mapping[Signal, float]
 
 
 class LevelPoint(NamedTuple):
@@ -133,10 +129,10 @@ def shares_by(key: Callable[[Group], Key], groups: Sequence[Group]) -> Iterator[
             yield name, solved
 
 
-def signal_shares(groups: Sequence[Group]) -> dict[str, float]:
+def signal_shares(groups: Sequence[Group]) -> dict[Signal, float]:
     """Shares of the groups with more than one scored rollout; empty without such a group."""
     kinds = Counter(group.signal for group in groups if len(group.scored) > 1)
-    return {name: kinds[name] / kinds.total() for name in SIGNALS} if kinds else {}
+    return {one: kinds[one] / kinds.total() for one in Signal} if kinds else {}
 
 
 def overview(groups: Sequence[Group]) -> Overview:

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..errors import FixableError
 from ..evaluation.store import SAMPLES, recipe_key
-from ..problems.sampler import is_evaluation_seed
-from ..records import Recipe, Status, Verdict
+from ..problems.seeds import is_evaluation_seed
+from ..records import Recipe, Signal, Status, Verdict
 from ..scoring.rewards import signal
 from ..storage.dumps import FAILED
 from ..storage.stored import completion
@@ -77,7 +77,7 @@ class Group:
         return sum(r.verdict.status is Status.SOLVED for r in self.rollouts)
 
     @property
-    def signal(self) -> str | None:
+    def signal(self) -> Signal | None:
         """As `scoring.rewards.signal`."""
         return signal([rollout.verdict for rollout in self.rollouts])
 

@@ -1,13 +1,16 @@
-"""Means that carry their sum and count, so that 0 and nothing stay apart."""
+"""What a run counts: means since the last report and over the whole run, and events.
+
+A mean carries its sum and count, so that 0 and nothing stay apart.
+"""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ..records import Attempt, GroupResult, Status
+from ..records import Attempt, GroupResult, Signal, Status
 from ..scoring.rewards import signal
 
 
@@ -26,12 +29,12 @@ class Mean:
 
     @property
     def value(self) -> float:
-        """NaN where nothing was added."""
+        """The mean; NaN where nothing was added."""
         return self.total / self.count if self.count else math.nan
 
     @property
     def standard_error(self) -> float:
-        """Of the mean, from the unbiased sample variance; NaN below two values."""
+        """The mean's standard error, from the unbiased sample variance; NaN below two values."""
         if self.count < 2:
             return math.nan
         variance = max(0.0, self.squares - self.total**2 / self.count) / (self.count - 1)
@@ -39,7 +42,7 @@ class Mean:
 
 
 class Means:
-    """Means by name.
+    """Keeps means by name.
 
     Example:
         >>> means = Means()
@@ -66,7 +69,7 @@ class Means:
 
 
 def attempt_values(attempt: Attempt) -> dict[str, float]:
-    """The averaged numbers of one rollout; an unscored one says only that it is."""
+    """List the averaged numbers of one rollout; an unscored one says only that it is."""
     unscored = attempt.verdict.status is Status.UNSCORED
     shares = {
         f"status/{status.value}": float(attempt.verdict.status is status) for status in Status
@@ -93,21 +96,23 @@ def attempt_values(attempt: Attempt) -> dict[str, float]:
 def by_task_and_category(
     name: str, group: GroupResult, categories: Mapping[str, str]
 ) -> tuple[str, str]:
-    """The keys under which a group's number is kept for its category and its task."""
+    """Name the keys under which a group's number is kept for its category and its task."""
     task = group.problem.recipe.task
     return f"category/{categories[task]}/{name}", f"task/{task}/{name}"
 
 
-def signal_values(kind: str, group: GroupResult, categories: Mapping[str, str]) -> dict[str, float]:
-    """A group's signal overall, for its category, its task, and its task's level if it has one."""
+def signal_values(
+    kind: Signal, group: GroupResult, categories: Mapping[str, str]
+) -> dict[str, float]:
+    """Count a group's signal overall, for its category, its task, and the task's level if any."""
     recipe = group.problem.recipe
     values: dict[str, float] = {}
-    for name in ("mixed", "all_solved", "none_solved"):
-        key = f"groups/{name}"
+    for one in Signal:
+        key = f"groups/{one.value}"
         keys = [key, *by_task_and_category(key, group, categories)]
         if recipe.level is not None:
             keys.append(f"task/{recipe.task}/level/{recipe.level}/{key}")
-        values |= dict.fromkeys(keys, float(name == kind))
+        values |= dict.fromkeys(keys, float(one is kind))
     return values
 
 
@@ -125,8 +130,39 @@ def add_group(means: Means, group: GroupResult, categories: Mapping[str, str]) -
         means.add(signal_values(kind, group, categories))
 
 
+class Statistics:
+    """Counts what a run does: its rollouts and groups as means, and events.
+
+    Attributes:
+        interval: means since `take_report` was last called.
+        total: means over the whole run.
+        counts: events over the whole run, by name.
+    """
+
+    def __init__(self) -> None:
+        self.interval = Means()
+        self.total = Means()
+        self.counts: Counter[str] = Counter()
+
+    def add_group(self, group: GroupResult, categories: Mapping[str, str]) -> None:
+        for means in (self.interval, self.total):
+            add_group(means, group, categories)
+        self.counts["groups/collected"] += 1
+        errors = sum(attempt.verdict.errors for attempt in group.attempts)
+        if errors:
+            self.counts[f"verifier_errors/{group.problem.recipe.task}"] += errors
+
+    def take_report(self) -> dict[str, float]:
+        """Give wandb's `train/*` since the last call, and the run's `counts/*`."""
+        taken, self.interval = self.interval, Means()
+        report = {f"train/{name}": value for name, value in taken.values().items()}
+        if "train/solved" in report:
+            report["train/percent_correct"] = report["train/solved"]
+        return report | {f"counts/{name}": float(n) for name, n in sorted(self.counts.items())}
+
+
 def signal_line(means: Means, of: str = "") -> str:
-    """The share of groups that teach, in one line.
+    """Write the share of groups that teach, in one line.
 
     Args:
         of: where the shares are kept: "", or "category/games/" for example.
@@ -135,9 +171,7 @@ def signal_line(means: Means, of: str = "") -> str:
         >>> signal_line(Means())
         '0 groups'
     """
-    mixed, solved, unsolved = (
-        means[f"{of}groups/{name}"] for name in ("mixed", "all_solved", "none_solved")
-    )
+    mixed, solved, unsolved = (means[f"{of}groups/{one.value}"] for one in Signal)
     if not mixed.count:
         return "0 groups"
     return (
@@ -147,9 +181,11 @@ def signal_line(means: Means, of: str = "") -> str:
 
 
 def signal_lines(means: Means, categories: Iterable[str]) -> list[str]:
-    """The same for all groups, and for each category that has any."""
+    """Write a `signal_line` for all groups, and for each category that has any."""
     names = {f"category/{category}/": category for category in sorted(set(categories))}
-    seen = {of: name for of, name in names.items() if means[f"{of}groups/mixed"].count}
+    seen = {
+        of: name for of, name in names.items() if means[f"{of}groups/{Signal.MIXED.value}"].count
+    }
     return [
         signal_line(means),
         *(f"{name}: {signal_line(means, of)}" for of, name in seen.items()),

@@ -11,7 +11,7 @@ from ..errors import FixableError
 from ..records import Completion, GroupResult, Problem
 from ..scoring.grading import ScoringSettings, Verifier, grade
 from ..storage.dumps import DumpWriter, dump_kind, group_row
-from .statistics import Statistics
+from .metrics import Statistics
 
 
 class InferenceError(FixableError):

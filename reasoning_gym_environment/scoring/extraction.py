@@ -8,11 +8,13 @@ closed (a truncated thought holds no answer).
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import NamedTuple
 
 from ..records import Status
 
-_TAG = re.compile(r"<(/?)(think|answer)>", re.IGNORECASE | re.ASCII)
+_THINK = re.compile(r"<(?P<slash>/?)think>", re.IGNORECASE | re.ASCII)
+_ANSWER = re.compile(r"<(?P<slash>/?)answer>", re.IGNORECASE | re.ASCII)
 
 
 class Extraction(NamedTuple):
@@ -22,8 +24,20 @@ class Extraction(NamedTuple):
     failure: Status | None
 
 
+class _Tag(NamedTuple):
+    """Where a tag stands in a text, and whether it opens or closes."""
+
+    start: int
+    end: int
+    opens: bool
+
+
+def _tags(kind: re.Pattern[str], text: str) -> list[_Tag]:
+    return [_Tag(tag.start(), tag.end(), opens=not tag["slash"]) for tag in kind.finditer(text)]
+
+
 def split_thought(text: str) -> tuple[str, str]:
-    """Split a completion into its thought and the rest, both without think tags.
+    """Split a completion into its thought and what is outside, both without think tags.
 
     A thought ends at the first closing tag: models mention the opening one while they think.
     Linear in the length of the text.
@@ -32,16 +46,17 @@ def split_thought(text: str) -> tuple[str, str]:
         >>> split_thought("hm</think>so: <answer>4</answer>")
         ('hm', 'so: <answer>4</answer>')
     """
-    tags = [tag for tag in _TAG.finditer(text) if tag[2].lower() == "think"]
+    tags = _tags(_THINK, text)
+    nothing_opened_the_first = bool(tags) and not tags[0].opens
     thought: list[str] = []
-    rest: list[str] = []
-    position, thinking = 0, bool(tags and tags[0][1])
+    outside: list[str] = []
+    begin, thinking = 0, nothing_opened_the_first
     for tag in tags:
-        (thought if thinking else rest).append(text[position : tag.start()])
-        position, thinking = tag.end(), not tag[1]
-    (thought if thinking else rest).append(text[position:])
+        (thought if thinking else outside).append(text[begin : tag.start])
+        begin, thinking = tag.end, tag.opens
+    (thought if thinking else outside).append(text[begin:])
     # A newline between the pieces: what a thought parts must not join into a tag.
-    return "".join(thought), "\n".join(filter(None, rest))
+    return "".join(thought), "\n".join(filter(None, outside))
 
 
 def extract_answer(text: str) -> Extraction:
@@ -54,12 +69,16 @@ def extract_answer(text: str) -> Extraction:
         >>> extract_answer("<think>easy</think><answer> 4 </answer>").answer
         '4'
     """
-    _, rest = split_thought(text)
-    tags = [tag for tag in _TAG.finditer(rest) if tag[2].lower() == "answer"]
-    order = "".join(tag[1] or "<" for tag in tags)
-    if "</" not in order:
+    _, outside = split_thought(text)
+    tags = _tags(_ANSWER, outside)
+    answers = [
+        outside[opening.end : closing.start].strip()
+        for opening, closing in pairwise(tags)
+        if opening.opens and not closing.opens
+    ]
+    if not answers:
         return Extraction(None, Status.NO_ANSWER)
-    if order != "</":
+    if len(tags) > 2:
         return Extraction(None, Status.SEVERAL_ANSWERS)
-    answer = rest[tags[0].end() : tags[1].start()].strip()
+    [answer] = answers
     return Extraction(answer, None) if answer else Extraction(None, Status.NO_ANSWER)

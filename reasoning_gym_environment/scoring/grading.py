@@ -139,7 +139,7 @@ async def tolerate_form(
 
 
 def log_group(group: GroupResult) -> None:
-    """Scores at INFO, format violations at INFO, each attempt's forms at DEBUG."""
+    """Log scores and format violations at INFO, each attempt's forms at DEBUG."""
     task = group.problem.recipe.task
     solved = sum(a.verdict.status is Status.SOLVED for a in group.attempts)
     mean = sum(group.rewards) / len(group.rewards)

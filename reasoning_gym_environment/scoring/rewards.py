@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from enum import Enum
 
-from ..records import SOLVED_SCORE, Reward, Status, Verdict
+from ..records import SOLVED_SCORE, Reward, Signal, Status, Verdict
 
 
 def combine_forms(
@@ -17,7 +17,7 @@ def combine_forms(
     seconds: float = 0.0,
     solved_from: float = SOLVED_SCORE,
 ) -> Verdict:
-    """The verdict on an answer from the scores of its two forms; the higher one wins.
+    """Judge an answer by the scores of its two forms; the higher one wins.
 
     A form that made the verifier raise, or returned NaN, comes as None and counts as 0.
     Scores are clipped to [0, 1]: some verifiers leave that range.
@@ -38,7 +38,7 @@ def combine_forms(
 
 
 def length_factor(length: int, max_length: int, start: float) -> float:
-    """What the length penalty leaves of a score.
+    """Work out what the length penalty leaves of a score.
 
     Args:
         length: prompt and completion tokens.
@@ -67,7 +67,7 @@ class ScoreMode(str, Enum):
 
 
 def apply_mode(mode: ScoreMode, verdict: Verdict) -> float:
-    """The verdict's score as the mode has it: as it is, 0 unless solved, or 1 at full credit."""
+    """Take a verdict's score as the mode has it: as it is, 0 unless solved, or 1 at full credit."""
     score = verdict.score or 0.0
     if mode is ScoreMode.BINARY:
         return float(score >= 1.0)
@@ -84,7 +84,7 @@ def shape_rewards(
     penalty_start: float,
     mode: ScoreMode = ScoreMode.PARTIAL,
 ) -> list[Reward]:
-    """The rewards of one group, in the order given.
+    """Shape the rewards of one group, in the order given.
 
     The length penalty applies only where every rollout is solved: among right answers the
     shorter one is better; a wrong short answer is not. An unscored rollout gets the mean of
@@ -101,12 +101,11 @@ def shape_rewards(
     return rewards
 
 
-def signal(verdicts: Sequence[Verdict]) -> str | None:
-    """Whether a group teaches: "mixed", "all_solved" or "none_solved" of its scored rollouts.
-
-    None where none is scored.
-    """
+def signal(verdicts: Sequence[Verdict]) -> Signal | None:
+    """Say whether a group teaches, from its scored rollouts; None where none is scored."""
     solved = {v.status is Status.SOLVED for v in verdicts if v.status is not Status.UNSCORED}
+    if not solved:
+        return None
     if len(solved) == 2:
-        return "mixed"
-    return {True: "all_solved", False: "none_solved"}[solved.pop()] if solved else None
+        return Signal.MIXED
+    return Signal.ALL_SOLVED if solved.pop() else Signal.NONE_SOLVED

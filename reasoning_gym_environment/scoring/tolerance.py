@@ -18,7 +18,7 @@ _LEAD = re.compile(
 
 
 def relaxed(answer: str) -> str:
-    r"""The answer without the form around it; unchanged when there is none, and never empty.
+    r"""Take off the form around an answer; unchanged when there is none, and never empty.
 
     Takes one mark off after the other until nothing changes, in time linear in the length.
 
@@ -36,7 +36,7 @@ def relaxed(answer: str) -> str:
 
 
 def _inside(text: str, begin: int, end: int, closings: dict[int, int]) -> tuple[int, int]:
-    """The span within one mark; the same span when there is no mark or nothing in it."""
+    """Find the span within one mark; the same span when there is no mark or nothing in it."""
     inner = begin, end
     if lead := _LEAD.match(text, begin, end):
         inner = lead.end(), end
@@ -53,7 +53,7 @@ def _inside(text: str, begin: int, end: int, closings: dict[int, int]) -> tuple[
 
 
 def _between(text: str, begin: int, end: int, opening: str, closing: str) -> tuple[int, int]:
-    """The span between two marks, unless the first closing mark is not the last thing there."""
+    """Find the span between two marks, unless the first closing one is not the last thing there."""
     start = begin + len(opening)
     stop = text.find(closing, start, end)
     return (start, stop) if stop == end - len(closing) else (begin, end)
@@ -68,7 +68,7 @@ def _trimmed(text: str, begin: int, end: int) -> tuple[int, int]:
 
 
 def _closing_braces(text: str) -> dict[int, int]:
-    """Where each opening brace is closed."""
+    """Find where each opening brace is closed."""
     closings: dict[int, int] = {}
     open_braces: list[int] = []
     for brace in re.finditer(r"[{}]", text):

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
+from ..errors import GenerationError
 from ..records import Problem, Recipe
 from ..scoring.grading import ScoringSettings, grade_texts
 from ..util.progress import with_progress
-from ..workers.errors import GenerationError
-from ..workers.generation import generate_surely
-from ..workers.pool import TaskPool
+from ..workers.pool import TaskPool, generate_surely
 from .dumps import grade_row
 from .score_changes import ScoreChange
 from .stored import completion, question

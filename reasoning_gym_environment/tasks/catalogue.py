@@ -39,7 +39,7 @@ class UnknownTaskError(ConfigurationError):
 
 
 def category_of(module: str) -> str:
-    """The library's layout gives the category.
+    """Read a category off a module's path: the library's layout gives it.
 
     Example:
         >>> category_of("reasoning_gym.games.sudoku")
@@ -49,12 +49,12 @@ def category_of(module: str) -> str:
 
 
 def known_categories() -> dict[str, str]:
-    """Category by name of the built-in list."""
+    """Turn the built-in list round: category by task name."""
     return {name: category for category, names in KNOWN_TASKS.items() for name in names}
 
 
 def read_registry() -> dict[str, str]:
-    """Category by name of every dataset the installed library registers."""
+    """Read the category of every dataset the installed library registers, by name."""
     from reasoning_gym.factory import DATASETS  # heavy: only worker processes come here
 
     return {name: category_of(dataset.__module__) for name, (dataset, _) in DATASETS.items()}
@@ -88,7 +88,7 @@ def discover(
 def require_known(
     names: Iterable[str], known: Collection[str], setting: str, *, what: str = "task or category"
 ) -> None:
-    """Raises UnknownTaskError naming the setting, the bad name and the closest known ones."""
+    """Refuse unknown names; the UnknownTaskError has the setting, the name and the closest ones."""
     for name in names:
         if name not in known:
             hint = did_you_mean(name, known, otherwise="see the `tasks` command")
@@ -137,7 +137,7 @@ def select_tasks(
 
 
 def task_weights(tasks: Sequence[TaskInfo], configured: Mapping[str, float]) -> dict[str, float]:
-    """The weight of each used task: its own, else its category's, else 1.
+    """Weigh each used task: by its own weight, else its category's, else 1.
 
     Raises:
         UnknownTaskError: a configured name is neither a task nor a category.

@@ -19,7 +19,7 @@ def _measured() -> dict[str, float]:
 
 
 def chance_floors(solved_threshold: float = SOLVED_SCORE) -> Mapping[str, float]:
-    """Every task's `chance_floor`; none for another threshold than the one they were measured at.
+    """Read every task's `chance_floor`; none for another threshold than they were measured at.
 
     Args:
         solved_threshold: the score from which an answer counts as solved.
@@ -28,7 +28,7 @@ def chance_floors(solved_threshold: float = SOLVED_SCORE) -> Mapping[str, float]
 
 
 def chance_floor(task: str) -> float:
-    """The share of a task's default items that the best constant answer solves, in [0, 1].
+    """Read what share of a task's default items the best constant answer solves, in [0, 1].
 
     Raises:
         KeyError: the task was not there when the audit was last kept.

@@ -34,7 +34,7 @@ class Datasets:
         self._most_kept = most_kept
 
     def get(self, task: str, parameters: Mapping[str, Any]) -> Any:
-        """The dataset of that task and parameters; its seed is the caller's to set."""
+        """Give the dataset of that task and parameters; its seed is the caller's to set."""
         library = library_parameters(task, parameters)
         key = (task, json.dumps(library, sort_keys=True))
         if key not in self._kept:
@@ -48,7 +48,7 @@ class Datasets:
         return self._kept[key]
 
     def entry(self, recipe: Recipe) -> dict[str, Any]:
-        """The library's entry for a recipe; the same in every process of one hash seed."""
+        """Make the library's entry for a recipe; the same in every process of one hash seed."""
         random.seed(recipe.seed)  # one generator of list_functions draws from the global one
         return choose_entry(recipe, partial(self._seeded, recipe.task, recipe.parameters))
 
@@ -62,7 +62,7 @@ class Datasets:
         return dataset
 
     def problem(self, recipe: Recipe) -> Problem:
-        """Raises ValueError for an item that the library itself could not solve."""
+        """Make a problem; raises ValueError for an item that the library itself could not solve."""
         decimal.setcontext(decimal.Context())  # decimal_arithmetic lowers the process's precision
         entry = self.entry(recipe)
         mark = UNUSABLE_ORACLES.get(recipe.task)

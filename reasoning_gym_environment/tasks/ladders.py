@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .difficulty import Ladder
-from .ladder_repairs import REPAIRS
-from .own_ladders import OWN_LADDERS
+from ..records import Ladder
+from .ladder_tables import OWN_LADDERS, REPAIRS
 from .own_parameters import parameter_names
 
 
@@ -34,12 +33,12 @@ class TaskLadder:
 
 
 def build_ladders(tasks: Iterable[str]) -> dict[str, TaskLadder]:
-    """The ladders of registered tasks, in the order of their names."""
+    """Build the ladders of registered tasks, in the order of their names."""
     return {task: _named(task) for task in sorted(tasks)}
 
 
 def _named(task: str) -> TaskLadder:
-    """Raises ValueError naming the task whose curriculum or configuration can't be read."""
+    """Build one ladder; the ValueError names the task whose curriculum can't be read."""
     try:
         return replace(_build(task), parameters=parameter_names(task))
     except Exception as error:
@@ -60,7 +59,7 @@ def _build(task: str) -> TaskLadder:
 
 
 def curriculum_levels(task: str) -> list[dict[str, Any]]:
-    """All attributes of the task's curriculum at level 0, at level 1, and so on."""
+    """Read all attributes of the task's curriculum at level 0, at level 1, and so on."""
     from reasoning_gym.factory import create_curriculum
 
     attributes = list(create_curriculum(task).attributes.values())
@@ -72,7 +71,7 @@ def curriculum_levels(task: str) -> list[dict[str, Any]]:
 
 
 def _fields(attribute: Any, level: int) -> dict[str, Any]:
-    """What an attribute sets at a level; its last value holds on where others go higher."""
+    """Say what an attribute sets at a level; its last value holds on where others go higher."""
     values = attribute.levels
     if not hasattr(attribute, "lower_field_name"):
         return {attribute.field_name: values[min(level, len(values) - 1)]}
@@ -83,7 +82,7 @@ def _fields(attribute: Any, level: int) -> dict[str, Any]:
 
 
 def ladder_of(task: str, levels: Iterable[Mapping[str, Any]], *, repaired: str = "") -> TaskLadder:
-    """The levels that the task's configuration accepts, equal neighbours merged.
+    """Keep the levels that the task's configuration accepts, and merge equal neighbours.
 
     What it refuses, as another version of the library may, is told in the ladder's reason.
     """
@@ -99,7 +98,7 @@ def ladder_of(task: str, levels: Iterable[Mapping[str, Any]], *, repaired: str =
 
 
 def _refusal(task: str, parameters: Mapping[str, Any]) -> str:
-    """Why the task's configuration refuses these parameters; empty when it doesn't."""
+    """Say why the task's configuration refuses these parameters; empty when it doesn't."""
     from reasoning_gym.factory import DATASETS
 
     try:

@@ -30,7 +30,7 @@ class Measure(NamedTuple):
 
 
 def bearing_experiments(entry: Entry) -> tuple[float, ...]:
-    """`acre`: how many experiments show an object of the test case, then objects in all of them."""
+    """Count, for `acre`, the experiments that show an object of the test case; then all objects."""
     shown = entry["question"].split("results:\n")[1].split("\n\nWhat is")[0]
     results, case = shown.split("\n\nNew test case:\n")
     experiments = [set(line.split(" → ")[0].split(", ")) for line in results.splitlines()]
@@ -42,7 +42,7 @@ def bearing_experiments(entry: Entry) -> tuple[float, ...]:
 
 
 def fatal_slips(entry: Entry) -> tuple[float, ...]:
-    """`self_reference`: how many single misjudged statements make one solution too many.
+    """Count, for `self_reference`, the single misjudged statements that make a solution too many.
 
     A number of true statements is a solution if that many of the seven hold for it. Where one
     too many or one too few hold, misjudging one of them makes it look like a solution.
@@ -59,12 +59,12 @@ def fatal_slips(entry: Entry) -> tuple[float, ...]:
 
 
 def fewness_of_ways(entry: Entry) -> tuple[float, ...]:
-    """`puzzle24`: the fewer ways lead to 24, the higher."""
+    """Count, for `puzzle24`, the ways that lead to 24: the fewer, the higher."""
     return (-_ways([Fraction(number) for number in entry["metadata"]["numbers"]]),)
 
 
 def _ways(numbers: list[Fraction]) -> int:
-    """In how many ways the four operations, two numbers at a time, make 24 of all of them."""
+    """Count the ways in which the four operations, two numbers at a time, make 24 of them all."""
     if len(numbers) == 1:
         return int(numbers[0] == 24)
     found = 0
@@ -78,27 +78,27 @@ def _ways(numbers: list[Fraction]) -> int:
 
 
 def question_length(entry: Entry) -> tuple[float, ...]:
-    """Characters in the question."""
+    """Count the characters in the question."""
     return (len(entry["question"]),)
 
 
 def number_in_answer(entry: Entry) -> tuple[float, ...]:
-    """The answer, where it is a number of things to count."""
+    """Take the answer itself, where it is a number of things to count."""
     return (int(entry["answer"]),)
 
 
 def shortest_sequence(entry: Entry) -> tuple[float, ...]:
-    """`quantum_lock`: the buttons in the shortest solution."""
+    """Count, for `quantum_lock`, the buttons in the shortest solution."""
     return (entry["answer"].count("→") + 1,)
 
 
 def _all_cases(dataset: Any) -> list[Entry]:
-    """`acre` makes four test cases of each set of experiments."""
+    """Take all test cases: `acre` makes four of each set of experiments."""
     return [dataset[index] for index in range(len(dataset.questions))]
 
 
 def _executed(dataset: Any) -> list[Entry]:
-    """`codeio` gives an empty output where its program failed."""
+    """Leave out items whose program failed: `codeio` gives them an empty output."""
     entry = dataset[0]
     return [entry] if entry["metadata"]["output_data"] != {} else []
 

@@ -29,13 +29,13 @@ _SPLIT = 2**52
 
 
 def library_parameters(task: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What the library is to see of a task's parameters."""
+    """Keep what the library is to see of a task's parameters."""
     own = OWN_PARAMETERS.get(task, ())
     return {name: value for name, value in parameters.items() if name not in own}
 
 
 def parameter_names(task: str) -> tuple[str, ...]:
-    """All that a user may set for a task: the library's names, then our own."""
+    """List all that a user may set for a task: the library's names, then our own."""
     from reasoning_gym.factory import DATASETS  # heavy: only workers come here
 
     fields = dataclasses.fields(DATASETS[task][1])
@@ -44,7 +44,7 @@ def parameter_names(task: str) -> tuple[str, ...]:
 
 
 def choose_entry(recipe: Recipe, seeded: Callable[[int], Any]) -> dict[str, Any]:
-    """The entry that a recipe's own parameters choose, or the library's where it has none.
+    """Make the entry that a recipe's own parameters choose, or the library's where it has none.
 
     Args:
         seeded: gives the recipe's dataset for a seed; it is used before the next is asked for.
@@ -64,14 +64,14 @@ def choose_entry(recipe: Recipe, seeded: Callable[[int], Any]) -> dict[str, Any]
 
 
 def _number(recipe: Recipe, numbers: Sequence[int], known: Mapping[int, Any]) -> int:
-    """One of a task's generators; not drawn with the seed that the generator itself gets."""
+    """Draw one of a task's generators; not with the seed that the generator itself gets."""
     if not numbers or not set(numbers) <= known.keys():
         raise ValueError(f"{recipe.task} has the generators {sorted(known)}, not all of {numbers}")
     return Random(f"{recipe.task} {recipe.seed}").choice(numbers)
 
 
 def _ranked(recipe: Recipe, measure: Measure, seeded: Callable[[int], Any]) -> dict[str, Any]:
-    """The candidate at the rank; where answers are few, among those with the first one's answer.
+    """Take the candidate at the rank; where answers are few, of those with the first one's answer.
 
     Choosing among all would make the answer itself depend on the level.
     """
@@ -90,6 +90,6 @@ def _ranked(recipe: Recipe, measure: Measure, seeded: Callable[[int], Any]) -> d
 
 
 def _candidate_seeds(recipe: Recipe, count: int) -> list[int]:
-    """Seeds of the recipe's own kind: the lowest bit keeps training and evaluation apart."""
+    """Draw seeds of the recipe's own kind: the lowest bit keeps training and evaluation apart."""
     draw = Random(f"{recipe.task} {recipe.seed}")
     return [2 * draw.randrange(_SPLIT) + recipe.seed % 2 for _ in range(count)]

@@ -17,20 +17,24 @@ class UnwritableError(FixableError, OSError):
 
 
 def require_free(path: Path, *, force: bool) -> None:
-    """Raises FixableError where something is there that must not be replaced."""
+    """Refuse a path where something is that must not be replaced; raises FixableError."""
     if path.exists() and not force:
         raise FixableError(f"{path} exists; --force replaces it")
 
 
 def require_not_read(output: Path, inputs: Sequence[Path]) -> None:
-    """Raises FixableError where the output would replace what it is made from."""
+    """Refuse an output that would replace what it is made from; raises FixableError."""
     for path in map(Path.resolve, inputs):
         if output.resolve() in (path, *path.parents):
             raise FixableError(f"writing {output} would destroy {path}, which is read; rename it")
 
 
 def require_writable(folder: Path) -> None:
-    """Raises UnwritableError where no file can be made, before work is put into one."""
+    """Refuse a folder where no file can be made, before work is put into one.
+
+    Raises:
+        UnwritableError: none can.
+    """
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
@@ -39,7 +43,7 @@ def require_writable(folder: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path to write a file or a folder to; it takes the place of `path` when all went well.
+    """Give a path to write to; what is there takes the place of `path` when all went well.
 
     Files replace files, and folders folders.
 
@@ -59,7 +63,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def _put_in_place(partial: Path, path: Path) -> None:
-    """A file replaces a file in one step; an old folder comes back where the new one can't go."""
+    """Replace a file in one step; an old folder comes back where the new one can't go."""
     if not (path.is_dir() and partial.is_dir()):
         partial.replace(path)
         return

@@ -1,4 +1,4 @@
-"""Things apart by a key."""
+"""Groups things by a key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def group_by(key: Callable[[T], Key], things: Iterable[T]) -> dict[Key, list[T]]:
-    """The things of each key; keys in order of appearance, things in the order given.
+    """Group things by a key; keys in order of appearance, things in the order given.
 
     Example:
         >>> group_by(len, ["a", "bb", "c"])

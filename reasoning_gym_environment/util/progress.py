@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Progress:
-    """A bar on a terminal; elsewhere a line in the log now and then.
+    """Shows how many jobs are done: a bar on a terminal, elsewhere a line in the log now and then.
 
     Args:
         done: of the total, before the start.
@@ -36,7 +36,7 @@ class Progress:
         self.bar = tqdm(total=total, initial=done, desc=description, disable=None)
 
     def advance(self) -> None:
-        """One more is done."""
+        """Count one more job as done, and show it."""
         self.bar.update()
         self._done += 1
         now = time.monotonic()
@@ -45,7 +45,7 @@ class Progress:
             logger.info("%s", self._line(now - self._begin))
 
     def _line(self, elapsed: float) -> str:
-        """Of plain text, without a bar."""
+        """Write how far the jobs are, their rate and the time left, as plain text without a bar."""
         return tqdm.format_meter(
             self._done,
             self._total,

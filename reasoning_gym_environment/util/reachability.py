@@ -19,7 +19,7 @@ class UnreachableError(FixableError):
 
 
 async def _connect(url: str) -> None:
-    """Raises OSError, or ValueError when the URL names no host or a bad port."""
+    """Connect once; raises OSError, or ValueError when the URL names no host or a bad port."""
     parts = urlsplit(url)
     if not parts.hostname:
         raise ValueError("no host in it")

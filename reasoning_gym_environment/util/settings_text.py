@@ -8,16 +8,18 @@ from typing import Any
 
 
 def split_names(value: str | list[str]) -> list[str]:
-    """Example:
-    >>> split_names("gcd, games")
-    ['gcd', 'games']
+    """Split names at commas and trim them; a list is trimmed alone.
+
+    Example:
+        >>> split_names("gcd, games")
+        ['gcd', 'games']
     """
     names = value.split(",") if isinstance(value, str) else value
     return [name.strip() for name in names if name.strip()]
 
 
 def parse_weights(value: str | Mapping[str, float]) -> dict[str, float]:
-    """Weights by name; raises ValueError for text of another form and for a bad weight.
+    """Read weights by name; raises ValueError for text of another form and for a bad weight.
 
     Example:
         >>> parse_weights("gcd=2, games=0.5")
@@ -44,7 +46,7 @@ def _weights_from_text(text: str) -> dict[str, float]:
 
 
 def parse_parameters(value: str | dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Parameters by task; raises ValueError for text that is no JSON of that form.
+    """Read parameters by task; raises ValueError for text that is no JSON of that form.
 
     Example:
         >>> parse_parameters('{"gcd": {"max_value": 9}}')
@@ -62,7 +64,7 @@ def parse_parameters(value: str | dict[str, dict[str, Any]]) -> dict[str, dict[s
 
 
 def parse_difficulties(value: str | float | list[float]) -> list[float]:
-    """Difficulties in order; raises ValueError for one outside [0, 1].
+    """Read difficulties and sort them; raises ValueError for one outside [0, 1].
 
     Example:
         >>> parse_difficulties("0.75, 0.25")
@@ -78,7 +80,7 @@ def parse_difficulties(value: str | float | list[float]) -> list[float]:
 
 
 def shown(value: Any) -> str:
-    """A setting as its user would write it.
+    """Write a setting as its user would.
 
     Example:
         >>> shown(None), shown(0.5)

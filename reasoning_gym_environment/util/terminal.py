@@ -9,7 +9,7 @@ _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def visible(text: str) -> str:
-    r"""The text with such characters as escapes; line feeds and tabs stay.
+    r"""Escape characters that change what is seen; line feeds and tabs stay.
 
     Example:
         >>> print(visible("\x1b[31mred\x07\u202e"))

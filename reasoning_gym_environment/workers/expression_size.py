@@ -47,7 +47,7 @@ _FUNCTION = Size(bits=0, terms=2, functions=1, depth=1)
 
 
 def of_number(value: Fraction) -> Size:
-    """Raises TooLarge."""
+    """Measure a written number; raises TooLarge."""
     bits = max(value.numerator.bit_length(), value.denominator.bit_length())
     if bits > MAX_BITS:
         raise TooLarge("a number too large")
@@ -55,7 +55,7 @@ def of_number(value: Fraction) -> Size:
 
 
 def of_float(value: float) -> Size:
-    """Of its magnitude: what sympy makes of it has as many digits as were written."""
+    """Measure a float by its magnitude: sympy gives it as many digits as were written."""
     return of_number(Fraction(value))._replace(bits=max(1, math.log2(abs(value) + 1)))
 
 
@@ -64,7 +64,7 @@ def of_negative(size: Size) -> Size:
 
 
 def of_call(arguments: list[Size]) -> Size:
-    """The size of a function's value, which may be as large a number as its arguments."""
+    """Measure a function's value, which may be as large a number as its arguments."""
     return Size(
         bits=sum(argument.bits for argument in arguments),
         terms=_FUNCTION.terms,
@@ -74,7 +74,7 @@ def of_call(arguments: list[Size]) -> Size:
 
 
 def check_exponent(exponent: Size) -> None:
-    """Raises TooLarge when it is, or may turn out so.
+    """Refuse an exponent that is too large, or may turn out so; raises TooLarge.
 
     `exp(99999*log(x))` is `x**99999`, and `2**(99999*x)` is simplified to `(2**99999)**x`.
     """
@@ -84,7 +84,7 @@ def check_exponent(exponent: Size) -> None:
 
 
 def of_operation(operator: ast.operator, left: Size, right: Size) -> Size:
-    """The size of `left operator right`.
+    """Measure `left operator right`.
 
     Raises:
         TooLarge: it is, or the operator is not one of arithmetic.
@@ -120,7 +120,7 @@ def _together(left: Size, right: Size, *, bits: float, terms: float) -> Size:
 
 
 def _log_sum(left: float, right: float) -> float:
-    """log2 of the sum of the numbers that these are the log2 of."""
+    """Add numbers given by their log2; gives the log2 of the sum."""
     low, high = sorted((left, right))
     return high + math.log2(1 + 2 ** (low - high))
 
@@ -157,7 +157,7 @@ def _power(base: Size, exponent: Size) -> Size:
 
 
 def _exactly(operator: ast.operator, left: Fraction, right: Fraction) -> Fraction | None:
-    """The number that comes out; None where it is none, or no fraction."""
+    """Work an operation out exactly; None where what comes out is no number, or no fraction."""
     match operator:
         case ast.Add():
             return left + right

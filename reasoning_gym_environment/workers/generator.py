@@ -34,7 +34,7 @@ def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
 
 
 def answer(request: Recipe | str, datasets: Datasets) -> Reply:
-    """The reply to one request."""
+    """Do what one request asks and give the reply."""
     try:
         if request == LADDERS_REQUEST:
             return build_ladders(read_registry().keys() - NOT_A_TASK.keys())

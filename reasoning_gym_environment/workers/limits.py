@@ -13,7 +13,7 @@ from . import seccomp
 
 
 def address_space() -> int:
-    """Bytes of address space this process has; 0 where the system does not say."""
+    """Measure this process's address space, in bytes; 0 where the system does not say."""
     statm = Path("/proc/self/statm")
     if not statm.exists():
         return 0
@@ -38,7 +38,7 @@ def _limit(kind: int, value: int) -> None:
 
 
 def enter_parent_of_children(reply: int) -> list[str]:
-    """Put a fresh fork that only starts further ones on its own: it never runs an answer.
+    """Cut a fresh fork off that only starts further ones: it never runs an answer.
 
     Returns:
         Sentences that say what this system does not enforce.
@@ -76,7 +76,7 @@ def enter_child(reply: int, *, seconds: float, memory: int, sandboxed: bool = Tr
 
 
 def enforcement_gaps() -> str:
-    """What a child is not kept from on this system; found out in a child. Empty when all holds."""
+    """Find out in a child what children are not kept from on this system; empty when all holds."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:

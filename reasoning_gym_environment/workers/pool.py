@@ -12,13 +12,14 @@ import pickle
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from ..errors import GenerationError, WorkerLostError, WorkerTimeoutError
 from ..records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
 from ..tasks.ladders import TaskLadder
-from .errors import GenerationError, WorkerLostError, WorkerTimeoutError
 from .generator import CATALOGUE_REQUEST, LADDERS_REQUEST
-from .group import WorkerGroup
+from .processes import WorkerGroup
 from .protocol import Containment, VerifyRequest, unpack_verdicts
 
 logger = logging.getLogger(__name__)
@@ -27,9 +28,12 @@ CATALOGUE_SECONDS = 120.0
 HOST_GRACE_SECONDS = 5.0
 """What a host may take beyond the deadlines it enforces itself before it is killed."""
 
+TRIES = 3
+"""For an item of a set: a deadline missed on a busy machine must not make another set."""
+
 
 def default_processes() -> int:
-    """Processes of each role: half the cores, at least 2, at most 8."""
+    """Choose how many processes each role has: half the cores, at least 2, at most 8."""
     return max(2, min(8, (os.cpu_count() or 2) // 2))
 
 
@@ -76,7 +80,7 @@ class TaskPool:
 
     @property
     def pids(self) -> list[int]:
-        """Of all worker processes."""
+        """The process ids of all workers."""
         return self._generators.pids + self._hosts.pids
 
     async def __aenter__(self) -> TaskPool:
@@ -99,14 +103,14 @@ class TaskPool:
         await asyncio.gather(self._generators.close(), self._hosts.close())
 
     async def discover(self) -> Discovery:
-        """What the installed library offers."""
+        """Ask a generator what the installed library offers."""
         payload = pickle.dumps(CATALOGUE_REQUEST)
         reply = await self._generators.submit(payload, timeout=CATALOGUE_SECONDS)
         discovery: Discovery = pickle.loads(reply)
         return discovery
 
     async def ladders(self) -> dict[str, TaskLadder]:
-        """The difficulty levels of every task.
+        """Ask a generator for the difficulty levels of every task.
 
         Raises:
             GenerationError: a task's levels can't be read.
@@ -143,13 +147,13 @@ class TaskPool:
         return result
 
     async def verify(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]:
-        """One verdict per answer, in the order given; equal answers are verified once."""
+        """Score answers: one verdict each, in the order given; equal answers are verified once."""
         distinct = tuple(dict.fromkeys(answers))
         verdicts = dict(zip(distinct, await self._verify(problem, distinct), strict=True))
         return [verdicts[answer] for answer in answers]
 
     async def _verify(self, problem: Problem, answers: tuple[str, ...]) -> list[Verdict]:
-        """A host that is lost takes no other answer with it: each is then tried by itself."""
+        """Score distinct answers; where a host is lost over them, each is tried by itself."""
         if not answers:
             return []
         try:
@@ -184,3 +188,23 @@ class TaskPool:
             self._counts["verify/malformed_replies"] += 1
             logger.warning("%s: a verifier host's reply is malformed: %s", request.task, error)
             raise WorkerLostError(str(error)) from error
+
+
+class MakesProblems(Protocol):
+    """What `generate_surely` needs of a task pool."""
+
+    async def generate(self, recipe: Recipe) -> Problem: ...
+
+
+async def generate_surely(pool: MakesProblems, recipe: Recipe) -> Problem:
+    """Make a problem that must be there: once more where it failed, in TRIES tries at most.
+
+    Raises:
+        GenerationError: of the last try.
+    """
+    for _ in range(TRIES - 1):
+        try:
+            return await pool.generate(recipe)
+        except GenerationError:
+            continue
+    return await pool.generate(recipe)

@@ -81,7 +81,7 @@ class FormScores:
 
     @classmethod
     def unpack(cls, data: bytes) -> FormScores:
-        """Raises ValueError on an outcome that does not exist, struct.error on a wrong size."""
+        """Read a record; raises ValueError on an unknown outcome, struct.error on a wrong size."""
         outcome, raw, tagged, seconds, errors = FORM_SCORES.unpack(data)
         return cls(outcome=Outcome(outcome), raw=raw, tagged=tagged, seconds=seconds, errors=errors)
 
@@ -95,7 +95,7 @@ _FAILURES = {
 
 
 def to_verdict(scores: FormScores, *, solved_from: float = SOLVED_SCORE) -> Verdict:
-    """Any failure to finish costs the answer everything, whatever one form had earned."""
+    """Turn scores into a verdict; a failure to finish costs all that one form had earned."""
     seconds = max(0.0, scores.seconds) if math.isfinite(scores.seconds) else 0.0
     if scores.outcome in _FAILURES:
         status, detail = _FAILURES[scores.outcome]
@@ -128,7 +128,7 @@ def unpack_verdicts(
 
 
 def read_frame(stream: BinaryIO) -> bytes | None:
-    """The next frame; None at the end of the stream, also in the middle of a frame."""
+    """Read the next frame; None at the end of the stream, also in the middle of a frame."""
     header = stream.read(LENGTH.size)
     if len(header) < LENGTH.size:
         return None

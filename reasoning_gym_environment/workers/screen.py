@@ -100,7 +100,7 @@ _SIGN_RUN = re.compile(r"(?:[-+~]\s*){50}")
 
 
 def _parse(text: str, max_length: int) -> ast.Expression | None:
-    """The syntax tree, or None where Python rejects the text.
+    """Parse the text; None where Python rejects it.
 
     Raises:
         _Refused: it is too large to look at.
@@ -122,7 +122,11 @@ def _parse(text: str, max_length: int) -> ast.Expression | None:
 
 
 def _check_literal(text: str) -> None:
-    """Raises _Refused, TooLarge where `eval` would do more than build numbers, strings, lists."""
+    """Refuse what `eval` would do more with than build numbers, strings, lists.
+
+    Raises:
+        _Refused, TooLarge: it would.
+    """
     tree = _parse(text, _MAX_LITERAL_LENGTH)
     for node in ast.walk(tree) if tree else ():
         if not isinstance(node, _LITERAL_NODES):
@@ -134,7 +138,7 @@ def _check_literal(text: str) -> None:
 
 
 def _constant(value: object) -> Size:
-    """Raises _Refused for what is no number, TooLarge for what is a large one."""
+    """Measure a constant; raises _Refused for what is no number, TooLarge for a large one."""
     if isinstance(value, float) and value != math.inf:
         return sizes.of_float(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -143,7 +147,7 @@ def _constant(value: object) -> Size:
 
 
 def _call(node: ast.Call, arguments: list[Size], rules: _Rules) -> Size:
-    """Raises _Refused for a function that is not known, TooLarge."""
+    """Measure a call; raises _Refused for a function that is not known, TooLarge."""
     name = node.func.id if isinstance(node.func, ast.Name) else ""
     known = rules.functions and rules.functions.fullmatch(name)
     if not known or node.keywords or not 1 <= len(arguments) <= 2:
@@ -156,7 +160,7 @@ def _call(node: ast.Call, arguments: list[Size], rules: _Rules) -> Size:
 
 
 def _size(node: ast.expr, parts: Mapping[ast.AST, Size], rules: _Rules) -> Size:
-    """The size of a node whose parts have theirs.
+    """Measure a node whose parts have been measured.
 
     Raises:
         _Refused: it is none of arithmetic.
@@ -179,7 +183,7 @@ def _size(node: ast.expr, parts: Mapping[ast.AST, Size], rules: _Rules) -> Size:
 
 
 def _size_of_all(nodes: list[ast.AST], rules: _Rules) -> Size:
-    """The size of the expression of these nodes, parents before children."""
+    """Measure the expression of these nodes, parents before children."""
     called = {node.func for node in nodes if isinstance(node, ast.Call)}
     expressions = [n for n in nodes if isinstance(n, ast.expr) and n not in called]
     parts: dict[ast.AST, Size] = {}
@@ -189,7 +193,11 @@ def _size_of_all(nodes: list[ast.AST], rules: _Rules) -> Size:
 
 
 def _check_expression(text: str, rules: _Rules) -> None:
-    """Raises _Refused or TooLarge where sympy would do more than arithmetic of bounded size."""
+    """Refuse what sympy would do more with than arithmetic of bounded size.
+
+    Raises:
+        _Refused, TooLarge: it would.
+    """
     tree = _parse(text, _MAX_EXPRESSION_LENGTH)
     if tree is None:
         raise _Refused(NOT_AN_EXPRESSION)
@@ -210,7 +218,7 @@ def _check_expression(text: str, rules: _Rules) -> None:
 
 
 def screen(task: str, answer: str) -> str | None:
-    """Whether the answer may be evaluated by this task's verifier.
+    """Say whether this task's verifier may evaluate the answer.
 
     Returns:
         None when it may, and for every task whose verifier evaluates nothing; else a short

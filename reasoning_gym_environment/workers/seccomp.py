@@ -86,7 +86,7 @@ class _FilterProgram(ctypes.Structure):
 
 
 def _instruction(code: int, operand: int, *, then: int = 0, otherwise: int = 0) -> bytes:
-    """One struct sock_filter; jumps count instructions to leave out."""
+    """Pack one struct sock_filter; jumps count instructions to leave out."""
     return struct.pack("=HBBI", code, then, otherwise, operand)
 
 
@@ -142,7 +142,7 @@ if _LIBC:
 
 
 def _prctl(option: int, first: int, second: int = 0) -> None:
-    """Raises OSError where the kernel refuses."""
+    """Set a property of this process; raises OSError where the kernel refuses."""
     if _LIBC is None or _LIBC.prctl(option, first, second, 0, 0) != 0:
         number = ctypes.get_errno() or errno.ENOSYS
         raise OSError(number, os.strerror(number))

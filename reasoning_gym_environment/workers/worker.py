@@ -24,7 +24,7 @@ def main(role: str) -> None:
     if role == "generator":
         from .generator import run
     else:
-        from .verifier import run
+        from .verifier_host import run
     run(requests, replies)
 
 

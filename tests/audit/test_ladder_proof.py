@@ -10,8 +10,16 @@ from reasoning_gym_environment.audit.ladder_proof import (
     faults,
     prove_ladder,
 )
+from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.tasks.ladders import TaskLadder
 from reasoning_gym_environment.workers.pool import TaskPool
+
+RIGHT = Verdict(score=1.0, status=Status.SOLVED)
+WRONG = Verdict(score=0.0, status=Status.WRONG)
+
+
+def problem(seed: int, question: str) -> Problem:
+    return Problem(recipe=Recipe(task="gcd", seed=seed), question=question, oracle="1", entry=b"")
 
 
 def proof(level: int, question: str, **other: Any) -> LevelProof:
@@ -19,10 +27,10 @@ def proof(level: int, question: str, **other: Any) -> LevelProof:
         "task": "gcd",
         "level": level,
         "parameters": {"n": level},
-        "questions": {1: question, 2: "the same"},
+        "problems": (problem(1, question), problem(2, "the same")),
+        "verdicts": (RIGHT, RIGHT),
         "errors": (),
         "seconds": (0.1, 0.3),
-        "wrong_oracles": (),
     }
     return LevelProof(**values | other)
 
@@ -41,7 +49,7 @@ def test_levels_that_differ_have_no_faults() -> None:
         (proof(1, "hard", parameters={"n": 0}), "gcd levels 0 and 1: equal parameters"),
         (proof(1, "hard", errors=["gcd: no reply"]), "gcd level 1: gcd: no reply"),
         (
-            proof(1, "hard", wrong_oracles=["wrong 0.0"]),
+            proof(1, "hard", verdicts=[RIGHT, WRONG]),
             "gcd level 1: the answer of an item is wrong 0.0",
         ),
         (proof(1, "?" * 70_000), "gcd level 1: questions of 35004 characters"),

@@ -1,15 +1,17 @@
 """What the audit tries, what it calls a finding, and what it takes for known."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from reasoning_gym_environment.audit.findings import (
-    LevelResult,
     Observation,
     TaskAudit,
     chance,
     judge,
 )
 from reasoning_gym_environment.audit.known import VERIFIERS, Known, explanation, known_findings
+from reasoning_gym_environment.audit.ladder_proof import LevelProof
 from reasoning_gym_environment.audit.probes import (
     DEGENERATE,
     FORMS,
@@ -18,7 +20,7 @@ from reasoning_gym_environment.audit.probes import (
     constants_for,
     probes_for,
 )
-from reasoning_gym_environment.records import Status, Verdict
+from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.tasks.catalogue import known_categories
 from reasoning_gym_environment.tasks.chance import chance_floor
 
@@ -42,12 +44,36 @@ def seen(kind: Kind, *scores: float, label: str = "x", is_right: bool = False) -
     ]
 
 
+def proof(
+    level: int | None,
+    *,
+    items: int,
+    below: int = 0,
+    none: int = 0,
+    errors: Sequence[str] = (),
+    late: Sequence[str] = (),
+) -> LevelProof:
+    """A level with so many items: some with a wrong answer of their own, some without one."""
+    problem = Problem(recipe=Recipe(task="gcd", seed=1), question="?", oracle=None, entry=b"")
+    verdict = Verdict(score=1.0, status=Status.SOLVED)
+    wrong = Verdict(score=0.9, status=Status.SOLVED)
+    return LevelProof(
+        task="gcd",
+        level=level,
+        parameters={},
+        problems=[problem] * items,
+        verdicts=[wrong] * below + [verdict] * (items - none - below),
+        errors=errors,
+        late=late,
+    )
+
+
 def audited(
     observations: list[Observation],
-    *levels: LevelResult,
+    *levels: LevelProof,
     known: dict[str, dict[str, Known]] | None = None,
 ) -> TaskAudit:
-    default = LevelResult(level=None, items=10)
+    default = proof(None, items=10)
     return judge(
         "gcd", "arithmetic", observations, [default, *levels], seconds=[0.1], known=known or {}
     )
@@ -125,10 +151,10 @@ def test_a_constant_that_is_right_is_no_finding() -> None:
 def test_wrong_oracles_and_levels_that_fail_are_findings() -> None:
     audit = audited(
         [],
-        LevelResult(level=0, items=3, below=1),
-        LevelResult(level=1, items=0, error="ValueError"),
-        LevelResult(level=2, items=3, none=3),
-        LevelResult(level=3, items=1, late=1),
+        proof(0, items=3, below=1),
+        proof(1, items=0, errors=["ValueError"]),
+        proof(2, items=3, none=3),
+        proof(3, items=1, late=["no reply"]),
     )
     assert found(audit) == [("oracle", 0), ("generation", 1), ("no oracle", 2)]
 

@@ -8,15 +8,16 @@ import pytest_asyncio
 
 from reasoning_gym_environment.audit.findings import TaskAudit
 from reasoning_gym_environment.audit.known import known_findings
-from reasoning_gym_environment.audit.page import as_html
-from reasoning_gym_environment.audit.report import as_json, as_markdown, as_text
+from reasoning_gym_environment.audit.ladder_proof import (
+    LevelProof,
+    prove_level,
+    verify_oracles,
+)
+from reasoning_gym_environment.audit.pages import as_html, as_json, as_markdown, as_text
 from reasoning_gym_environment.audit.run import (
     Audit,
     AuditSettings,
-    Made,
     audit_task,
-    check_level,
-    make,
     unexplained,
 )
 from reasoning_gym_environment.cli import main
@@ -50,7 +51,7 @@ async def test_a_sound_task_has_no_findings(audits: dict[str, TaskAudit]) -> Non
     assert not sound.findings
     assert sound.items == 8
     assert len(sound.levels) > 2
-    assert all(level.items and not level.below for level in sound.levels)
+    assert all(level.problems and not level.wrong_oracles for level in sound.levels)
     assert 0.0 < sound.median_seconds <= sound.worst_seconds
 
 
@@ -74,15 +75,20 @@ async def test_an_oracle_without_full_credit_is_counted(pool: TaskPool) -> None:
     wrong = type(right)(
         recipe=right.recipe, question="?", oracle=f"{other.oracle}0", entry=right.entry
     )
-    checked = await check_level(pool, Made(problems=[right, wrong]), 3)
-    assert (checked.result.items, checked.result.below) == (2, 1)
+    verdicts = await verify_oracles(pool, [right, wrong])
+    proof = LevelProof(
+        task="gcd", level=3, parameters={}, problems=[right, wrong], verdicts=verdicts
+    )
+    assert (len(proof.problems), len(proof.wrong_oracles)) == (2, 1)
 
 
 @SESSION
 async def test_a_problem_that_cannot_be_made_is_named(pool: TaskPool) -> None:
-    made = await make(pool, [Recipe(task="rubiks_cube", seed=3, parameters={"cube_size": 7})])
-    assert not made.problems
-    assert made.error.startswith("rubiks_cube: ")
+    proof = await prove_level(
+        pool, "rubiks_cube", None, {"cube_size": 7}, items=2, stop_at_failure=True
+    )
+    assert not proof.problems
+    assert [error.partition(" ")[0] for error in proof.errors] == ["rubiks_cube:"]
 
 
 @SESSION

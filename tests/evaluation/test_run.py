@@ -16,7 +16,7 @@ from reasoning_gym_environment.evaluation.plan import (
     build_evaluation_set,
 )
 from reasoning_gym_environment.evaluation.run import Evaluation, EvaluationSettings
-from reasoning_gym_environment.problems.sampler import evaluation_recipes
+from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status
 from reasoning_gym_environment.rollouts.prompts import build_messages
 from reasoning_gym_environment.rollouts.rollouts import InferenceError, SamplingParams

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from reasoning_gym_environment.problems.curriculum import Curriculum
 from reasoning_gym_environment.problems.levels import RandomLevels
-from reasoning_gym_environment.problems.sampler import (
-    Sampler,
+from reasoning_gym_environment.problems.sampler import Sampler
+from reasoning_gym_environment.problems.seeds import (
     evaluation_recipes,
     evaluation_seed,
     training_seed,

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 import pytest_asyncio
 
+from reasoning_gym_environment.errors import GenerationError, PoolClosedError
 from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.problems.stream import GIVE_UP_AFTER, ProblemStream, question_hash
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.workers.errors import GenerationError, PoolClosedError
 from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -2,7 +2,7 @@
 
 from group_values import group
 
-from reasoning_gym_environment.rollouts.statistics import Statistics
+from reasoning_gym_environment.rollouts.metrics import Statistics
 
 CATEGORIES = {"gcd": "arithmetic", "sudoku": "games"}
 

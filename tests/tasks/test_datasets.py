@@ -7,11 +7,11 @@ import random
 
 import pytest
 
+from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.tasks.datasets import Datasets
-from reasoning_gym_environment.workers.errors import GenerationError
 from reasoning_gym_environment.workers.pool import TaskPool
-from reasoning_gym_environment.workers.process import WorkerProcess
+from reasoning_gym_environment.workers.processes import WorkerProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.tasks.catalogue import known_categories, read_registry
 from reasoning_gym_environment.tasks.facts import (
@@ -25,7 +26,6 @@ from reasoning_gym_environment.tasks.facts import (
     SEEDS_NUMPY,
     SHARES_DATA,
 )
-from reasoning_gym_environment.workers.errors import GenerationError
 from reasoning_gym_environment.workers.pool import TaskPool
 
 pytestmark = [

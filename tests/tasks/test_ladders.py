@@ -8,9 +8,8 @@ import pytest_asyncio
 
 from reasoning_gym_environment.audit.ladder_proof import faults, prove_ladders
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.tasks.ladder_repairs import REPAIRS, levels_from
+from reasoning_gym_environment.tasks.ladder_tables import OWN_LADDERS, REPAIRS, levels_from
 from reasoning_gym_environment.tasks.ladders import TaskLadder, curriculum_levels, ladder_of
-from reasoning_gym_environment.tasks.own_ladders import OWN_LADDERS
 from reasoning_gym_environment.workers.pool import TaskPool
 
 pytestmark = [

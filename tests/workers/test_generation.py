@@ -2,9 +2,9 @@
 
 import pytest
 
+from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe
-from reasoning_gym_environment.workers.errors import GenerationError
-from reasoning_gym_environment.workers.generation import TRIES, generate_surely
+from reasoning_gym_environment.workers.pool import TRIES, generate_surely
 
 RECIPE = Recipe(task="gcd", seed=1)
 

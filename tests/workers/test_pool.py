@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from reasoning_gym_environment.errors import GenerationError, PoolClosedError
 from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
-from reasoning_gym_environment.workers.errors import GenerationError, PoolClosedError
 from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.workers.protocol import Containment
 

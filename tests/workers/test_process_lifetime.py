@@ -13,7 +13,7 @@ from process_tree import PROC, descendants, is_alive, survivors
 
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
-from reasoning_gym_environment.workers.process import WorkerProcess, worker_environment
+from reasoning_gym_environment.workers.processes import WorkerProcess, worker_environment
 from reasoning_gym_environment.workers.protocol import Containment
 
 pytestmark = [

@@ -23,7 +23,7 @@ from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 from reasoning_gym_environment.tasks.ladders import build_ladders
 from reasoning_gym_environment.workers.protocol import Containment, VerifyRequest, to_verdict
 from reasoning_gym_environment.workers.screen import NOT_AN_EXPRESSION, UNREADABLE, screen
-from reasoning_gym_environment.workers.verifier import judge
+from reasoning_gym_environment.workers.verifier_child import judge
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # the library leaves files open
 

@@ -54,7 +54,7 @@ FORBIDDEN = {
 
 PROLOGUE = """
 import ctypes, mmap, os, socket, sys, threading, time
-from reasoning_gym_environment.tasks import seccomp
+from reasoning_gym_environment.workers import seccomp
 path, parent, own = sys.argv[1], os.getppid(), os.getpid()
 libc = ctypes.CDLL(None, use_errno=True)
 def libc_call(name, *arguments):
@@ -231,7 +231,7 @@ def scores_in_a_child(
 def main() -> None:
     """Print the tasks whose scores differ, then how many tasks there were."""
     from reasoning_gym_environment.tasks.datasets import Datasets
-    from reasoning_gym_environment.workers.verifier import warm_up
+    from reasoning_gym_environment.workers.verifier_host import warm_up
 
     tasks = pickle.loads(Path(sys.argv[1]).read_bytes())
     datasets = Datasets()

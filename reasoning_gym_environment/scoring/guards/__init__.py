@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .accepted import ACCEPTED
-from .table import GUARDS, Guard
+from .table import ACCEPTED, GUARDS, Guard
 
 __all__ = ["ACCEPTED", "GUARDS", "Guard", "ceiling"]
 
 
 def ceiling(task: str, answer: str, entry: Mapping[str, Any]) -> float:
-    """The most that the answer may earn, from 0.0 to 1.0; 1.0 means no objection.
+    """Say the most that the answer may earn, from 0.0 to 1.0; 1.0 means no objection.
 
     Runs in the verifier's child: well-formed but huge answers may take long.
 

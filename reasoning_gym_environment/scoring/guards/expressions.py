@@ -30,14 +30,14 @@ _UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, 
 
 
 def antiderivative(answer: str, entry: Mapping[str, Any]) -> float:
-    """`Integral(f, x)` and `integrate(f, x)` have the derivative f: a closed form is asked for."""
+    """Ask for a closed form: `Integral(f, x)` and `integrate(f, x)` have the derivative f, too."""
     names = set(_NAME.findall(answer)) - {entry["metadata"]["variable"]}
     closed = all(_FUNCTION.fullmatch(name) or _CONSTANT.fullmatch(name) for name in names)
     return 1.0 if closed and not _is_quoting(answer) else 0.0
 
 
 def polynomial(answer: str, entry: Mapping[str, Any]) -> float:
-    """`expand(…)` of the question is worked out by the parser: no names but the variables."""
+    """Refuse names but the variables: the parser works out `expand(…)` of the question."""
     named = set(_NAME.findall(answer)) <= set(map(str, entry["metadata"]["variables"]))
     return 1.0 if named and not _is_quoting(answer) else 0.0
 
@@ -47,17 +47,17 @@ def _is_quoting(answer: str) -> bool:
 
 
 def make_24(answer: str, entry: Mapping[str, Any]) -> float:
-    """Any four numbers pass, and any value that rounds down to 24."""
+    """Ask for 24 from the numbers given: any four pass, and any value that rounds down to 24."""
     return _makes(24, answer, entry)
 
 
 def make_target(answer: str, entry: Mapping[str, Any]) -> float:
-    """Numbers written as `0x…` or `1e2` aren't counted, and near the target is enough."""
+    """Ask for the target from the numbers given: `0x…` isn't counted, and near is enough."""
     return _makes(entry["metadata"]["target"], answer, entry)
 
 
 def _makes(target: int, answer: str, entry: Mapping[str, Any]) -> float:
-    """0 unless exactly the numbers given are used; little unless they make the target exactly."""
+    """Pay 0 unless exactly the numbers given are used; little unless they make the target."""
     numbers: list[int] = []
     try:
         value = _value(ast.parse(" ".join(answer.split()), mode="eval").body, numbers)
@@ -92,7 +92,7 @@ def _value(node: ast.AST, numbers: list[int]) -> Fraction:
 
 
 def literal(answer: str, entry: Mapping[str, Any]) -> float:
-    """These evaluate the answer where the oracle is in reach: only plain lists of constants."""
+    """Take plain lists of constants only: the answer is evaluated where the oracle is in reach."""
     if answer.strip() == entry["answer"].strip():
         return 1.0
     if answer in entry["metadata"].get("valid_answers", ()):

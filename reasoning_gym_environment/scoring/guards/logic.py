@@ -1,4 +1,4 @@
-"""Answers to logic puzzles that say what was given, or everything at once.
+"""Answers to puzzles that say what was given, or everything at once.
 
 The library is imported where it is needed: only worker processes do, and have it loaded.
 """
@@ -6,6 +6,7 @@ The library is imported where it is needed: only worker processes do, and have i
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ _ANY_STATEMENT = 0.05
 
 
 def conclusion(answer: str, entry: Mapping[str, Any]) -> float:
-    """Premises and tautologies follow from any premises: the answer must be none of them.
+    """Refuse premises and tautologies: they follow from any premises.
 
     Order, brackets, doubled negation and repetition make no other statement. The entry's own
     example is right even where it is a premise.
@@ -61,7 +62,7 @@ def _is_tautology(statement: Expression) -> bool:
 
 
 def _normal_form(statement: Expression) -> str:
-    """A text that is the same for statements that differ only in how they are written."""
+    """Write a statement so that others that differ only in how they are written read the same."""
     sign = statement.operator  # an enumeration of texts
     if sign is None:
         return str(statement.left)
@@ -77,7 +78,7 @@ def _normal_form(statement: Expression) -> str:
 
 
 def roles(answer: str, entry: Mapping[str, Any]) -> float:
-    """Half of the roles are right by chance, and both roles of half the people always are."""
+    """Pay for roles above chance: half are right by luck, and both of half the people always."""
     from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
 
     found = KnightsKnavesDataset._normalize_answer(answer)
@@ -88,3 +89,27 @@ def roles(answer: str, entry: Mapping[str, Any]) -> float:
     names = sorted(by_name)
     expected = [dict(right)[name] for name in names]
     return progress([by_name[name] for name in names], [None] * len(names), expected, chance=0.5)
+
+
+def possible_moves(answer: str, entry: Mapping[str, Any]) -> float:
+    """Measure how many of the plan's moves can be made when their turn comes, in [0, 1].
+
+    The verifier skips the others, but the question asks for an agent to be named only if it has
+    something to do.
+    """
+    from reasoning_gym.games.boxnet import action_from_response
+
+    state = entry["metadata"]["initial_state"]
+    made = listed = 0
+    try:
+        for step in json.loads(answer):
+            for agent, move in step.items():
+                after = action_from_response(state, [{agent: move}])
+                made += after != state
+                listed += 1
+                state = after
+    except json.JSONDecodeError:  # the verifier can't read it either
+        return 1.0
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError):
+        return 0.0  # the verifier raises
+    return made / listed if listed else 1.0

@@ -23,7 +23,7 @@ _NEAR = 0.02
 
 
 def near(actual: float, expected: float) -> float:
-    """1 when equal, falling linearly to 0 at a relative error of 2 %."""
+    """Measure nearness: 1 when equal, falling linearly to 0 at a relative error of 2 %."""
     if actual == expected:
         return 1.0
     error = abs(actual - expected)
@@ -32,13 +32,13 @@ def near(actual: float, expected: float) -> float:
 
 
 def complex_number(answer: str, entry: Mapping[str, Any]) -> float:
-    """`nan` passes every comparison: no letters but those of complex numbers."""
+    """Refuse letters but those of complex numbers: `nan` passes every comparison."""
     letters = {character for character in answer.lower() if character.isalpha()}
     return 1.0 if letters <= set("eij") else 0.0
 
 
 def numbers_given(answer: str, entry: Mapping[str, Any]) -> float:
-    """Every number may be off by 1, and NaN by anything: exactly the numbers of the question."""
+    """Refuse other numbers than the question's: each may be off by 1, and NaN by anything."""
     try:
         found = sorted(float(number) for number in json.loads(answer.replace("'", '"')))
     except (ValueError, TypeError, RecursionError):  # the verifier can't read it either
@@ -47,7 +47,7 @@ def numbers_given(answer: str, entry: Mapping[str, Any]) -> float:
 
 
 def probability(answer: str, entry: Mapping[str, Any]) -> float:
-    """Partial credit is for a common prefix with the shorter of two texts, so `0.` has it all.
+    """Pay by nearness: the verifier pays for a prefix common with the shorter text, such as `0.`.
 
     The form is checked before the value: `1e999999999` takes for ever to compute.
     """
@@ -65,7 +65,7 @@ def probability(answer: str, entry: Mapping[str, Any]) -> float:
 
 
 def duration(answer: str, entry: Mapping[str, Any]) -> float:
-    """Partial credit is for nearness on the scale of the whole range: any constant has much."""
+    """Pay by relative error: on the scale of the whole range any constant is near."""
     kind = entry["metadata"]["task_type"]
     try:
         actual = _seconds(answer, kind)
@@ -75,7 +75,7 @@ def duration(answer: str, entry: Mapping[str, Any]) -> float:
 
 
 def _seconds(text: str, kind: str) -> float:
-    """A duration as the verifier reads it (days instead of seconds for `date`)."""
+    """Read a duration as the verifier does (days instead of seconds for `date`)."""
     if kind == "date":
         return float(int(text.split()[0]))
     days, clock = 0, text
@@ -86,7 +86,7 @@ def _seconds(text: str, kind: str) -> float:
 
 
 def real_solutions(answer: str, entry: Mapping[str, Any]) -> float:
-    """Words among the numbers are ignored: alone they pass for "no solution"."""
+    """Refuse words among the numbers: alone they pass for "no solution"."""
     if not entry["answer"] and _NO_SOLUTION.search(answer):
         return 1.0
     parts = [part.strip() for part in answer.strip("[]()\"' ").split(",")]
@@ -101,7 +101,7 @@ def _is_finite(text: str) -> bool:
 
 
 def prime_factors(answer: str, entry: Mapping[str, Any]) -> float:
-    """The number itself has the right product: every factor must be one of its primes."""
+    """Refuse factors that aren't primes of the number: it has itself the right product."""
     try:
         factors = {
             int(factor) for factor in answer.split("\N{MULTIPLICATION SIGN}") if factor.strip()

@@ -12,7 +12,7 @@ from typing import Any
 def progress(
     found: Sequence[Any], shown: Sequence[Any], right: Sequence[Any], *, chance: float = 0.0
 ) -> float:
-    """The share that is right of what the question doesn't show, above what guessing gets.
+    """Measure what is right of what the question doesn't show, above what guessing gets.
 
     Args:
         found: what the answer has, item by item.
@@ -31,7 +31,7 @@ def progress(
 
 
 def number_grid(answer: str, entry: Mapping[str, Any]) -> float:
-    """The cells that the puzzle gives are paid for: the open ones only, above chance.
+    """Pay for open cells only, above chance: the verifier pays for those that the puzzle gives.
 
     A row that has a number twice counts for nothing: filling up with anything makes such rows.
     """
@@ -50,7 +50,7 @@ def _cells(rows: list[list[int]]) -> list[int]:
 
 
 def living_cells(answer: str, entry: Mapping[str, Any]) -> float:
-    """Dead cells are paid for, and most are dead: the share of living cells found instead."""
+    """Pay for the share of living cells found: the verifier pays for dead ones, and most are."""
     try:
         found, right = json.loads(answer), json.loads(entry["answer"])
     except (ValueError, RecursionError):  # the verifier can't read it either
@@ -72,13 +72,13 @@ def _has_shape_of(found: Any, right: list[list[int]]) -> bool:
 
 
 def reversed_word(answer: str, entry: Mapping[str, Any]) -> float:
-    """What follows the word is ignored, and letters that don't move are paid for."""
+    """Pay for letters that move: the others are paid for, too, and what follows is ignored."""
     right = _bare(entry["answer"])
     return progress(_bare(answer), right[::-1], right)
 
 
 def read_letters(answer: str, entry: Mapping[str, Any]) -> float:
-    """What follows the word is ignored."""
+    """Refuse what is longer than the word: the verifier ignores what follows it."""
     return 1.0 if len(_bare(answer.replace(" ", ""))) <= len(_bare(entry["answer"])) else 0.0
 
 
@@ -87,19 +87,19 @@ def _bare(word: str) -> str:
 
 
 def same_characters(answer: str, entry: Mapping[str, Any]) -> float:
-    """One character over and over agrees with some: a sixth of a sentence is blanks."""
+    """Pay for agreement above that of one character over and over: a sixth of text is blanks."""
     right: str = entry["answer"]
     return progress(answer, [None] * len(right), right, chance=0.2)
 
 
 def unscrambled_words(answer: str, entry: Mapping[str, Any]) -> float:
-    """Words that weren't scrambled are paid for, and words that follow are ignored."""
+    """Pay for scrambled words only: the others are paid for, too, and words that follow ignored."""
     shown = " ".join(entry["metadata"]["scrambled_words"])
     return _word_progress(answer, shown, entry["answer"])
 
 
 def reordered_words(answer: str, entry: Mapping[str, Any]) -> float:
-    """Words that stand where they stood are paid for, and so is one word over and over."""
+    """Pay for words that moved: those that stay are paid for, too, and one word over and over."""
     _, _, shown = entry["question"].partition(": ")
     right: str = entry["answer"]
     if sorted(answer.lower().split()) != sorted(right.lower().split()):
@@ -112,7 +112,7 @@ def _word_progress(answer: str, shown: str, right: str) -> float:
 
 
 def sorted_words(answer: str, entry: Mapping[str, Any]) -> float:
-    """Any order of the words is paid for, and words that follow are ignored."""
+    """Pay for words that moved: any order is paid for, and words that follow are ignored."""
     metadata = entry["metadata"]
     found = [word.strip() for word in re.split(r",\s*", answer)]
     return progress(found, metadata["transformed_words"], metadata["sorted_words"])

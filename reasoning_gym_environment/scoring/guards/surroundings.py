@@ -25,28 +25,28 @@ _MOST_LENGTH, _MORE_LENGTH = 1.25, 8
 
 
 def longer_text(answer: str, entry: Mapping[str, Any]) -> float:
-    """The library's default: pays the oracle's share of the length of a text that holds it."""
+    """Refuse text beside the oracle that could be an answer: the library's default pays for it."""
     return _ceiling(answer, entry["answer"])
 
 
 def longer_number(answer: str, entry: Mapping[str, Any]) -> float:
-    """As the default, after the thousands separators are taken out."""
+    """Refuse as `longer_text`, after the thousands separators are taken out."""
     return _ceiling(answer.replace(",", ""), entry["answer"].replace(",", ""))
 
 
 def longer_matrix(answer: str, entry: Mapping[str, Any]) -> float:
-    """As the default, after runs of spaces are made one."""
+    """Refuse as `longer_text`, after runs of spaces are made one."""
     rows = [" ".join(row.split()) for row in answer.strip().split("\n")]
     return _ceiling("\n".join(rows), entry["answer"].strip())
 
 
 def longer_move(answer: str, entry: Mapping[str, Any]) -> float:
-    """As the default, in upper case."""
+    """Refuse as `longer_text`, in upper case."""
     return _ceiling(answer.strip().upper(), entry["answer"].strip())
 
 
 def one_object(answer: str, entry: Mapping[str, Any]) -> float:
-    """Text around the outermost braces lowers the score by half of its share only.
+    """Refuse text around the one object: it lowers the score by half of its share only.
 
     What isn't one object between them is paid when it holds the right one. Similarity is an
     edit distance over the longer length as ASCII, so whatever is long and cheap to leave out
@@ -69,13 +69,13 @@ def one_object(answer: str, entry: Mapping[str, Any]) -> float:
 
 
 def longer_fraction(answer: str, entry: Mapping[str, Any]) -> float:
-    r"""Anything may follow a `\frac{…}{…}`."""
+    r"""Refuse words after a `\frac{…}{…}`: the verifier ignores them."""
     match = _FRACTION.match(answer.strip().strip("$").strip())
     return 0.0 if match and _has_words(match.string[match.end() :]) else 1.0
 
 
 def first_number(answer: str, entry: Mapping[str, Any]) -> float:
-    """The first number of a text counts, without its sign."""
+    """Refuse a wrong sign: the first number of a text counts, without it."""
     first = re.search(r"((?<![\w.)])[-\u2212])?\d", answer)
     is_negative = first is not None and first[1] is not None
     return 0.0 if is_negative and float(entry["answer"]) > 0 else 1.0
@@ -92,7 +92,7 @@ def _ceiling(answer: str, oracle: str) -> float:
 
 
 def _offers_more(rest: str, oracle: str) -> bool:
-    """Whether the text beside the oracle could be an answer, too."""
+    """Say whether the text beside the oracle could be an answer, too."""
     if any(character.isdigit() for character in oracle):
         return any(character.isdigit() for character in rest)
     for choices in _CHOICES:

@@ -1,10 +1,12 @@
-"""The audit as text, markdown and JSON."""
+"""The audit as text, JSON, markdown and one HTML page that needs nothing else."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from html import escape
+from typing import Any
 
 from ..records import SOLVED_SCORE
 from .findings import TOLERATED_SHARE, Finding, TaskAudit
@@ -29,9 +31,23 @@ COLUMNS = {
 _ANSWER_CHARACTERS = 24
 _AND_MORE = (Kind.LISTING, Kind.APPENDED)
 
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 80rem; padding: 0 1rem;
+       color: #1c1c1c; background: #fff; }
+table { border-collapse: collapse; width: 100%; font-size: 13px; }
+th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #ddd;
+         vertical-align: top; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+th { position: sticky; top: 0; background: #f4f4f4; }
+tr.news td { background: #fde8e8; }
+@media (prefers-color-scheme: dark) {
+  body { color: #e6e6e6; background: #161616; } th { background: #262626; }
+  th, td { border-color: #3a3a3a; } tr.news td { background: #4a1f1f; }
+}
+"""
+
 
 def shown(answer: str) -> str:
-    """An answer as it fits into a cell."""
+    """Quote an answer so that it fits into a cell."""
     text = repr(answer)
     return text if len(text) <= _ANSWER_CHARACTERS else f"{text[: _ANSWER_CHARACTERS - 1]}…"
 
@@ -41,7 +57,7 @@ def share(value: float | None) -> str:
 
 
 def best_paid(task: TaskAudit, kinds: Collection[Kind]) -> str:
-    """Which of the kinds solves most."""
+    """Name which of the kinds solves most items, and how many."""
     found = [(best, kind) for kind, best in task.degenerate.items() if kind in kinds]
     if not found:
         return "-"
@@ -50,21 +66,22 @@ def best_paid(task: TaskAudit, kinds: Collection[Kind]) -> str:
 
 
 def lost_forms(task: TaskAudit) -> str:
+    """Name the forms of a right answer that lose credit; "all" where every one does."""
     lost = [form.replace("\n", "⏎") for form, kept in task.forms.items() if kept < 1.0]
     return "all" if lost and len(lost) == len(task.forms) else "  ".join(lost)
 
 
 def sound_levels(task: TaskAudit) -> str:
-    """How many levels of the ladder have no finding."""
+    """Count the levels of the ladder that have no finding, and those that were late."""
     broken = {finding.level for finding in task.findings if finding.level is not None}
     count = len(task.levels) - 1
-    late = sum(at.late for at in task.levels)
+    late = sum(len(at.late) for at in task.levels)
     text = f"{count - len(broken)}/{count}" if count else "-"
     return f"{text}, {late} late" if late else text
 
 
 def row(task: TaskAudit) -> dict[str, str]:
-    """One line of the table, by column."""
+    """Say what the table says of a task, by column."""
     milliseconds = f"{1000 * task.median_seconds:.2f}, {1000 * task.worst_seconds:.1f}"
     cells = (
         task.task,
@@ -85,7 +102,7 @@ def place(finding: Finding) -> str:
 
 
 def summary(audit: Audit) -> str:
-    """The audit in one line."""
+    """Sum the audit up in one line."""
     findings = sum(len(task.findings) for task in audit.tasks)
     return (
         f"reasoning-gym {audit.library_version}: {len(audit.tasks)} tasks, {findings} findings, "
@@ -94,12 +111,12 @@ def summary(audit: Audit) -> str:
 
 
 def unseen(audit: Audit) -> list[str]:
-    """What is known and was not found: a fault that is repaired, or a matter of luck."""
+    """Name what is known and was not found: a fault that is repaired, or a matter of luck."""
     return [f"{task.task}: {', '.join(task.unseen)}" for task in audit.tasks if task.unseen]
 
 
 def as_text(audit: Audit) -> str:
-    """An aligned table, then what is unexplained."""
+    """Write an aligned table, then what is unexplained."""
     table = [{name: name for name in COLUMNS}, *(row(task) for task in audit.tasks)]
     widths = {name: max(len(line[name]) for line in table) for name in COLUMNS}
     lines = ["  ".join(f"{line[n]:{w}}" for n, w in widths.items()).rstrip() for line in table]
@@ -109,12 +126,33 @@ def as_text(audit: Audit) -> str:
 
 
 def as_json(audit: Audit) -> str:
-    """Everything, with the number of unexplained findings."""
-    return json.dumps({**asdict(audit), "unexplained": len(unexplained(audit))}, indent=1)
+    """Write everything as JSON, with the number of unexplained findings."""
+    whole = {
+        "library_version": audit.library_version,
+        "tasks": [_task_json(task) for task in audit.tasks],
+        "unexplained": len(unexplained(audit)),
+    }
+    return json.dumps(whole, indent=1)
+
+
+def _task_json(task: TaskAudit) -> dict[str, Any]:
+    """Count at each level the items that could be made, and those with a wrong oracle or none."""
+    levels = [
+        {
+            "level": proof.level,
+            "items": len(proof.problems),
+            "below": len(proof.wrong_oracles),
+            "none": proof.without_oracle,
+            "error": next(iter(proof.errors), ""),
+            "late": len(proof.late),
+        }
+        for proof in task.levels
+    ]
+    return {**asdict(replace(task, levels=())), "levels": levels}
 
 
 def chance_floors(audit: Audit) -> str:
-    """JSON for `tasks/chance_floors.json`: the share of items that one constant answer solves."""
+    """Write `tasks/chance_floors.json`: the share of items that one constant answer solves."""
     floors = {task.task: round(task.floor.solved, 3) for task in audit.tasks}
     return json.dumps({"reasoning_gym": audit.library_version, "floors": floors}, indent=1) + "\n"
 
@@ -128,14 +166,14 @@ def _code(text: str) -> str:
 
 
 def _markdown_table(rows: Sequence[Mapping[str, str]], code: Sequence[str] = ()) -> list[str]:
-    """Lines of a table; the columns in `code` are shown as they are."""
+    """Lay rows out as lines of a table; the columns in `code` are shown as they are."""
     names = list(rows[0])
     lines = [[_code(r[n]) if n in code else _cell(r[n]) for n in names] for r in rows]
     return [f"| {' | '.join(cells)} |" for cells in [names, ["---"] * len(names), *lines]]
 
 
 def finding_rows(audit: Audit) -> list[dict[str, str]]:
-    """All findings; those of one kind and reason at several levels of a task in one row."""
+    """List all findings; those of one kind and reason at several levels share a row."""
     levels: dict[tuple[str, str, str], list[Finding]] = {}
     for task in audit.tasks:
         for f in task.findings:
@@ -153,7 +191,7 @@ def finding_rows(audit: Audit) -> list[dict[str, str]]:
 
 
 def as_markdown(audit: Audit) -> str:
-    """A page for the repository."""
+    """Write the page for the repository, in markdown."""
     lines = [
         "# What reasoning-gym's verifiers pay for",
         "",
@@ -178,3 +216,34 @@ def as_markdown(audit: Audit) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _html_table(rows: Sequence[Mapping[str, str]], marked: Sequence[bool]) -> str:
+    """Lay rows out as a table; those that are marked stand out."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in rows[0])
+    body = "\n".join(
+        f"<tr{' class=news' if news else ''}>"
+        + "".join(f"<td>{escape(cell)}</td>" for cell in line.values())
+        + "</tr>"
+        for line, news in zip(rows, marked, strict=True)
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
+
+
+def as_html(audit: Audit) -> str:
+    """Write a page that needs nothing else; what is unexplained stands out."""
+    news = {finding.task for finding in unexplained(audit)}
+    tasks = _html_table([row(task) for task in audit.tasks], [t.task in news for t in audit.tasks])
+    found = finding_rows(audit)
+    findings = (
+        _html_table(found, ["unexplained" in r["why"] for r in found]) if found else "<p>None.</p>"
+    )
+    legend = "".join(f"<li><b>{escape(n)}</b>: {escape(says)}</li>" for n, says in COLUMNS.items())
+    title = "What reasoning-gym's verifiers pay for"
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f"<style>{_STYLE}</style></head><body><h1>{title}</h1><p>{escape(summary(audit))}</p>"
+        f"<ul>{legend}</ul>{tasks}<h2>Findings</h2>{findings}"
+        f"<p>Known and not found this time: {escape('; '.join(unseen(audit))) or 'nothing'}.</p>"
+        "</body></html>\n"
+    )

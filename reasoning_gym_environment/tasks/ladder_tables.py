@@ -1,17 +1,56 @@
-"""Ladders of our own, for tasks whose curriculum is missing or useless."""
+"""Ladders in place of the library's curricula: repaired ones, and our own.
+
+`ladder_repairs.json` has, by task, the reason and the columns of its levels: under "values" one
+value a level for each field; under "ranges" bounds, of which `x` gives `min_x` and `max_x` from
+each bound to the next.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+_REPAIRS_FILE = Path(__file__).with_name("ladder_repairs.json")
 
-class OwnLadder(NamedTuple):
-    """A ladder, and why the task has no use for the library's."""
+
+class Replacement(NamedTuple):
+    """A ladder in place of the library's, and why."""
 
     reason: str
     levels: tuple[Mapping[str, Any], ...]
+
+
+def levels_from(columns: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Turn a table's columns into levels, one a row.
+
+    Raises:
+        ValueError: the columns differ in height.
+
+    Example:
+        >>> levels_from({"ranges": {"n": [2, 4, 8]}, "values": {"p": [0.5, 0.1]}})
+        ({'p': 0.5, 'min_n': 2, 'max_n': 4}, {'p': 0.1, 'min_n': 4, 'max_n': 8})
+    """
+    by_field = dict(columns.get("values", {}))
+    for name, bounds in columns.get("ranges", {}).items():
+        by_field[f"min_{name}"], by_field[f"max_{name}"] = bounds[:-1], bounds[1:]
+    rows = zip(*by_field.values(), strict=True)
+    return tuple(dict(zip(by_field, row, strict=True)) for row in rows)
+
+
+def _read_repairs() -> dict[str, Replacement]:
+    table = json.loads(_REPAIRS_FILE.read_text(encoding="utf-8"))
+    return {
+        task: Replacement(reason=entry["reason"], levels=levels_from(entry))
+        for task, entry in table.items()
+    }
+
+
+REPAIRS: Mapping[str, Replacement] = MappingProxyType(_read_repairs())
+"""Task to the ladder in place of a curriculum that is broken, slow, too long or too hard from the
+start. Other curricula are taken as they are."""
 
 
 def _knights(nodes: tuple[int, int], pieces: int, steps: tuple[int, int]) -> dict[str, Any]:
@@ -36,13 +75,13 @@ def _ranks(*ranks: float) -> tuple[dict[str, Any], ...]:
 
 _RANKS = _ranks(0.1, 0.35, 0.65, 0.9)
 
-OWN_LADDERS: Mapping[str, OwnLadder] = MappingProxyType(
+OWN_LADDERS: Mapping[str, Replacement] = MappingProxyType(
     {
-        "acre": OwnLadder(
+        "acre": Replacement(
             "no curriculum: the number of experiments that bear on the test case rises",
             _ranks(0.0, 0.25, 0.5, 0.75, 1.0),
         ),
-        "arc_agi": OwnLadder(
+        "arc_agi": Replacement(
             "the curriculum only turns and mirrors the boards: larger boards, and the harder"
             " evaluation riddles in place of the training riddles",
             (
@@ -53,13 +92,13 @@ OWN_LADDERS: Mapping[str, OwnLadder] = MappingProxyType(
                 {"use_train": False, "use_eval": True, "rank": 0.9},
             ),
         ),
-        "codeio": OwnLadder(
+        "codeio": Replacement(
             "the curriculum's labels fall on 22, 393, 2025 and 54 programs, which get shorter:"
             " longer programs and inputs; only outputs are asked for, since an answer that gives"
             " an input is compared with the one drawn, though others give the same output",
             tuple({"input_prediction_probability": 1.0, **rank} for rank in _RANKS),
         ),
-        "figlet_font": OwnLadder(
+        "figlet_font": Replacement(
             "the curriculum's top levels draw the same words: longer words, at last unspaced",
             (
                 {"min_word_len": 2, "max_word_len": 3},
@@ -69,7 +108,7 @@ OWN_LADDERS: Mapping[str, OwnLadder] = MappingProxyType(
                 {"min_word_len": 11, "max_word_len": 14, "space_letters": False},
             ),
         ),
-        "game_of_life_halting": OwnLadder(
+        "game_of_life_halting": Replacement(
             "the curriculum's top boards are too large to be shown, and stand there as dots: more"
             " and harder patterns on boards of at most 31 by 31 cells",
             tuple(
@@ -89,7 +128,7 @@ OWN_LADDERS: Mapping[str, OwnLadder] = MappingProxyType(
                 )
             ),
         ),
-        "gsm_symbolic": OwnLadder(
+        "gsm_symbolic": Replacement(
             "no curriculum: templates by the arithmetic operations of their worked answers, from 2"
             " to 8 and more; template 24 asks for negative amounts, which its verifier can't read",
             _choices(
@@ -102,7 +141,7 @@ OWN_LADDERS: Mapping[str, OwnLadder] = MappingProxyType(
                 [19, 36, 80, 89],
             ),
         ),
-        "knight_swap": OwnLadder(
+        "knight_swap": Replacement(
             "every level of the curriculum raises: pieces and moves of the shortest solution rise,"
             " on boards where one is found quickly; no impossible items, since the library makes"
             " them by forbidding a move that the board in the question allows",
@@ -115,16 +154,16 @@ OWN_LADDERS: Mapping[str, OwnLadder] = MappingProxyType(
                 _knights((9, 9), 2, (22, 40)),
             ),
         ),
-        "list_functions": OwnLadder(
+        "list_functions": Replacement(
             "no curriculum: rules by the size of their shortest description; 13 and 14 are left"
             " out, since all their items have the same answer",
             _choices("functions", [0, 1, 8, 10], [2, 4, 9], [7, 11, 15], [3, 6, 16], [5, 12]),
         ),
-        "puzzle24": OwnLadder(
+        "puzzle24": Replacement(
             "the curriculum's values make it no harder: fewer ways lead to 24",
             _ranks(0.0, 0.5, 1.0),
         ),
-        "quantum_lock": OwnLadder(
+        "quantum_lock": Replacement(
             "the curriculum draws from all levels up to its own: longer shortest solutions",
             (
                 {"difficulty": 2, "rank": 0.1},
@@ -133,7 +172,7 @@ OWN_LADDERS: Mapping[str, OwnLadder] = MappingProxyType(
                 {"difficulty": 10, "rank": 0.8},
             ),
         ),
-        "rectangle_count": OwnLadder(
+        "rectangle_count": Replacement(
             "the curriculum draws any number up to its own on 6,400 cells: more rectangles, on"
             " boards that grow with them",
             tuple(
@@ -141,7 +180,7 @@ OWN_LADDERS: Mapping[str, OwnLadder] = MappingProxyType(
                 for number, side in ((2, 12), (4, 20), (7, 30), (11, 42), (16, 56), (24, 72))
             ),
         ),
-        "rush_hour": OwnLadder(
+        "rush_hour": Replacement(
             "nearly all boards need fewer than 46 moves: windows with 400 boards and more each",
             tuple(
                 {"min_moves": least, "max_moves": most}
@@ -157,12 +196,12 @@ OWN_LADDERS: Mapping[str, OwnLadder] = MappingProxyType(
                 )
             ),
         ),
-        "self_reference": OwnLadder(
+        "self_reference": Replacement(
             "the library's difficulty changes nothing: single misjudged statements that make a"
             " wrong number of solutions become more, at the same right answers",
             _RANKS,
         ),
-        "time_intervals": OwnLadder(
+        "time_intervals": Replacement(
             "the curriculum mixes all kinds at all levels: first clock times, then dates, then"
             " both with time zones, and longer intervals",
             tuple(
@@ -181,7 +220,7 @@ OWN_LADDERS: Mapping[str, OwnLadder] = MappingProxyType(
                 )
             ),
         ),
-        "word_ladder": OwnLadder(
+        "word_ladder": Replacement(
             "the curriculum changes only the length of the words: longer ladders",
             tuple(
                 {
@@ -201,4 +240,4 @@ OWN_LADDERS: Mapping[str, OwnLadder] = MappingProxyType(
         ),
     }
 )
-"""Task to its ladder."""
+"""Task to the ladder in place of a curriculum that is missing or useless."""

@@ -7,7 +7,6 @@ it, and dies. Whatever an answer does to its process, the next child is a fresh 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gc
 import math
 import os
@@ -15,113 +14,22 @@ import pickle
 import select
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, BinaryIO, NoReturn
 
 from ..records import Recipe
-from ..scoring.guards import ceiling
 from ..tasks.datasets import Datasets
 from ..tasks.facts import EXECUTES_ANSWERS, SLOW_ON_WRONG_ANSWERS
 from . import limits, protocol
-from .protocol import FORM_SCORES, Containment, FormScores, Outcome, VerifyRequest
-from .screen import NOT_AN_EXPRESSION, UNREADABLE, screen
-
-Scorer = Callable[[str, Any], float]
-Work = Callable[[int], None]
-"""What a child does, given the descriptor to write its scores to."""
+from .protocol import FORM_SCORES, FormScores, Outcome, VerifyRequest
+from .verifier_child import Work, score_forms, score_together
 
 _OUT_OF_MEMORY_EXIT = 77
 _WARM_UP_ITEMS = 8
 
 
-def score_forms(score: Scorer, answer: str, entry: Any) -> FormScores:
-    """Score the bare answer, and the tagged one unless the first has full credit.
-
-    Raises:
-        MemoryError: the verifier let it out.
-    """
-    begin = time.perf_counter()
-    scores: list[float] = []
-    for text in (answer, f"<answer>{answer}</answer>"):
-        try:
-            scores.append(float(score(text, entry)))
-        except MemoryError:
-            raise
-        except Exception:  # noqa: BLE001 - a verifier may raise anything: NaN here, counted in `errors`
-            scores.append(math.nan)
-        if scores[0] >= 1.0:
-            break
-    return FormScores(
-        outcome=Outcome.SCORED,
-        raw=scores[0],
-        tagged=scores[1] if len(scores) > 1 else math.nan,
-        seconds=time.perf_counter() - begin,
-        errors=sum(map(math.isnan, scores)),
-    )
-
-
-def judge(score: Scorer, request: VerifyRequest, answer: str, entry: Any) -> FormScores:
-    """Score an answer that passes the screen, no higher than its guard allows.
-
-    Honest text that is no expression earns what the verifier gives to what it can't read.
-    """
-    if request.containment is not Containment.FULL:
-        return score_forms(score, answer, entry)
-    refusal = screen(request.task, answer)
-    if refusal == NOT_AN_EXPRESSION:
-        return score_forms(score, UNREADABLE, entry)
-    if refusal:
-        return FormScores(outcome=Outcome.REJECTED)
-    most = ceiling(request.task, answer, entry)
-    if most == 0.0:
-        return FormScores(outcome=Outcome.SCORED, raw=0.0)
-    scores = score_forms(score, answer, entry)
-    return dataclasses.replace(
-        scores, raw=_at_most(most, scores.raw), tagged=_at_most(most, scores.tagged)
-    )
-
-
-def _at_most(most: float, score: float) -> float:
-    return score if math.isnan(score) else min(most, score)
-
-
-def score_together(dataset: Any, request: VerifyRequest, answers: Sequence[str]) -> Work:
-    """Work of a child: score answers one after the other."""
-
-    def work(reply: int) -> None:
-        limits.enter_child(
-            reply,
-            seconds=request.timeout * len(answers),
-            memory=request.memory,
-            sandboxed=request.containment is not Containment.FORKS,
-        )
-        for answer in answers:
-            entry = pickle.loads(request.entry)
-            os.write(reply, judge(dataset.score_answer, request, answer, entry).pack())
-
-    return work
-
-
-def score_apart(dataset: Any, request: VerifyRequest, answers: Sequence[str]) -> Work:
-    """Work of a child: score each answer in a child of its own.
-
-    The one in between sees no effect of any answer. It scores the oracle first, and a wrong
-    answer where none takes long: sympy's caches then hold what all answers to this entry need.
-    """
-
-    def work(reply: int) -> None:
-        limits.enter_parent_of_children(reply)
-        entry = pickle.loads(request.entry)
-        wrong = () if request.task in SLOW_ON_WRONG_ANSWERS else ("0",)
-        for known in (entry["answer"], *wrong):
-            score_forms(dataset.score_answer, known, entry)
-        gc.freeze()
-        for answer in answers:
-            alone = score_together(dataset, request, [answer])
-            [scores] = run_child(alone, 1, timeout=request.timeout)
-            os.write(reply, scores.pack())
-
-    return work
+class ParentGoneError(Exception):
+    """The request pipe has closed."""
 
 
 def _run_work(work: Work, reply: int) -> NoReturn:
@@ -134,10 +42,6 @@ def _run_work(work: Work, reply: int) -> NoReturn:
         code = _OUT_OF_MEMORY_EXIT
     finally:
         os._exit(code)
-
-
-class ParentGoneError(Exception):
-    """The request pipe has closed."""
 
 
 def _read_scores(
@@ -223,6 +127,28 @@ def run_child(
     if whole < count:
         scores.append(_failure(wait_status, timed_out=timed_out))
     return scores
+
+
+def score_apart(dataset: Any, request: VerifyRequest, answers: Sequence[str]) -> Work:
+    """Work of a child: score each answer in a child of its own.
+
+    The one in between sees no effect of any answer. It scores the oracle first, and a wrong
+    answer where none takes long: sympy's caches then hold what all answers to this entry need.
+    """
+
+    def work(reply: int) -> None:
+        limits.enter_parent_of_children(reply)
+        entry = pickle.loads(request.entry)
+        wrong = () if request.task in SLOW_ON_WRONG_ANSWERS else ("0",)
+        for known in (entry["answer"], *wrong):
+            score_forms(dataset.score_answer, known, entry)
+        gc.freeze()
+        for answer in answers:
+            alone = score_together(dataset, request, [answer])
+            [scores] = run_child(alone, 1, timeout=request.timeout)
+            os.write(reply, scores.pack())
+
+    return work
 
 
 def verify(datasets: Datasets, request: VerifyRequest, parent: int) -> list[FormScores]:
