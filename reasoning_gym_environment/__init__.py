@@ -2,6 +2,25 @@
 
 Example:
     from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
+
+The packages, each of which imports from itself and from those before it:
+
+    records, errors, util   the vocabulary, shared failures, what isn't about the subject
+    tasks                   what reasoning-gym offers: catalogue, ladders, facts, chance floors
+    scoring                 from a text to a reward: extraction, guards, grading
+    workers                 the processes in which the library runs, and what contains them
+    problems                which problem comes next: sampler, curriculum, stream
+    storage                 groups on disk: rows, dumps, rescoring, export
+    rollouts                one group: prompt, completions, grades, counts
+    evaluation              plan, run, store, metrics, comparison
+    report, audit           a page of rollouts; what every verifier pays for
+    config                  Atropos's flat options, turned into the parts' settings
+    atropos                 all that speaks atroposlib or wandb
+    reasoning_gym_environment   ReasoningGymEnv, which holds the parts
+    demo                    a simulated policy behind real HTTP
+    commands, cli           one command a file
+
+docs/architecture.md follows one training group through them.
 """
 
 from __future__ import annotations
