@@ -79,36 +79,36 @@ RULES: dict[str, Rule] = {
 
 
 def later(groups: Sequence[Group]) -> Sequence[Group]:
-    """The second half of a run."""
+    """Take the second half of a run."""
     return groups[len(groups) // 2 :]
 
 
 def signal(groups: Sequence[Group]) -> float:
-    """Share of groups with signal in the second half."""
+    """Measure the share of groups with signal in the second half."""
     return statistics.mean(group.mixed for group in later(groups))
 
 
 def held(groups: Sequence[Group]) -> float:
-    """Solved share of the answers in the second half, of tasks whose ladder holds the target."""
+    """Measure the solved share in the second half, of tasks whose ladder holds the target."""
     return statistics.mean(group.solved / 8 for group in later(groups) if group.inside)
 
 
 def off_at_30(groups: Sequence[Group], target: float = 0.7) -> float:
-    """Distance from the target after 30 groups of a task; median over tasks."""
+    """Measure the distance from the target after 30 groups of a task; median over tasks."""
     return statistics.median(
         abs(group.share - target) for group in groups if group.number == 29 and group.inside
     )
 
 
 def off_first(groups: Sequence[Group]) -> float:
-    """Mean distance from the target over the first 20 groups of each task."""
+    """Measure the mean distance from the target over the first 20 groups of each task."""
     return statistics.mean(
         abs(group.share - 0.7) for group in groups if group.number < 20 and group.inside
     )
 
 
 def off_later(groups: Sequence[Group]) -> float:
-    """Mean distance from the target in the second half."""
+    """Measure the mean distance from the target in the second half."""
     return statistics.mean(abs(group.share - 0.7) for group in later(groups) if group.inside)
 
 
@@ -123,7 +123,7 @@ def travel(groups: Sequence[Group]) -> float:
 
 
 def spread(values: Sequence[float]) -> str:
-    """Mean and standard deviation over the seeds."""
+    """Write the mean and the standard deviation over the seeds."""
     return f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}"
 
 
@@ -138,7 +138,7 @@ def header(*cells: str) -> None:
 
 
 def compare_modes(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
-    """Share of groups with signal in every mode."""
+    """Compare the share of groups with signal in every mode."""
     header("learner", "in flight", *MODES)
     for learner in LEARNERS:
         for in_flight in IN_FLIGHT:
@@ -156,7 +156,7 @@ def compare_modes(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
 
 
 def compare_rules(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
-    """How near the target each rule comes, and how much it wanders."""
+    """Compare how near the target each rule comes, and how much it wanders."""
     measures = (off_first, off_at_30, off_later, travel, signal)
     header("learner", "in flight", "rule", *(m.__name__ for m in measures))
     for learner in LEARNERS:
@@ -169,7 +169,7 @@ def compare_rules(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
 
 
 def vary_assumptions(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
-    """Other learners, other targets; and what a rule that knows the learner would reach."""
+    """Try other learners and targets; and what a rule that knows the learner would reach."""
     header(
         "steps, item spread, target",
         "unset",
@@ -212,7 +212,7 @@ def _assumption_row(
 
 
 def one_task(seeds: Iterable[int]) -> None:
-    """A run of one task alone, so that everything in flight is its own."""
+    """Simulate one task alone, so that everything in flight is its own."""
     header("height", "in flight", "off after 30 groups", "after 30 and those in flight", "later")
     for height in (4, 10):
         for in_flight in (0, 8, 64, 128):
@@ -231,7 +231,7 @@ def one_task(seeds: Iterable[int]) -> None:
 
 
 def measure_cost(heights: Mapping[str, int]) -> None:
-    """Time to choose the next recipe, at the start and after 100,000 draws with results."""
+    """Time the choice of the next recipe, at the start and after 100,000 draws with results."""
     ladders: dict[str, Ladder] = {task: ({},) * height for task, height in heights.items()}
     header("sampling", "draws before", "µs a draw: mean", "99th percentile", "longest")
     for name, by_signal in (("uniform", False), ("signal", True)):
@@ -260,7 +260,7 @@ def measure_cost(heights: Mapping[str, int]) -> None:
 
 
 def read_ladders() -> dict[str, int]:
-    """The heights of the installed library's ladders."""
+    """Read the heights of the installed library's ladders."""
 
     async def heights() -> dict[str, int]:
         async with TaskPool(PoolSettings(processes=1), Counter()) as pool:

@@ -20,7 +20,7 @@ WINDOW = 3
 
 
 def plot(path: Path, heights: Mapping[str, int], modes: Mapping[str, tuple[Rule, bool]]) -> None:
-    """A learner that suddenly gets better: where tasks stand, and what their groups teach."""
+    """Draw a learner that suddenly gets better: where tasks stand, what their groups teach."""
     setting = Setting(learner="jump", in_flight=64)
     runs = {
         name: simulate(rule, replace(setting, by_signal=on), heights, 1)
@@ -44,7 +44,7 @@ def plot(path: Path, heights: Mapping[str, int], modes: Mapping[str, tuple[Rule,
 
 
 def _draw_levels(axes: plt.Axes, groups: Sequence[Group], heights: Mapping[str, int]) -> None:
-    """Each task's place on its ladder, for a few spread over the alphabet."""
+    """Draw each task's place on its ladder, for a few spread over the alphabet."""
     names = sorted(heights)[:: len(heights) // TASKS][:TASKS]
     for name in names:
         own = [(i, g.level) for i, g in enumerate(groups) if g.task == name]

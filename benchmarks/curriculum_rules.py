@@ -63,7 +63,7 @@ class WeightedUpDown(Steps):
 
 
 class FastWeightedUpDown(WeightedUpDown):
-    """The same with twice the gain."""
+    """The weighted up-down staircase with twice the gain."""
 
     gain = 0.6
 

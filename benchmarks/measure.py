@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class LoopMonitor:
-    """How late the event loop runs a timer of 1 ms, sampled while the context is open."""
+    """Samples how late the event loop runs a timer of 1 ms while the context is open."""
 
     interval = 0.001
 
@@ -37,7 +37,7 @@ class LoopMonitor:
 
 
 def memory_megabytes() -> str:
-    """Resident memory of this process and of all its descendants (Linux)."""
+    """Measure the resident memory of this process and of all its descendants (Linux)."""
     parents, resident = {}, {}
     for status in Path("/proc").glob("[0-9]*/status"):
         try:

@@ -40,7 +40,7 @@ FAILURES = [Status.WRONG] * 8 + [Status.NO_ANSWER, Status.SEVERAL_ANSWERS, Statu
 
 
 def text(rng: random.Random, words: int) -> str:
-    """About six characters a word, which compress about as well as English."""
+    """Write words of about six characters, which compress about as well as English."""
     return " ".join(
         rng.choice(SYLLABLES) + rng.choice(SYLLABLES) + rng.choice(SYLLABLES[:6])
         for _ in range(words)
@@ -72,7 +72,7 @@ def attempt(rng: random.Random, skill: float, words: int) -> Attempt:
 
 
 def rows(groups: int, words: int, *, evaluation: bool = False) -> Iterator[dict[str, Any]]:
-    """A policy that improves, on levels that rise with it."""
+    """Make the rows of a policy that improves, on levels that rise with it."""
     rng = random.Random(evaluation)
     tasks = sorted(known_categories())
     talents = {task: rng.betavariate(2, 2.5) for task in tasks}
@@ -100,7 +100,7 @@ def write_rows(path: Path, lines: Iterator[dict[str, Any]]) -> None:
 
 
 def browser_seconds(page: Path) -> dict[str, float]:
-    """Until the first rollout and every chart are there, and until a search is done."""
+    """Time until the first rollout and every chart are there, and until a search is done."""
     from selenium import webdriver
     from selenium.webdriver.support.wait import WebDriverWait
 
@@ -123,7 +123,7 @@ def browser_seconds(page: Path) -> dict[str, float]:
 
 
 def search_is_done(found: str) -> bool:
-    """Whether the line says what the search found, rather than all or how far it is."""
+    """Say whether the line tells what the search found, rather than all or how far it is."""
     shown, _, total = found.removesuffix(" rollouts").partition(" rollouts of ")
     return bool(total) and shown != total
 

@@ -62,7 +62,7 @@ class Group:
 
 
 def simulate(rule: Rule, setting: Setting, heights: Mapping[str, int], seed: int) -> list[Group]:
-    """All groups of one run, in the order they finished."""
+    """Simulate one run: all its groups, in the order they finished."""
     ladders: dict[str, Ladder] = {task: ({},) * height for task, height in heights.items()}
     learner = _learner(setting, heights, seed)
     levels = rule(ladders, learner)
@@ -99,8 +99,11 @@ def simulate(rule: Rule, setting: Setting, heights: Mapping[str, int], seed: int
 
 
 def _learner(setting: Setting, heights: Mapping[str, int], seed: int) -> Learner:
-    """Rising skills gain a hundredth of the ladder from a group with signal, and lose as much
-    while every other task is trained twice."""
+    """Make the learner of a setting.
+
+    Rising skills gain a hundredth of the ladder from a group with signal, and lose as much while
+    every other task is trained twice.
+    """
     gain = 0.01 if setting.learner == "rising" else 0.0
     return Learner(
         broad_skills(heights, seed, width=setting.width),
@@ -118,7 +121,7 @@ def _within(learner: Learner, task: str, height: int, target: float) -> bool:
 
 
 def _standing(levels: Levels, learner: Learner, task: str, height: int) -> tuple[float, float]:
-    """The mean level, and the solved share, of what the rule would draw now."""
+    """Work out the mean level, and the solved share, of what the rule would draw now."""
     drawn = Counter(levels.level(task, (k + 0.5) / 20) for k in range(20))
     level = sum((level or 0) * count for level, count in drawn.items()) / 20
     share = sum(count * learner.solved_share(task, level, height) for level, count in drawn.items())

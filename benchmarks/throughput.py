@@ -44,7 +44,7 @@ THOUGHT = "<think>" + "I try one thing after another. " * 12 + "</think>"
 
 
 def completion_text(rng: random.Random) -> str:
-    """A reply like a weak policy's: mostly one short answer, now and then none."""
+    """Write a reply like a weak policy's: mostly one short answer, now and then none."""
     if rng.random() < 0.1:
         return THOUGHT
     return f"{THOUGHT}<answer>{rng.randrange(100)}</answer>"
@@ -91,7 +91,7 @@ class Run:
 
 
 def load_class(spec: str | None) -> type[Any]:
-    """The environment class of `FILE.py:ClassName`; ours where none is given."""
+    """Load the environment class of `FILE.py:ClassName`; ours where none is given."""
     if spec is None:
         return ReasoningGymEnv
     path, _, name = spec.rpartition(":")
@@ -153,7 +153,7 @@ async def drive(env: Any, groups: int, *, keep_jobs: bool) -> Run:
 
 
 def answers_of(env: Any, group: dict[str, Any]) -> list[str]:
-    """The distinct answers a group was scored on."""
+    """List the distinct answers a group was scored on."""
     texts = [
         env.tokenizer.decode([token for token in mask if token != -100]) for mask in group["masks"]
     ]
@@ -161,7 +161,7 @@ def answers_of(env: Any, group: dict[str, Any]) -> list[str]:
 
 
 def limit(jobs: list[tuple[Recipe, list[str]]], processes: int, *, contained: bool) -> float:
-    """Groups per second of bare loops over the same work, cut into one part a process."""
+    """Measure the groups per second of bare loops over the same work, one part a process."""
     worker = Path(__file__).with_name("bare_worker.py")
     with tempfile.TemporaryDirectory() as folder:
         running = []

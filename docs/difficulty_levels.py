@@ -54,7 +54,7 @@ def single_levels(ladders: Mapping[str, TaskLadder]) -> str:
 
 
 def shown(parameters: Mapping[str, Any]) -> str:
-    """Parameters in a cell; `min_x` and `max_x` as one range.
+    """Write parameters into a cell; `min_x` and `max_x` as one range.
 
     Example:
         >>> shown({"min_n": 2, "max_n": 4, "p": 0.5})
@@ -72,7 +72,7 @@ def shown(parameters: Mapping[str, Any]) -> str:
 
 
 def changes(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
-    """What the upper level sets otherwise; both ends of a range of which one moves."""
+    """Find what the upper level sets otherwise; both ends of a range of which one moves."""
     moved = {name for name in upper if name not in lower or upper[name] != lower[name]}
     ends = {f"{end}_{name[4:]}" for name in moved for end in ("min", "max")}
     return {name: value for name, value in upper.items() if name in moved | ends}

@@ -9,7 +9,9 @@ from reasoning_gym_environment.audit.ladder_proof import (
     changed_share,
     faults,
     prove_ladder,
+    prove_level,
 )
+from reasoning_gym_environment.errors import GenerationError, WorkerTimeoutError
 from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.tasks.ladders import TaskLadder
 from reasoning_gym_environment.workers.pool import TaskPool
@@ -70,3 +72,20 @@ async def test_a_ladder_is_proved_by_its_items(pool: TaskPool) -> None:
     assert "gcd levels 1 and 2: nearly equal questions" in found
     assert sum("gcd level 3: gcd: AssertionError" in fault for fault in found) == 2
     assert not any(fault.startswith(("gcd level 0:", "gcd levels 0")) for fault in found)
+
+
+class Slow:
+    """A pool in which every item is late."""
+
+    async def generate(self, recipe: Recipe) -> Problem:
+        raise GenerationError(f"{recipe.task}: no reply") from WorkerTimeoutError("no reply")
+
+
+@pytest.mark.parametrize(("stop_at_failure", "tried"), [(False, 3), (True, 1)])
+async def test_a_late_item_is_no_other_failure_and_may_be_the_last_tried(
+    stop_at_failure: bool, tried: int
+) -> None:
+    late = await prove_level(Slow(), "gcd", 0, {}, items=3, stop_at_failure=stop_at_failure)
+    assert (late.problems, late.errors) == ([], [])
+    assert late.late == ["gcd: no reply"] * tried
+    assert faults([late]) == ["gcd level 0: gcd: no reply"] * tried
