@@ -6,20 +6,20 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from ..config import ReasoningGymEnvConfig, scoring_settings
 from ..errors import FixableError
-from ..evaluation.evaluated import item_from_row
 from ..evaluation.metrics import Background, evaluation_metrics
 from ..evaluation.plan import EvaluationItem
 from ..evaluation.run import run_evaluation
-from ..evaluation.store import EvaluationStore, is_finished, recipe_key, unused
+from ..evaluation.store import EvaluationStore, unused
 from ..evaluation.tables import evaluation_table, headline
 from ..records import GroupResult
 from ..rollouts.prompts import resolve_system_prompt
+from ..storage.rows import StoredGroup, recipe_key
 from ..tasks.chance import chance_floors
 from ..util.files import replacing
 from .inference import InferenceError
@@ -105,13 +105,13 @@ class Evaluations:
         begin, self.metrics = time.time(), {}
         store = self._open(step, max_length, identity["library_versions"])
         await self._ask(store, max_length, identity)
-        rows = self._in_order(store)
-        self.metrics = await asyncio.to_thread(self._measure, rows)
+        samples = self._in_order(store)
+        self.metrics = await asyncio.to_thread(self._measure, samples)
         logger.info("Evaluation: %s", headline(self.metrics))
         self._config.data_dir_to_save_evals = str(store.folder)
         written = log(
             self.metrics,
-            samples=rows,
+            samples=[sample.to_json() for sample in samples],
             start_time=begin,
             end_time=time.time(),
             generation_parameters={"temperature": self._config.eval_temperature},
@@ -147,7 +147,7 @@ class Evaluations:
     ) -> None:
         """Complete the samples of the store."""
         items = self._problems.evaluation_set
-        missing = [item for item in items if _key(item) not in store.rows]
+        missing = [item for item in items if _key(item) not in store.samples]
         resume = f"the same command with --env.data_dir_to_save_evals {store.folder} goes on"
         logger.info(
             "Evaluating %d items, %d of them finished before; after an interruption %s",
@@ -157,8 +157,7 @@ class Evaluations:
         )
 
         async def keep(item: EvaluationItem, group: GroupResult) -> None:
-            row = self._rollouts.row(group, identity)
-            await store.add({**row, "difficulty": item.difficulty})
+            await store.add(self._rollouts.row(group, identity).as_sample(item.difficulty))
 
         try:
             await run_evaluation(
@@ -170,32 +169,32 @@ class Evaluations:
                 done=len(items) - len(missing),
             )
         except asyncio.CancelledError:
-            logger.warning("Interrupted with %d items finished: %s", len(store.rows), resume)
+            logger.warning("Interrupted with %d items finished: %s", len(store.samples), resume)
             raise
 
-    def _in_order(self, store: EvaluationStore) -> list[dict[str, Any]]:
+    def _in_order(self, store: EvaluationStore) -> list[StoredGroup]:
         """All samples in the order of the set; those it can't make any more come last."""
         keys = dict.fromkeys(_key(item) for item in self._problems.evaluation_set)
-        return [store.rows[key] for key in keys | dict.fromkeys(store.rows)]
+        return [store.samples[key] for key in keys | dict.fromkeys(store.samples)]
 
-    def _measure(self, rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    def _measure(self, samples: Sequence[StoredGroup]) -> dict[str, float]:
         background = Background(
             categories=self._problems.categories,
             floors=chance_floors(self._config.solved_threshold),
             attempts=self._config.eval_attempts,
         )
-        return evaluation_metrics([item_from_row(row) for row in rows], background)
+        return evaluation_metrics(samples, background)
 
     def _require_scores(self, store: EvaluationStore) -> None:
-        lost = sum(not is_finished(row) for row in store.rows.values())
-        if lost == len(store.rows):
+        lost = sum(not sample.scored for sample in store.samples.values())
+        if lost == len(store.samples):
             raise InferenceError("no evaluation sample could be scored; see the warnings above")
         if lost:
             logger.warning(
                 "%d of %d samples could not be scored; the same command with "
                 "--env.data_dir_to_save_evals %s asks for them again",
                 lost,
-                len(store.rows),
+                len(store.samples),
                 store.folder,
             )
 
@@ -223,4 +222,4 @@ def withhold_keys(folder: str | None) -> None:
 
 
 def _key(item: EvaluationItem) -> str:
-    return recipe_key(item.problem.recipe.to_json())
+    return recipe_key(item.problem.recipe)

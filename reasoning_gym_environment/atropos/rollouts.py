@@ -12,7 +12,8 @@ from ..evaluation.run import SampleError
 from ..records import Completion, GroupResult, Problem
 from ..rollouts.statistics import Statistics
 from ..scoring.grading import grade
-from ..storage.dumps import DumpWriter, dump_kind, group_row
+from ..storage.dumps import DumpWriter, dump_kind
+from ..storage.rows import StoredGroup
 from ..workers.pool import TaskPool
 from .inference import Inference, InferenceError, Sampling
 from .scored_data import to_scored_data_group
@@ -73,7 +74,7 @@ class Rollouts:
             failed=config.dump_failed_rollouts,
         )
         if kind is not None:
-            await self._dumps.write(kind, self.row(group, identity))
+            await self._dumps.write(kind, self.row(group, identity).to_json())
         if not group.scored:
             self._statistics.counts["groups/unscored"] += 1
             return None
@@ -113,9 +114,9 @@ class Rollouts:
         """Score completions of one problem; every completion keeps its place."""
         return await grade(problem, completions, self._pool, scoring_settings(self._config))
 
-    def row(self, group: GroupResult, identity: Mapping[str, Any]) -> dict[str, Any]:
+    def row(self, group: GroupResult, identity: Mapping[str, Any]) -> StoredGroup:
         """The group's row in dumps and evaluation samples, with the time in UTC."""
         prompt = self._inference.prompt(group.problem.question)
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         run = {**identity, "scoring": scoring_settings(self._config).to_json(), "time": now}
-        return group_row(group, prompt.messages, run)
+        return StoredGroup.from_result(group, prompt.messages, run)

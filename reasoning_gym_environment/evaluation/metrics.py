@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..records import FORMAT_FAILURES, Status
+from ..storage.rows import StoredGroup, StoredRollout
 from ..util.grouping import group_by
 from .estimators import Clusters, Estimate, macro_share, pass_at_k, share
-from .evaluated import EvaluatedItem, Outcome
 
 Numbers = dict[str, float]
 
@@ -34,7 +34,7 @@ class Background:
     attempts: int
 
 
-def evaluation_metrics(items: Sequence[EvaluatedItem], background: Background) -> Numbers:
+def evaluation_metrics(items: Sequence[StoredGroup], background: Background) -> Numbers:
     """Numbers below `eval/`; what is unknown, since nothing was scored, has no entry.
 
     Shares are in [0, 1]; unscored attempts count in `unscored` and `status/unscored` alone.
@@ -55,7 +55,7 @@ def lean(metrics: Mapping[str, float]) -> Numbers:
     }
 
 
-def _of_slice(items: Sequence[EvaluatedItem], background: Background) -> Numbers:
+def _of_slice(items: Sequence[StoredGroup], background: Background) -> Numbers:
     """Overall by items, by tasks (`macro`), and for each category and task."""
     if not items:
         return {}
@@ -71,30 +71,30 @@ def _of_slice(items: Sequence[EvaluatedItem], background: Background) -> Numbers
     return numbers
 
 
-def _of_items(items: Sequence[EvaluatedItem], background: Background) -> Numbers:
+def _of_items(items: Sequence[StoredGroup], background: Background) -> Numbers:
     numbers: Numbers = {"items": float(len(items))}
     for name, clusters in _shares(items, background.attempts).items():
         numbers |= _estimate(name, share(clusters)) if clusters else {}
     return numbers | _means(items, background.floors)
 
 
-def _means(items: Sequence[EvaluatedItem], floors: Mapping[str, float]) -> Numbers:
+def _means(items: Sequence[StoredGroup], floors: Mapping[str, float]) -> Numbers:
     """What is given without an error: of all attempts, of those that came or of those scored."""
     numbers: Numbers = {}
-    outcomes = [outcome for item in items for outcome in item.outcomes]
-    given = [o for o in outcomes if o.tokens is not None]
+    outcomes = [outcome for item in items for outcome in item.rollouts]
+    given = [o for o in outcomes if o.length is not None]
     for name, values in (
-        ("unscored", [float(o.score is None) for o in outcomes]),
+        ("unscored", [float(not o.scored) for o in outcomes]),
         ("format_failures", [float(o.status in FORMAT_FAILURES) for o in given]),
         ("truncated", [float(o.truncated) for o in given]),
-        ("completion_tokens", [float(o.tokens or 0) for o in given]),
-        ("reward", [o.reward for o in outcomes if o.score is not None]),
+        ("completion_tokens", [float(o.length or 0) for o in given]),
+        ("reward", [o.score for o in outcomes if o.scored]),
     ):
         numbers |= _mean(name, values)
     return numbers | _against_chance(items, floors)
 
 
-def _by_tasks(tasks: Sequence[Sequence[EvaluatedItem]], background: Background) -> Numbers:
+def _by_tasks(tasks: Sequence[Sequence[StoredGroup]], background: Background) -> Numbers:
     numbers: Numbers = {"tasks": float(len(tasks))}
     shares = [_shares(items, background.attempts) for items in tasks]
     for name in shares[0]:
@@ -106,13 +106,13 @@ def _by_tasks(tasks: Sequence[Sequence[EvaluatedItem]], background: Background) 
     return numbers
 
 
-def _shares(items: Sequence[EvaluatedItem], attempts: int) -> dict[str, Clusters]:
+def _shares(items: Sequence[StoredGroup], attempts: int) -> dict[str, Clusters]:
     """What is estimated with an error: values by item, without items that say nothing of it."""
     scored = [item.scored for item in items if item.scored]
-    solved = [(len(outcomes), sum(o.solved > 0 for o in outcomes)) for outcomes in scored]
+    solved = [(len(outcomes), sum(o.solved for o in outcomes)) for outcomes in scored]
     shares: dict[str, Clusters] = {
-        "score": [[o.score for o in outcomes if o.score is not None] for outcomes in scored],
-        "solved": [[o.solved for o in outcomes] for outcomes in scored],
+        "score": [[o.raw_score or 0.0 for o in outcomes] for outcomes in scored],
+        "solved": [[float(o.solved) for o in outcomes] for outcomes in scored],
         f"avg@{attempts}": [[right / made] for made, right in solved],
     }
     for k in range(1, attempts + 1):
@@ -120,9 +120,9 @@ def _shares(items: Sequence[EvaluatedItem], attempts: int) -> dict[str, Clusters
     return shares
 
 
-def _against_chance(items: Iterable[EvaluatedItem], floors: Mapping[str, float]) -> Numbers:
+def _against_chance(items: Iterable[StoredGroup], floors: Mapping[str, float]) -> Numbers:
     """Of items at the default configuration: that is what the floors were measured on."""
-    pairs: list[tuple[float, Outcome]] = [
+    pairs: list[tuple[float, StoredRollout]] = [
         (floors[item.task], outcome)
         for item in items
         if item.difficulty is None and item.task in floors
@@ -132,8 +132,8 @@ def _against_chance(items: Iterable[EvaluatedItem], floors: Mapping[str, float])
     return chance | _mean("above_chance", [outcome.solved - floor for floor, outcome in pairs])
 
 
-def _statuses(items: Iterable[EvaluatedItem]) -> Numbers:
-    statuses = [outcome.status for item in items for outcome in item.outcomes]
+def _statuses(items: Iterable[StoredGroup]) -> Numbers:
+    statuses = [outcome.status for item in items for outcome in item.rollouts]
     return {f"status/{s.value}": statuses.count(s) / len(statuses) for s in Status}
 
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import Any
 
-from ..records import Problem, Recipe
+from ..records import Problem
 from ..scoring.grading import ScoringSettings, grade_texts
 from ..util.progress import with_progress
 from ..workers.errors import GenerationError
 from ..workers.generation import generate_surely
 from ..workers.pool import TaskPool
-from .dumps import grade_row
+from .rows import StoredGroup
 from .score_changes import ScoreChange
-from .stored import completion, question
 
-Row = dict[str, Any]
 LIBRARY = "reasoning-gym"
 PACKAGE = "reasoning-gym-environment"
 
@@ -28,82 +25,83 @@ class Rescored:
     """A stored group after another look.
 
     Attributes:
-        row: scored anew; as it was where it could not be.
+        group: scored anew; as it was where it could not be.
         changes: before and after of every rollout that was scored anew.
-        kept: why the row is as it was; empty where it was scored anew.
+        kept: why the group is as it was; empty where it was scored anew.
         other_oracle: whether the problem's answer is another one now.
     """
 
-    row: Row
+    group: StoredGroup
     changes: Sequence[ScoreChange] = ()
     kept: str = ""
     other_oracle: bool = False
 
 
 async def rescore(
-    rows: Sequence[Row],
+    groups: Sequence[StoredGroup],
     pool: TaskPool,
     settings: ScoringSettings,
     *,
     concurrency: int,
 ) -> list[Rescored]:
-    """Score all rows again, in the order given, with a progress bar on a terminal.
+    """Score all groups again, in the order given, with a progress bar on a terminal.
 
     Args:
-        concurrency: rows at a time.
+        concurrency: groups at a time.
     """
     places = asyncio.Semaphore(concurrency)
 
-    async def one(row: Row) -> Rescored:
+    async def one(group: StoredGroup) -> Rescored:
         async with places:
             try:
-                problem = await generate_surely(pool, Recipe.from_json(row["recipe"]))
+                problem = await generate_surely(pool, group.recipe)
             except GenerationError as error:
-                return Rescored(row=row, kept=f"the problem can't be made again: {error}")
-            if {question(rollout) for rollout in row["rollouts"]} != {problem.question}:
-                return Rescored(row=row, kept=another_question(row))
-            return await rescore_group(row, problem, pool, settings)
+                return Rescored(group=group, kept=f"the problem can't be made again: {error}")
+            if {rollout.question for rollout in group.rollouts} != {problem.question}:
+                return Rescored(group=group, kept=another_question(group))
+            return await rescore_group(group, problem, pool, settings)
 
-    return await with_progress([one(row) for row in rows], "rescoring")
-
-
-def made_with(row: Row) -> str:
-    """The version of the library that made the row's problem."""
-    return str(row.get("library_versions", {}).get(LIBRARY, "an unknown version"))
+    return await with_progress([one(group) for group in groups], "rescoring")
 
 
-def another_question(row: Row) -> str:
+def made_with(group: StoredGroup) -> str:
+    """The version of the library that made the group's problem."""
+    return str(group.library_versions.get(LIBRARY, "an unknown version"))
+
+
+def another_question(group: StoredGroup) -> str:
     """Says whether the library's version explains that a recipe gives another question."""
     installed = version(LIBRARY)
-    if made_with(row) == installed:
+    if made_with(group) == installed:
         return f"the recipe gives another question, with {LIBRARY} {installed} as before"
     return (
-        f"the recipe gives another question: made with {LIBRARY} {made_with(row)}, "
+        f"the recipe gives another question: made with {LIBRARY} {made_with(group)}, "
         f"installed is {installed}"
     )
 
 
 async def rescore_group(
-    row: Row, problem: Problem, pool: TaskPool, settings: ScoringSettings
+    group: StoredGroup, problem: Problem, pool: TaskPool, settings: ScoringSettings
 ) -> Rescored:
-    """A rollout without tokens has no completion: the server gave none, and it stays as it is."""
-    given = [rollout for rollout in row["rollouts"] if rollout["tokens"]]
-    texts, lengths = [completion(r) for r in given], [r["tokens"] for r in given]
+    """Score the rollouts that have tokens; the server gave no completion for the others."""
+    given = [rollout for rollout in group.rollouts if rollout.tokens]
+    texts, lengths = [r.text for r in given], [r.tokens for r in given]
     grades = iter(await grade_texts(problem, texts, lengths, pool, settings))
-    rollouts = [{**r, **grade_row(*next(grades))} if r["tokens"] else r for r in row["rollouts"]]
-    after = {
-        **row,
-        "rollouts": rollouts,
-        "oracle": problem.oracle,
-        "scoring": settings.to_json(),
-        "library_versions": {
-            **row.get("library_versions", {}),
-            **{name: version(name) for name in (LIBRARY, PACKAGE)},
+    rollouts = [r.graded(*next(grades)) if r.tokens else r for r in group.rollouts]
+    present = {name: version(name) for name in (LIBRARY, PACKAGE)}
+    after = replace(
+        group,
+        rollouts=rollouts,
+        oracle=problem.oracle,
+        about={
+            **group.about,
+            "scoring": settings.to_json(),
+            "library_versions": {**group.library_versions, **present},
         },
-    }
+    )
     changes = [
-        ScoreChange(task=problem.recipe.task, before=before, after=rollout)
-        for before, rollout in zip(row["rollouts"], rollouts, strict=True)
-        if before["tokens"]
+        ScoreChange(task=group.task, before=before, after=rollout)
+        for before, rollout in zip(group.rollouts, rollouts, strict=True)
+        if before.tokens
     ]
-    return Rescored(row=after, changes=changes, other_oracle=row["oracle"] != problem.oracle)
+    return Rescored(group=after, changes=changes, other_oracle=group.oracle != problem.oracle)

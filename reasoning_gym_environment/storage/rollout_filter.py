@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+
+from ..records import Status
+from .rows import StoredRollout
 
 _COMPARISONS = {
     "<": operator.lt,
@@ -40,12 +42,12 @@ class RolloutFilter:
     """
 
     tasks: Collection[str] = ()
-    statuses: Collection[str] = ()
+    statuses: Collection[Status] = ()
     score: Callable[[float], bool] | None = None
 
-    def wants(self, task: str, rollout: Mapping[str, Any]) -> bool:
+    def wants(self, task: str, rollout: StoredRollout) -> bool:
         return (
             (not self.tasks or task in self.tasks)
-            and (not self.statuses or rollout["status"] in self.statuses)
-            and (self.score is None or self.score(rollout["score"]))
+            and (not self.statuses or rollout.status in self.statuses)
+            and (self.score is None or self.score(rollout.score))
         )

@@ -5,48 +5,47 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from textwrap import indent
-from typing import Any
 
 from ..scoring.extraction import split_thought
 from ..util.terminal import visible
-from .stored import completion, question
+from .rows import StoredGroup, StoredRollout
 
 WIDTH = 100
 FOLDED = 300
 """Characters of a thought that are shown at its beginning and at its end."""
 
 
-def render_rollout(row: Mapping[str, Any], number: int, *, full: bool) -> str:
-    """The rollout of that number, from 0, in a group's row; safe to print.
+def render_rollout(group: StoredGroup, number: int, *, full: bool) -> str:
+    """The rollout of that number, from 0, in its group; safe to print.
 
     Args:
         full: show the whole thought and the system prompt.
     """
-    rollout = row["rollouts"][number]
-    thought, reply = split_thought(completion(rollout))
-    system = [m["content"] for m in rollout["conversation"] if m["role"] == "system"]
+    rollout = group.rollouts[number]
+    thought, reply = split_thought(rollout.text)
+    system = [m["content"] for m in rollout.conversation if m["role"] == "system"]
     parts = [
         *([("system", text) for text in system] if full else []),
-        ("question", question(rollout)),
+        ("question", rollout.question),
         ("thought", thought if full else fold(thought)),
         ("reply", reply),
-        ("answer", _or_none(rollout["answer"])),
-        ("oracle", _or_none(row["oracle"])),
-        ("status", ": ".join(filter(None, (rollout["status"], rollout["detail"])))),
-        ("reward", breakdown(rollout, row.get("scoring", {}))),
+        ("answer", _or_none(rollout.answer)),
+        ("oracle", _or_none(group.oracle)),
+        ("status", ": ".join(filter(None, (rollout.status.value, rollout.detail)))),
+        ("reward", breakdown(rollout, group.scoring)),
         ("tokens", lengths(rollout)),
     ]
     sections = [_section(name, text) for name, text in parts if text.strip()]
-    return visible("\n".join([title(row, number), *sections]))
+    return visible("\n".join([title(group, number), *sections]))
 
 
-def title(row: Mapping[str, Any], number: int) -> str:
+def title(group: StoredGroup, number: int) -> str:
     """A rule with the rollout's place: task, recipe, number."""
-    recipe = row["recipe"]
-    level = "" if recipe["level"] is None else f", level {recipe['level']:g}"
-    parameters = f", {json.dumps(recipe['parameters'])}" if recipe["parameters"] else ""
-    place = f"{recipe['task']} (seed {recipe['seed']}{level}{parameters})"
-    return f"── {place}, rollout {number + 1} of {len(row['rollouts'])} ".ljust(WIDTH, "─")
+    recipe = group.recipe
+    level = "" if recipe.level is None else f", level {recipe.level:g}"
+    parameters = f", {json.dumps(recipe.parameters)}" if recipe.parameters else ""
+    place = f"{recipe.task} (seed {recipe.seed}{level}{parameters})"
+    return f"── {place}, rollout {number + 1} of {len(group.rollouts)} ".ljust(WIDTH, "─")
 
 
 def fold(text: str) -> str:
@@ -63,35 +62,37 @@ def fold(text: str) -> str:
     return f"{text[:FOLDED].rstrip()}\n{note}\n{text[-FOLDED:].lstrip()}"
 
 
-def breakdown(rollout: Mapping[str, Any], scoring: Mapping[str, Any]) -> str:
+def breakdown(rollout: StoredRollout, scoring: Mapping[str, object]) -> str:
     """How the reward came about.
 
     Args:
         scoring: the settings it was scored under, as far as they are known.
 
     Example:
-        >>> rollout = {"score": 0.5, "raw_score": 1.0, "raw_form_score": 1.0,
-        ...            "tagged_form_score": None, "length_factor": 0.5}
+        >>> rollout = StoredRollout.from_json({"conversation": [], "answer": "4",
+        ...     "status": "solved", "detail": "", "score": 0.5, "raw_score": 1.0,
+        ...     "raw_form_score": 1.0, "tagged_form_score": None, "length_factor": 0.5,
+        ...     "finish_reason": "stop", "tokens": 9, "completion_tokens": 4})
         >>> breakdown(rollout, {"score_mode": "binary"})
         '0.5: verifier 1 (bare 1, tagged not tried), mode binary, length factor 0.5'
     """
     raw, bare, tagged = (
-        None if rollout[key] is None else f"{rollout[key]:.4g}"
-        for key in ("raw_score", "raw_form_score", "tagged_form_score")
+        None if score is None else f"{score:.4g}"
+        for score in (rollout.raw_score, rollout.raw_form_score, rollout.tagged_form_score)
     )
     verifier = f"verifier {raw}" if raw else "unscored"
     if bare or tagged:
         verifier += f" (bare {bare or 'not tried'}, tagged {tagged or 'not tried'})"
     mode = f", mode {scoring['score_mode']}" if "score_mode" in scoring else ""
-    factor = f"length factor {rollout['length_factor']:.4g}"
-    return f"{rollout['score']:.4g}: {verifier}{mode}, {factor}"
+    factor = f"length factor {rollout.length_factor:.4g}"
+    return f"{rollout.score:.4g}: {verifier}{mode}, {factor}"
 
 
-def lengths(rollout: Mapping[str, Any]) -> str:
+def lengths(rollout: StoredRollout) -> str:
     """Tokens, and how the completion ended."""
     return (
-        f"{rollout['completion_tokens']:,} written, {rollout['tokens']:,} with the prompt; "
-        f"ended by {rollout['finish_reason']}"
+        f"{rollout.completion_tokens:,} written, {rollout.tokens:,} with the prompt; "
+        f"ended by {rollout.finish_reason}"
     )
 
 

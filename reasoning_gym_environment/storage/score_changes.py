@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from .rows import StoredRollout
 
 REASONS = {
     "answer": "another answer is found in the text",
@@ -18,30 +19,40 @@ REASONS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoreChange:
-    """The stored record of one rollout, and what it is now; the same where nothing changed."""
+    """One rollout as it was stored, and as it is now; the same where nothing changed."""
 
     task: str
-    before: Mapping[str, Any]
-    after: Mapping[str, Any]
+    before: StoredRollout
+    after: StoredRollout
 
     @property
     def difference(self) -> float:
-        """Of the scores; above 0 where it rose."""
-        return float(self.after["score"]) - float(self.before["score"])
+        """What was added to the score; above 0 where it rose."""
+        return self.after.score - self.before.score
 
     @property
     def reason(self) -> str | None:
         """The first step from text to score that came out otherwise; None where none did."""
-        differing = (key for key in REASONS if self.before[key] != self.after[key])
-        return next((REASONS[key] for key in differing), None)
+        return next(
+            (
+                reason
+                for key, reason in REASONS.items()
+                if getattr(self.before, key) != getattr(self.after, key)
+            ),
+            None,
+        )
 
 
 def describe_changes(changes: Sequence[ScoreChange]) -> list[str]:
     """Lines for people: how many scores moved, why, which statuses changed, and where.
 
     Example:
-        >>> before = {"answer": "4", "raw_score": 0.0, "status": "wrong", "score": 0.0}
-        >>> after = {"answer": "4", "raw_score": 1.0, "status": "solved", "score": 1.0}
+        >>> wrong = {"conversation": [], "answer": "4", "status": "wrong", "detail": "",
+        ...     "score": 0.0, "raw_score": 0.0, "raw_form_score": 0.0, "tagged_form_score": 0.0,
+        ...     "length_factor": 1.0, "finish_reason": "stop", "tokens": 9, "completion_tokens": 4}
+        >>> before = StoredRollout.from_json(wrong)
+        >>> solved = {"status": "solved", "score": 1.0, "raw_score": 1.0}
+        >>> after = StoredRollout.from_json({**wrong, **solved})
         >>> change = ScoreChange(task="gcd", before=before, after=after)
         >>> print(*describe_changes([change]), sep="\\n")
         1 of 1 scores changed, 1 up, 0 down; mean 0.000 -> 1.000
@@ -55,9 +66,9 @@ def describe_changes(changes: Sequence[ScoreChange]) -> list[str]:
     changed = [change for change in changes if change.reason]
     reasons = Counter(change.reason or "" for change in changed)
     statuses = Counter(
-        f"{change.before['status']} -> {change.after['status']}"
+        f"{change.before.status.value} -> {change.after.status.value}"
         for change in changed
-        if change.before["status"] != change.after["status"]
+        if change.before.status is not change.after.status
     )
     tasks = sorted({change.task for change in changed})
     own = {task: [change for change in changes if change.task == task] for task in tasks}
@@ -77,8 +88,8 @@ def _titled(title: str, rows: Sequence[str]) -> list[str]:
 def _movement(changes: Sequence[ScoreChange]) -> str:
     up = sum(change.difference > 0 for change in changes)
     down = sum(change.difference < 0 for change in changes)
-    before = _mean([change.before["score"] for change in changes])
-    after = _mean([change.after["score"] for change in changes])
+    before = _mean([change.before.score for change in changes])
+    after = _mean([change.after.score for change in changes])
     moved = f"{up + down} of {len(changes)} scores changed, {up} up, {down} down"
     return f"{moved}; mean {before:.3f} -> {after:.3f}"
 

@@ -7,12 +7,12 @@ from evaluation_values import item
 
 from reasoning_gym_environment.evaluation.comparison import compare
 from reasoning_gym_environment.evaluation.comparison_table import comparison_table
-from reasoning_gym_environment.evaluation.evaluated import EvaluatedItem
+from reasoning_gym_environment.storage.rows import StoredGroup
 
 Scores = list[float | None]
 
 
-def evaluation(**tasks: Scores) -> list[EvaluatedItem]:
+def evaluation(**tasks: Scores) -> list[StoredGroup]:
     """One item with one attempt for each score."""
     return [
         item(score, task=task, key=f"{task} {n}")
