@@ -42,7 +42,6 @@ from reasoning_gym_environment.config import (
     pool_settings,
 )
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.evaluation.metrics import lean
 from reasoning_gym_environment.records import Completion, GroupResult, Problem
 from reasoning_gym_environment.rollouts.metrics import signal_line
 from reasoning_gym_environment.rollouts.prompts import resolve_system_prompt
@@ -280,4 +279,4 @@ class ReasoningGymEnv(BookkeepingEnv):
                 logger.exception("The evaluation failed")
             raise
         finally:
-            self.evaluation_report = lean(self._evaluations.metrics)
+            self.evaluation_report = self._evaluations.report.curves()

@@ -4,7 +4,6 @@ PURE = [
     "errors",
     "records",
     "evaluation.comparison",
-    "evaluation.comparison_table",
     "evaluation.estimators",
     "evaluation.metrics",
     "evaluation.paired",

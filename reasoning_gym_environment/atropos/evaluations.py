@@ -12,7 +12,7 @@ from typing import Any, Protocol, TextIO
 
 from ..config import ReasoningGymEnvConfig, scoring_settings
 from ..errors import FixableError
-from ..evaluation.metrics import Background, evaluation_metrics
+from ..evaluation.metrics import Background, EvaluationReport, evaluation_report
 from ..evaluation.plan import EvaluationItem
 from ..evaluation.run import run_evaluation
 from ..evaluation.store import EvaluationStore, unused
@@ -66,7 +66,7 @@ class Evaluations:
         run_id: names the folder of results where none is configured.
 
     Attributes:
-        metrics: of the last evaluation; empty while one is under way.
+        report: of the last evaluation; empty while one is under way.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Evaluations:
         model: str,
         run_id: str,
     ) -> None:
-        self.metrics: dict[str, float] = {}
+        self.report = EvaluationReport(attempts=config.eval_attempts)
         self._config = config
         self._problems = problems
         self._rollouts = rollouts
@@ -102,15 +102,15 @@ class Evaluations:
             ConfigurationError: the folder holds an evaluation with other settings.
             InferenceError: nothing could be scored.
         """
-        begin, self.metrics = time.time(), {}
+        begin, self.report = time.time(), EvaluationReport(attempts=self._config.eval_attempts)
         store = self._open(step, max_length, identity["library_versions"])
         await self._ask(store, max_length, identity)
         samples = self._in_order(store)
-        self.metrics = await asyncio.to_thread(self._measure, samples)
-        logger.info("Evaluation: %s", headline(self.metrics))
+        self.report = await asyncio.to_thread(self._measure, samples)
+        logger.info("Evaluation: %s", headline(self.report))
         self._config.data_dir_to_save_evals = str(store.folder)
         written = log(
-            self.metrics,
+            self.report.numbers(),
             samples=[sample.to_json() for sample in samples],
             start_time=begin,
             end_time=time.time(),
@@ -177,13 +177,13 @@ class Evaluations:
         keys = dict.fromkeys(_key(item) for item in self._problems.evaluation_set)
         return [store.samples[key] for key in keys | dict.fromkeys(store.samples)]
 
-    def _measure(self, samples: Sequence[StoredGroup]) -> dict[str, float]:
+    def _measure(self, samples: Sequence[StoredGroup]) -> EvaluationReport:
         background = Background(
             categories=self._problems.categories,
             floors=chance_floors(self._config.solved_threshold),
             attempts=self._config.eval_attempts,
         )
-        return evaluation_metrics(samples, background)
+        return evaluation_report(samples, background)
 
     def _require_scores(self, store: EvaluationStore) -> None:
         lost = sum(not sample.scored for sample in store.samples.values())
@@ -200,7 +200,7 @@ class Evaluations:
 
     def show(self, terminal: TextIO) -> None:
         """Write the last evaluation's table."""
-        table = evaluation_table(self.metrics, attempts=self._config.eval_attempts)
+        table = evaluation_table(self.report)
         terminal.write(f"\n{table}\n\nresults: {self._config.data_dir_to_save_evals}\n")
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..errors import FixableError
 from ..evaluation.comparison import compare
-from ..evaluation.comparison_table import comparison_table
 from ..evaluation.store import EvaluationResults, read_results
+from ..evaluation.tables import comparison_table
 from ..util.terminal import visible
 
 _SHOWN = 60

@@ -24,7 +24,8 @@ from ..config import (
     scoring_settings,
 )
 from ..errors import FixableError
-from ..evaluation.metrics import Background, evaluation_metrics
+from ..evaluation.metrics import Background, evaluation_report
+from ..evaluation.store import write_metrics
 from ..evaluation.tables import evaluation_table
 from ..scoring.grading import ScoringSettings
 from ..storage.dumps import RESCORED, GroupFile, distinct_files, read_groups, rescored_path
@@ -141,17 +142,14 @@ def metrics_path(path: Path) -> Path:
 
 def measure(samples: Sequence[StoredGroup], path: Path, *, solved_threshold: float) -> str:
     """Write an evaluation's metrics as Atropos does, and give them as a table."""
-    attempts = max(len(sample.rollouts) for sample in samples)
-    other = {sample.task: "other" for sample in samples}
     background = Background(
-        categories={**other, **known_categories()},
+        categories=known_categories(),
         floors=chance_floors(solved_threshold),
-        attempts=attempts,
+        attempts=max(len(sample.rollouts) for sample in samples),
     )
-    metrics = evaluation_metrics(samples, background)
-    with replacing(path) as partial:
-        partial.write_text(json.dumps({"results": {"all": metrics}}, indent=2) + "\n")
-    return evaluation_table(metrics, attempts=attempts)
+    report = evaluation_report(samples, background)
+    write_metrics(path, report)
+    return evaluation_table(report)
 
 
 def summary(

@@ -20,6 +20,7 @@ from ..errors import ConfigurationError, FixableError
 from ..storage.dumps import read_rows
 from ..storage.rows import StoredGroup, recipe_key
 from ..util.files import append_whole, replacing
+from .metrics import EvaluationReport
 
 RUN, SAMPLES, PARTIAL = "run.json", "samples.jsonl", "samples.partial.jsonl"
 
@@ -158,6 +159,11 @@ def write_whole(path: Path, text: str) -> None:
     """Replace a file; what it held stays where that fails."""
     with replacing(path) as whole:
         whole.write_text(text)
+
+
+def write_metrics(path: Path, report: EvaluationReport) -> None:
+    """Write an evaluation's numbers as Atropos does."""
+    write_whole(path, json.dumps({"results": {"all": report.numbers()}}, indent=2) + "\n")
 
 
 def _line(sample: StoredGroup) -> str:

@@ -6,7 +6,7 @@ import pytest
 from evaluation_values import item
 
 from reasoning_gym_environment.evaluation.comparison import compare
-from reasoning_gym_environment.evaluation.comparison_table import comparison_table
+from reasoning_gym_environment.evaluation.tables import comparison_table
 from reasoning_gym_environment.storage.rows import StoredGroup
 
 Scores = list[float | None]

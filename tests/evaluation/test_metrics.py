@@ -8,7 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.evaluation.estimators import pass_at_k, share
-from reasoning_gym_environment.evaluation.metrics import Background, evaluation_metrics, lean
+from reasoning_gym_environment.evaluation.metrics import (
+    Background,
+    EvaluationReport,
+    evaluation_report,
+)
 from reasoning_gym_environment.evaluation.tables import evaluation_table, headline
 from reasoning_gym_environment.storage.rows import StoredGroup
 
@@ -22,9 +26,13 @@ items = st.builds(
 )
 
 
-def report(*items: StoredGroup, attempts: int = 2) -> dict[str, float]:
+def measured(*items: StoredGroup, attempts: int = 2) -> EvaluationReport:
     background = Background(categories=CATEGORIES, floors=FLOORS, attempts=attempts)
-    return evaluation_metrics(items, background)
+    return evaluation_report(items, background)
+
+
+def report(*items: StoredGroup, attempts: int = 2) -> dict[str, float]:
+    return measured(*items, attempts=attempts).numbers()
 
 
 def test_shares_are_given_overall_by_category_and_by_task() -> None:
@@ -131,7 +139,7 @@ def test_all_numbers_are_finite(several: list[StoredGroup]) -> None:
 
 
 def test_curves_are_kept_of_what_single_tasks_solve_and_score() -> None:
-    kept = lean(report(item(1.0), item(0.5)))
+    kept = measured(item(1.0), item(0.5)).curves()
     assert {name for name in kept if "/task/" in name} == {
         "eval/task/gcd/solved",
         "eval/task/gcd/score",
@@ -141,14 +149,14 @@ def test_curves_are_kept_of_what_single_tasks_solve_and_score() -> None:
 
 def test_the_headline_says_what_is_known() -> None:
     expected = "percent_correct 0.500, score 0.500, truncated 0.000, unscored 0.000"
-    assert headline(report(item(1.0), item(0.0))) == expected
-    assert headline({}) == ""
+    assert headline(measured(item(1.0), item(0.0))) == expected
+    assert headline(measured()) == ""
 
 
 def table(*items: StoredGroup, **categories: str) -> list[str]:
     floors = dict.fromkeys(categories, 0.25)
     background = Background(categories=categories, floors=floors, attempts=1)
-    return evaluation_table(evaluation_metrics(items, background), attempts=1).splitlines()
+    return evaluation_table(evaluation_report(items, background)).splitlines()
 
 
 def test_the_table_begins_with_the_worst_tasks_and_ends_with_the_best() -> None:

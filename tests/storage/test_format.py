@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reasoning_gym_environment.evaluation.metrics import Background, evaluation_metrics
+from reasoning_gym_environment.evaluation.metrics import Background, evaluation_report
 from reasoning_gym_environment.records import (
     Attempt,
     Completion,
@@ -92,4 +92,4 @@ def test_an_evaluation_measures_as_before() -> None:
         categories=known_categories(), floors=chance_floors(0.5), attempts=len(samples[0].rollouts)
     )
     stored = json.loads((STORED / "evaluation" / "metrics.json").read_text())["results"]["all"]
-    assert list(evaluation_metrics(samples, background).items()) == list(stored.items())
+    assert list(evaluation_report(samples, background).numbers().items()) == list(stored.items())
