@@ -6,7 +6,6 @@ PURE = [
     "evaluation.comparison",
     "evaluation.estimators",
     "evaluation.metrics",
-    "evaluation.paired",
     "evaluation.tables",
     "problems.curriculum",
     "problems.curriculum_metrics",

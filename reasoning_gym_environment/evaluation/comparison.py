@@ -9,8 +9,13 @@ from typing import Any, NamedTuple
 
 from ..storage.rows import StoredGroup, StoredRollout
 from ..util.grouping import group_by
-from .estimators import Estimate
-from .paired import discoveries, macro_difference, mean_difference, sign_flip_p
+from .estimators import (
+    Estimate,
+    discoveries,
+    macro_difference,
+    mean_difference,
+    sign_flip_p,
+)
 
 
 class Pair(NamedTuple):
