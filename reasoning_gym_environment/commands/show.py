@@ -9,8 +9,7 @@ from pathlib import Path
 
 from ..records import Status
 from ..storage.dumps import distinct_files, read_groups
-from ..storage.rollout_filter import RolloutFilter, parse_condition
-from ..storage.rollout_text import render_rollout
+from ..storage.showing import RolloutFilter, parse_condition, render_rollout
 from ..tasks.catalogue import known_categories, require_known
 
 STATUSES = [status.value for status in Status]

@@ -4,8 +4,8 @@ import pytest
 from stored_values import attempt, stored
 
 from reasoning_gym_environment.records import Status
-from reasoning_gym_environment.storage.rollout_filter import RolloutFilter, parse_condition
 from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.storage.showing import RolloutFilter, parse_condition
 
 [ROLLOUT] = StoredGroup.from_json(stored(attempt(0.25))).rollouts
 

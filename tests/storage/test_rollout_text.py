@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stored_values import attempt, stored
 
-from reasoning_gym_environment.storage.rollout_text import fold, render_rollout
 from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.storage.showing import fold, render_rollout
 from reasoning_gym_environment.util.terminal import visible
 
 UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")

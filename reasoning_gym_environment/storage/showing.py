@@ -1,11 +1,15 @@
-"""One stored rollout as people read it at a terminal."""
+"""Chooses stored rollouts, and writes one as people read it at a terminal."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import operator
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from textwrap import indent
 
+from ..records import Status
 from ..scoring.extraction import split_thought
 from ..util.terminal import visible
 from .rows import StoredGroup, StoredRollout
@@ -13,6 +17,50 @@ from .rows import StoredGroup, StoredRollout
 WIDTH = 100
 FOLDED = 300
 """Characters of a thought that are shown at its beginning and at its end."""
+
+_COMPARISONS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+}
+_CONDITION = re.compile(r"\s*(<=|>=|<|>|=)\s*(\d+(?:\.\d*)?|\.\d+)\s*")
+
+
+def parse_condition(text: str) -> Callable[[float], bool]:
+    """A test of a score, from `<0.5`, `>=1` or `=0`; raises ValueError on anything else.
+
+    Example:
+        >>> parse_condition("<0.5")(0.25)
+        True
+    """
+    found = _CONDITION.fullmatch(text)
+    if not found:
+        raise ValueError(f"{text!r} is no comparison such as '<0.5', '>=1' or '=0'")
+    compare, bound = _COMPARISONS[found[1]], float(found[2])
+    return lambda score: bool(compare(score, bound))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RolloutFilter:
+    """Says which rollouts are wanted.
+
+    Attributes:
+        tasks, statuses: wanted ones; empty is all.
+        score: a test of the reward; None is any.
+    """
+
+    tasks: Collection[str] = ()
+    statuses: Collection[Status] = ()
+    score: Callable[[float], bool] | None = None
+
+    def wants(self, task: str, rollout: StoredRollout) -> bool:
+        return (
+            (not self.tasks or task in self.tasks)
+            and (not self.statuses or rollout.status in self.statuses)
+            and (self.score is None or self.score(rollout.score))
+        )
 
 
 def render_rollout(group: StoredGroup, number: int, *, full: bool) -> str:
