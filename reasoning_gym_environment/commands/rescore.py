@@ -7,11 +7,9 @@ import json
 import logging
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import yaml
 from pydantic import ValidationError
@@ -29,9 +27,8 @@ from ..evaluation.store import write_metrics
 from ..evaluation.tables import evaluation_table
 from ..scoring.grading import ScoringSettings
 from ..storage.dumps import RESCORED, GroupFile, distinct_files, read_groups, rescored_path
-from ..storage.rescoring import LIBRARY, Rescored, made_with, rescore
+from ..storage.rescoring import Rescored, describe_rescoring, rescore
 from ..storage.rows import StoredGroup
-from ..storage.score_changes import describe_changes
 from ..tasks.catalogue import known_categories
 from ..tasks.chance import chance_floors
 from ..util.files import replacing, require_free, require_writable
@@ -63,9 +60,12 @@ def main(arguments: Sequence[str]) -> int:
         require_writable(path.parent)
     by_file = asyncio.run(rescore_files(contents, config))
     results = [result for done in by_file.values() for result in done]
-    print(visible("\n".join(summary(results, contents, scoring_settings(config).to_json()))))
+    written = [f"{path} -> {rescored_path(path).name}" for path in files]
+    torn = sum(content.torn for content in contents.values())
+    summary = describe_rescoring(results, scoring_settings(config), torn=torn)
+    print(visible("\n".join([*written, *summary])))
     for path, done in by_file.items():
-        groups = [result.group for result in done]
+        groups = [result.after for result in done]
         if all(group.is_sample for group in groups):
             target = metrics_path(path)
             table = measure(groups, target, solved_threshold=config.solved_threshold)
@@ -129,7 +129,7 @@ async def rescore_files(
             )
             with replacing(rescored_path(path)) as partial:
                 partial.write_text(
-                    "".join(json.dumps(result.group.to_json()) + "\n" for result in done)
+                    "".join(json.dumps(result.after.to_json()) + "\n" for result in done)
                 )
             results[path] = done
     return results
@@ -150,38 +150,3 @@ def measure(samples: Sequence[StoredGroup], path: Path, *, solved_threshold: flo
     report = evaluation_report(samples, background)
     write_metrics(path, report)
     return evaluation_table(report)
-
-
-def summary(
-    results: Sequence[Rescored], contents: dict[Path, GroupFile], scoring: dict[str, Any]
-) -> Iterable[str]:
-    """What was written, what was kept as it was, which settings differ, what changed."""
-    for path in contents:
-        yield f"{path} -> {rescored_path(path).name}"
-    kept = Counter(result.kept for result in results if result.kept)
-    torn = sum(content.torn for content in contents.values())
-    yield f"{len(results) - kept.total()} of {len(results)} groups scored again"
-    if torn:
-        yield f"  {torn}  torn lines left out"
-    for reason, count in kept.most_common():
-        yield f"  {count}  kept as they were: {reason}"
-    if other := sum(result.other_oracle for result in results):
-        yield f"  {other}  have another oracle than before"
-    groups = [group for content in contents.values() for group in content.groups]
-    scored = [group for group, result in zip(groups, results, strict=True) if not result.kept]
-    yield from differences(scored, scoring)
-    yield from describe_changes([change for result in results for change in result.changes])
-
-
-def differences(groups: Sequence[StoredGroup], scoring: dict[str, Any]) -> Iterable[str]:
-    """How many groups were scored otherwise than now: another library, other settings."""
-    installed = version(LIBRARY)
-    for made, count in Counter(map(made_with, groups)).items():
-        if made != installed:
-            yield f"  {count}  were made with {LIBRARY} {made}, scored with {installed}"
-    for name, value in scoring.items():
-        differing = Counter(
-            str(group.scoring[name]) for group in groups if group.scoring.get(name, value) != value
-        )
-        for before, count in differing.items():
-            yield f"  {count}  were scored with {name} {before}, now {value}"

@@ -28,4 +28,4 @@ async def test_samples_of_an_evaluation_come_out_the_same(bench: Any, tokenizer:
     assert [result.kept for result in results] == [""] * 6
     assert [change.reason for result in results for change in result.changes] == [None] * 6
     for group, result in zip(groups, results, strict=True):
-        assert replace(result.group, rollouts=[]) == replace(group, rollouts=[])
+        assert replace(result.after, rollouts=[]) == replace(group, rollouts=[])

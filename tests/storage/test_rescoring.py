@@ -13,9 +13,13 @@ from reasoning_gym_environment.evaluation.run import unscored_group
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe
 from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
 from reasoning_gym_environment.scoring.rewards import ScoreMode
-from reasoning_gym_environment.storage.rescoring import Rescored, rescore
+from reasoning_gym_environment.storage.rescoring import (
+    REASONS,
+    Rescored,
+    describe_changes,
+    rescore,
+)
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.storage.score_changes import REASONS, describe_changes
 from reasoning_gym_environment.workers.pool import TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -50,7 +54,7 @@ async def again(
 
 
 def row_of(result: Rescored) -> dict[str, Any]:
-    return result.group.to_json()
+    return result.after.to_json()
 
 
 def without_seconds(row: dict[str, Any]) -> list[dict[str, Any]]:
