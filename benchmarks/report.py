@@ -30,7 +30,7 @@ from reasoning_gym_environment.records import (
     Verdict,
 )
 from reasoning_gym_environment.report.page import write_report
-from reasoning_gym_environment.storage.dumps import group_row
+from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.tasks.catalogue import known_categories
 
 GROUP_SIZE = 8
@@ -90,7 +90,8 @@ def rows(groups: int, words: int, *, evaluation: bool = False) -> Iterator[dict[
             {"role": "user", "content": problem.question},
         ]
         run = {"run": "invented", "time": (START + timedelta(seconds=number)).isoformat()}
-        yield group_row(GroupResult(problem=problem, attempts=attempts), prompt, run)
+        group = GroupResult(problem=problem, attempts=attempts)
+        yield StoredGroup.from_result(group, prompt, run).to_json()
 
 
 def write_rows(path: Path, lines: Iterator[dict[str, Any]]) -> None:

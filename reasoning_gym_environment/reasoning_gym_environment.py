@@ -35,7 +35,6 @@ from reasoning_gym_environment.config import (
     scoring_settings,
     settings_of,
 )
-from reasoning_gym_environment.evaluation.metrics import lean
 from reasoning_gym_environment.evaluation.run import Evaluation
 from reasoning_gym_environment.problems.curriculum import curriculum_metrics
 from reasoning_gym_environment.problems.selection import ProblemSettings
@@ -237,8 +236,8 @@ class ReasoningGymEnv(AtroposEnv):
         counted = self.statistics.take_report()
         stats = self.get_curriculum_stats()
         levels = curriculum_metrics(stats, self.categories) if stats["curriculum_mode"] else {}
-        evaluated = lean(self.evaluation.take_metrics())
-        await super().wandb_log({**(wandb_metrics or {}), **counted, **levels, **evaluated})
+        curves = self.evaluation.take_curves()
+        await super().wandb_log({**(wandb_metrics or {}), **counted, **levels, **curves})
 
     def get_curriculum_stats(self) -> dict[str, Any]:
         """Where the curriculum has each task; JSON.

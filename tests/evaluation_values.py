@@ -1,23 +1,53 @@
-"""Evaluation items for tests."""
+"""Evaluation samples for tests."""
 
-from reasoning_gym_environment.evaluation.evaluated import EvaluatedItem, Outcome
-from reasoning_gym_environment.records import Status
+from reasoning_gym_environment.records import Recipe, Status
+from reasoning_gym_environment.storage.rows import StoredGroup, StoredRollout
 
 
-def outcome(score: float | None, *, tokens: int | None = 10, truncated: bool = False) -> Outcome:
-    """Solved from 0.5 on; None is unscored."""
+def outcome(
+    score: float | None, *, question: str = "", tokens: int | None = 10, truncated: bool = False
+) -> StoredRollout:
+    """Solved from 0.5 on; None is unscored.
+
+    Args:
+        tokens: of the completion; None where the server gave none.
+    """
     status = Status.UNSCORED if score is None else Status.WRONG
     if score is not None and score >= 0.5:
         status = Status.SOLVED
-    return Outcome(
-        status=status, score=score, reward=score or 0.0, tokens=tokens, truncated=truncated
+    return StoredRollout(
+        conversation=[
+            {"role": "user", "content": question},
+            {"role": "assistant", "content": "4"},
+        ],
+        score=score or 0.0,
+        answer="4",
+        status=status,
+        detail="",
+        raw_score=score,
+        raw_form_score=score,
+        tagged_form_score=None,
+        length_factor=1.0,
+        verify_seconds=0.0,
+        finish_reason="length" if truncated else "stop",
+        tokens=0 if tokens is None else tokens + 3,
+        completion_tokens=tokens or 0,
+    )
+
+
+def sample(
+    *outcomes: StoredRollout, task: str = "gcd", difficulty: float | None = None
+) -> StoredGroup:
+    """A sample of these rollouts."""
+    recipe = Recipe(task=task, seed=3)
+    return StoredGroup(
+        rollouts=outcomes, recipe=recipe, oracle="4", about={"difficulty": difficulty}
     )
 
 
 def item(
     *scores: float | None, task: str = "gcd", key: str = "", difficulty: float | None = None
-) -> EvaluatedItem:
-    """One attempt for each score."""
-    return EvaluatedItem(
-        key=key, task=task, difficulty=difficulty, outcomes=tuple(outcome(s) for s in scores)
-    )
+) -> StoredGroup:
+    """One attempt for each score; the key is what was asked."""
+    outcomes = (outcome(score, question=key) for score in scores)
+    return sample(*outcomes, task=task, difficulty=difficulty)

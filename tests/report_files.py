@@ -16,7 +16,7 @@ from reasoning_gym_environment.records import (
     Verdict,
 )
 from reasoning_gym_environment.scoring.extraction import extract_answer
-from reasoning_gym_environment.storage.dumps import group_row
+from reasoning_gym_environment.storage.rows import StoredGroup
 
 SYSTEM = "Think, then answer."
 
@@ -68,7 +68,8 @@ def row(
     prompt = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question}]
     known = {} if time is None else {"time": time or f"2026-01-01T00:{number:02}:00+00:00"}
     run = {"run": "r", "library_versions": {"reasoning-gym": "0.1.25"}, **known}
-    return group_row(GroupResult(problem=problem, attempts=attempts), prompt, run)
+    group = GroupResult(problem=problem, attempts=attempts)
+    return StoredGroup.from_result(group, prompt, run).to_json()
 
 
 def write(folder: Path, rows: Sequence[dict[str, Any]], name: str = "rollouts.jsonl") -> Path:

@@ -16,7 +16,7 @@ from reasoning_gym_environment.records import (
     Verdict,
 )
 from reasoning_gym_environment.rollouts.prompts import build_messages
-from reasoning_gym_environment.storage.dumps import group_row
+from reasoning_gym_environment.storage.rows import StoredGroup
 
 RUN: Mapping[str, Any] = {
     "run": "a run",
@@ -49,7 +49,8 @@ def attempt(
 def as_stored(group: GroupResult, **extra: Any) -> dict[str, Any]:
     """The group's row after a round trip through a file."""
     prompt = build_messages("Think.", group.problem.question)
-    row: dict[str, Any] = json.loads(json.dumps(group_row(group, prompt, {**RUN, **extra})))
+    fresh = StoredGroup.from_result(group, prompt, {**RUN, **extra})
+    row: dict[str, Any] = json.loads(json.dumps(fresh.to_json()))
     return row
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..errors import FixableError
 from ..evaluation.comparison import compare
-from ..evaluation.comparison_table import comparison_table
-from ..evaluation.results import EvaluationResults, read_results
+from ..evaluation.store import EvaluationResults, read_results
+from ..evaluation.tables import comparison_table
 from ..util.terminal import visible
 
 _SHOWN = 60
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     before, after = read_results(options.before), read_results(options.after)
     settings = before.differing(after)
-    comparison = compare(before.items, after.items)
+    comparison = compare(before.samples, after.samples)
     if comparison is None:
         raise FixableError(visible(nothing_in_common(before, after)))
     if options.json:

@@ -7,16 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..errors import FixableError
-from ..problems.seeds import is_evaluation_seed
+from ..storage.dumps import distinct_files, read_groups
 from ..storage.export import require_replaceable, targets, write_splits
+from ..storage.rows import StoredGroup
 from ..storage.splits import prepare
-from ..storage.stored_groups import distinct_files, read_groups
 from ..storage.training_rows import (
     DPO_COLUMNS,
     RECORD_COLUMNS,
     SFT_COLUMNS,
     Item,
-    Row,
     dpo_rows,
     record_rows,
     sft_rows,
@@ -37,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         require_replaceable(path, force=options.force)
 
     contents = [read_groups(path) for path in files]
-    groups = [row for content in contents for row in content.rows]
+    groups = [group for content in contents for group in content.groups]
     items = [item for group in groups for item in rows_of(group, options)]
     prepared = prepare(items, options.test_share)
     for name, rows in prepared.splits.items():
@@ -45,6 +44,7 @@ def main(arguments: Sequence[str]) -> int:
             raise FixableError(nothing(name, len(groups), options))
     write_splits(options.output, prepared.splits, COLUMNS[options.format])
 
+    of_evaluations = sum(group.has_evaluation_seed for group in groups)
     for name, rows in prepared.splits.items():
         print(f"{len(rows)} rows for {name} in {paths[name]}")
     print(f"from {len(groups)} groups")
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         (prepared.duplicates, "duplicates left out"),
         (sum(content.torn for content in contents), "torn lines left out"),
         (prepared.broken, "broken characters replaced by U+FFFD"),
-        (evaluated(groups), "groups are of evaluation items: don't train on what you evaluate on"),
+        (of_evaluations, "groups are of evaluation items: don't train on what you evaluate on"),
     ):
         if count:
             print(f"{count} {what}")
@@ -99,16 +99,11 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
-def rows_of(group: Row, options: Namespace) -> Iterator[Item]:
+def rows_of(group: StoredGroup, options: Namespace) -> Iterator[Item]:
     """The rows that a group gives in the format asked for."""
     if options.format == "sft":
         return sft_rows(group, min_score=options.min_score)
     return dpo_rows(group) if options.format == "dpo" else record_rows(group)
-
-
-def evaluated(groups: Sequence[Row]) -> int:
-    """How many groups come from an evaluation set."""
-    return sum(is_evaluation_seed(group["recipe"]["seed"]) for group in groups)
 
 
 def nothing(split_name: str, groups: int, options: Namespace) -> str:

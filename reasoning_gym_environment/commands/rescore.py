@@ -7,11 +7,9 @@ import json
 import logging
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import yaml
 from pydantic import ValidationError
@@ -24,14 +22,13 @@ from ..config import (
     scoring_settings,
 )
 from ..errors import FixableError
-from ..evaluation.evaluated import item_from_row
-from ..evaluation.metrics import Background, evaluation_metrics
+from ..evaluation.metrics import Background, evaluation_report
+from ..evaluation.store import write_metrics
 from ..evaluation.tables import evaluation_table
 from ..scoring.grading import ScoringSettings
-from ..storage.dumps import DumpContent
-from ..storage.rescoring import LIBRARY, Rescored, made_with, rescore
-from ..storage.score_changes import describe_changes
-from ..storage.stored_groups import RESCORED, distinct_files, read_groups, rescored_path
+from ..storage.dumps import RESCORED, GroupFile, distinct_files, read_groups, rescored_path
+from ..storage.rescoring import Rescored, describe_rescoring, rescore
+from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
 from ..tasks.chance import chance_floors
 from ..util.files import replacing, require_free, require_writable
@@ -63,12 +60,15 @@ def main(arguments: Sequence[str]) -> int:
         require_writable(path.parent)
     by_file = asyncio.run(rescore_files(contents, config))
     results = [result for done in by_file.values() for result in done]
-    print(visible("\n".join(summary(results, contents, scoring_settings(config).to_json()))))
+    written = [f"{path} -> {rescored_path(path).name}" for path in files]
+    torn = sum(content.torn for content in contents.values())
+    summary = describe_rescoring(results, scoring_settings(config), torn=torn)
+    print(visible("\n".join([*written, *summary])))
     for path, done in by_file.items():
-        rows = [result.row for result in done]
-        if all("difficulty" in row for row in rows):
+        groups = [result.after for result in done]
+        if all(group.is_sample for group in groups):
             target = metrics_path(path)
-            table = measure(rows, target, solved_threshold=config.solved_threshold)
+            table = measure(groups, target, solved_threshold=config.solved_threshold)
             print(f"\n{target}\n{visible(table)}")
     return 1 if any(result.kept for result in results) else 0
 
@@ -113,22 +113,24 @@ def build_config(options: Namespace) -> ReasoningGymEnvConfig:
 
 
 async def rescore_files(
-    contents: dict[Path, DumpContent], config: ReasoningGymEnvConfig
+    contents: dict[Path, GroupFile], config: ReasoningGymEnvConfig
 ) -> dict[Path, list[Rescored]]:
     """Score all files again; each is written as soon as it is done."""
     settings = pool_settings(config)
     results: dict[Path, list[Rescored]] = {}
     async with TaskPool(settings, Counter()) as pool:
         for path, content in contents.items():
-            logger.info("Scoring %d groups of %s again", len(content.rows), path)
+            logger.info("Scoring %d groups of %s again", len(content.groups), path)
             done = await rescore(
-                content.rows,
+                content.groups,
                 pool,
                 scoring_settings(config),
                 concurrency=2 * settings.processes,
             )
             with replacing(rescored_path(path)) as partial:
-                partial.write_text("".join(json.dumps(result.row) + "\n" for result in done))
+                partial.write_text(
+                    "".join(json.dumps(result.after.to_json()) + "\n" for result in done)
+                )
             results[path] = done
     return results
 
@@ -138,51 +140,13 @@ def metrics_path(path: Path) -> Path:
     return rescored_path(path).with_suffix(".metrics.json")
 
 
-def measure(rows: Sequence[dict[str, Any]], path: Path, *, solved_threshold: float) -> str:
+def measure(samples: Sequence[StoredGroup], path: Path, *, solved_threshold: float) -> str:
     """Write an evaluation's metrics as Atropos does, and give them as a table."""
-    items = [item_from_row(row) for row in rows]
-    attempts = max(len(item.outcomes) for item in items)
-    other = {item.task: "other" for item in items}
     background = Background(
-        categories={**other, **known_categories()},
+        categories=known_categories(),
         floors=chance_floors(solved_threshold),
-        attempts=attempts,
+        attempts=max(len(sample.rollouts) for sample in samples),
     )
-    metrics = evaluation_metrics(items, background)
-    with replacing(path) as partial:
-        partial.write_text(json.dumps({"results": {"all": metrics}}, indent=2) + "\n")
-    return evaluation_table(metrics, attempts=attempts)
-
-
-def summary(
-    results: Sequence[Rescored], contents: dict[Path, DumpContent], scoring: dict[str, Any]
-) -> Iterable[str]:
-    """What was written, what was kept as it was, which settings differ, what changed."""
-    for path in contents:
-        yield f"{path} -> {rescored_path(path).name}"
-    kept = Counter(result.kept for result in results if result.kept)
-    torn = sum(content.torn for content in contents.values())
-    yield f"{len(results) - kept.total()} of {len(results)} groups scored again"
-    if torn:
-        yield f"  {torn}  torn lines left out"
-    for reason, count in kept.most_common():
-        yield f"  {count}  kept as they were: {reason}"
-    if other := sum(result.other_oracle for result in results):
-        yield f"  {other}  have another oracle than before"
-    rows = [row for content in contents.values() for row in content.rows]
-    scored = [row for row, result in zip(rows, results, strict=True) if not result.kept]
-    yield from differences(scored, scoring)
-    yield from describe_changes([change for result in results for change in result.changes])
-
-
-def differences(rows: Sequence[dict[str, Any]], scoring: dict[str, Any]) -> Iterable[str]:
-    """How many rows were scored otherwise than now: another library, other settings."""
-    installed = version(LIBRARY)
-    for made, count in Counter(map(made_with, rows)).items():
-        if made != installed:
-            yield f"  {count}  were made with {LIBRARY} {made}, scored with {installed}"
-    stored = [row.get("scoring", {}) for row in rows]
-    for name, value in scoring.items():
-        differing = Counter(str(old[name]) for old in stored if old.get(name, value) != value)
-        for before, count in differing.items():
-            yield f"  {count}  were scored with {name} {before}, now {value}"
+    report = evaluation_report(samples, background)
+    write_metrics(path, report)
+    return evaluation_table(report)

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..records import Status
-from ..storage.rollout_filter import RolloutFilter, parse_condition
-from ..storage.rollout_text import render_rollout
-from ..storage.stored_groups import distinct_files, read_groups
+from ..storage.dumps import distinct_files, read_groups
+from ..storage.showing import RolloutFilter, parse_condition, render_rollout
 from ..tasks.catalogue import known_categories, require_known
 
 STATUSES = [status.value for status in Status]
@@ -54,7 +53,7 @@ def build_filter(options: Namespace) -> RolloutFilter:
             raise ValueError(f"--status: {name!r} is none of {', '.join(STATUSES)}")
     return RolloutFilter(
         tasks=[name for name in options.task.split(",") if name],
-        statuses=statuses,
+        statuses=[Status(name) for name in statuses],
         score=parse_condition(options.score) if options.score else None,
     )
 
@@ -62,16 +61,16 @@ def build_filter(options: Namespace) -> RolloutFilter:
 def print_rollouts(options: Namespace, wanted: RolloutFilter) -> tuple[int, int]:
     """How many were printed, and how many match."""
     matching = 0
-    rows = [row for path in distinct_files(options.files) for row in read_groups(path).rows]
-    known = {*known_categories(), *(row["item_id"] for row in rows)}
+    groups = [group for path in distinct_files(options.files) for group in read_groups(path).groups]
+    known = {*known_categories(), *(group.task for group in groups)}
     require_known(wanted.tasks, known, "--task", what="task")
-    for row in rows:
-        for number, rollout in enumerate(row["rollouts"]):
-            if not wanted.wants(row["item_id"], rollout):
+    for group in groups:
+        for number, rollout in enumerate(group.rollouts):
+            if not wanted.wants(group.task, rollout):
                 continue
             matching += 1
             if options.limit == 0 or matching <= options.limit:
-                print_safely(render_rollout(row, number, full=options.full) + "\n")
+                print_safely(render_rollout(group, number, full=options.full) + "\n")
     return min(matching, options.limit or matching), matching
 
 

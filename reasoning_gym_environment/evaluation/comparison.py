@@ -7,10 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
+from ..storage.rows import StoredGroup, StoredRollout
 from ..util.grouping import group_by
-from .estimators import Estimate
-from .evaluated import EvaluatedItem, Outcome
-from .paired import discoveries, macro_difference, mean_difference, sign_flip_p
+from .estimators import (
+    Estimate,
+    discoveries,
+    macro_difference,
+    mean_difference,
+    sign_flip_p,
+)
 
 
 class Pair(NamedTuple):
@@ -68,19 +73,19 @@ class Comparison:
         return {**changes, **counts, "tasks": {t: c.to_json() for t, c in self.tasks.items()}}
 
 
-def compare(before: Iterable[EvaluatedItem], after: Iterable[EvaluatedItem]) -> Comparison | None:
+def compare(before: Iterable[StoredGroup], after: Iterable[StoredGroup]) -> Comparison | None:
     """Pair two evaluations; None when no item is scored in both.
 
     A task changed beyond noise when its randomisation test stands out among those of all tasks
     at a false discovery rate of 5 %. Its interval is its own: 95 %, without regard to the others.
     """
-    one, other = ({item.key: item for item in items} for items in (before, after))
+    one, other = ({sample.item_key: sample for sample in samples} for samples in (before, after))
     common = [(one[key], other[key]) for key in one if key in other]
     scored = [(a, b) for a, b in common if a.scored and b.scored]
     if not scored:
         return None
-    solved = [_pair(a, b, lambda outcome: outcome.solved) for a, b in scored]
-    scores = [_pair(a, b, lambda outcome: outcome.score or 0.0) for a, b in scored]
+    solved = [_pair(a, b, lambda rollout: float(rollout.solved)) for a, b in scored]
+    scores = [_pair(a, b, lambda rollout: rollout.raw_score or 0.0) for a, b in scored]
     tasks = dict(sorted(group_by(lambda pair: pair.task, solved).items()))
     return Comparison(
         by_items=_by_items(solved),
@@ -93,11 +98,11 @@ def compare(before: Iterable[EvaluatedItem], after: Iterable[EvaluatedItem]) -> 
     )
 
 
-def _pair(before: EvaluatedItem, after: EvaluatedItem, value: Callable[[Outcome], float]) -> Pair:
+def _pair(before: StoredGroup, after: StoredGroup, value: Callable[[StoredRollout], float]) -> Pair:
     return Pair(
         task=before.task,
-        before=_mean([value(outcome) for outcome in before.scored]),
-        after=_mean([value(outcome) for outcome in after.scored]),
+        before=_mean([value(rollout) for rollout in before.scored]),
+        after=_mean([value(rollout) for rollout in after.scored]),
     )
 
 

@@ -1,20 +1,20 @@
-"""What is reported about an evaluation, as flat numbers.
+"""What is reported about an evaluation: overall, by task, category and difficulty.
 
-Items at the default configuration have the plain names, so that these stay comparable whether
-or not other difficulties are evaluated beside them; those at a named difficulty have the same
-names below `difficulty/<d>/`.
+As flat numbers, samples at the default configuration have the plain names, so that these stay
+comparable whether or not other difficulties are evaluated beside them; those at a named
+difficulty have the same names below `difficulty/<d>/`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ..records import FORMAT_FAILURES, Status
+from ..storage.rows import StoredGroup, StoredRollout
 from ..util.grouping import group_by
 from .estimators import Clusters, Estimate, macro_share, pass_at_k, share
-from .evaluated import EvaluatedItem, Outcome
 
 Numbers = dict[str, float]
 
@@ -24,7 +24,7 @@ class Background:
     """What the numbers are set against.
 
     Attributes:
-        categories: category by task.
+        categories: category by task; a task that is not in it counts as "other".
         floors: task to the share of its default items that the best constant answer solves.
         attempts: completions asked for per item.
     """
@@ -34,122 +34,198 @@ class Background:
     attempts: int
 
 
-def evaluation_metrics(items: Sequence[EvaluatedItem], background: Background) -> Numbers:
-    """Numbers below `eval/`; what is unknown, since nothing was scored, has no entry.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slice:
+    """The numbers of some samples; what is unknown, since nothing was scored, has no entry.
 
-    Shares are in [0, 1]; unscored attempts count in `unscored` and `status/unscored` alone.
+    Unscored attempts count in `unscored` alone.
+
+    Attributes:
+        size: how many samples, or tasks where each task has the same weight.
+        shares: what is estimated with an error, in [0, 1]: score, solved, avg@n, pass@k.
+        means: what is given without one: unscored, format_failures, truncated,
+            completion_tokens, reward, chance, above_chance.
     """
-    slices = group_by(lambda item: item.difficulty, items)
-    numbers = _of_slice(slices.pop(None, []), background)
-    for difficulty, members in sorted(slices.items(), key=lambda entry: entry[0] or 0.0):
-        numbers |= _below(f"difficulty/{difficulty:g}", _of_slice(members, background))
-    return _below("eval", numbers)
+
+    size: int
+    shares: Mapping[str, Estimate]
+    means: Mapping[str, float]
+
+    def value(self, name: str) -> float | None:
+        """A share or a mean; None where it is unknown."""
+        estimate = self.shares.get(name)
+        return estimate.value if estimate else self.means.get(name)
+
+    def numbers(self, counted: str = "items") -> Numbers:
+        """All numbers, flat; `counted` names the size."""
+        numbers = {counted: float(self.size)}
+        for name, estimate in self.shares.items():
+            numbers[name] = estimate.value
+            numbers |= {f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+            if estimate.standard_error is not None:
+                numbers[f"{name}_stderr"] = estimate.standard_error
+        return numbers | dict(self.means)
 
 
-def lean(metrics: Mapping[str, float]) -> Numbers:
-    """The part that is worth a curve: of single tasks only what they solve and score."""
-    return {
-        name: value
-        for name, value in metrics.items()
-        if "/task/" not in name or name.rpartition("/")[2] in ("solved", "score")
-    }
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Breakdown:
+    """The numbers of the samples of one difficulty, of which there is one at least.
+
+    Attributes:
+        by_items, by_tasks: overall, with each item or each task of the same weight.
+        statuses: shares of all attempts.
+        categories, tasks: by name, in the order of names.
+    """
+
+    by_items: Slice
+    by_tasks: Slice
+    statuses: Mapping[Status, float]
+    categories: Mapping[str, Slice]
+    tasks: Mapping[str, Slice]
+
+    def numbers(self, of_task: Callable[[Slice], Numbers]) -> Numbers:
+        """All numbers, flat, but of each task what `of_task` gives."""
+        numbers = self.by_items.numbers()
+        numbers |= {f"status/{status.value}": part for status, part in self.statuses.items()}
+        numbers |= _below("macro", self.by_tasks.numbers(counted="tasks"))
+        if solved := self.by_items.shares.get("solved"):
+            numbers["percent_correct"] = solved.value
+        for name, part in self.categories.items():
+            numbers |= _below(f"category/{name}", part.numbers())
+        for name, part in self.tasks.items():
+            numbers |= _below(f"task/{name}", of_task(part))
+        return numbers
 
 
-def _of_slice(items: Sequence[EvaluatedItem], background: Background) -> Numbers:
-    """Overall by items, by tasks (`macro`), and for each category and task."""
-    if not items:
-        return {}
-    tasks = group_by(lambda item: item.task, items)
-    categories = group_by(lambda item: background.categories[item.task], items)
-    numbers = _of_items(items, background) | _statuses(items)
-    numbers |= _below("macro", _by_tasks(list(tasks.values()), background))
-    if "solved" in numbers:
-        numbers["percent_correct"] = numbers["solved"]
-    for kind, groups in (("category", categories), ("task", tasks)):
-        for name, members in sorted(groups.items()):
-            numbers |= _below(f"{kind}/{name}", _of_items(members, background))
-    return numbers
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationReport:
+    """The numbers of an evaluation.
+
+    Attributes:
+        attempts: completions asked for per item, the largest k of pass@k.
+        default: of the samples at the default configuration; None without any.
+        difficulties: of those at a named difficulty, in rising order.
+    """
+
+    attempts: int
+    default: Breakdown | None = None
+    difficulties: Mapping[float, Breakdown] = field(default_factory=dict)
+
+    def numbers(self) -> Numbers:
+        """All numbers, flat, below `eval/`, as `metrics.json` has them."""
+        return self._flat(Slice.numbers)
+
+    def curves(self) -> Numbers:
+        """The part that is worth a curve: of single tasks only what they solve and score."""
+        return self._flat(
+            lambda task: {
+                name: estimate.value
+                for name, estimate in task.shares.items()
+                if name in ("solved", "score")
+            }
+        )
+
+    def _flat(self, of_task: Callable[[Slice], Numbers]) -> Numbers:
+        numbers = self.default.numbers(of_task) if self.default else {}
+        for difficulty, part in self.difficulties.items():
+            numbers |= _below(f"difficulty/{difficulty:g}", part.numbers(of_task))
+        return _below("eval", numbers)
 
 
-def _of_items(items: Sequence[EvaluatedItem], background: Background) -> Numbers:
-    numbers: Numbers = {"items": float(len(items))}
-    for name, clusters in _shares(items, background.attempts).items():
-        numbers |= _estimate(name, share(clusters)) if clusters else {}
-    return numbers | _means(items, background.floors)
+def evaluation_report(samples: Sequence[StoredGroup], background: Background) -> EvaluationReport:
+    """Measure the samples of an evaluation."""
+    parts = group_by(lambda sample: sample.difficulty, samples)
+    named = sorted(difficulty for difficulty in parts if difficulty is not None)
+    return EvaluationReport(
+        attempts=background.attempts,
+        default=_breakdown(parts[None], background) if None in parts else None,
+        difficulties={each: _breakdown(parts[each], background) for each in named},
+    )
 
 
-def _means(items: Sequence[EvaluatedItem], floors: Mapping[str, float]) -> Numbers:
-    """What is given without an error: of all attempts, of those that came or of those scored."""
-    numbers: Numbers = {}
-    outcomes = [outcome for item in items for outcome in item.outcomes]
-    given = [o for o in outcomes if o.tokens is not None]
-    for name, values in (
-        ("unscored", [float(o.score is None) for o in outcomes]),
-        ("format_failures", [float(o.status in FORMAT_FAILURES) for o in given]),
-        ("truncated", [float(o.truncated) for o in given]),
-        ("completion_tokens", [float(o.tokens or 0) for o in given]),
-        ("reward", [o.reward for o in outcomes if o.score is not None]),
-    ):
-        numbers |= _mean(name, values)
-    return numbers | _against_chance(items, floors)
+def _breakdown(samples: Sequence[StoredGroup], background: Background) -> Breakdown:
+    tasks = group_by(lambda sample: sample.task, samples)
+    categories = group_by(lambda s: background.categories.get(s.task, "other"), samples)
+    return Breakdown(
+        by_items=_slice(samples, background),
+        by_tasks=_by_tasks(list(tasks.values()), background),
+        statuses=_statuses(samples),
+        categories={name: _slice(own, background) for name, own in sorted(categories.items())},
+        tasks={name: _slice(own, background) for name, own in sorted(tasks.items())},
+    )
 
 
-def _by_tasks(tasks: Sequence[Sequence[EvaluatedItem]], background: Background) -> Numbers:
-    numbers: Numbers = {"tasks": float(len(tasks))}
-    shares = [_shares(items, background.attempts) for items in tasks]
-    for name in shares[0]:
-        if known := [of_task[name] for of_task in shares if of_task[name]]:
-            numbers |= _estimate(name, macro_share(known))
-    means = [_means(items, background.floors) for items in tasks]
-    for name in sorted({name for of_task in means for name in of_task}):
-        numbers |= _mean(name, [of_task[name] for of_task in means if name in of_task])
-    return numbers
+def _slice(samples: Sequence[StoredGroup], background: Background) -> Slice:
+    clusters = _clusters(samples, background.attempts)
+    return Slice(
+        size=len(samples),
+        shares={name: share(own) for name, own in clusters.items() if own},
+        means=_means(samples, background.floors),
+    )
 
 
-def _shares(items: Sequence[EvaluatedItem], attempts: int) -> dict[str, Clusters]:
+def _by_tasks(tasks: Sequence[Sequence[StoredGroup]], background: Background) -> Slice:
+    clusters = [_clusters(samples, background.attempts) for samples in tasks]
+    means = [_means(samples, background.floors) for samples in tasks]
+    known = {name: [own[name] for own in clusters if own[name]] for name in clusters[0]}
+    names = sorted({name for own in means for name in own})
+    return Slice(
+        size=len(tasks),
+        shares={name: macro_share(own) for name, own in known.items() if own},
+        means={name: _mean([own[name] for own in means if name in own]) for name in names},
+    )
+
+
+def _clusters(samples: Sequence[StoredGroup], attempts: int) -> dict[str, Clusters]:
     """What is estimated with an error: values by item, without items that say nothing of it."""
-    scored = [item.scored for item in items if item.scored]
-    solved = [(len(outcomes), sum(o.solved > 0 for o in outcomes)) for outcomes in scored]
-    shares: dict[str, Clusters] = {
-        "score": [[o.score for o in outcomes if o.score is not None] for outcomes in scored],
-        "solved": [[o.solved for o in outcomes] for outcomes in scored],
+    scored = [rollouts for sample in samples if (rollouts := sample.scored)]
+    solved = [(len(rollouts), sum(r.solved for r in rollouts)) for rollouts in scored]
+    clusters: dict[str, Clusters] = {
+        "score": [[r.raw_score or 0.0 for r in rollouts] for rollouts in scored],
+        "solved": [[float(r.solved) for r in rollouts] for rollouts in scored],
         f"avg@{attempts}": [[right / made] for made, right in solved],
     }
     for k in range(1, attempts + 1):
-        shares[f"pass@{k}"] = [[pass_at_k(made, right, k)] for made, right in solved if made >= k]
-    return shares
+        clusters[f"pass@{k}"] = [[pass_at_k(made, right, k)] for made, right in solved if made >= k]
+    return clusters
 
 
-def _against_chance(items: Iterable[EvaluatedItem], floors: Mapping[str, float]) -> Numbers:
-    """Of items at the default configuration: that is what the floors were measured on."""
-    pairs: list[tuple[float, Outcome]] = [
-        (floors[item.task], outcome)
-        for item in items
-        if item.difficulty is None and item.task in floors
-        for outcome in item.scored
-    ]
-    chance = _mean("chance", [floor for floor, _ in pairs])
-    return chance | _mean("above_chance", [outcome.solved - floor for floor, outcome in pairs])
-
-
-def _statuses(items: Iterable[EvaluatedItem]) -> Numbers:
-    statuses = [outcome.status for item in items for outcome in item.outcomes]
-    return {f"status/{s.value}": statuses.count(s) / len(statuses) for s in Status}
-
-
-def _estimate(name: str, estimate: Estimate) -> Numbers:
-    numbers = {
-        name: estimate.value,
-        f"{name}_low": estimate.low,
-        f"{name}_high": estimate.high,
+def _means(samples: Sequence[StoredGroup], floors: Mapping[str, float]) -> Numbers:
+    """What is given without an error: of all attempts, of those that came or of those scored."""
+    rollouts = [rollout for sample in samples for rollout in sample.rollouts]
+    given = [r for r in rollouts if r.length is not None]
+    against_chance = _against_chance(samples, floors)
+    values = {
+        "unscored": [float(not r.scored) for r in rollouts],
+        "format_failures": [float(r.status in FORMAT_FAILURES) for r in given],
+        "truncated": [float(r.truncated) for r in given],
+        "completion_tokens": [float(r.length or 0) for r in given],
+        "reward": [r.score for r in rollouts if r.scored],
+        "chance": [floor for floor, _ in against_chance],
+        "above_chance": [float(r.solved) - floor for floor, r in against_chance],
     }
-    if estimate.standard_error is not None:
-        numbers[f"{name}_stderr"] = estimate.standard_error
-    return numbers
+    return {name: _mean(own) for name, own in values.items() if own}
 
 
-def _mean(name: str, values: Sequence[float]) -> Numbers:
-    return {name: math.fsum(values) / len(values)} if values else {}
+def _against_chance(
+    samples: Iterable[StoredGroup], floors: Mapping[str, float]
+) -> list[tuple[float, StoredRollout]]:
+    """Pair the scored rollouts at the default configuration, where floors apply, with theirs."""
+    return [
+        (floors[sample.task], rollout)
+        for sample in samples
+        if sample.difficulty is None and sample.task in floors
+        for rollout in sample.scored
+    ]
+
+
+def _statuses(samples: Iterable[StoredGroup]) -> dict[Status, float]:
+    statuses = [rollout.status for sample in samples for rollout in sample.rollouts]
+    return {status: statuses.count(status) / len(statuses) for status in Status}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
 
 
 def _below(prefix: str, numbers: Mapping[str, float]) -> Numbers:

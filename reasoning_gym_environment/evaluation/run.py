@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TextIO
@@ -15,13 +15,13 @@ from ..problems.stream import question_hash
 from ..records import Attempt, Completion, GroupResult, Ladder, Problem, Reward, Status, Verdict
 from ..rollouts.rollouts import InferenceError, SamplingParams
 from ..scoring.grading import ScoringSettings
+from ..storage.rows import StoredGroup, recipe_key
 from ..tasks.chance import chance_floors
 from ..util.progress import with_progress
 from ..workers.pool import MakesProblems
-from .evaluated import item_from_row
-from .metrics import Background, evaluation_metrics
+from .metrics import Background, EvaluationReport, evaluation_report
 from .plan import EvaluationItem, EvaluationPlan, build_evaluation_set
-from .store import EvaluationStore, is_finished, recipe_key, unused
+from .store import EvaluationStore, unused
 from .tables import evaluation_table, headline
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Samples(Protocol):
         self, problem: Problem, *, n: int, max_length: int, sampling: SamplingParams
     ) -> GroupResult: ...
 
-    def row(self, group: GroupResult, identity: Mapping[str, Any]) -> dict[str, Any]: ...
+    def row(self, group: GroupResult, identity: Mapping[str, Any]) -> StoredGroup: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +73,7 @@ class Evaluation:
     Attributes:
         items: the set, the same for one `eval_seed` and choice of tasks; filled by `prepare`.
         folder: of the last evaluation's results; before one, where they will go.
-        metrics: of the last evaluation; empty while one is under way.
+        report: of the last evaluation; empty while one is under way.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class Evaluation:
     ) -> None:
         self.items: list[EvaluationItem] = []
         self.folder = settings.folder
-        self.metrics: dict[str, float] = {}
+        self.report = EvaluationReport(attempts=settings.eval_attempts)
         self._settings = settings
         self._rollouts = rollouts
         self._counts = counts
         self._categories: Mapping[str, str] = {}
-        self._untaken: dict[str, float] = {}
+        self._unlogged: EvaluationReport | None = None
         self._begun = False
 
     async def prepare(
@@ -125,14 +125,14 @@ class Evaluation:
             ConfigurationError: the folder holds an evaluation with other settings.
             InferenceError: nothing could be scored.
         """
-        begin, self.metrics = time.time(), {}
+        begin, self.report = time.time(), EvaluationReport(attempts=self._settings.eval_attempts)
         store = self._open(step, max_length, identity["library_versions"])
         self.folder = store.folder
         await self._ask(store, max_length, identity)
-        rows = self._in_order(store)
-        self.metrics = self._untaken = await asyncio.to_thread(self._measure, rows)
-        logger.info("Evaluation: %s", headline(self.metrics))
-        await asyncio.to_thread(store.complete, rows, self._results(time.time() - begin))
+        samples = self._in_order(store)
+        self.report = self._unlogged = await asyncio.to_thread(self._measure, samples)
+        logger.info("Evaluation: %s", headline(self.report))
+        await asyncio.to_thread(store.complete, samples, self._results(time.time() - begin))
         self._require_scores(store)
 
     def _open(self, step: int | None, max_length: int, versions: Any) -> EvaluationStore:
@@ -161,7 +161,7 @@ class Evaluation:
         self, store: EvaluationStore, max_length: int, identity: Mapping[str, Any]
     ) -> None:
         """Complete the samples of the store."""
-        missing = [item for item in self.items if _key(item) not in store.rows]
+        missing = [item for item in self.items if _key(item) not in store.samples]
         finished = len(self.items) - len(missing)
         resume = f"the same command with --env.data_dir_to_save_evals {store.folder} goes on"
         logger.info(
@@ -178,12 +178,12 @@ class Evaluation:
             async with places:
                 group = await self._sample(item.problem, max_length)
             row = self._rollouts.row(group, identity)
-            await store.add({**row, "difficulty": item.difficulty})
+            await store.add(row.as_sample(item.difficulty))
 
         try:
             await with_progress([one(item) for item in missing], "evaluation", done=finished)
         except asyncio.CancelledError:
-            logger.warning("Interrupted with %d items finished: %s", len(store.rows), resume)
+            logger.warning("Interrupted with %d items finished: %s", len(store.samples), resume)
             raise
 
     async def _sample(self, problem: Problem, max_length: int) -> GroupResult:
@@ -198,18 +198,18 @@ class Evaluation:
             logger.warning("Evaluation of %s: %s", problem.recipe.task, error)
             return unscored_group(problem, str(error), attempts=attempts)
 
-    def _in_order(self, store: EvaluationStore) -> list[dict[str, Any]]:
+    def _in_order(self, store: EvaluationStore) -> list[StoredGroup]:
         """All samples in the order of the set; those it can't make any more come last."""
         keys = dict.fromkeys(_key(item) for item in self.items)
-        return [store.rows[key] for key in keys | dict.fromkeys(store.rows)]
+        return [store.samples[key] for key in keys | dict.fromkeys(store.samples)]
 
-    def _measure(self, rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    def _measure(self, samples: Sequence[StoredGroup]) -> EvaluationReport:
         background = Background(
             categories=self._categories,
             floors=chance_floors(self._settings.scoring.solved_threshold),
             attempts=self._settings.eval_attempts,
         )
-        return evaluation_metrics([item_from_row(row) for row in rows], background)
+        return evaluation_report(samples, background)
 
     def _results(self, seconds: float) -> dict[str, Any]:
         """The evaluation as Atropos's `evaluate_log` writes it into `metrics.json`."""
@@ -217,36 +217,37 @@ class Evaluation:
             "max_new_tokens": self._settings.scoring.max_token_length,
             "temperature": self._settings.eval_temperature,
         }
+        numbers = self.report.numbers()
         return {
             "config_general": {
                 "model_name": self._settings.model,
                 "total_evaluation_time_seconds": str(seconds),
                 "generation_parameters": sampling,
             },
-            "results": {"atropos|reasoning_gym_eval|0": self.metrics, "all": self.metrics},
+            "results": {"atropos|reasoning_gym_eval|0": numbers, "all": numbers},
         }
 
-    def take_metrics(self) -> dict[str, float]:
-        """The metrics of an evaluation that has ended since the last call; empty without one."""
-        taken, self._untaken = self._untaken, {}
-        return taken
+    def take_curves(self) -> dict[str, float]:
+        """What wandb gets of an evaluation that has ended since the last call; empty without."""
+        report, self._unlogged = self._unlogged, None
+        return report.curves() if report else {}
 
     def _require_scores(self, store: EvaluationStore) -> None:
-        lost = sum(not is_finished(row) for row in store.rows.values())
-        if lost == len(store.rows):
+        lost = sum(not sample.scored for sample in store.samples.values())
+        if lost == len(store.samples):
             raise InferenceError("no evaluation sample could be scored; see the warnings above")
         if lost:
             logger.warning(
                 "%d of %d samples could not be scored; the same command with "
                 "--env.data_dir_to_save_evals %s asks for them again",
                 lost,
-                len(store.rows),
+                len(store.samples),
                 store.folder,
             )
 
     def show(self, terminal: TextIO) -> None:
         """Write the last evaluation's table."""
-        table = evaluation_table(self.metrics, attempts=self._settings.eval_attempts)
+        table = evaluation_table(self.report)
         terminal.write(f"\n{table}\n\nresults: {self.folder}\n")
 
 
@@ -260,4 +261,4 @@ def unscored_group(problem: Problem, reason: str, *, attempts: int) -> GroupResu
 
 
 def _key(item: EvaluationItem) -> str:
-    return recipe_key(item.problem.recipe.to_json())
+    return recipe_key(item.problem.recipe)

@@ -1,4 +1,4 @@
-"""An evaluation on disk: settings, samples as they finish, and how to go on after an interruption.
+"""An evaluation on disk: settings, samples as they finish, how to go on, and the results read back.
 
 `run.json` holds the settings, `samples.partial.jsonl` every finished sample while the evaluation
 runs; `samples.jsonl` all samples in their order, and `metrics.json`, once it is complete.
@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigurationError, FixableError
-from ..storage.dumps import append_whole, read_dump
-from ..util.files import replacing
-from .evaluated import item_from_row
+from ..storage.dumps import read_rows
+from ..storage.rows import StoredGroup, recipe_key
+from ..util.files import append_whole, replacing
+from .metrics import EvaluationReport
 
 RUN, SAMPLES, METRICS = "run.json", "samples.jsonl", "metrics.json"
 PARTIAL = "samples.partial.jsonl"
@@ -27,7 +30,7 @@ class EvaluationStore:
 
     Attributes:
         folder: where it is.
-        rows: samples by `recipe_key`: what is finished, from before or from now.
+        samples: by `recipe_key`: what is finished, from before or from now.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
@@ -42,13 +45,13 @@ class EvaluationStore:
         """
         self._partial = folder / PARTIAL
         self._writing = asyncio.Lock()
-        present = stored_samples(folder)
+        present = samples_in(folder)
         require_same_settings(folder, settings, begun=bool(present))
         self.folder = folder
-        self.rows = {recipe_key(row["recipe"]): row for row in present if is_finished(row)}
+        self.samples = {recipe_key(each.recipe): each for each in present if each.scored}
         try:
             write_whole(folder / RUN, json.dumps({"settings": settings}, indent=2) + "\n")
-            write_whole(self._partial, "".join(map(_line, self.rows.values())))
+            write_whole(self._partial, "".join(map(_line, self.samples.values())))
         except OSError as error:
             raise self._unwritable(error) from error
 
@@ -58,68 +61,68 @@ class EvaluationStore:
             "another --env.data_dir_to_save_evals"
         )
 
-    async def add(self, row: dict[str, Any]) -> None:
-        """Returns when the row is on disk; cancelling does not stop it.
+    async def add(self, sample: StoredGroup) -> None:
+        """Keep a sample; return when it is on disk. Cancelling does not stop it.
 
         Raises:
             FixableError: it can't be written.
         """
         try:
-            await asyncio.shield(self._add(row))
+            await asyncio.shield(self._add(sample))
         except OSError as error:
             raise self._unwritable(error) from error
 
-    async def _add(self, row: dict[str, Any]) -> None:
-        self.rows[recipe_key(row["recipe"])] = row
+    async def _add(self, sample: StoredGroup) -> None:
+        self.samples[recipe_key(sample.recipe)] = sample
         async with self._writing:
-            await asyncio.to_thread(append_whole, self._partial, _line(row).encode())
+            await asyncio.to_thread(append_whole, self._partial, _line(sample).encode())
 
-    def complete(self, rows: Iterable[Mapping[str, Any]], results: Mapping[str, Any]) -> None:
+    def complete(self, samples: Iterable[StoredGroup], results: Mapping[str, Any]) -> None:
         """Write all samples in their order, and `metrics.json`.
 
         Raises:
             FixableError: they can't be written; what was kept on the way stays.
         """
         try:
-            write_whole(self.folder / SAMPLES, "".join(map(_line, rows)))
+            write_whole(self.folder / SAMPLES, "".join(map(_line, samples)))
             write_whole(self.folder / METRICS, json.dumps(results, indent=2))
         except OSError as error:
             raise self._unwritable(error) from error
         self._partial.unlink(missing_ok=True)
 
 
-def stored_samples(folder: Path) -> list[dict[str, Any]]:
+def samples_in(folder: Path) -> list[StoredGroup]:
     """All samples of a folder, complete or not; those kept on the way come last.
 
     Raises:
         FixableError: as `read_samples`.
     """
     files = [folder / name for name in (SAMPLES, PARTIAL)]
-    return [row for file in files if file.exists() for row in read_samples(file)]
+    return [sample for file in files if file.exists() for sample in read_samples(file)]
 
 
-def read_samples(path: Path) -> list[dict[str, Any]]:
+def read_samples(path: Path) -> list[StoredGroup]:
     """The samples of a file.
 
     Raises:
         FixableError: the file can't be read, or holds something else.
     """
-    try:
-        rows = read_dump(path).rows
-    except OSError as error:
-        raise FixableError(f"{path} can't be read: {error.strerror}") from error
-    for number, row in enumerate(rows, start=1):
+    samples = []
+    for number, row in enumerate(read_rows(path).rows, start=1):
         try:
-            item_from_row(row)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            sample = StoredGroup.from_json(row, file=path)
+            if not sample.is_sample:
+                raise ValueError("it lacks difficulty")
+        except ValueError as error:
             raise FixableError(
-                f"{path}: row {number} is no evaluation sample ({type(error).__name__}: {error}); "
+                f"{path}: row {number} is no evaluation sample ({error}); "
                 "give a folder that `evaluate` has written, or its samples.jsonl"
             ) from error
-    return rows
+        samples.append(sample)
+    return samples
 
 
-def stored_settings(folder: Path) -> dict[str, Any] | None:
+def settings_in(folder: Path) -> dict[str, Any] | None:
     """The settings of an evaluation; None where there are none.
 
     Raises:
@@ -149,7 +152,7 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 def require_same_settings(folder: Path, settings: Mapping[str, Any], *, begun: bool) -> None:
     """Raises ConfigurationError, with what differs, when the folder is another evaluation's."""
-    before = stored_settings(folder)
+    before = settings_in(folder)
     names = differing(before or {}, settings)
     if not begun or (before is not None and not names):
         return
@@ -161,27 +164,78 @@ def require_same_settings(folder: Path, settings: Mapping[str, Any], *, begun: b
     )
 
 
-def is_finished(row: Mapping[str, Any]) -> bool:
-    """Whether anything was scored; where every request failed, they are made again."""
-    return any(rollout["raw_score"] is not None for rollout in row["rollouts"])
-
-
-def recipe_key(recipe: Mapping[str, Any]) -> str:
-    """Names an item within one evaluation set by its recipe, as JSON."""
-    return json.dumps(recipe, sort_keys=True)
-
-
 def write_whole(path: Path, text: str) -> None:
     """Replace a file; what it held stays where that fails."""
     with replacing(path) as whole:
         whole.write_text(text)
 
 
-def _line(row: Mapping[str, Any]) -> str:
-    return json.dumps(row) + "\n"
+def write_metrics(path: Path, report: EvaluationReport) -> None:
+    """Write an evaluation's numbers as Atropos does."""
+    write_whole(path, json.dumps({"results": {"all": report.numbers()}}, indent=2) + "\n")
+
+
+def _line(sample: StoredGroup) -> str:
+    return json.dumps(sample.to_json()) + "\n"
 
 
 def unused(folder: Path) -> Path:
     """The folder, or where something is there already, one beside it with a number."""
     beside = (folder.with_name(f"{folder.name}-{n}") for n in itertools.count(2))
     return next(path for path in itertools.chain([folder], beside) if not path.exists())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationResults:
+    """An evaluation read back.
+
+    Attributes:
+        path: where it was read.
+        samples: each item once.
+        settings: what determined them, as far as it is kept.
+    """
+
+    path: Path
+    samples: tuple[StoredGroup, ...]
+    settings: Mapping[str, Any]
+
+    @property
+    def tasks(self) -> frozenset[str]:
+        return frozenset(sample.task for sample in self.samples)
+
+    def differing(self, other: EvaluationResults) -> dict[str, tuple[Any, Any]]:
+        """The settings known of both that differ, with both values."""
+        names = sorted(self.settings.keys() & other.settings.keys())
+        both = {name: (self.settings[name], other.settings[name]) for name in names}
+        return {name: (one, another) for name, (one, another) in both.items() if one != another}
+
+
+def read_results(path: Path) -> EvaluationResults:
+    """Read an evaluation's folder, complete or not, or a samples file.
+
+    Raises:
+        FixableError: there are no evaluation samples, or something that can't be read.
+    """
+    if not path.exists():
+        raise FixableError(f"there is no {path}")
+    samples = samples_in(path) if path.is_dir() else read_samples(path)
+    if not samples:
+        raise FixableError(f"{path} holds no evaluation samples; is it a folder of `evaluate`?")
+    items = {sample.item_key: sample for sample in samples}
+    folder = path if path.is_dir() else path.parent
+    settings = {**(settings_in(folder) or {}), **said_by(samples)}
+    return EvaluationResults(path=path, samples=tuple(items.values()), settings=settings)
+
+
+def said_by(samples: Iterable[StoredGroup]) -> dict[str, Any]:
+    """The settings that samples carry: rescored ones have others than their folder.
+
+    Where the samples of one file disagree, a setting is the list of its values.
+    """
+    values: defaultdict[str, list[Any]] = defaultdict(list)
+    for sample in samples:
+        said = {name: sample.about[name] for name in ("library_versions",) if name in sample.about}
+        for name, value in {**sample.scoring, **said}.items():
+            if value not in values[name]:
+                values[name].append(value)
+    return {name: known[0] if len(known) == 1 else known for name, known in values.items()}

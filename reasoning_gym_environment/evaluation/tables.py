@@ -1,83 +1,137 @@
-"""An evaluation's metrics as text for people."""
+"""An evaluation's numbers, and a comparison of two, as text for people."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
+
+from .comparison import Change, Comparison
+from .metrics import EvaluationReport, Slice
 
 SHOWN = 10
 """So many of the worst tasks, and as many of the best."""
 
+LEAST_ITEMS = 6
+"""Of a task, to tell a change from noise at 5 %: of 5, 2 of 32 patterns of signs are as extreme."""
+
+_NOTHING = Slice(size=0, shares={}, means={})
 _LEGEND = (
     "chance: what the best constant answer solves; ! where the interval isn't above it\n"
     "format: no answer, or several; cut: truncated"
 )
+_CHANGES = f"{'':32} {'items':>6} {'before':>8} {'after':>8} {'change':>8}  {'95 %':>15}"
 
 
-def headline(metrics: Mapping[str, float]) -> str:
-    """The evaluation in one line."""
-    names = ("percent_correct", "score", "truncated", "unscored")
-    known = [name for name in names if f"eval/{name}" in metrics]
-    return ", ".join(f"{name} {metrics[f'eval/{name}']:.3f}" for name in known)
+def headline(report: EvaluationReport) -> str:
+    """The numbers of the default samples in one line; empty without any."""
+    overall = report.default.by_items if report.default else _NOTHING
+    measures = {"percent_correct": "solved"} | {n: n for n in ("score", "truncated", "unscored")}
+    known = {name: overall.value(measure) for name, measure in measures.items()}
+    return ", ".join(f"{name} {value:.3f}" for name, value in known.items() if value is not None)
 
 
-def evaluation_table(metrics: Mapping[str, float], *, attempts: int) -> str:
-    """Overall, by difficulty and category, then the worst tasks and the best.
-
-    Args:
-        attempts: the k of pass@k.
-    """
-    return "\n".join(_lines(metrics, attempts))
+def evaluation_table(report: EvaluationReport) -> str:
+    """Overall, by difficulty and category, then the worst tasks and the best."""
+    return "\n".join(_evaluation_lines(report))
 
 
-def _lines(metrics: Mapping[str, float], attempts: int) -> Iterator[str]:
-    def rows(names: Sequence[str], kind: str) -> Iterator[str]:
-        for name in names:
-            yield _row(f"  {name}", _below(metrics, f"eval/{kind}/{name}/"), attempts)
+def _evaluation_lines(report: EvaluationReport) -> Iterator[str]:
+    def rows(slices: Iterable[tuple[str, Slice]]) -> Iterator[str]:
+        return (_row(f"  {name}", own, own.size, k) for name, own in slices)
 
+    default, k = report.default, report.attempts
     yield (
         f"{'':30} {'items':>6} {'solved':>7} {'95 %':>12} {'chance':>7} {'score':>6} "
-        f"{f'pass@{attempts}':>8} {'unscored':>8} {'format':>7} {'cut':>7} {'tokens':>7}"
+        f"{f'pass@{k}':>8} {'unscored':>8} {'format':>7} {'cut':>7} {'tokens':>7}"
     )
-    yield _row("every item counts the same", _below(metrics, "eval/"), attempts)
-    yield _row("every task counts the same", _below(metrics, "eval/macro/"), attempts)
-    for kind in ("difficulty", "category"):
-        if names := _names(metrics, kind):
-            yield from ("", f"by {kind}", *rows(names, kind))
-    tasks = sorted(
-        _names(metrics, "task"),
-        key=lambda task: [metrics.get(f"eval/task/{task}/{n}", 2.0) for n in ("solved", "score")],
-    )
+    overall, macro = (default.by_items, default.by_tasks) if default else (_NOTHING, _NOTHING)
+    yield _row("every item counts the same", overall, overall.size, k)
+    yield _row("every task counts the same", macro, 0, k)
+    if report.difficulties:
+        named = ((f"{each:g}", own.by_items) for each, own in report.difficulties.items())
+        yield from ("", "by difficulty", *rows(named))
+    if default:
+        yield from ("", "by category", *rows(default.categories.items()))
+    tasks = sorted(default.tasks.items() if default else (), key=lambda entry: _success(entry[1]))
     if len(tasks) <= 2 * SHOWN:
-        yield from ("", "tasks, the worst first", *rows(tasks, "task"))
+        yield from ("", "tasks, the worst first", *rows(tasks))
     else:
-        yield from ("", f"the worst {SHOWN} of {len(tasks)} tasks", *rows(tasks[:SHOWN], "task"))
-        yield from ("", f"the best {SHOWN}", *rows(tasks[: -SHOWN - 1 : -1], "task"))
+        yield from ("", f"the worst {SHOWN} of {len(tasks)} tasks", *rows(tasks[:SHOWN]))
+        yield from ("", f"the best {SHOWN}", *rows(tasks[: -SHOWN - 1 : -1]))
     yield from ("", _LEGEND)
 
 
-def _below(metrics: Mapping[str, float], prefix: str) -> dict[str, float]:
-    return {n.removeprefix(prefix): v for n, v in metrics.items() if n.startswith(prefix)}
+def _success(task: Slice) -> list[float]:
+    """Ranks a task; those of which nothing is known come last."""
+    values = (task.value("solved"), task.value("score"))
+    return [2.0 if value is None else value for value in values]
 
 
-def _names(metrics: Mapping[str, float], kind: str) -> list[str]:
-    """The names that have metrics below `eval/<kind>/`, in their order."""
-    names = (name.split("/")[0] for name in _below(metrics, f"eval/{kind}/"))
-    return list(dict.fromkeys(names))
+def _row(title: str, own: Slice, items: int, k: int) -> str:
+    """One line of numbers.
 
+    Args:
+        items: 0 where they are not shown.
+        k: of pass@k.
+    """
 
-def _row(title: str, numbers: Mapping[str, float], attempts: int) -> str:
     def cell(name: str, form: str) -> str:
-        return format(numbers[name], form) if name in numbers else "-"
+        value = own.value(name)
+        return "-" if value is None else format(value, form)
 
     interval, mark = "-", " "
-    if "solved_low" in numbers:
-        low, high = numbers["solved_low"], numbers["solved_high"]
-        interval = f"{low * 100:.1f} - {high * 100:.1f}"
-        mark = "!" if low <= numbers.get("chance", -1.0) else " "
+    if solved := own.shares.get("solved"):
+        interval = f"{solved.low * 100:.1f} - {solved.high * 100:.1f}"
+        mark = "!" if solved.low <= own.means.get("chance", -1.0) else " "
     return (
-        f"{title:30} {cell('items', '.0f'):>6} {cell('solved', '.1%'):>7} {interval:>12} "
+        f"{title:30} {items or '-':>6} {cell('solved', '.1%'):>7} {interval:>12} "
         f"{cell('chance', '.1%'):>6}{mark} {cell('score', '.3f'):>6} "
-        f"{cell(f'pass@{attempts}', '.1%'):>8} {cell('unscored', '.1%'):>8} "
+        f"{cell(f'pass@{k}', '.1%'):>8} {cell('unscored', '.1%'):>8} "
         f"{cell('format_failures', '.1%'):>7} {cell('truncated', '.1%'):>7} "
         f"{cell('completion_tokens', '.0f'):>7}"
     ).rstrip()
+
+
+def comparison_table(comparison: Comparison) -> str:
+    """Overall, then every task: those beyond noise first, each part from loss to gain."""
+    return "\n".join(_comparison_lines(comparison))
+
+
+def _comparison_lines(comparison: Comparison) -> Iterator[str]:
+    ranked = sorted(comparison.tasks.items(), key=lambda entry: entry[1].difference.value)
+    beyond = [(task, change) for task, change in ranked if change.beyond_noise]
+    within = [(task, change) for task, change in ranked if not change.beyond_noise]
+    yield _CHANGES
+    yield _change_row("solved, all items alike", comparison.by_items)
+    yield _change_row("solved, all tasks alike", comparison.by_tasks)
+    yield _change_row("score, all items alike", comparison.score)
+    yield ""
+    if all(change.items < LEAST_ITEMS for _, change in ranked):
+        yield f"too few items per task to tell ({LEAST_ITEMS} at the least)"
+    else:
+        yield f"{len(beyond)} of {len(ranked)} tasks changed beyond noise (solved)"
+        yield from (_change_row(f"  {task}", change) for task, change in beyond)
+        yield from ("", "within noise") if within else ()
+    yield from (_change_row(f"  {task}", change) for task, change in within)
+    yield ""
+    yield (
+        "Beyond noise: a paired randomisation test, at a false discovery rate of 5 % over all\n"
+        "tasks (Benjamini-Hochberg). It takes 6 items of a task at the least, rather 10 to 20.\n"
+        "Intervals are each row's own 95 %: of many tasks, some leave out 0 by chance."
+    )
+    yield _left_out(comparison)
+
+
+def _change_row(title: str, change: Change) -> str:
+    difference = change.difference
+    interval = f"{difference.low * 100:+.1f} to {difference.high * 100:+.1f}"
+    return (
+        f"{title:32} {change.items:>6} {change.before:>8.1%} {change.after:>8.1%} "
+        f"{difference.value * 100:>+8.1f}  {interval:>15}"
+    )
+
+
+def _left_out(comparison: Comparison) -> str:
+    return (
+        f"Left out: {comparison.only_before} items only before, {comparison.only_after} only "
+        f"after, {comparison.unscored} unscored in one."
+    )

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..records import FORMAT_FAILURES, Status
+from ..storage.rows import StoredRollout
 from .figures import Bucket, LevelPoint, Share
-from .material import Rollout
 
 _SCORE_BINS = 20
 _LENGTH_BINS = 30
@@ -88,20 +88,19 @@ def histogram(says: str, counts: Mapping[tuple[int, bool], int], width: float) -
     return Chart(looks="histogram", says=says, values=values)
 
 
-def score_histogram(rollouts: Sequence[Rollout]) -> Chart:
+def score_histogram(rollouts: Sequence[StoredRollout]) -> Chart:
     """Of the scored rollouts; a score of 1 lies in the last bin."""
-    verdicts = [(r.verdict.score, r.verdict.status is Status.SOLVED) for r in rollouts]
     counts = Counter(
-        (min(_SCORE_BINS - 1, math.floor(score * _SCORE_BINS + 1e-9)), solved)
-        for score, solved in verdicts
-        if score is not None
+        (min(_SCORE_BINS - 1, math.floor(r.raw_score * _SCORE_BINS + 1e-9)), r.solved)
+        for r in rollouts
+        if r.raw_score is not None
     )
     return histogram("How the verifier's scores are distributed", counts, 1 / _SCORE_BINS)
 
 
-def length_histogram(rollouts: Sequence[Rollout]) -> Chart:
+def length_histogram(rollouts: Sequence[StoredRollout]) -> Chart:
     """Of the completions whose length is known."""
-    lengths = [(r.tokens, r.verdict.status is Status.SOLVED) for r in rollouts if r.tokens]
+    lengths = [(r.length, r.solved) for r in rollouts if r.length]
     width = round_width(max((tokens for tokens, _ in lengths), default=1) / _LENGTH_BINS)
     counts = Counter((tokens // width, solved) for tokens, solved in lengths)
     return histogram("How long the completions are, in tokens", counts, width)

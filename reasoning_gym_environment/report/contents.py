@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import NamedTuple
 
+from ..storage.rows import StoredGroup
 from ..util.grouping import group_by
 from . import charts as draw
 from .charts import Chart
@@ -26,8 +27,9 @@ from .material import (
     SPLITS,
     SUCCESSFUL_GROUPS,
     TRAINING,
-    Group,
     Material,
+    category_of,
+    split_of,
 )
 
 
@@ -75,16 +77,19 @@ class Contents:
 def contents_of(material: Material) -> Contents:
     splits = {split: groups for split in SPLITS if (groups := material.of(split))}
     training = splits.get(TRAINING, [])
-    kinds = {material.sources[group.source].kind for group in training}
     overviews = {split: overview(groups) for split, groups in splits.items()}
-    leveled = {s: [g for g in gs if g.level is not None] for s, gs in splits.items()}
+    leveled = {split: with_level(groups) for split, groups in splits.items()}
     in_order = training if material.ordered else []
     parts = buckets(in_order)
-    shares = share_tables(material, splits)
+    shares = share_tables(splits)
     charts = {place: draw.solved_shares(says_of(place), rows) for place, rows in shares.items()}
     return Contents(
         material=material,
-        dumped=frozenset(k for k in (SUCCESSFUL_GROUPS, FAILED_GROUPS) if k in " ".join(kinds)),
+        dumped=frozenset(
+            kind
+            for kind in (SUCCESSFUL_GROUPS, FAILED_GROUPS)
+            if any(kind in source.kind for source in material.sources)
+        ),
         versions=sorted(set(library_versions(material.groups))),
         headlines=headlines(material),
         overviews=overviews,
@@ -103,29 +108,38 @@ def contents_of(material: Material) -> Contents:
 
 def headlines(material: Material) -> list[Headline]:
     """Training; then every evaluation, and every difficulty in it, on its own."""
-    evaluations = {group.source for group in material.of(EVALUATION)}
-    parts = group_by(part_of, material.groups)
+    places = {source.name: place for place, source in enumerate(material.sources)}
+    evaluations = {group.file for group in material.of(EVALUATION)}
+    parts = group_by(lambda group: part_of(group, places), material.groups)
     found = []
-    for (split, source, difficulty), groups in sorted(parts.items()):
+    for (split, place, difficulty), groups in sorted(parts.items()):
         name = SPLITS[split].capitalize()
-        if source >= 0 and len(evaluations) > 1:
-            name += f" {short_name(material.sources[source].name)}"
+        if place >= 0 and len(evaluations) > 1:
+            name += f" {short_name(material.sources[place].name)}"
         if difficulty >= 0:
             name += f", difficulty {difficulty:g}"
         found.append(Headline(name, overview(groups)))
     return found
 
 
-def part_of(group: Group) -> tuple[int, int, float]:
-    """Split, file and difficulty; -1 where there is none or it makes no difference."""
-    source = group.source if group.split == EVALUATION else -1
-    return SPLITS.index(group.split), source, -1.0 if group.difficulty is None else group.difficulty
+def part_of(group: StoredGroup, places: Mapping[str, int]) -> tuple[int, int, float]:
+    """Split, file and difficulty as numbers; -1 where there is none or it makes no difference.
+
+    Args:
+        places: of the files, by name.
+    """
+    place = places[str(group.file)] if split_of(group) == EVALUATION else -1
+    difficulty = -1.0 if group.difficulty is None else group.difficulty
+    return SPLITS.index(split_of(group)), place, difficulty
 
 
-def library_versions(groups: Sequence[Group]) -> Iterator[str]:
+def with_level(groups: Sequence[StoredGroup]) -> list[StoredGroup]:
+    return [group for group in groups if group.recipe.level is not None]
+
+
+def library_versions(groups: Sequence[StoredGroup]) -> Iterator[str]:
     for group in groups:
-        versions = group.row.get("library_versions")
-        if isinstance(versions, Mapping):
+        if versions := group.library_versions:
             yield ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
 
 
@@ -133,32 +147,27 @@ def says_of(place: str) -> str:
     return f"Solved share with 95% intervals and chance marks, by {place.replace('/', ' in ')}"
 
 
-def share_tables(
-    material: Material, splits: Mapping[str, Sequence[Group]]
-) -> dict[str, list[ShareRow]]:
+def share_tables(splits: Mapping[str, Sequence[StoredGroup]]) -> dict[str, list[ShareRow]]:
     """By category; by task, one table a category; by evaluation file and by level if several.
 
     Evaluation items at a difficulty asked for are in the last one alone.
     """
     plain = {s: [g for g in gs if g.difficulty is None] for s, gs in splits.items()}
-    tables = {"category": share_rows(plain, lambda group: group.category)}
+    tables = {"category": share_rows(plain, category_of)}
     for category in dict.fromkeys(row.name for row in tables["category"]):
-        own = {s: [g for g in gs if g.category == category] for s, gs in plain.items()}
+        own = {s: [g for g in gs if category_of(g) == category] for s, gs in plain.items()}
         tables[f"task/{category}"] = share_rows(own, lambda group: group.task)
-    evaluations = shares_by(lambda group: group.source, plain.get(EVALUATION, []))
-    tables["evaluation"] = [
-        ShareRow(short_name(material.sources[source].name), EVALUATION, share)
-        for source, share in evaluations
-    ]
-    leveled = {s: [g for g in gs if g.level is not None] for s, gs in splits.items()}
-    levels = share_rows(leveled, lambda group: f"level {group.level:g}")
+    evaluations = shares_by(lambda group: str(group.file), plain.get(EVALUATION, []))
+    tables["evaluation"] = [ShareRow(short_name(n), EVALUATION, s) for n, s in evaluations]
+    leveled = {split: with_level(groups) for split, groups in splits.items()}
+    levels = share_rows(leveled, lambda group: f"level {group.recipe.level:g}")
     tables["level"] = sorted(levels, key=lambda row: float(row.name.removeprefix("level ")))
     several = {place for place in tables if len({row.name for row in tables[place]}) > 1}
     return {p: rows for p, rows in tables.items() if rows and (p in several or "/" in p)}
 
 
 def share_rows(
-    splits: Mapping[str, Sequence[Group]], key: Callable[[Group], str]
+    splits: Mapping[str, Sequence[StoredGroup]], key: Callable[[StoredGroup], str]
 ) -> list[ShareRow]:
     """Largest share first; both splits of a name together."""
     rows = [ShareRow(n, split, s) for split, gs in splits.items() for n, s in shares_by(key, gs)]
@@ -179,7 +188,7 @@ def short_name(path: str) -> str:
 
 
 def distributions(
-    splits: Mapping[str, Sequence[Group]], overviews: Mapping[str, Overview]
+    splits: Mapping[str, Sequence[StoredGroup]], overviews: Mapping[str, Overview]
 ) -> dict[str, Chart]:
     charts = {}
     for split, found in overviews.items():
@@ -201,7 +210,7 @@ def over_time(parts: Sequence[Bucket]) -> dict[str, Chart]:
     return charts
 
 
-def levels_over_time(training: Sequence[Group]) -> dict[str, Chart]:
+def levels_over_time(training: Sequence[StoredGroup]) -> dict[str, Chart]:
     """One chart for each category, all with the same axes; of groups in their order."""
     lines = {c: points for c, points in level_points(training).items() if len(points) > 1}
     highest = max((point.level for points in lines.values() for point in points), default=0.0)
@@ -213,11 +222,11 @@ def levels_over_time(training: Sequence[Group]) -> dict[str, Chart]:
     }
 
 
-def level_maps(leveled: Mapping[str, Sequence[Group]]) -> dict[str, Chart]:
+def level_maps(leveled: Mapping[str, Sequence[StoredGroup]]) -> dict[str, Chart]:
     """One for each split and category, of groups that have a level."""
     charts = {}
     for split, groups in leveled.items():
-        for category, own in sorted(group_by(lambda group: group.category, groups).items()):
-            shares = dict(shares_by(lambda group: (group.task, group.level or 0.0), own))
+        for category, own in sorted(group_by(category_of, groups).items()):
+            shares = dict(shares_by(lambda group: (group.task, group.recipe.level or 0.0), own))
             charts[f"level_map/{split}/{category}"] = draw.level_map(category, shares)
     return charts

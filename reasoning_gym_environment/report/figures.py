@@ -12,9 +12,10 @@ from typing import NamedTuple
 from ..evaluation.estimators import share
 from ..records import FORMAT_FAILURES, SOLVED_SCORE, Signal, Status
 from ..rollouts.metrics import Mean
+from ..storage.rows import StoredGroup, StoredRollout, recipe_key
 from ..tasks.chance import chance_floors
 from ..util.grouping import Key, group_by
-from .material import Group, Rollout
+from .material import category_of
 
 _MOST_BUCKETS = 40
 _SMALLEST_BUCKET = 10
@@ -84,30 +85,28 @@ def mean_of(values: Sequence[float]) -> Mean:
     return mean
 
 
-def rollouts_of(groups: Sequence[Group]) -> list[Rollout]:
+def rollouts_of(groups: Sequence[StoredGroup]) -> list[StoredRollout]:
     return [rollout for group in groups for rollout in group.rollouts]
 
 
-def chance_of(group: Group) -> float | None:
+def chance_of(group: StoredGroup) -> float | None:
     """The chance floor of the group's task, where it applies: see `tasks.chance`.
 
     Floors were measured on default items, with the threshold that rows without one had.
     """
-    threshold = group.row.get("scoring", {}).get("solved_threshold", SOLVED_SCORE)
-    default = group.level is None and not group.row["recipe"]["parameters"]
+    threshold = group.scoring.get("solved_threshold", SOLVED_SCORE)
+    default = group.recipe.level is None and not group.recipe.parameters
     return chance_floors(threshold).get(group.task) if default else None
 
 
-def solved_share(groups: Sequence[Group]) -> Share | None:
+def solved_share(groups: Sequence[StoredGroup]) -> Share | None:
     """None where no rollout is scored. Rollouts of one problem are one cluster."""
     scored = [group for group in groups if group.scored]
     if not scored:
         return None
+    problems = group_by(lambda group: recipe_key(group.recipe), scored)
     solved = share(
-        [
-            [float(r.verdict.status is Status.SOLVED) for group in own for r in group.scored]
-            for own in group_by(lambda group: group.problem, scored).values()
-        ]
+        [[float(r.solved) for group in own for r in group.scored] for own in problems.values()]
     )
     rollouts = sum(len(group.scored) for group in scored)
     floors = [(chance_of(group), len(group.scored)) for group in scored]
@@ -118,37 +117,39 @@ def solved_share(groups: Sequence[Group]) -> Share | None:
         high=solved.high,
         chance=sum(known) / rollouts if len(known) == len(floors) else None,
         rollouts=rollouts,
-        problems=len({group.problem for group in scored}),
+        problems=len(problems),
     )
 
 
-def shares_by(key: Callable[[Group], Key], groups: Sequence[Group]) -> Iterator[tuple[Key, Share]]:
+def shares_by(
+    key: Callable[[StoredGroup], Key], groups: Sequence[StoredGroup]
+) -> Iterator[tuple[Key, Share]]:
     """The solved share of each key that has one."""
     for name, own in group_by(key, groups).items():
         if solved := solved_share(own):
             yield name, solved
 
 
-def signal_shares(groups: Sequence[Group]) -> dict[Signal, float]:
+def signal_shares(groups: Sequence[StoredGroup]) -> dict[Signal, float]:
     """Shares of the groups with more than one scored rollout; empty without such a group."""
     kinds = Counter(group.signal for group in groups if len(group.scored) > 1)
     return {one: kinds[one] / kinds.total() for one in Signal} if kinds else {}
 
 
-def overview(groups: Sequence[Group]) -> Overview:
+def overview(groups: Sequence[StoredGroup]) -> Overview:
     """Of at least one rollout."""
     rollouts = rollouts_of(groups)
-    lengths = [rollout.tokens for rollout in rollouts if rollout.tokens is not None]
+    lengths = [rollout.length for rollout in rollouts if rollout.length is not None]
     given = max(1, len(lengths))
-    statuses = Counter(rollout.verdict.status for rollout in rollouts)
-    scored = [r for r in rollouts if r.verdict.score is not None]
+    statuses = Counter(rollout.status for rollout in rollouts)
+    scored = [r for r in rollouts if r.scored]
     return Overview(
         groups=len(groups),
         rollouts=len(rollouts),
         tasks=len({group.task for group in groups}),
         solved=solved_share(groups),
-        score=mean_of([r.verdict.score for r in scored if r.verdict.score is not None]),
-        reward=mean_of([r.reward for r in scored]),
+        score=mean_of([r.raw_score or 0.0 for r in scored]),
+        reward=mean_of([r.score for r in scored]),
         statuses={s: statuses[s] for s in Status if statuses[s]},
         format_failures=sum(statuses[s] for s in FORMAT_FAILURES) / given,
         truncated=sum(r.truncated for r in rollouts) / given,
@@ -158,7 +159,7 @@ def overview(groups: Sequence[Group]) -> Overview:
     )
 
 
-def buckets(groups: Sequence[Group]) -> list[Bucket]:
+def buckets(groups: Sequence[StoredGroup]) -> list[Bucket]:
     """The groups in their order, cut into at most 40 equal parts; none where there are few."""
     return [
         Bucket(
@@ -178,14 +179,14 @@ def equal_parts(count: int) -> list[slice]:
     return [slice(start, end) for start, end in pairwise(ends)]
 
 
-def level_points(groups: Sequence[Group]) -> dict[str, list[LevelPoint]]:
+def level_points(groups: Sequence[StoredGroup]) -> dict[str, list[LevelPoint]]:
     """The levels of each category in the groups' order; none where there are few."""
     points: dict[str, list[LevelPoint]] = {}
-    for category in sorted({group.category for group in groups}):
+    for category in sorted(set(map(category_of, groups))):
         own = [
-            LevelPoint(float(number), group.level)
+            LevelPoint(float(number), group.recipe.level)
             for number, group in enumerate(groups)
-            if group.category == category and group.level is not None
+            if category_of(group) == category and group.recipe.level is not None
         ]
         points[category] = [mean_point(own[part]) for part in equal_parts(len(own))]
     return {category: own for category, own in points.items() if own}

@@ -7,7 +7,6 @@ length of the texts.
 from __future__ import annotations
 
 import json
-import math
 import zlib
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -15,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..scoring.extraction import split_thought
-from ..storage.stored import prompt
-from .material import Group, Material, Rollout
+from ..storage.rows import StoredGroup, StoredRollout
+from .material import Material, category_of, split_of
 
 _MOST_ROLLOUTS = 10_000
 _MOST_CHARACTERS = 40_000_000
@@ -25,7 +24,7 @@ _MOST_CHARACTERS = 40_000_000
 _LONGEST_TEXT = 50_000
 _EXCERPT = 60
 _CHUNK_GROUPS = 25
-_NUMBERS = (
+_SHOWN = (
     "score",
     "raw_score",
     "raw_form_score",
@@ -34,8 +33,10 @@ _NUMBERS = (
     "tokens",
     "completion_tokens",
     "verify_seconds",
+    "status",
+    "detail",
+    "finish_reason",
 )
-_TEXTS = ("status", "detail", "finish_reason")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +67,7 @@ def clip(text: str, longest: int) -> str:
     return f"{text[:half]}\n[… {left_out:,} characters left out …]\n{text[-half:]}"
 
 
-def thin_out(groups: Sequence[Group], most: int = _MOST_ROLLOUTS) -> list[Group]:
+def thin_out(groups: Sequence[StoredGroup], most: int = _MOST_ROLLOUTS) -> list[StoredGroup]:
     """Groups at equal distances, so many that they have at most `most` rollouts or so."""
     rollouts = sum(len(group.rollouts) for group in groups)
     kept = len(groups) if rollouts <= most else max(1, len(groups) * most // rollouts)
@@ -86,36 +87,31 @@ def fitting_length(lengths: Sequence[int], most: int = _MOST_CHARACTERS) -> int:
     return longest
 
 
-def number(value: object) -> float | None:
-    """None for what JSON has no number for."""
-    return value if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-def rollout_sample(rollout: Rollout, longest: int) -> dict[str, Any]:
+def rollout_sample(rollout: StoredRollout, longest: int) -> dict[str, Any]:
     thought, rest = split_thought(rollout.text)
-    answer = rollout.row["answer"]
+    answer = rollout.answer
     return {
         "thought": clip(thought, longest),
         "rest": clip(rest, longest),
         "answer": None if answer is None else clip(answer, longest),
-        **{name: number(rollout.row.get(name)) for name in _NUMBERS},
-        **{name: rollout.row[name] for name in _TEXTS},
+        **{name: getattr(rollout, name) for name in _SHOWN},
     }
 
 
-def group_sample(group: Group, file: str, longest: int) -> dict[str, Any]:
-    oracle = group.row["oracle"]
-    mode = group.row.get("scoring", {}).get("score_mode")
-    asked = prompt(group.rollouts[0].row)
+def group_sample(group: StoredGroup, longest: int) -> dict[str, Any]:
+    oracle = group.oracle
+    mode = group.scoring.get("score_mode")
     return {
-        "category": group.category,
-        "level": group.level,
-        "seed": group.row["recipe"]["seed"],
+        "category": category_of(group),
+        "level": group.recipe.level,
+        "seed": group.recipe.seed,
         "time": group.time,
-        "file": file,
+        "file": str(group.file),
         "oracle": None if oracle is None else clip(oracle, longest),
         "score_mode": None if mode is None else str(mode),
-        "prompt": [{"role": m["role"], "content": clip(m["content"], longest)} for m in asked],
+        "prompt": [
+            {"role": m["role"], "content": clip(m["content"], longest)} for m in group.prompt
+        ],
         "rollouts": [rollout_sample(rollout, longest) for rollout in group.rollouts],
     }
 
@@ -125,7 +121,7 @@ def pack(value: object) -> str:
     return b64encode(zlib.compress(plain)).decode("ascii")
 
 
-def index_of(groups: Sequence[Group]) -> dict[str, Any]:
+def index_of(groups: Sequence[StoredGroup]) -> dict[str, Any]:
     """Columns: a group's task, split and number of rollouts; a rollout's status and the like."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     tasks = sorted({group.task for group in groups})
@@ -134,12 +130,12 @@ def index_of(groups: Sequence[Group]) -> dict[str, Any]:
         "chunk_groups": _CHUNK_GROUPS,
         "tasks": tasks,
         "group_task": [places[group.task] for group in groups],
-        "group_split": [group.split for group in groups],
+        "group_split": [split_of(group) for group in groups],
         "group_size": [len(group.rollouts) for group in groups],
-        "status": [rollout.verdict.status.value for rollout in rollouts],
-        "score": [round(rollout.reward, 4) for rollout in rollouts],
-        "tokens": [rollout.tokens for rollout in rollouts],
-        "answer": [(rollout.row["answer"] or "")[:_EXCERPT] for rollout in rollouts],
+        "status": [rollout.status.value for rollout in rollouts],
+        "score": [round(rollout.score, 4) for rollout in rollouts],
+        "tokens": [rollout.length for rollout in rollouts],
+        "answer": [(rollout.answer or "")[:_EXCERPT] for rollout in rollouts],
     }
 
 
@@ -149,7 +145,7 @@ def samples_of(material: Material) -> Samples:
     shown = sum(len(group.rollouts) for group in groups)
     lengths = [len(rollout.text) for group in groups for rollout in group.rollouts]
     longest = fitting_length(lengths)
-    samples = [group_sample(g, material.sources[g.source].name, longest) for g in groups]
+    samples = [group_sample(group, longest) for group in groups]
     starts = range(0, len(samples), _CHUNK_GROUPS)
     return Samples(
         index=index_of(groups),

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from ..errors import FixableError
 from ..records import Completion, GroupResult, Problem
 from ..scoring.grading import ScoringSettings, Verifier, grade
-from ..storage.dumps import DumpWriter, dump_kind, group_row
+from ..storage.dumps import DumpWriter, dump_kind
+from ..storage.rows import StoredGroup
 from .metrics import Statistics
 
 
@@ -128,11 +129,11 @@ class Rollouts:
             failed=self._settings.dump_failed_rollouts,
         )
         if kind is not None:
-            await self._dumps.write(kind, self.row(group, identity))
+            await self._dumps.write(kind, self.row(group, identity).to_json())
 
-    def row(self, group: GroupResult, identity: Mapping[str, Any]) -> dict[str, Any]:
+    def row(self, group: GroupResult, identity: Mapping[str, Any]) -> StoredGroup:
         """The group's row in dumps and evaluation samples, with the time in UTC."""
         prompt = self._client.prompt(group.problem.question)
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         run = {**identity, "scoring": self._scoring.to_json(), "time": now}
-        return group_row(group, prompt.messages, run)
+        return StoredGroup.from_result(group, prompt.messages, run)

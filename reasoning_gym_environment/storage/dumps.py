@@ -1,4 +1,4 @@
-"""JSONL dumps of scored groups: the writer that loses nothing, and the reader.
+"""JSONL files of groups: the writer of dumps, which loses nothing, and the readers.
 
 A group is one JSON object on one line, on disk before the group counts as done. After
 `kill -9` every finished group is there; a torn last line is skipped and counted.
@@ -9,20 +9,24 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..records import Attempt, GroupResult, Reward, Verdict
+from ..errors import FixableError
+from ..util.files import append_whole
+from .rows import StoredGroup
+from .schema import SCHEMA_VERSION
 
 logger = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 1
 PROGRESS_EVERY = 10
+
+RESCORED = ".rescored.jsonl"
+"""How the names of rescored files end; `NAME.jsonl` becomes `NAME.rescored.jsonl`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,52 +55,6 @@ def dump_kind(
     if failed and best == 0.0:
         return FAILED
     return None
-
-
-def attempt_row(attempt: Attempt, prompt: list[dict[str, str]]) -> dict[str, Any]:
-    """One rollout: its whole conversation and the score that belongs to it."""
-    completion = attempt.completion
-    return {
-        "conversation": [*prompt, {"role": "assistant", "content": completion.text}],
-        **grade_row(attempt.answer, attempt.verdict, attempt.reward),
-        "finish_reason": completion.finish_reason,
-        "tokens": len(completion.tokens),
-        "completion_tokens": completion.completion_tokens,
-    }
-
-
-def grade_row(answer: str | None, verdict: Verdict, reward: Reward) -> dict[str, Any]:
-    """The part of a rollout's record that scoring it again replaces."""
-    return {
-        "score": reward.value,
-        "answer": answer,
-        "status": verdict.status.value,
-        "detail": verdict.detail,
-        "raw_score": verdict.score,
-        "raw_form_score": verdict.raw_score,
-        "tagged_form_score": verdict.tagged_score,
-        "length_factor": reward.length_factor,
-        "verify_seconds": round(verdict.seconds, 6),
-    }
-
-
-def group_row(
-    group: GroupResult, prompt: list[dict[str, str]], run: Mapping[str, Any]
-) -> dict[str, Any]:
-    """A group as it is dumped: enough to regenerate its problem and to score it again.
-
-    Args:
-        prompt: the messages the rollouts began with.
-        run: what is the same for all rows of a run: its name, replica, library versions.
-    """
-    return {
-        "item_id": group.problem.recipe.task,
-        "rollouts": [attempt_row(attempt, prompt) for attempt in group.attempts],
-        "schema_version": SCHEMA_VERSION,
-        "recipe": group.problem.recipe.to_json(),
-        "oracle": group.problem.oracle,
-        **run,
-    }
 
 
 class DumpWriter:
@@ -164,26 +122,6 @@ class DumpWriter:
         self._thread.shutdown(wait=True)
 
 
-def append_whole(path: Path, data: bytes) -> None:
-    """Append all of the data or none of it.
-
-    Raises:
-        OSError: it could not be written; the file ends where it did before.
-    """
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        end = os.fstat(descriptor).st_size
-        try:
-            written = 0
-            while written < len(data):
-                written += os.write(descriptor, data[written:])
-        except OSError:
-            os.ftruncate(descriptor, end)
-            raise
-    finally:
-        os.close(descriptor)
-
-
 class DumpContent(NamedTuple):
     """The groups of a file, and how many lines could not be read."""
 
@@ -213,3 +151,68 @@ def _parse(line: bytes) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise ValueError("not a JSON object")
     return row
+
+
+class GroupFile(NamedTuple):
+    """The groups of a file as records, and how many lines could not be read."""
+
+    groups: list[StoredGroup]
+    torn: int
+
+
+def read_rows(path: Path) -> DumpContent:
+    """`read_dump` for commands; raises FixableError where the file can't be read."""
+    try:
+        return read_dump(path)
+    except OSError as error:
+        raise FixableError(f"{path} can't be read: {error.strerror}") from error
+
+
+def read_groups(path: Path) -> GroupFile:
+    """The groups of a file, all of the schema that this version writes.
+
+    Raises:
+        FixableError: the file can't be read, or holds nothing or something else.
+    """
+    content = read_rows(path)
+    if not content.rows:
+        raise FixableError(f"{path} holds no groups; leave it out")
+    groups = []
+    for number, row in enumerate(content.rows, start=1):
+        version = row.get("schema_version")
+        if version != SCHEMA_VERSION:
+            found = f"schema version {version}" if version else "no schema version"
+            raise FixableError(
+                f"{path}: row {number} has {found}, this program reads {SCHEMA_VERSION}; give "
+                "dumps or evaluation samples (samples.jsonl) of this version"
+            )
+        try:
+            groups.append(StoredGroup.from_json(row, file=path))
+        except ValueError as error:
+            raise FixableError(
+                f"{path}: row {number} is no group of rollouts: {error}; give dumps or evaluation "
+                "samples that this program wrote"
+            ) from error
+    return GroupFile(groups, content.torn)
+
+
+def rescored_path(path: Path) -> Path:
+    """Where the rescored rows of a file go: beside it."""
+    return path.with_name(path.name.removesuffix(".jsonl") + RESCORED)
+
+
+def distinct_files(paths: Sequence[Path]) -> list[Path]:
+    """Each file once, by its first name.
+
+    Raises:
+        FixableError: a file and its rescored form are both given.
+    """
+    files: dict[Path, Path] = {}
+    for path in paths:
+        files.setdefault(path.resolve(), path)
+    for path in files:
+        if rescored_path(path) in files:
+            raise FixableError(
+                f"{path} and {rescored_path(path).name} hold the same rollouts: give one of them"
+            )
+    return list(files.values())

@@ -6,15 +6,11 @@ The layouts are TRL's conversational language modeling and preference formats, w
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ..records import Status
-from .stored import completion, prompt, question
-
-Row = Mapping[str, Any]
+from .rows import StoredGroup, StoredRollout, recipe_key, stable_json
 
 ORIGIN = MappingProxyType({"task": "text", "recipe": "json"})
 SFT_COLUMNS = MappingProxyType({"messages": "messages", **ORIGIN, "score": "number"})
@@ -74,80 +70,72 @@ class Item(NamedTuple):
     row: dict[str, Any]
 
 
-def sft_rows(group: Row, *, min_score: float | None = None) -> Iterator[Item]:
+def sft_rows(group: StoredGroup, *, min_score: float | None = None) -> Iterator[Item]:
     """One row for each good completion.
 
     Args:
         min_score: least reward of a good one; None asks for the status `solved`.
     """
     for rollout in examples(group):
-        if solved(rollout) if min_score is None else rollout["score"] >= min_score:
-            row = {"messages": rollout["conversation"], **origin(group), "score": rollout["score"]}
-            yield item(group, row, completion(rollout))
+        if rollout.solved if min_score is None else rollout.score >= min_score:
+            row = {"messages": rollout.conversation, **origin(group), "score": rollout.score}
+            yield item(group, row, rollout.text)
 
 
-def dpo_rows(group: Row) -> Iterator[Item]:
+def dpo_rows(group: StoredGroup) -> Iterator[Item]:
     """The best solved completion against the worst that is not; nothing without both.
 
     Among equals the first one counts.
     """
-    right = [rollout for rollout in examples(group) if solved(rollout)]
-    wrong = [rollout for rollout in examples(group) if not solved(rollout)]
+    right = [rollout for rollout in examples(group) if rollout.solved]
+    wrong = [rollout for rollout in examples(group) if not rollout.solved]
     if not right or not wrong:
         return
-    best = max(right, key=lambda rollout: float(rollout["score"]))
-    worst = min(wrong, key=lambda rollout: float(rollout["score"]))
+    best = max(right, key=lambda rollout: rollout.score)
+    worst = min(wrong, key=lambda rollout: rollout.score)
     row = {
-        "prompt": prompt(best),
-        "chosen": best["conversation"][-1:],
-        "rejected": worst["conversation"][-1:],
+        "prompt": best.prompt,
+        "chosen": best.conversation[-1:],
+        "rejected": worst.conversation[-1:],
         **origin(group),
-        "chosen_score": best["score"],
-        "rejected_score": worst["score"],
+        "chosen_score": best.score,
+        "rejected_score": worst.score,
     }
-    yield item(group, row, completion(best), completion(worst))
+    yield item(group, row, best.text, worst.text)
 
 
-def record_rows(group: Row) -> Iterator[Item]:
+def record_rows(group: StoredGroup) -> Iterator[Item]:
     """One row for each rollout, with all that is stored of it and of its group."""
-    shared = {key: value for key, value in group.items() if key != "rollouts"}
-    for number, rollout in enumerate(group["rollouts"]):
-        everything = {**shared, "rollout": number, **rollout}
+    shared = group.to_json()
+    for number, (rollout, own) in enumerate(
+        zip(group.rollouts, shared.pop("rollouts"), strict=True)
+    ):
+        everything = {**shared, "rollout": number, **own}
         other = {key: everything[key] for key in everything.keys() - RECORD_COLUMNS.keys()}
         values = {**everything, "other": other}
         row = {name: cell(values.get(name), kind) for name, kind in RECORD_COLUMNS.items()}
-        yield item(group, row, completion(rollout))
+        yield item(group, row, rollout.text)
 
 
-def examples(group: Row) -> Iterator[Row]:
+def examples(group: StoredGroup) -> Iterator[StoredRollout]:
     """The rollouts that can teach: not those that are unscored or end where no text ends."""
-    for rollout in group["rollouts"]:
-        if rollout["status"] != Status.UNSCORED and rollout["finish_reason"] != "length":
-            yield rollout
+    return (rollout for rollout in group.scored if not rollout.truncated)
 
 
-def solved(rollout: Row) -> bool:
-    return bool(rollout["status"] == Status.SOLVED)
-
-
-def origin(group: Row) -> dict[str, str]:
+def origin(group: StoredGroup) -> dict[str, str]:
     """What says where a row for training comes from."""
-    return {"task": group["item_id"], "recipe": as_json(group["recipe"])}
+    return {"task": group.task, "recipe": recipe_key(group.recipe)}
 
 
-def item(group: Row, row: dict[str, Any], *texts: str) -> Item:
+def item(group: StoredGroup, row: dict[str, Any], *texts: str) -> Item:
     """A row with what tells it from others."""
-    asked = as_json([group["item_id"], question(group["rollouts"][0])])
-    return Item(asked=asked, identity=as_json([group["recipe"], *texts]), row=row)
+    asked = stable_json([group.task, group.question])
+    identity = stable_json([group.recipe.to_json(), *texts])
+    return Item(asked=asked, identity=identity, row=row)
 
 
 def cell(value: Any, kind: str) -> Any:
     """A value as its column holds it; None stays None."""
     if value is None or kind not in ("json", "text"):
         return value
-    return as_json(value) if kind == "json" else str(value)
-
-
-def as_json(value: Any) -> str:
-    """The same text for equal values."""
-    return json.dumps(value, sort_keys=True)
+    return stable_json(value) if kind == "json" else str(value)

@@ -41,6 +41,26 @@ def require_writable(folder: Path) -> None:
         raise UnwritableError(f"{folder} can't be written to: {error.strerror}") from error
 
 
+def append_whole(path: Path, data: bytes) -> None:
+    """Append all of the data or none of it.
+
+    Raises:
+        OSError: it could not be written; the file ends where it did before.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        end = os.fstat(descriptor).st_size
+        try:
+            written = 0
+            while written < len(data):
+                written += os.write(descriptor, data[written:])
+        except OSError:
+            os.ftruncate(descriptor, end)
+            raise
+    finally:
+        os.close(descriptor)
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Give a path to write to; what is there takes the place of `path` when all went well.

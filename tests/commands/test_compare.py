@@ -18,13 +18,25 @@ def samples(folder: Path, **recipe: Any) -> str:
     rollout = {
         "conversation": [said],
         "score": 1.0,
-        "raw_score": 1.0,
+        "answer": None,
         "status": "solved",
+        "detail": "",
+        "raw_score": 1.0,
+        "raw_form_score": 1.0,
+        "tagged_form_score": None,
+        "length_factor": 1.0,
         "finish_reason": "stop",
         "tokens": 1,
         "completion_tokens": 1,
     }
-    row = {"recipe": {"task": EVIL, **recipe}, "rollouts": [rollout], "difficulty": None}
+    row = {
+        "item_id": EVIL,
+        "rollouts": [rollout],
+        "schema_version": 1,
+        "recipe": {"task": EVIL, "seed": 1, "level": None, "parameters": {}, **recipe},
+        "oracle": None,
+        "difficulty": None,
+    }
     folder.mkdir()
     (folder / "samples.jsonl").write_text(json.dumps(row) + "\n")
     (folder / "run.json").write_text(json.dumps({"settings": {EVIL: folder.name}}))

@@ -1,13 +1,14 @@
 """What `evaluate` writes can be scored again."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from reasoning_gym_environment.config import pool_settings, scoring_settings
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.storage.dumps import read_groups
 from reasoning_gym_environment.storage.rescoring import rescore
-from reasoning_gym_environment.storage.stored_groups import read_groups
 from reasoning_gym_environment.workers.pool import TaskPool
 
 
@@ -20,11 +21,11 @@ async def test_samples_of_an_evaluation_come_out_the_same(bench: Any, tokenizer:
         await env.evaluate()
         config = env.config
     [samples] = bench.folder.glob("dumps/evaluation_*/samples.jsonl")
-    rows = read_groups(samples).rows
+    groups = read_groups(samples).groups
     async with TaskPool(pool_settings(config), Counter()) as pool:
-        results = await rescore(rows, pool, scoring_settings(config), concurrency=2)
-    assert len(rows) == 6
+        results = await rescore(groups, pool, scoring_settings(config), concurrency=2)
+    assert len(groups) == 6
     assert [result.kept for result in results] == [""] * 6
     assert [change.reason for result in results for change in result.changes] == [None] * 6
-    for row, result in zip(rows, results, strict=True):
-        assert {**result.row, "rollouts": []} == {**row, "rollouts": []}
+    for group, result in zip(groups, results, strict=True):
+        assert replace(result.after, rollouts=[]) == replace(group, rollouts=[])

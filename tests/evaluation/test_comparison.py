@@ -6,13 +6,13 @@ import pytest
 from evaluation_values import item
 
 from reasoning_gym_environment.evaluation.comparison import compare
-from reasoning_gym_environment.evaluation.comparison_table import comparison_table
-from reasoning_gym_environment.evaluation.evaluated import EvaluatedItem
+from reasoning_gym_environment.evaluation.tables import comparison_table
+from reasoning_gym_environment.storage.rows import StoredGroup
 
 Scores = list[float | None]
 
 
-def evaluation(**tasks: Scores) -> list[EvaluatedItem]:
+def evaluation(**tasks: Scores) -> list[StoredGroup]:
     """One item with one attempt for each score."""
     return [
         item(score, task=task, key=f"{task} {n}")

@@ -3,14 +3,18 @@
 import math
 
 import pytest
-from evaluation_values import item, outcome
+from evaluation_values import item, outcome, sample
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.evaluation.estimators import pass_at_k, share
-from reasoning_gym_environment.evaluation.evaluated import EvaluatedItem
-from reasoning_gym_environment.evaluation.metrics import Background, evaluation_metrics, lean
+from reasoning_gym_environment.evaluation.metrics import (
+    Background,
+    EvaluationReport,
+    evaluation_report,
+)
 from reasoning_gym_environment.evaluation.tables import evaluation_table, headline
+from reasoning_gym_environment.storage.rows import StoredGroup
 
 CATEGORIES = {"gcd": "arithmetic", "lcm": "arithmetic", "sudoku": "games"}
 FLOORS = {"gcd": 0.4, "sudoku": 0.0}
@@ -22,9 +26,13 @@ items = st.builds(
 )
 
 
-def report(*items: EvaluatedItem, attempts: int = 2) -> dict[str, float]:
+def measured(*items: StoredGroup, attempts: int = 2) -> EvaluationReport:
     background = Background(categories=CATEGORIES, floors=FLOORS, attempts=attempts)
-    return evaluation_metrics(items, background)
+    return evaluation_report(items, background)
+
+
+def report(*items: StoredGroup, attempts: int = 2) -> dict[str, float]:
+    return measured(*items, attempts=attempts).numbers()
 
 
 def test_shares_are_given_overall_by_category_and_by_task() -> None:
@@ -47,9 +55,7 @@ def test_items_and_tasks_weigh_differently() -> None:
 
 
 def test_shares_of_attempts_are_averaged_over_tasks_too() -> None:
-    cut = EvaluatedItem(
-        key="", task="lcm", difficulty=None, outcomes=(outcome(0.0, tokens=30, truncated=True),)
-    )
+    cut = sample(outcome(0.0, tokens=30, truncated=True), task="lcm")
     metrics = report(*[item(1.0)] * 3, cut, item(None, task="sudoku"))
     assert metrics["eval/macro/truncated"] == pytest.approx(1 / 3)
     assert metrics["eval/macro/unscored"] == pytest.approx(1 / 3)
@@ -68,10 +74,10 @@ def test_every_estimate_comes_with_its_error_and_interval() -> None:
 
 @given(st.lists(items, min_size=1, max_size=5))
 def test_pass_at_k_is_the_mean_over_the_items_with_enough_attempts(
-    several: list[EvaluatedItem],
+    several: list[StoredGroup],
 ) -> None:
     metrics = report(*several, attempts=3)
-    counts = [(len(i.scored), sum(o.solved > 0 for o in i.scored)) for i in several]
+    counts = [(len(i.scored), sum(o.solved for o in i.scored)) for i in several]
     for k in (1, 2, 3):
         known = [pass_at_k(made, right, k) for made, right in counts if made >= k]
         expected = sum(known) / len(known) if known else math.nan
@@ -82,7 +88,7 @@ def test_pass_at_k_is_the_mean_over_the_items_with_enough_attempts(
 
 
 @given(st.lists(items, min_size=1, max_size=5))
-def test_unscored_attempts_count_in_their_own_share_alone(several: list[EvaluatedItem]) -> None:
+def test_unscored_attempts_count_in_their_own_share_alone(several: list[StoredGroup]) -> None:
     lost = item(None, None, task=several[0].task)
     alone, beside = report(*several), report(*several, lost)
     for name, value in alone.items():
@@ -93,12 +99,8 @@ def test_unscored_attempts_count_in_their_own_share_alone(several: list[Evaluate
 
 
 def test_lengths_are_of_the_completions_that_came() -> None:
-    lost = EvaluatedItem(
-        key="", task="gcd", difficulty=None, outcomes=(outcome(None, tokens=None),) * 2
-    )
-    cut = EvaluatedItem(
-        key="", task="gcd", difficulty=None, outcomes=(outcome(0.0, tokens=30, truncated=True),)
-    )
+    lost = sample(outcome(None, tokens=None), outcome(None, tokens=None))
+    cut = sample(outcome(0.0, tokens=30, truncated=True))
     metrics = report(lost, cut, item(1.0))
     assert metrics["eval/completion_tokens"] == 20
     assert metrics["eval/truncated"] == 0.5
@@ -132,12 +134,12 @@ def test_other_difficulties_leave_the_plain_numbers_as_they_are() -> None:
 
 
 @given(st.lists(items, max_size=6))
-def test_all_numbers_are_finite(several: list[EvaluatedItem]) -> None:
+def test_all_numbers_are_finite(several: list[StoredGroup]) -> None:
     assert all(math.isfinite(value) for value in report(*several).values())
 
 
 def test_curves_are_kept_of_what_single_tasks_solve_and_score() -> None:
-    kept = lean(report(item(1.0), item(0.5)))
+    kept = measured(item(1.0), item(0.5)).curves()
     assert {name for name in kept if "/task/" in name} == {
         "eval/task/gcd/solved",
         "eval/task/gcd/score",
@@ -147,14 +149,14 @@ def test_curves_are_kept_of_what_single_tasks_solve_and_score() -> None:
 
 def test_the_headline_says_what_is_known() -> None:
     expected = "percent_correct 0.500, score 0.500, truncated 0.000, unscored 0.000"
-    assert headline(report(item(1.0), item(0.0))) == expected
-    assert headline({}) == ""
+    assert headline(measured(item(1.0), item(0.0))) == expected
+    assert headline(measured()) == ""
 
 
-def table(*items: EvaluatedItem, **categories: str) -> list[str]:
+def table(*items: StoredGroup, **categories: str) -> list[str]:
     floors = dict.fromkeys(categories, 0.25)
     background = Background(categories=categories, floors=floors, attempts=1)
-    return evaluation_table(evaluation_metrics(items, background), attempts=1).splitlines()
+    return evaluation_table(evaluation_report(items, background)).splitlines()
 
 
 def test_the_table_begins_with_the_worst_tasks_and_ends_with_the_best() -> None:

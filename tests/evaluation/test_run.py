@@ -21,7 +21,7 @@ from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Stat
 from reasoning_gym_environment.rollouts.prompts import build_messages
 from reasoning_gym_environment.rollouts.rollouts import InferenceError, SamplingParams
 from reasoning_gym_environment.scoring.grading import ScoringSettings
-from reasoning_gym_environment.storage.dumps import group_row
+from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.util.progress import with_progress
 from reasoning_gym_environment.workers.pool import TaskPool
 
@@ -84,8 +84,8 @@ class Policy:
             self._running -= 1
             self.ended += 1
 
-    def row(self, group: GroupResult, identity: Mapping[str, Any]) -> dict[str, Any]:
-        return group_row(group, build_messages("", group.problem.question), identity)
+    def row(self, group: GroupResult, identity: Mapping[str, Any]) -> StoredGroup:
+        return StoredGroup.from_result(group, build_messages("", group.problem.question), identity)
 
 
 async def prepared(

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
-from reasoning_gym_environment.evaluation.results import read_results
 from reasoning_gym_environment.evaluation.store import (
     PARTIAL,
     SAMPLES,
     EvaluationStore,
-    stored_samples,
+    read_results,
+    samples_in,
     unused,
 )
+from reasoning_gym_environment.storage.rows import StoredGroup
 
 RESULTS = {"results": {"all": {"eval/items": 1.0}}}
 SETTINGS = {"eval_seed": 1, "model_name": "a"}
@@ -25,62 +26,72 @@ def row(seed: int, score: float | None = 1.0) -> dict[str, Any]:
     rollout = {
         "conversation": [{"role": "user", "content": f"{seed}?"}],
         "score": score or 0.0,
-        "raw_score": score,
+        "answer": None,
         "status": "unscored" if score is None else "solved",
+        "detail": "",
+        "raw_score": score,
+        "raw_form_score": score,
+        "tagged_form_score": None,
+        "length_factor": 1.0,
         "finish_reason": "stop",
         "tokens": 3,
         "completion_tokens": 2,
     }
     recipe = {"task": "gcd", "seed": seed, "level": None, "parameters": {}}
-    return {"recipe": recipe, "rollouts": [rollout], "difficulty": None}
+    known = {"item_id": "gcd", "rollouts": [rollout], "schema_version": 1, "recipe": recipe}
+    return {**known, "oracle": None, "difficulty": None}
+
+
+def sample(seed: int, score: float | None = 1.0) -> StoredGroup:
+    return StoredGroup.from_json(row(seed, score))
 
 
 def seeds(store: EvaluationStore) -> list[int]:
-    return [row["recipe"]["seed"] for row in store.rows.values()]
+    return [sample.recipe.seed for sample in store.samples.values()]
 
 
-async def begun(folder: Path, *rows: dict[str, Any]) -> EvaluationStore:
+async def begun(folder: Path, *samples: StoredGroup) -> EvaluationStore:
     store = EvaluationStore(folder, SETTINGS)
-    for each in rows:
+    for each in samples:
         await store.add(each)
     return store
 
 
 async def test_an_interrupted_evaluation_goes_on_with_its_finished_samples(tmp_path: Path) -> None:
-    await begun(tmp_path / "a" / "b", row(1), row(2))
+    await begun(tmp_path / "a" / "b", sample(1), sample(2))
     again = EvaluationStore(tmp_path / "a" / "b", SETTINGS)
     assert seeds(again) == [1, 2]
-    await again.add(row(3))
+    await again.add(sample(3))
     assert seeds(EvaluationStore(tmp_path / "a" / "b", SETTINGS)) == [1, 2, 3]
 
 
 async def test_a_sample_is_on_disk_when_it_is_added(tmp_path: Path) -> None:
-    await begun(tmp_path, row(1))
+    await begun(tmp_path, sample(1))
     assert [json.loads(line) for line in (tmp_path / PARTIAL).read_text().splitlines()] == [row(1)]
 
 
 async def test_samples_written_at_once_are_whole_lines(tmp_path: Path) -> None:
     store = EvaluationStore(tmp_path, SETTINGS)
-    await asyncio.gather(*(store.add(row(n)) for n in range(50)))
-    assert stored_samples(tmp_path) == [row(n) for n in range(50)]
+    await asyncio.gather(*(store.add(sample(n)) for n in range(50)))
+    assert samples_in(tmp_path) == [sample(n) for n in range(50)]
 
 
 async def test_a_torn_line_costs_itself_alone(tmp_path: Path) -> None:
-    await begun(tmp_path, row(1))
+    await begun(tmp_path, sample(1))
     with (tmp_path / PARTIAL).open("a") as partial:
         partial.write('{"recipe": {"task": "g')
-    await begun(tmp_path, row(2))
+    await begun(tmp_path, sample(2))
     assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [1, 2]
 
 
 async def test_samples_in_which_nothing_was_scored_are_asked_for_again(tmp_path: Path) -> None:
-    await begun(tmp_path, row(1, score=None), row(2))
+    await begun(tmp_path, sample(1, score=None), sample(2))
     assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [2]
 
 
 async def test_a_complete_evaluation_needs_no_other_file(tmp_path: Path) -> None:
-    store = await begun(tmp_path, row(1))
-    store.complete([row(1)], RESULTS)
+    store = await begun(tmp_path, sample(1))
+    store.complete([sample(1)], RESULTS)
     assert not (tmp_path / PARTIAL).exists()
     assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [1]
 
@@ -89,15 +100,15 @@ async def test_a_finished_evaluation_that_is_run_again_keeps_every_sample_in_two
     tmp_path: Path,
 ) -> None:
     """Whatever empties `samples.jsonl` then loses nothing."""
-    store = await begun(tmp_path, row(1), row(2))
-    store.complete([row(1), row(2)], RESULTS)
-    await begun(tmp_path, row(3))
+    store = await begun(tmp_path, sample(1), sample(2))
+    store.complete([sample(1), sample(2)], RESULTS)
+    await begun(tmp_path, sample(3))
     (tmp_path / SAMPLES).write_text("")
     assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [1, 2, 3]
 
 
 async def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
-    await begun(tmp_path, row(1))
+    await begun(tmp_path, sample(1))
     other = {"eval_seed": 1, "model_name": "b", "eval_attempts": 4}
     with pytest.raises(ConfigurationError, match="another eval_attempts, model_name") as raised:
         EvaluationStore(tmp_path, other)
@@ -128,7 +139,7 @@ async def test_a_sample_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / PARTIAL).unlink()
     (tmp_path / PARTIAL).mkdir()
     with pytest.raises(FixableError, match=f"can't be written to {tmp_path}"):
-        await store.add(row(1))
+        await store.add(sample(1))
 
 
 def test_a_folder_in_use_gets_a_number(tmp_path: Path) -> None:
@@ -142,15 +153,15 @@ def test_a_folder_in_use_gets_a_number(tmp_path: Path) -> None:
 async def test_results_are_read_from_a_folder_complete_or_not_and_from_a_file(
     tmp_path: Path,
 ) -> None:
-    await begun(tmp_path / "a", row(1), row(2))
+    await begun(tmp_path / "a", sample(1), sample(2))
     (tmp_path / "samples.jsonl").write_text(json.dumps(row(1)) + "\n")
     results = read_results(tmp_path / "a")
-    assert len(results.items) == 2
+    assert len(results.samples) == 2
     assert results.settings == SETTINGS
     assert results.tasks == {"gcd"}
     alone = read_results(tmp_path / "samples.jsonl")
     assert alone.settings == {}
-    assert alone.items[0] == results.items[0]
+    assert alone.samples[0] == results.samples[0]
     assert alone.differing(results) == {}
 
 
@@ -189,6 +200,14 @@ def test_a_row_of_another_shape_is_named(changes: dict[str, Any], tmp_path: Path
     for opened in (path, tmp_path):
         with pytest.raises(FixableError, match=f"{path}: row 2 is no evaluation sample"):
             read_results(opened)
+
+
+def test_a_row_of_another_kind_is_refused(tmp_path: Path) -> None:
+    dumped = row(1)
+    del dumped["difficulty"]
+    (tmp_path / SAMPLES).write_text(json.dumps(dumped) + "\n")
+    with pytest.raises(FixableError, match="difficulty"):
+        read_results(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"settings": 3}', "\xff"])

@@ -13,11 +13,12 @@ from reasoning_gym_environment.records import Status
 from reasoning_gym_environment.report import charts
 from reasoning_gym_environment.report.contents import Contents, contents_of
 from reasoning_gym_environment.report.figures import equal_parts, overview, solved_share
-from reasoning_gym_environment.report.material import Group, read_material
+from reasoning_gym_environment.report.material import read_material
+from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.tasks.chance import chance_floor
 
 
-def groups(folder: Path, rows: list[dict[str, Any]]) -> list[Group]:
+def groups(folder: Path, rows: list[dict[str, Any]]) -> list[StoredGroup]:
     return list(read_material([write(folder, rows)]).groups)
 
 
@@ -164,8 +165,8 @@ def test_evaluations_of_several_files_are_set_side_by_side(tmp_path: Path) -> No
 
 def test_histograms_count_every_value_once(tmp_path: Path) -> None:
     own = groups(tmp_path, [row([0.0, 0.04, 0.05, 0.5, 1.0, None])])
-    [last] = [r for r in own[0].rollouts if r.reward == 1.0]
-    strict = replace(last, verdict=replace(last.verdict, score=0.5, status=Status.WRONG))
+    [last] = [r for r in own[0].rollouts if r.score == 1.0]
+    strict = replace(last, raw_score=0.5, status=Status.WRONG)
     values = charts.score_histogram([*own[0].rollouts, strict]).values
     assert [(v["start"], v["kind"], v["rollouts"]) for v in values] == [
         (0.0, "not solved", 2),

@@ -159,4 +159,4 @@ def test_cut_texts_fit_together(lengths: list[int]) -> None:
 def test_too_many_rollouts_are_thinned_out_evenly(tmp_path: Path) -> None:
     rows = [row([1.0, 0.0], number=number) for number in range(20)]
     kept = thin_out(list(read_material([write(tmp_path, rows)]).groups), most=10)
-    assert [group.row["recipe"]["seed"] // 2 for group in kept] == [0, 4, 8, 12, 16]
+    assert [group.recipe.seed // 2 for group in kept] == [0, 4, 8, 12, 16]

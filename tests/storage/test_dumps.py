@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.storage.dumps import (
     FAILED,
-    SCHEMA_VERSION,
     SUCCESSFUL,
     DumpKind,
     DumpWriter,
-    append_whole,
     dump_kind,
-    group_row,
     read_dump,
 )
+from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.storage.schema import SCHEMA_VERSION
+from reasoning_gym_environment.util.files import append_whole
 
 SCRIPT = Path(__file__).with_name("dump_writer.py")
 PROMPT = [{"role": "system", "content": "Think."}, {"role": "user", "content": "?"}]
@@ -128,7 +128,8 @@ async def test_progress_is_logged_every_ten_groups_and_at_the_end_of_a_file(
 
 def test_a_row_holds_each_score_beside_the_conversation_it_belongs_to() -> None:
     texts = ("<answer>a</answer>", "<answer>b</answer>", "<answer>c</answer>")
-    row = group_row(group(0.0, 1.0, 0.25, texts=texts), PROMPT, {"run": "r", "replica": 3})
+    result = group(0.0, 1.0, 0.25, texts=texts)
+    row = StoredGroup.from_result(result, PROMPT, {"run": "r", "replica": 3}).to_json()
     for rollout, text, score in zip(row["rollouts"], texts, (0.0, 1.0, 0.25), strict=True):
         assert rollout["conversation"] == [*PROMPT, {"role": "assistant", "content": text}]
         assert (rollout["score"], rollout["answer"]) == (score, text)
@@ -137,7 +138,8 @@ def test_a_row_holds_each_score_beside_the_conversation_it_belongs_to() -> None:
 
 def test_a_row_holds_the_keys_users_rely_on_and_what_regenerates_its_problem() -> None:
     result = group(1.0, 0.0)
-    row = json.loads(json.dumps(group_row(result, PROMPT, {"run": "r", "replica": 3})))
+    stored = StoredGroup.from_result(result, PROMPT, {"run": "r", "replica": 3})
+    row = json.loads(json.dumps(stored.to_json()))
     assert row["item_id"] == "gcd"
     assert Recipe.from_json(row["recipe"]) == result.problem.recipe
     assert row["oracle"] == result.problem.oracle

@@ -12,6 +12,7 @@ from stored_values import attempt, stored
 from reasoning_gym_environment.demo.tokenizer import build_tokenizer
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.storage.export import require_replaceable, write_splits
+from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.storage.splits import prepare
 from reasoning_gym_environment.storage.training_rows import (
     DPO_COLUMNS,
@@ -36,7 +37,9 @@ every_format = pytest.mark.parametrize("layout", FORMATS)
 
 def splits_of(layout: str, share: float = 0.0) -> dict[str, list[dict[str, Any]]]:
     rows_of, _ = FORMATS[layout]
-    return prepare([item for group in GROUPS for item in rows_of(group)], share).splits
+    return prepare(
+        [item for group in GROUPS for item in rows_of(StoredGroup.from_json(group))], share
+    ).splits
 
 
 @every_format
@@ -86,7 +89,7 @@ def test_broken_unicode_is_written_as_replacement_characters(tmp_path: Path) -> 
     group = copy.deepcopy(GROUPS[0])
     group["rollouts"][0]["conversation"][-1]["content"] = "half \ud800"
     group["rollouts"][0]["answer"] = "\udfff"
-    prepared = prepare(list(record_rows(group)), 0.0)
+    prepared = prepare(list(record_rows(StoredGroup.from_json(group))), 0.0)
     write_splits(tmp_path / "rows.parquet", prepared.splits, RECORD_COLUMNS)
     first = parquet.read_table(tmp_path / "rows.parquet").to_pylist()[0]
     assert (first["conversation"][-1]["content"], first["answer"]) == ("half \ufffd", "\ufffd")

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from reasoning_gym_environment.evaluation.evaluated import item_from_row
-from reasoning_gym_environment.evaluation.metrics import Background, evaluation_metrics
+from reasoning_gym_environment.evaluation.metrics import Background, evaluation_report
 from reasoning_gym_environment.records import (
     Attempt,
     Completion,
@@ -21,8 +20,8 @@ from reasoning_gym_environment.records import (
     Status,
     Verdict,
 )
-from reasoning_gym_environment.storage.dumps import group_row
-from reasoning_gym_environment.storage.stored_groups import read_groups
+from reasoning_gym_environment.storage.dumps import read_groups
+from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.tasks.catalogue import known_categories
 from reasoning_gym_environment.tasks.chance import chance_floors
 
@@ -77,20 +76,20 @@ def test_groups_are_written_as_before(path: Path) -> None:
         row = json.loads(line)
         prompt = row["rollouts"][0]["conversation"][:-1]
         run = {key: value for key, value in row.items() if key not in OF_THE_GROUP}
-        assert json.dumps(group_row(group(row), prompt, run)) == line
+        assert json.dumps(StoredGroup.from_result(group(row), prompt, run).to_json()) == line
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_groups_are_read_whole(path: Path) -> None:
     content = read_groups(path)
-    assert [json.dumps(row) for row in content.rows] == lines(path)
+    assert [json.dumps(group.to_json()) for group in content.groups] == lines(path)
     assert content.torn == 0
 
 
 def test_an_evaluation_measures_as_before() -> None:
-    items = [item_from_row(row) for row in read_groups(FILES[1]).rows]
+    samples = read_groups(FILES[1]).groups
     background = Background(
-        categories=known_categories(), floors=chance_floors(0.5), attempts=len(items[0].outcomes)
+        categories=known_categories(), floors=chance_floors(0.5), attempts=len(samples[0].rollouts)
     )
     stored = json.loads((STORED / "evaluation" / "metrics.json").read_text())["results"]["all"]
-    assert list(evaluation_metrics(items, background).items()) == list(stored.items())
+    assert list(evaluation_report(samples, background).numbers().items()) == list(stored.items())

@@ -13,8 +13,13 @@ from reasoning_gym_environment.evaluation.run import unscored_group
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe
 from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
 from reasoning_gym_environment.scoring.rewards import ScoreMode
-from reasoning_gym_environment.storage.rescoring import Rescored, rescore
-from reasoning_gym_environment.storage.score_changes import REASONS, describe_changes
+from reasoning_gym_environment.storage.rescoring import (
+    REASONS,
+    Rescored,
+    describe_changes,
+    rescore,
+)
+from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.workers.pool import TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -42,10 +47,14 @@ async def trained(
 async def again(
     pool: TaskPool, *rows: dict[str, Any], settings: ScoringSettings = SETTINGS
 ) -> list[Rescored]:
-    before = copy.deepcopy(rows)
-    results = await rescore(rows, pool, settings, concurrency=2)
-    assert rows == before
+    groups = [StoredGroup.from_json(row) for row in rows]
+    results = await rescore(groups, pool, settings, concurrency=2)
+    assert [group.to_json() for group in groups] == list(rows)
     return results
+
+
+def row_of(result: Rescored) -> dict[str, Any]:
+    return result.after.to_json()
 
 
 def without_seconds(row: dict[str, Any]) -> list[dict[str, Any]]:
@@ -63,7 +72,7 @@ async def test_rows_as_training_stores_them_come_out_the_same(pool: TaskPool, ta
     row = await trained(pool, problem, *TEXTS)
     [result] = await again(pool, row)
     assert result.kept == ""
-    assert without_seconds(result.row) == without_seconds(row)
+    assert without_seconds(row_of(result)) == without_seconds(row)
     assert [change.reason for change in result.changes] == [None] * len(TEXTS)
 
 
@@ -74,8 +83,8 @@ async def test_scores_that_were_tampered_with_are_restored(pool: TaskPool, gcd: 
         rollout.update(score=0.9, raw_score=0.9, status="solved", answer="forged", detail="x")
     tampered["oracle"] = "forged"
     [result] = await again(pool, tampered)
-    assert without_seconds(result.row) == without_seconds(row)
-    assert result.row["oracle"] == gcd.oracle
+    assert without_seconds(row_of(result)) == without_seconds(row)
+    assert row_of(result)["oracle"] == gcd.oracle
     assert result.other_oracle
     assert {change.reason for change in result.changes} == {REASONS["answer"]}
     [headline, *_] = describe_changes(result.changes)
@@ -91,7 +100,7 @@ async def test_a_row_whose_question_has_changed_stays_as_it_is(
     same_version["library_versions"]["reasoning-gym"] = version("reasoning-gym")
     other_version["library_versions"]["reasoning-gym"] = "0.0.7"
     same, other = await again(pool, same_version, other_version)
-    assert (same.row, other.row) == (same_version, other_version)
+    assert (row_of(same), row_of(other)) == (same_version, other_version)
     assert not same.changes
     installed = version("reasoning-gym")
     assert same.kept.endswith(f"another question, with reasoning-gym {installed} as before")
@@ -101,7 +110,7 @@ async def test_a_row_whose_question_has_changed_stays_as_it_is(
 async def test_a_row_whose_problem_cant_be_made_stays_as_it_is(pool: TaskPool) -> None:
     row = stored(attempt(1.0), task="no_such_task")
     [result] = await again(pool, row)
-    assert (result.row, len(result.changes)) == (row, 0)
+    assert (row_of(result), len(result.changes)) == (row, 0)
     assert result.kept.startswith("the problem can't be made again: no_such_task: ")
 
 
@@ -112,9 +121,9 @@ async def test_another_score_mode_changes_scores_and_says_so(pool: TaskPool, gcd
     )
     [result] = await again(pool, row, settings=binary)
     assert 0.0 < row["rollouts"][1]["score"] < 1.0
-    assert [rollout["score"] for rollout in result.row["rollouts"]] == [1.0, 0.0]
+    assert [rollout["score"] for rollout in row_of(result)["rollouts"]] == [1.0, 0.0]
     assert [change.reason for change in result.changes] == [None, REASONS["score"]]
-    assert (result.row["scoring"], row.get("scoring")) == (binary.to_json(), None)
+    assert (row_of(result)["scoring"], row.get("scoring")) == (binary.to_json(), None)
 
 
 async def test_tolerance_applies_to_stored_answers(pool: TaskPool, gcd: Problem) -> None:
@@ -124,7 +133,7 @@ async def test_tolerance_applies_to_stored_answers(pool: TaskPool, gcd: Problem)
     )
     [result] = await again(pool, row, settings=tolerant)
     assert row["rollouts"][0]["score"] < 1.0
-    assert result.row["rollouts"][0]["score"] == 1.0
+    assert row_of(result)["rollouts"][0]["score"] == 1.0
     assert [change.reason for change in result.changes] == [REASONS["raw_score"]]
 
 
@@ -135,8 +144,8 @@ async def test_the_length_penalty_goes_by_the_stored_lengths(pool: TaskPool, gcd
     [long] = await again(
         pool, row, settings=ScoringSettings(max_token_length=1000, length_penalty_start=0.75)
     )
-    assert without_seconds(same.row) == without_seconds(row)
-    assert [rollout["score"] for rollout in long.row["rollouts"]] == [1.0, 1.0]
+    assert without_seconds(row_of(same)) == without_seconds(row)
+    assert [rollout["score"] for rollout in row_of(long)["rollouts"]] == [1.0, 1.0]
 
 
 async def test_a_rollout_without_a_completion_stays_unscored(pool: TaskPool, gcd: Problem) -> None:
@@ -144,14 +153,14 @@ async def test_a_rollout_without_a_completion_stays_unscored(pool: TaskPool, gcd
     answered = await grade(gcd, [said(f"<answer>{gcd.oracle}</answer>")], pool, SETTINGS)
     row = as_stored(GroupResult(problem=gcd, attempts=(lost, *answered.attempts)))
     [result] = await again(pool, row)
-    assert without_seconds(result.row) == without_seconds(row)
-    assert [change.after["status"] for change in result.changes] == ["solved"]
+    assert without_seconds(row_of(result)) == without_seconds(row)
+    assert [change.after.status.value for change in result.changes] == ["solved"]
 
 
 async def test_what_this_version_does_not_know_is_kept(pool: TaskPool, gcd: Problem) -> None:
     row = await trained(pool, gcd, TEXTS[0], later={"step": 3})
     row["rollouts"][0]["note"] = "seen"
     [result] = await again(pool, row)
-    assert (result.row["later"], result.row["rollouts"][0]["note"]) == ({"step": 3}, "seen")
-    assert result.row["library_versions"]["atroposlib"] == "0.4.0"
-    assert json.loads(json.dumps(result.row)) == result.row
+    assert (row_of(result)["later"], row_of(result)["rollouts"][0]["note"]) == ({"step": 3}, "seen")
+    assert row_of(result)["library_versions"]["atroposlib"] == "0.4.0"
+    assert json.loads(json.dumps(row_of(result))) == row_of(result)

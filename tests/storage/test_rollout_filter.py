@@ -1,10 +1,13 @@
 """Conditions on stored rollouts."""
 
 import pytest
+from stored_values import attempt, stored
 
-from reasoning_gym_environment.storage.rollout_filter import RolloutFilter, parse_condition
+from reasoning_gym_environment.records import Status
+from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.storage.showing import RolloutFilter, parse_condition
 
-ROLLOUT = {"status": "wrong", "score": 0.25}
+[ROLLOUT] = StoredGroup.from_json(stored(attempt(0.25))).rollouts
 
 
 @pytest.mark.parametrize(
@@ -34,10 +37,13 @@ def test_what_is_no_comparison_is_refused_with_examples(text: str) -> None:
         (RolloutFilter(), True),
         (RolloutFilter(tasks=["gcd", "dice"]), True),
         (RolloutFilter(tasks=["dice"]), False),
-        (RolloutFilter(statuses=["wrong"]), True),
-        (RolloutFilter(statuses=["solved"]), False),
+        (RolloutFilter(statuses=[Status.WRONG]), True),
+        (RolloutFilter(statuses=[Status.SOLVED]), False),
         (RolloutFilter(score=parse_condition(">0.2")), True),
-        (RolloutFilter(tasks=["gcd"], statuses=["wrong"], score=parse_condition(">0.3")), False),
+        (
+            RolloutFilter(tasks=["gcd"], statuses=[Status.WRONG], score=parse_condition(">0.3")),
+            False,
+        ),
     ],
 )
 def test_all_conditions_must_hold(wanted: RolloutFilter, passes: bool) -> None:

@@ -7,14 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stored_values import attempt, stored
 
-from reasoning_gym_environment.storage.rollout_text import fold, render_rollout
+from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.storage.showing import fold, render_rollout
 from reasoning_gym_environment.util.terminal import visible
 
 UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
 def shown(text: str, *, full: bool = False, score: float | None = 1.0) -> str:
-    return render_rollout(stored(attempt(score, text)), 0, full=full)
+    return render_rollout(StoredGroup.from_json(stored(attempt(score, text))), 0, full=full)
 
 
 def test_everything_is_shown_under_its_name() -> None:
@@ -33,7 +34,7 @@ def test_the_first_line_keeps_its_place_above_the_others() -> None:
 def test_the_score_mode_is_part_of_the_reward() -> None:
     row = {**stored(attempt(0.25)), "scoring": {"score_mode": "binary"}}
     assert "reward    0.25: verifier 0.25 (bare 0.25, tagged not tried), mode binary" in (
-        render_rollout(row, 0, full=False)
+        render_rollout(StoredGroup.from_json(row), 0, full=False)
     )
 
 

@@ -4,6 +4,7 @@ import json
 
 from stored_values import attempt, stored
 
+from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.storage.training_rows import (
     DPO_COLUMNS,
     RECORD_COLUMNS,
@@ -23,7 +24,7 @@ def by_assistant(text: str) -> dict[str, str]:
 
 def test_solved_completions_are_examples_with_their_whole_conversation() -> None:
     group = stored(attempt(1.0, "good"), attempt(0.0, "bad"), attempt(0.5, "fair"))
-    rows = [item.row for item in sft_rows(group)]
+    rows = [item.row for item in sft_rows(StoredGroup.from_json(group))]
     assert [row["messages"] for row in rows] == [
         [SYSTEM, USER, by_assistant("good")],
         [SYSTEM, USER, by_assistant("fair")],
@@ -35,14 +36,18 @@ def test_solved_completions_are_examples_with_their_whole_conversation() -> None
 
 def test_a_least_score_takes_the_place_of_solved() -> None:
     group = stored(attempt(1.0), attempt(0.25), attempt(0.1))
-    assert [item.row["score"] for item in sft_rows(group, min_score=0.25)] == [1.0, 0.25]
+    assert [
+        item.row["score"] for item in sft_rows(StoredGroup.from_json(group), min_score=0.25)
+    ] == [1.0, 0.25]
 
 
 def test_an_unscored_or_truncated_completion_is_no_example_whatever_its_reward() -> None:
     group = stored(attempt(None), attempt(1.0, finish_reason="length"), attempt(0.0))
     assert group["rollouts"][0]["score"] == 0.75
-    assert [item.row["score"] for item in sft_rows(group, min_score=0.5)] == []
-    assert list(dpo_rows(group)) == []
+    assert [
+        item.row["score"] for item in sft_rows(StoredGroup.from_json(group), min_score=0.5)
+    ] == []
+    assert list(dpo_rows(StoredGroup.from_json(group))) == []
 
 
 def test_a_pair_is_the_best_solved_and_the_worst_unsolved_completion() -> None:
@@ -54,7 +59,7 @@ def test_a_pair_is_the_best_solved_and_the_worst_unsolved_completion() -> None:
         attempt(1.0, "as good"),
         attempt(0.0, "as bad"),
     )
-    [item] = dpo_rows(group)
+    [item] = dpo_rows(StoredGroup.from_json(group))
     assert item.row == {
         "prompt": [SYSTEM, USER],
         "chosen": [by_assistant("best")],
@@ -68,15 +73,15 @@ def test_a_pair_is_the_best_solved_and_the_worst_unsolved_completion() -> None:
 
 
 def test_a_group_that_is_all_solved_or_all_unsolved_gives_no_pair() -> None:
-    assert list(dpo_rows(stored(attempt(1.0), attempt(0.5)))) == []
-    assert list(dpo_rows(stored(attempt(0.0), attempt(0.25)))) == []
-    assert list(dpo_rows(stored(attempt(1.0), attempt(None)))) == []
+    assert list(dpo_rows(StoredGroup.from_json(stored(attempt(1.0), attempt(0.5))))) == []
+    assert list(dpo_rows(StoredGroup.from_json(stored(attempt(0.0), attempt(0.25))))) == []
+    assert list(dpo_rows(StoredGroup.from_json(stored(attempt(1.0), attempt(None))))) == []
 
 
 def test_records_hold_all_that_is_stored() -> None:
     group = {**stored(attempt(1.0, "a"), attempt(None, "b")), "new": {"key": 1}, "replica": 3}
     group |= {"time": "2026-01-01T00:00:00+00:00", "difficulty": 0.5}
-    rows = [item.row for item in record_rows(group)]
+    rows = [item.row for item in record_rows(StoredGroup.from_json(group))]
     texts = {name for name, kind in RECORD_COLUMNS.items() if kind == "json"}
     shared = {key: value for key, value in group.items() if key != "rollouts"}
     for number, (row, rollout) in enumerate(zip(rows, group["rollouts"], strict=True)):
@@ -89,7 +94,9 @@ def test_records_hold_all_that_is_stored() -> None:
 
 def test_rows_are_the_same_only_when_recipe_and_text_are() -> None:
     def identities(*groups: dict[str, object]) -> set[str]:
-        return {item.identity for group in groups for item in sft_rows(group)}
+        return {
+            item.identity for group in groups for item in sft_rows(StoredGroup.from_json(group))
+        }
 
     assert len(identities(stored(attempt(1.0)), stored(attempt(0.5)))) == 1
     assert len(identities(stored(attempt(1.0)), stored(attempt(1.0), seed=4))) == 2

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.evaluation.paired import (
+from reasoning_gym_environment.evaluation.estimators import (
     discoveries,
     macro_difference,
     mean_difference,

@@ -7,17 +7,14 @@ import pytest
 from stored_values import attempt, stored, write_dump
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.storage.stored_groups import (
-    distinct_files,
-    read_groups,
-    rescored_path,
-)
+from reasoning_gym_environment.storage.dumps import distinct_files, read_groups, rescored_path
 from reasoning_gym_environment.util.files import replacing, require_free, require_writable
 
 
 def test_groups_are_read_and_torn_lines_counted(tmp_path: Path) -> None:
     rows = [stored(attempt(1.0)), stored(attempt(0.0), seed=4)]
-    assert read_groups(write_dump(tmp_path / "d.jsonl", rows, torn=True)) == (rows, 1)
+    groups, torn = read_groups(write_dump(tmp_path / "d.jsonl", rows, torn=True))
+    assert ([group.to_json() for group in groups], torn) == (rows, 1)
 
 
 @pytest.mark.parametrize(

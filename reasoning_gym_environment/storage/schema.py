@@ -1,4 +1,4 @@
-"""What a stored row says: that it is one, its question and its completions."""
+"""What a stored row must hold, as JSON, to be read: the checks of `StoredGroup.from_json`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from typing import Any
 
 from ..records import Status
 
+SCHEMA_VERSION = 1
+
 _NUMBER = (int, float)
 _NUMBER_OR_NULL = (int, float, type(None))
 _TEXT_OR_NULL = (str, type(None))
-_ROW = {"item_id": str, "recipe": dict, "oracle": _TEXT_OR_NULL, "rollouts": list}
+_ROW = {
+    "item_id": str,
+    "recipe": dict,
+    "oracle": _TEXT_OR_NULL,
+    "rollouts": list,
+    "schema_version": int,
+}
 _SINCE = {"scoring": dict, "library_versions": dict, "time": str, "difficulty": _NUMBER_OR_NULL}
 """What rows may lack."""
 
@@ -44,17 +52,25 @@ def require_group(row: Mapping[str, Any]) -> None:
     _require(row["recipe"], _RECIPE)
     if unknown := row["recipe"].keys() - _RECIPE.keys():
         raise ValueError(f"its recipe has an unknown {', '.join(sorted(unknown))}")
+    if row["item_id"] != row["recipe"]["task"]:
+        raise ValueError(f"item_id is {row['item_id']!r:.50}, which is not its recipe's task")
     if not row["rollouts"]:
         raise ValueError("it has no rollouts")
     for rollout in row["rollouts"]:
-        _require(rollout, _ROLLOUT)
-        Status(rollout["status"])
-        if not 0.0 <= (rollout["raw_score"] or 0.0) <= 1.0:
-            raise ValueError(f"raw_score is {rollout['raw_score']}, which is not in [0, 1]")
-        if not rollout["conversation"]:
-            raise ValueError("a conversation is empty")
-        for message in rollout["conversation"]:
-            _require(message, _MESSAGE)
+        _require_rollout(rollout)
+
+
+def _require_rollout(rollout: Any) -> None:
+    _require(rollout, _ROLLOUT)
+    if "verify_seconds" in rollout:
+        _require(rollout, {"verify_seconds": _NUMBER})
+    Status(rollout["status"])
+    if not 0.0 <= (rollout["raw_score"] or 0.0) <= 1.0:
+        raise ValueError(f"raw_score is {rollout['raw_score']}, which is not in [0, 1]")
+    if not rollout["conversation"]:
+        raise ValueError("a conversation is empty")
+    for message in rollout["conversation"]:
+        _require(message, _MESSAGE)
 
 
 def _require(record: Any, kinds: Mapping[str, Any]) -> None:
@@ -67,29 +83,3 @@ def _require(record: Any, kinds: Mapping[str, Any]) -> None:
         finite = not isinstance(value, _NUMBER) or abs(value) <= float_info.max
         if not isinstance(value, kind) or not finite:
             raise ValueError(f"{key} is {value!r:.50}")
-
-
-def prompt(rollout: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The messages before the completion."""
-    messages: list[dict[str, str]] = rollout["conversation"]
-    return messages[:-1]
-
-
-def completion(rollout: Mapping[str, Any]) -> str:
-    """What the model wrote."""
-    text: str = rollout["conversation"][-1]["content"]
-    return text
-
-
-def question(rollout: Mapping[str, Any]) -> str:
-    """The last message of the user; empty where there is none.
-
-    Example:
-        >>> question({"conversation": [{"role": "user", "content": "2+2?"},
-        ...                            {"role": "assistant", "content": "4"}]})
-        '2+2?'
-    """
-    said = (
-        message["content"] for message in reversed(prompt(rollout)) if message["role"] == "user"
-    )
-    return next(said, "")

@@ -1,0 +1,82 @@
+"""Rows read back are what was stored."""
+
+from typing import Any
+
+import pytest
+
+from reasoning_gym_environment.records import Status
+from reasoning_gym_environment.storage.rows import StoredGroup
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    rollout = {
+        "conversation": [
+            {"role": "system", "content": "be brief"},
+            {"role": "user", "content": "2+2?"},
+            {"role": "assistant", "content": "<answer>4</answer>"},
+        ],
+        "score": 0.5,
+        "answer": "4",
+        "status": "solved",
+        "detail": "",
+        "raw_score": 1.0,
+        "raw_form_score": 1.0,
+        "tagged_form_score": None,
+        "length_factor": 0.5,
+        "finish_reason": "length",
+        "tokens": 12,
+        "completion_tokens": 7,
+    }
+    recipe = {"task": "gcd", "seed": 3, "level": None, "parameters": {}}
+    known = {"item_id": "gcd", "rollouts": [rollout], "schema_version": 1, "recipe": recipe}
+    return {**known, "oracle": "4", "difficulty": 0.5, **changes}
+
+
+def test_a_row_becomes_a_group() -> None:
+    read = StoredGroup.from_json(row())
+    [outcome] = read.rollouts
+    assert (read.task, read.difficulty) == ("gcd", 0.5)
+    assert (outcome.status, outcome.raw_score, outcome.score) == (Status.SOLVED, 1.0, 0.5)
+    assert (outcome.length, outcome.truncated, outcome.solved) == (7, True, 1.0)
+
+
+def test_a_completion_that_never_came_has_no_length() -> None:
+    missing = {**row()["rollouts"][0], "tokens": 0, "completion_tokens": 0}
+    assert StoredGroup.from_json(row(rollouts=[missing])).rollouts[0].length is None
+
+
+def test_the_same_recipe_and_question_make_the_same_item() -> None:
+    said = {**row()["rollouts"][0], "status": "wrong", "raw_score": 0.0}
+    assert (
+        StoredGroup.from_json(row()).item_key
+        == StoredGroup.from_json(row(rollouts=[said])).item_key
+    )
+    asked = {**said, "conversation": [{"role": "user", "content": "2+3?"}]}
+    assert (
+        StoredGroup.from_json(row()).item_key
+        != StoredGroup.from_json(row(rollouts=[asked])).item_key
+    )
+    other = {**row()["recipe"], "seed": 5}
+    assert (
+        StoredGroup.from_json(row()).item_key != StoredGroup.from_json(row(recipe=other)).item_key
+    )
+
+
+@pytest.mark.parametrize("score", ["x", -0.1, 2, [], float("nan")])
+def test_a_score_that_is_none_is_refused(score: object) -> None:
+    scored = {**row()["rollouts"][0], "raw_score": score}
+    with pytest.raises((TypeError, ValueError)):
+        StoredGroup.from_json(row(rollouts=[scored]))
+
+
+def test_what_a_row_lacks_or_adds_stays_so() -> None:
+    assert "verify_seconds" not in StoredGroup.from_json(row()).to_json()["rollouts"][0]
+    known = {**row()["rollouts"][0], "verify_seconds": 0.25, "note": "seen"}
+    later = row(rollouts=[known], later={"step": 3})
+    assert StoredGroup.from_json(row()).to_json() == row()
+    assert StoredGroup.from_json(later).to_json() == later
+
+
+def test_a_row_of_another_task_than_its_recipe_is_refused() -> None:
+    with pytest.raises(ValueError, match="item_id is 'lcm', which is not its recipe's task"):
+        StoredGroup.from_json(row(item_id="lcm"))
