@@ -23,7 +23,6 @@ PURE = [
     "storage.rows",
     "storage.schema",
     "storage.showing",
-    "storage.splits",
     "storage.training_rows",
     "tasks.difficulty",
     "util.grouping",

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from ..errors import FixableError
 from ..storage.dumps import distinct_files, read_groups
-from ..storage.export import require_replaceable, targets, write_splits
+from ..storage.export import prepare, require_replaceable, targets, write_splits
 from ..storage.rows import StoredGroup
-from ..storage.splits import prepare
 from ..storage.training_rows import (
     DPO_COLUMNS,
     RECORD_COLUMNS,
