@@ -19,7 +19,7 @@ from typing import Any
 from ..errors import ConfigurationError, FixableError
 from ..storage.dumps import read_rows
 from ..storage.rows import StoredGroup, recipe_key
-from ..util.files import append_whole, replacing
+from ..util.files import append_whole, write_whole
 from .metrics import EvaluationReport
 
 RUN, SAMPLES, PARTIAL = "run.json", "samples.jsonl", "samples.partial.jsonl"
@@ -51,7 +51,7 @@ class EvaluationStore:
         self.samples = {recipe_key(each.recipe): each for each in present if each.scored}
         try:
             write_whole(folder / RUN, json.dumps({"settings": settings}, indent=2) + "\n")
-            write_whole(self._partial, "".join(map(_line, self.samples.values())))
+            write_whole(self._partial, "".join(sample.line() for sample in self.samples.values()))
         except OSError as error:
             raise self._unwritable(error) from error
 
@@ -75,7 +75,7 @@ class EvaluationStore:
     async def _add(self, sample: StoredGroup) -> None:
         self.samples[recipe_key(sample.recipe)] = sample
         async with self._writing:
-            await asyncio.to_thread(append_whole, self._partial, _line(sample).encode())
+            await asyncio.to_thread(append_whole, self._partial, sample.line().encode())
 
     def complete(self) -> None:
         """The samples are in `samples.jsonl`: those kept on the way are no longer needed."""
@@ -155,19 +155,9 @@ def require_same_settings(folder: Path, settings: Mapping[str, Any], *, begun: b
     )
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file; what it held stays where that fails."""
-    with replacing(path) as whole:
-        whole.write_text(text)
-
-
 def write_metrics(path: Path, report: EvaluationReport) -> None:
     """Write an evaluation's numbers as Atropos does."""
     write_whole(path, json.dumps({"results": {"all": report.numbers()}}, indent=2) + "\n")
-
-
-def _line(sample: StoredGroup) -> str:
-    return json.dumps(sample.to_json()) + "\n"
 
 
 def unused(folder: Path) -> Path:

@@ -195,6 +195,10 @@ class StoredGroup:
             **self.about,
         }
 
+    def line(self) -> str:
+        """The row as a line of a file, in ASCII."""
+        return json.dumps(self.to_json()) + "\n"
+
     @property
     def task(self) -> str:
         return self.recipe.task
