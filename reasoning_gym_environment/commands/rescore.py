@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def chosen_files(options: Namespace) -> list[Path]:
-    """The files to score again.
+    """Choose the files to score again.
 
     Raises:
         FixableError: there is none, or what would be written is there already.
@@ -101,7 +101,7 @@ def build_parser() -> ArgumentParser:
 
 
 def build_config(options: Namespace) -> ReasoningGymEnvConfig:
-    """The defaults of `serve`, over them the file's `env` section, over it the options.
+    """Put the file's `env` section over the defaults of `serve`, and the options over it.
 
     Raises:
         FixableError: the file can't be read, or a value can't be used.
@@ -142,7 +142,7 @@ async def rescore_files(
 
 
 def metrics_path(path: Path) -> Path:
-    """Where the metrics of an evaluation's rescored samples go: beside them."""
+    """Name the file of the metrics of an evaluation's rescored samples, beside them."""
     return rescored_path(path).with_suffix(".metrics.json")
 
 

@@ -1,4 +1,4 @@
-"""An evaluation on disk: settings, samples as they finish, how to go on, and the results read back.
+"""Keeps an evaluation on disk so that it can go on after an interruption, and reads it back.
 
 `run.json` holds the settings, `samples.partial.jsonl` every finished sample while the evaluation
 runs, `samples.jsonl` all samples in their order once it is complete. Atropos empties the latter
@@ -26,7 +26,7 @@ RUN, SAMPLES, PARTIAL = "run.json", "samples.jsonl", "samples.partial.jsonl"
 
 
 class EvaluationStore:
-    """The samples of one evaluation.
+    """Keeps the samples of one evaluation as they finish.
 
     Attributes:
         folder: where it is.
@@ -78,12 +78,12 @@ class EvaluationStore:
             await asyncio.to_thread(append_whole, self._partial, sample.line().encode())
 
     def complete(self) -> None:
-        """The samples are in `samples.jsonl`: those kept on the way are no longer needed."""
+        """Remove the samples kept on the way: all are in `samples.jsonl`."""
         self._partial.unlink(missing_ok=True)
 
 
 def samples_in(folder: Path) -> list[StoredGroup]:
-    """All samples of a folder, complete or not; those kept on the way come last.
+    """Read all samples of a folder, complete or not; those kept on the way come last.
 
     Raises:
         FixableError: as `read_samples`.
@@ -93,7 +93,7 @@ def samples_in(folder: Path) -> list[StoredGroup]:
 
 
 def read_samples(path: Path) -> list[StoredGroup]:
-    """The samples of a file.
+    """Read the samples of a file.
 
     Raises:
         FixableError: the file can't be read, or holds something else.
@@ -114,7 +114,7 @@ def read_samples(path: Path) -> list[StoredGroup]:
 
 
 def settings_of(folder: Path) -> dict[str, Any] | None:
-    """The settings of an evaluation; None where there are none.
+    """Read the settings of an evaluation; None where there are none.
 
     Raises:
         FixableError: they can't be read.
@@ -132,7 +132,7 @@ def settings_of(folder: Path) -> dict[str, Any] | None:
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The names of the settings that differ.
+    """Name the settings that differ.
 
     Example:
         >>> differing({"seed": 1, "model": "a"}, {"seed": 2, "model": "a"})
@@ -142,7 +142,7 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def require_same_settings(folder: Path, settings: Mapping[str, Any], *, begun: bool) -> None:
-    """Raises ConfigurationError, with what differs, when the folder is another evaluation's."""
+    """Raise ConfigurationError, with what differs, when the folder is another evaluation's."""
     before = settings_of(folder)
     names = differing(before or {}, settings)
     if not begun or (before is not None and not names):
@@ -161,7 +161,7 @@ def write_metrics(path: Path, report: EvaluationReport) -> None:
 
 
 def unused(folder: Path) -> Path:
-    """The folder, or where something is there already, one beside it with a number."""
+    """Give the folder or, where something is there already, one beside it with a number."""
     beside = (folder.with_name(f"{folder.name}-{n}") for n in itertools.count(2))
     return next(path for path in itertools.chain([folder], beside) if not path.exists())
 
@@ -185,7 +185,7 @@ class EvaluationResults:
         return frozenset(sample.task for sample in self.samples)
 
     def differing(self, other: EvaluationResults) -> dict[str, tuple[Any, Any]]:
-        """The settings known of both that differ, with both values."""
+        """Find the settings known of both that differ, with both values."""
         names = sorted(self.settings.keys() & other.settings.keys())
         both = {name: (self.settings[name], other.settings[name]) for name in names}
         return {name: (one, another) for name, (one, another) in both.items() if one != another}
@@ -209,7 +209,7 @@ def read_results(path: Path) -> EvaluationResults:
 
 
 def said_by(samples: Iterable[StoredGroup]) -> dict[str, Any]:
-    """The settings that samples carry: rescored ones have others than their folder.
+    """Collect the settings that samples carry: rescored ones have others than their folder.
 
     Where the samples of one file disagree, a setting is the list of its values.
     """

@@ -25,7 +25,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Prepared(NamedTuple):
-    """Rows by split, and what was left out or replaced on the way."""
+    """Rows by split, with counts of what was left out or replaced on the way."""
 
     splits: dict[str, list[dict[str, Any]]]
     duplicates: int
@@ -33,7 +33,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(items: Sequence[Item], test_share: float) -> Prepared:
-    """Rows ready to be written: of every identity the first, in "train" and, if asked, "test".
+    """Make rows ready to be written: of every identity the first, in "train" and, if asked, "test".
 
     Args:
         test_share: in [0, 1), of what was asked; 0 makes no test split.
@@ -51,7 +51,7 @@ def prepare(items: Sequence[Item], test_share: float) -> Prepared:
 
 
 def unique(items: Iterable[Item]) -> list[Item]:
-    """The first of every identity, in order."""
+    """Keep the first item of every identity, in order."""
     kept: dict[str, Item] = {}
     for item in items:
         kept.setdefault(item.identity, item)
@@ -59,7 +59,7 @@ def unique(items: Iterable[Item]) -> list[Item]:
 
 
 def is_test(asked: str, share: float) -> bool:
-    """Whether an item belongs to the test split; says the same in every export.
+    """Say whether an item belongs to the test split: the same in every export.
 
     Args:
         asked: what the split must not part.
@@ -70,7 +70,7 @@ def is_test(asked: str, share: float) -> bool:
 
 
 def repaired(row: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """The row with U+FFFD for halves of surrogate pairs, and how many there were.
+    """Put U+FFFD in the place of halves of surrogate pairs, and count them.
 
     JSON can hold them; UTF-8, and so Parquet and Arrow, can't.
     """
@@ -80,7 +80,7 @@ def repaired(row: dict[str, Any]) -> tuple[dict[str, Any], int]:
 
 
 def targets(out: Path, splits: Sequence[str]) -> dict[str, Path]:
-    """Where each split goes: a Parquet file of its own, or the one folder of all.
+    """Name where each split goes: a Parquet file of its own, or the one folder of all.
 
     Example:
         >>> targets(Path("a.parquet"), ["train", "test"])["test"].name
