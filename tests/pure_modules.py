@@ -22,7 +22,6 @@ PURE = [
     "storage.rows",
     "storage.schema",
     "storage.showing",
-    "storage.splits",
     "storage.training_rows",
     "util.grouping",
     "util.settings_text",

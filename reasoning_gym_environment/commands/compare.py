@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def nothing_in_common(before: EvaluationResults, after: EvaluationResults) -> str:
-    """Why no item can be compared."""
+    """Say why no item can be compared."""
     reasons = [f"{n} ({shown(a)}, {shown(b)})" for n, (a, b) in before.differing(after).items()]
     if not before.tasks & after.tasks:
         reasons = ["all tasks"]
@@ -47,6 +47,6 @@ def nothing_in_common(before: EvaluationResults, after: EvaluationResults) -> st
 
 
 def shown(value: Any) -> str:
-    """A setting's value, cut where it is long."""
+    """Write a setting's value, cut where it is long."""
     text = json.dumps(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

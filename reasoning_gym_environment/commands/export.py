@@ -8,9 +8,8 @@ from pathlib import Path
 
 from ..errors import FixableError
 from ..storage.dumps import distinct_files, read_groups
-from ..storage.export import require_replaceable, targets, write_splits
+from ..storage.export import prepare, require_replaceable, targets, write_splits
 from ..storage.rows import StoredGroup
-from ..storage.splits import prepare
 from ..storage.training_rows import (
     DPO_COLUMNS,
     RECORD_COLUMNS,
@@ -60,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
-    """Raises SystemExit, after saying why, on options that don't go together."""
+    """Parse the options; raises SystemExit, after saying why, where they don't go together."""
     parser = build_parser()
     options = parser.parse_args(arguments)
     if not 0 <= options.test_share < 1:
@@ -100,14 +99,14 @@ def build_parser() -> ArgumentParser:
 
 
 def rows_of(group: StoredGroup, options: Namespace) -> Iterator[Item]:
-    """The rows that a group gives in the format asked for."""
+    """Make the rows that a group gives in the format asked for."""
     if options.format == "sft":
         return sft_rows(group, min_score=options.min_score)
     return dpo_rows(group) if options.format == "dpo" else record_rows(group)
 
 
 def nothing(split_name: str, groups: int, options: Namespace) -> str:
-    """Why there is nothing to write, and the way out."""
+    """Say why there is nothing to write, and the way out."""
     ways = {
         "sft": "a lower --min-score takes more",
         "dpo": "only groups with solved and unsolved rollouts give a pair",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from argparse import ArgumentParser, Namespace
 from collections import Counter
@@ -31,7 +30,7 @@ from ..storage.rescoring import Rescored, describe_rescoring, rescore
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
 from ..tasks.chance import chance_floors
-from ..util.files import replacing, require_free, require_writable
+from ..util.files import require_free, require_writable, write_whole
 from ..util.terminal import visible
 from ..workers.pool import TaskPool
 
@@ -46,15 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     """Write a rescored file beside each file; 1 when some rows could not be scored again."""
     options = build_parser().parse_args(arguments)
     config = build_config(options)
-    files = distinct_files([path for path in options.files if not path.name.endswith(RESCORED)])
-    if not files:
-        raise FixableError("every file given is rescored already; give the ones they came from")
-    for path in options.files:
-        if path.name.endswith(RESCORED):
-            logger.warning("%s is left out: it is rescored already", path)
-    for path in files:
-        require_free(rescored_path(path), force=options.force)
-        require_free(metrics_path(path), force=options.force)
+    files = chosen_files(options)
     contents = {path: read_groups(path) for path in files}
     for path in files:
         require_writable(path.parent)
@@ -71,6 +62,24 @@ def main(arguments: Sequence[str]) -> int:
             table = measure(groups, target, solved_threshold=config.solved_threshold)
             print(f"\n{target}\n{visible(table)}")
     return 1 if any(result.kept for result in results) else 0
+
+
+def chosen_files(options: Namespace) -> list[Path]:
+    """Choose the files to score again.
+
+    Raises:
+        FixableError: there is none, or what would be written is there already.
+    """
+    files = distinct_files([path for path in options.files if not path.name.endswith(RESCORED)])
+    if not files:
+        raise FixableError("every file given is rescored already; give the ones they came from")
+    for path in options.files:
+        if path.name.endswith(RESCORED):
+            logger.warning("%s is left out: it is rescored already", path)
+    for path in files:
+        require_free(rescored_path(path), force=options.force)
+        require_free(metrics_path(path), force=options.force)
+    return files
 
 
 def build_parser() -> ArgumentParser:
@@ -92,7 +101,7 @@ def build_parser() -> ArgumentParser:
 
 
 def build_config(options: Namespace) -> ReasoningGymEnvConfig:
-    """The defaults of `serve`, over them the file's `env` section, over it the options.
+    """Put the file's `env` section over the defaults of `serve`, and the options over it.
 
     Raises:
         FixableError: the file can't be read, or a value can't be used.
@@ -127,16 +136,13 @@ async def rescore_files(
                 scoring_settings(config),
                 concurrency=2 * settings.processes,
             )
-            with replacing(rescored_path(path)) as partial:
-                partial.write_text(
-                    "".join(json.dumps(result.after.to_json()) + "\n" for result in done)
-                )
+            write_whole(rescored_path(path), "".join(result.after.line() for result in done))
             results[path] = done
     return results
 
 
 def metrics_path(path: Path) -> Path:
-    """Where the metrics of an evaluation's rescored samples go: beside them."""
+    """Name the file of the metrics of an evaluation's rescored samples, beside them."""
     return rescored_path(path).with_suffix(".metrics.json")
 
 

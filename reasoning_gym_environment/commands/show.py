@@ -46,7 +46,7 @@ def build_parser() -> ArgumentParser:
 
 
 def build_filter(options: Namespace) -> RolloutFilter:
-    """Raises ValueError on a status or a test that can't be understood."""
+    """Make the filter; raises ValueError on a status or a test that can't be understood."""
     statuses = [name for name in options.status.split(",") if name]
     for name in statuses:
         if name not in STATUSES:
@@ -59,7 +59,7 @@ def build_filter(options: Namespace) -> RolloutFilter:
 
 
 def print_rollouts(options: Namespace, wanted: RolloutFilter) -> tuple[int, int]:
-    """How many were printed, and how many match."""
+    """Print what matches; return how many were printed, and how many match."""
     matching = 0
     groups = [group for path in distinct_files(options.files) for group in read_groups(path).groups]
     known = {*known_categories(), *(group.task for group in groups)}
@@ -75,6 +75,6 @@ def print_rollouts(options: Namespace, wanted: RolloutFilter) -> tuple[int, int]
 
 
 def print_safely(text: str) -> None:
-    """Characters that the terminal's encoding lacks become escapes."""
+    """Print a text with escapes for characters that the terminal's encoding lacks."""
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding))

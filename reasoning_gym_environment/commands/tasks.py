@@ -57,7 +57,7 @@ def _json(tasks: Sequence[TaskInfo], ladders: Mapping[str, TaskLadder]) -> str:
 
 
 def _table(tasks: Sequence[TaskInfo], ladders: Mapping[str, TaskLadder]) -> str:
-    """Aligned columns: name, category, levels, whether it is used and, if not, why."""
+    """Align columns: name, category, levels, whether it is used and, if not, why."""
     width = max(len(task.name) for task in tasks)
     category = max(len(task.category) for task in tasks)
     rows = [
@@ -71,7 +71,7 @@ def _table(tasks: Sequence[TaskInfo], ladders: Mapping[str, TaskLadder]) -> str:
 
 
 async def _levels(pool: TaskPool, task: str, ladder: TaskLadder) -> str:
-    """Every level: its difficulty, what differs from the library's default, a question."""
+    """Write every level: its difficulty, what differs from the library's default, a question."""
     head = f"{task}: {len(ladder.levels)} levels ({ladder.origin}) {ladder.reason}".rstrip()
     levels = [await _level(pool, task, n, ladder.levels) for n in range(len(ladder.levels))]
     return "\n\n".join([head, *levels])

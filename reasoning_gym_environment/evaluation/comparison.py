@@ -1,4 +1,4 @@
-"""Two evaluations side by side, paired by item."""
+"""Compares two evaluations, paired by item."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shares of evaluation items, and differences of two evaluations, each with its error.
+"""Estimates shares of evaluation items, and differences of two evaluations, with their errors.
 
 Attempts at one item are alike: standard errors of shares are clustered by item, as in Miller
 (2024), "Adding Error Bars to Evals", arXiv:2411.00640. Their intervals are Wilson's, for the
@@ -89,7 +89,7 @@ def macro_share(tasks: Sequence[Clusters]) -> Estimate:
 
 
 def _effective(clusters: Clusters) -> float:
-    """Items of the same size that tell as much as these where all values of one are alike.
+    """Count the items of one size that tell as much where all values of an item are alike.
 
     Kish (1965), Survey Sampling.
     """
@@ -137,7 +137,7 @@ def student_quantile(freedom: int) -> float:
 
 
 def _within(t: float, freedom: int) -> float:
-    """P(|T| < t): Abramowitz and Stegun (1964), 26.7.3 and 26.7.4."""
+    """Compute P(|T| < t): Abramowitz and Stegun (1964), 26.7.3 and 26.7.4."""
     angle = math.atan(t / math.sqrt(freedom))
     odd = freedom % 2
     term = math.cos(angle) if odd else 1.0

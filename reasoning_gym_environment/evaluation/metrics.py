@@ -1,4 +1,4 @@
-"""What is reported about an evaluation: overall, by task, category and difficulty.
+"""Measures an evaluation: overall, by task, category and difficulty.
 
 As flat numbers, samples at the default configuration have the plain names, so that these stay
 comparable whether or not other difficulties are evaluated beside them; those at a named
@@ -52,12 +52,12 @@ class Slice:
     means: Mapping[str, float]
 
     def value(self, name: str) -> float | None:
-        """A share or a mean; None where it is unknown."""
+        """Look up a share or a mean; None where it is unknown."""
         estimate = self.shares.get(name)
         return estimate.value if estimate else self.means.get(name)
 
     def numbers(self, counted: str = "items") -> Numbers:
-        """All numbers, flat; `counted` names the size."""
+        """Flatten the numbers; `counted` names the size."""
         numbers = {counted: float(self.size)}
         for name, estimate in self.shares.items():
             numbers[name] = estimate.value
@@ -84,7 +84,7 @@ class Breakdown:
     tasks: Mapping[str, Slice]
 
     def numbers(self, of_task: Callable[[Slice], Numbers]) -> Numbers:
-        """All numbers, flat, but of each task what `of_task` gives."""
+        """Flatten the numbers, of each task what `of_task` gives."""
         numbers = self.by_items.numbers()
         numbers |= {f"status/{status.value}": part for status, part in self.statuses.items()}
         numbers |= _below("macro", self.by_tasks.numbers(counted="tasks"))
@@ -112,11 +112,11 @@ class EvaluationReport:
     difficulties: Mapping[float, Breakdown] = field(default_factory=dict)
 
     def numbers(self) -> Numbers:
-        """All numbers, flat, below `eval/`, as `metrics.json` has them."""
+        """Flatten all numbers below `eval/`, as `metrics.json` has them."""
         return self._flat(Slice.numbers)
 
     def curves(self) -> Numbers:
-        """The part that is worth a curve: of single tasks only what they solve and score."""
+        """Flatten what is worth a curve: of single tasks only what they solve and score."""
         return self._flat(
             lambda task: {
                 name: estimate.value
@@ -177,7 +177,7 @@ def _by_tasks(tasks: Sequence[Sequence[StoredGroup]], background: Background) ->
 
 
 def _clusters(samples: Sequence[StoredGroup], attempts: int) -> dict[str, Clusters]:
-    """What is estimated with an error: values by item, without items that say nothing of it."""
+    """Collect what is estimated with an error, by item, without items that say nothing of it."""
     scored = [rollouts for sample in samples if (rollouts := sample.scored)]
     solved = [(len(rollouts), sum(r.solved for r in rollouts)) for rollouts in scored]
     clusters: dict[str, Clusters] = {
@@ -191,7 +191,7 @@ def _clusters(samples: Sequence[StoredGroup], attempts: int) -> dict[str, Cluste
 
 
 def _means(samples: Sequence[StoredGroup], floors: Mapping[str, float]) -> Numbers:
-    """What is given without an error: of all attempts, of those that came or of those scored."""
+    """Average what has no error: over all attempts, those that came or those scored."""
     rollouts = [rollout for sample in samples for rollout in sample.rollouts]
     given = [r for r in rollouts if r.length is not None]
     against_chance = _against_chance(samples, floors)

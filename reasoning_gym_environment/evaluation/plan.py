@@ -1,4 +1,4 @@
-"""The fixed evaluation set: which items it has, and their problems."""
+"""Plans the fixed evaluation set and makes its problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An evaluation on disk: settings, samples as they finish, how to go on, and the results read back.
+"""Keeps an evaluation on disk so that it can go on after an interruption, and reads it back.
 
 `run.json` holds the settings, `samples.partial.jsonl` every finished sample while the evaluation
 runs; `samples.jsonl` all samples in their order, and `metrics.json`, once it is complete.
@@ -18,7 +18,7 @@ from typing import Any
 from ..errors import ConfigurationError, FixableError
 from ..storage.dumps import read_rows
 from ..storage.rows import StoredGroup, recipe_key
-from ..util.files import append_whole, replacing
+from ..util.files import append_whole, write_whole
 from .metrics import EvaluationReport
 
 RUN, SAMPLES, METRICS = "run.json", "samples.jsonl", "metrics.json"
@@ -26,7 +26,7 @@ PARTIAL = "samples.partial.jsonl"
 
 
 class EvaluationStore:
-    """The samples of one evaluation.
+    """Keeps the samples of one evaluation as they finish.
 
     Attributes:
         folder: where it is.
@@ -51,7 +51,7 @@ class EvaluationStore:
         self.samples = {recipe_key(each.recipe): each for each in present if each.scored}
         try:
             write_whole(folder / RUN, json.dumps({"settings": settings}, indent=2) + "\n")
-            write_whole(self._partial, "".join(map(_line, self.samples.values())))
+            write_whole(self._partial, "".join(sample.line() for sample in self.samples.values()))
         except OSError as error:
             raise self._unwritable(error) from error
 
@@ -75,7 +75,7 @@ class EvaluationStore:
     async def _add(self, sample: StoredGroup) -> None:
         self.samples[recipe_key(sample.recipe)] = sample
         async with self._writing:
-            await asyncio.to_thread(append_whole, self._partial, _line(sample).encode())
+            await asyncio.to_thread(append_whole, self._partial, sample.line().encode())
 
     def complete(self, samples: Iterable[StoredGroup], results: Mapping[str, Any]) -> None:
         """Write all samples in their order, and `metrics.json`.
@@ -84,7 +84,7 @@ class EvaluationStore:
             FixableError: they can't be written; what was kept on the way stays.
         """
         try:
-            write_whole(self.folder / SAMPLES, "".join(map(_line, samples)))
+            write_whole(self.folder / SAMPLES, "".join(sample.line() for sample in samples))
             write_whole(self.folder / METRICS, json.dumps(results, indent=2))
         except OSError as error:
             raise self._unwritable(error) from error
@@ -92,7 +92,7 @@ class EvaluationStore:
 
 
 def samples_in(folder: Path) -> list[StoredGroup]:
-    """All samples of a folder, complete or not; those kept on the way come last.
+    """Read all samples of a folder, complete or not; those kept on the way come last.
 
     Raises:
         FixableError: as `read_samples`.
@@ -102,7 +102,7 @@ def samples_in(folder: Path) -> list[StoredGroup]:
 
 
 def read_samples(path: Path) -> list[StoredGroup]:
-    """The samples of a file.
+    """Read the samples of a file.
 
     Raises:
         FixableError: the file can't be read, or holds something else.
@@ -123,7 +123,7 @@ def read_samples(path: Path) -> list[StoredGroup]:
 
 
 def settings_in(folder: Path) -> dict[str, Any] | None:
-    """The settings of an evaluation; None where there are none.
+    """Read the settings of an evaluation; None where there are none.
 
     Raises:
         FixableError: they can't be read.
@@ -141,7 +141,7 @@ def settings_in(folder: Path) -> dict[str, Any] | None:
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The names of the settings that differ.
+    """Name the settings that differ.
 
     Example:
         >>> differing({"seed": 1, "model": "a"}, {"seed": 2, "model": "a"})
@@ -151,7 +151,7 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def require_same_settings(folder: Path, settings: Mapping[str, Any], *, begun: bool) -> None:
-    """Raises ConfigurationError, with what differs, when the folder is another evaluation's."""
+    """Raise ConfigurationError, with what differs, when the folder is another evaluation's."""
     before = settings_in(folder)
     names = differing(before or {}, settings)
     if not begun or (before is not None and not names):
@@ -164,23 +164,13 @@ def require_same_settings(folder: Path, settings: Mapping[str, Any], *, begun: b
     )
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file; what it held stays where that fails."""
-    with replacing(path) as whole:
-        whole.write_text(text)
-
-
 def write_metrics(path: Path, report: EvaluationReport) -> None:
     """Write an evaluation's numbers as Atropos does."""
     write_whole(path, json.dumps({"results": {"all": report.numbers()}}, indent=2) + "\n")
 
 
-def _line(sample: StoredGroup) -> str:
-    return json.dumps(sample.to_json()) + "\n"
-
-
 def unused(folder: Path) -> Path:
-    """The folder, or where something is there already, one beside it with a number."""
+    """Give the folder or, where something is there already, one beside it with a number."""
     beside = (folder.with_name(f"{folder.name}-{n}") for n in itertools.count(2))
     return next(path for path in itertools.chain([folder], beside) if not path.exists())
 
@@ -204,7 +194,7 @@ class EvaluationResults:
         return frozenset(sample.task for sample in self.samples)
 
     def differing(self, other: EvaluationResults) -> dict[str, tuple[Any, Any]]:
-        """The settings known of both that differ, with both values."""
+        """Find the settings known of both that differ, with both values."""
         names = sorted(self.settings.keys() & other.settings.keys())
         both = {name: (self.settings[name], other.settings[name]) for name in names}
         return {name: (one, another) for name, (one, another) in both.items() if one != another}
@@ -228,7 +218,7 @@ def read_results(path: Path) -> EvaluationResults:
 
 
 def said_by(samples: Iterable[StoredGroup]) -> dict[str, Any]:
-    """The settings that samples carry: rescored ones have others than their folder.
+    """Collect the settings that samples carry: rescored ones have others than their folder.
 
     Where the samples of one file disagree, a setting is the list of its values.
     """

@@ -1,4 +1,4 @@
-"""An evaluation's numbers, and a comparison of two, as text for people."""
+"""Writes an evaluation's numbers, and a comparison of two, as text for people."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHANGES = f"{'':32} {'items':>6} {'before':>8} {'after':>8} {'change':>8}  {'95
 
 
 def headline(report: EvaluationReport) -> str:
-    """The numbers of the default samples in one line; empty without any."""
+    """Write the numbers of the default samples in one line; empty without any."""
     overall = report.default.by_items if report.default else _NOTHING
     measures = {"percent_correct": "solved"} | {n: n for n in ("score", "truncated", "unscored")}
     known = {name: overall.value(measure) for name, measure in measures.items()}
@@ -30,7 +30,7 @@ def headline(report: EvaluationReport) -> str:
 
 
 def evaluation_table(report: EvaluationReport) -> str:
-    """Overall, by difficulty and category, then the worst tasks and the best."""
+    """Write the numbers overall, by difficulty and category, then of the worst and best tasks."""
     return "\n".join(_evaluation_lines(report))
 
 
@@ -61,13 +61,13 @@ def _evaluation_lines(report: EvaluationReport) -> Iterator[str]:
 
 
 def _success(task: Slice) -> list[float]:
-    """Ranks a task; those of which nothing is known come last."""
+    """Rank a task; those of which nothing is known come last."""
     values = (task.value("solved"), task.value("score"))
     return [2.0 if value is None else value for value in values]
 
 
 def _row(title: str, own: Slice, items: int, k: int) -> str:
-    """One line of numbers.
+    """Write one line of numbers.
 
     Args:
         items: 0 where they are not shown.
@@ -92,7 +92,7 @@ def _row(title: str, own: Slice, items: int, k: int) -> str:
 
 
 def comparison_table(comparison: Comparison) -> str:
-    """Overall, then every task: those beyond noise first, each part from loss to gain."""
+    """Write the change overall, then of tasks: beyond noise first, each part from loss to gain."""
     return "\n".join(_comparison_lines(comparison))
 
 

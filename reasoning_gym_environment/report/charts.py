@@ -1,4 +1,4 @@
-"""The values behind the report's charts. Pure.
+"""Makes the values behind the report's charts. Pure.
 
 How a chart looks is in `assets/charts`, one Vega-Lite specification a file; its colours are
 names of the page's CSS variables, so that they follow the page's theme.
@@ -38,12 +38,12 @@ class Chart:
 
 
 def words(name: str) -> str:
-    """A name in code as people read it."""
+    """Write a name in code as people read it."""
     return name.replace("_", " ")
 
 
 def status_kind(status: Status) -> str:
-    """What a status means for the reader: the five kinds have a colour each."""
+    """Say what a status means for the reader: the five kinds have a colour each."""
     if status in FORMAT_FAILURES:
         return "format failure"
     return status.value if status.value in ("solved", "wrong", "unscored") else "fault"
@@ -54,7 +54,7 @@ def interval(share: Share) -> str:
 
 
 def solved_shares(says: str, shares: Sequence[tuple[str, str, Share]]) -> Chart:
-    """A point, an interval and a chance mark for each name and split, in the order given."""
+    """Draw a point, an interval and a chance mark for each name and split, in the order given."""
     values = [
         {
             "name": name,
@@ -73,7 +73,7 @@ def solved_shares(says: str, shares: Sequence[tuple[str, str, Share]]) -> Chart:
 
 
 def histogram(says: str, counts: Mapping[tuple[int, bool], int], width: float) -> Chart:
-    """Of counts by bin and by whether they are solved; bin i begins at i * width."""
+    """Draw counts by bin and by whether they are solved; bin i begins at i * width."""
     total = sum(counts.values())
     values = [
         {
@@ -89,7 +89,7 @@ def histogram(says: str, counts: Mapping[tuple[int, bool], int], width: float) -
 
 
 def score_histogram(rollouts: Sequence[StoredRollout]) -> Chart:
-    """Of the scored rollouts; a score of 1 lies in the last bin."""
+    """Draw the scores of the scored rollouts; a score of 1 lies in the last bin."""
     counts = Counter(
         (min(_SCORE_BINS - 1, math.floor(r.raw_score * _SCORE_BINS + 1e-9)), r.solved)
         for r in rollouts
@@ -99,7 +99,7 @@ def score_histogram(rollouts: Sequence[StoredRollout]) -> Chart:
 
 
 def length_histogram(rollouts: Sequence[StoredRollout]) -> Chart:
-    """Of the completions whose length is known."""
+    """Draw the lengths of the completions whose length is known."""
     lengths = [(r.length, r.solved) for r in rollouts if r.length]
     width = round_width(max((tokens for tokens, _ in lengths), default=1) / _LENGTH_BINS)
     counts = Counter((tokens // width, solved) for tokens, solved in lengths)
@@ -107,7 +107,7 @@ def length_histogram(rollouts: Sequence[StoredRollout]) -> Chart:
 
 
 def round_width(width: float) -> int:
-    """The next of 1, 2, 5, 10, 20, 50, …
+    """Round up to the next of 1, 2, 5, 10, 20, 50, …
 
     Example:
         >>> round_width(33.4)
@@ -161,7 +161,7 @@ def signal_over_time(buckets: Sequence[Bucket]) -> Chart:
 def levels_over_time(
     category: str, points: Sequence[LevelPoint], *, groups: int, highest: float
 ) -> Chart:
-    """One of several charts side by side: all have the same axes."""
+    """Draw one category's levels; charts that stand side by side have the same axes."""
     values = [{"group": point.group, "level": point.level} for point in points]
     says = f"Mean difficulty level of {category} in the order in which groups came"
     axes = {"groups": groups, "highest": highest}
@@ -169,7 +169,7 @@ def levels_over_time(
 
 
 def level_map(category: str, shares: Mapping[tuple[str, float], Share]) -> Chart:
-    """Of the solved share by task and level."""
+    """Draw the solved share by task and level."""
     values = [
         {"task": task, "level": level, "solved": share.solved, "rollouts": share.rollouts}
         for (task, level), share in sorted(shares.items())

@@ -1,4 +1,4 @@
-"""What stands on the page: the figures, the charts, and the tables beside them. Pure."""
+"""Collects what stands on the page: figures, charts, and the tables beside them. Pure."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def contents_of(material: Material) -> Contents:
 
 
 def headlines(material: Material) -> list[Headline]:
-    """Training; then every evaluation, and every difficulty in it, on its own."""
+    """Sum up training; then every evaluation, and every difficulty in it, on its own."""
     places = {source.name: place for place, source in enumerate(material.sources)}
     evaluations = {group.file for group in material.of(EVALUATION)}
     parts = group_by(lambda group: part_of(group, places), material.groups)
@@ -123,7 +123,7 @@ def headlines(material: Material) -> list[Headline]:
 
 
 def part_of(group: StoredGroup, places: Mapping[str, int]) -> tuple[int, int, float]:
-    """Split, file and difficulty as numbers; -1 where there is none or it makes no difference.
+    """Number a group's split, file and difficulty; -1 where there is none or it does not matter.
 
     Args:
         places: of the files, by name.
@@ -148,7 +148,7 @@ def says_of(place: str) -> str:
 
 
 def share_tables(splits: Mapping[str, Sequence[StoredGroup]]) -> dict[str, list[ShareRow]]:
-    """By category; by task, one table a category; by evaluation file and by level if several.
+    """Make tables by category; by task, one a category; by evaluation file and level if several.
 
     Evaluation items at a difficulty asked for are in the last one alone.
     """
@@ -169,7 +169,7 @@ def share_tables(splits: Mapping[str, Sequence[StoredGroup]]) -> dict[str, list[
 def share_rows(
     splits: Mapping[str, Sequence[StoredGroup]], key: Callable[[StoredGroup], str]
 ) -> list[ShareRow]:
-    """Largest share first; both splits of a name together."""
+    """Make rows by key, largest share first; both splits of a name stand together."""
     rows = [ShareRow(n, split, s) for split, gs in splits.items() for n, s in shares_by(key, gs)]
     best: dict[str, float] = {}
     for row in rows:
@@ -178,7 +178,7 @@ def share_rows(
 
 
 def short_name(path: str) -> str:
-    """A file and its folder; the folders alone where it has the name that Atropos gives.
+    """Shorten a path to file and folder; to folders where the file has the name Atropos gives.
 
     Example:
         >>> short_name("data_dumps/evaluation_1/step-20/samples.jsonl")
@@ -211,7 +211,7 @@ def over_time(parts: Sequence[Bucket]) -> dict[str, Chart]:
 
 
 def levels_over_time(training: Sequence[StoredGroup]) -> dict[str, Chart]:
-    """One chart for each category, all with the same axes; of groups in their order."""
+    """Draw one chart for each category, all with the same axes, of groups in their order."""
     lines = {c: points for c, points in level_points(training).items() if len(points) > 1}
     highest = max((point.level for points in lines.values() for point in points), default=0.0)
     return {
@@ -223,7 +223,7 @@ def levels_over_time(training: Sequence[StoredGroup]) -> dict[str, Chart]:
 
 
 def level_maps(leveled: Mapping[str, Sequence[StoredGroup]]) -> dict[str, Chart]:
-    """One for each split and category, of groups that have a level."""
+    """Draw a map for each split and category, of groups that have a level."""
     charts = {}
     for split, groups in leveled.items():
         for category, own in sorted(group_by(category_of, groups).items()):

@@ -1,4 +1,4 @@
-"""From groups of rollouts to the figures a report shows."""
+"""Computes the figures a report shows from groups of rollouts."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def rollouts_of(groups: Sequence[StoredGroup]) -> list[StoredRollout]:
 
 
 def chance_of(group: StoredGroup) -> float | None:
-    """The chance floor of the group's task, where it applies: see `tasks.chance`.
+    """Look up the chance floor of the group's task, where it applies: see `tasks.chance`.
 
     Floors were measured on default items, with the threshold that rows without one had.
     """
@@ -100,7 +100,7 @@ def chance_of(group: StoredGroup) -> float | None:
 
 
 def solved_share(groups: Sequence[StoredGroup]) -> Share | None:
-    """None where no rollout is scored. Rollouts of one problem are one cluster."""
+    """Estimate the solved share, clustered by problem; None where no rollout is scored."""
     scored = [group for group in groups if group.scored]
     if not scored:
         return None
@@ -124,20 +124,20 @@ def solved_share(groups: Sequence[StoredGroup]) -> Share | None:
 def shares_by(
     key: Callable[[StoredGroup], Key], groups: Sequence[StoredGroup]
 ) -> Iterator[tuple[Key, Share]]:
-    """The solved share of each key that has one."""
+    """Estimate the solved share of each key that has one."""
     for name, own in group_by(key, groups).items():
         if solved := solved_share(own):
             yield name, solved
 
 
 def signal_shares(groups: Sequence[StoredGroup]) -> dict[Signal, float]:
-    """Shares of the groups with more than one scored rollout; empty without such a group."""
+    """Share out the signals of groups with more than one scored rollout; empty without one."""
     kinds = Counter(group.signal for group in groups if len(group.scored) > 1)
     return {one: kinds[one] / kinds.total() for one in Signal} if kinds else {}
 
 
 def overview(groups: Sequence[StoredGroup]) -> Overview:
-    """Of at least one rollout."""
+    """Sum up groups of at least one rollout."""
     rollouts = rollouts_of(groups)
     lengths = [rollout.length for rollout in rollouts if rollout.length is not None]
     given = max(1, len(lengths))
@@ -160,7 +160,7 @@ def overview(groups: Sequence[StoredGroup]) -> Overview:
 
 
 def buckets(groups: Sequence[StoredGroup]) -> list[Bucket]:
-    """The groups in their order, cut into at most 40 equal parts; none where there are few."""
+    """Cut the groups, in their order, into at most 40 equal parts; none where there are few."""
     return [
         Bucket(
             start=part.start,
@@ -173,14 +173,14 @@ def buckets(groups: Sequence[StoredGroup]) -> list[Bucket]:
 
 
 def equal_parts(count: int) -> list[slice]:
-    """At most 40 parts of at least 10."""
+    """Cut a number of things into at most 40 parts of at least 10."""
     parts = min(_MOST_BUCKETS, count // _SMALLEST_BUCKET)
     ends = [number * count // parts for number in range(parts + 1)] if parts else []
     return [slice(start, end) for start, end in pairwise(ends)]
 
 
 def level_points(groups: Sequence[StoredGroup]) -> dict[str, list[LevelPoint]]:
-    """The levels of each category in the groups' order; none where there are few."""
+    """Average the levels of each category in the groups' order; none where there are few."""
     points: dict[str, list[LevelPoint]] = {}
     for category in sorted(set(map(category_of, groups))):
         own = [

@@ -1,4 +1,4 @@
-"""The files a report is about, read into records."""
+"""Reads the files a report is about."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def read_material(paths: Sequence[Path]) -> Material:
 
 
 def expanded(paths: Sequence[Path]) -> list[Path]:
-    """The paths, with the evaluations of a folder in its place, however deep they lie.
+    """Put the evaluations of a folder in its place, however deep they lie.
 
     Raises:
         FixableError: a folder holds none.
@@ -102,17 +102,17 @@ def expanded(paths: Sequence[Path]) -> list[Path]:
 
 
 def category_of(group: StoredGroup) -> str:
-    """The category of the group's task; "other" where the task is not the library's."""
+    """Name the category of the group's task; "other" where the task is not the library's."""
     return _CATEGORIES.get(group.task, "other")
 
 
 def split_of(group: StoredGroup) -> str:
-    """ "training" or "evaluation", as the recipe's seed says."""
+    """Say whether it is "training" or "evaluation", by the recipe's seed."""
     return SPLITS[group.has_evaluation_seed]
 
 
 def read_metrics(path: Path) -> dict[str, float]:
-    """The overall and finer numbers of an evaluation's metrics.json.
+    """Read the overall and finer numbers of an evaluation's metrics.json.
 
     Raises:
         FixableError: the file can't be read, or holds something else.

@@ -1,4 +1,4 @@
-"""Everything a report shows, in one HTML file that needs nothing else."""
+"""Makes one HTML file that shows a whole report and needs nothing else."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write_report(paths: Sequence[Path], output: Path) -> None:
 
 
 def render(contents: Contents, samples: Samples) -> str:
-    """The page. Only the package's own scripts and style may run in it: their hashes say so."""
+    """Render the page; only the package's own scripts and style may run in it, by their hashes."""
     style = asset("style.css")
     scripts = [chart_library(), "\n".join(asset(name) for name in _SCRIPTS)]
     templates = Environment(
@@ -68,7 +68,7 @@ def render(contents: Contents, samples: Samples) -> str:
 
 @cache
 def chart_library() -> str:
-    """Vega, Vega-Lite and Vega-Embed, as one script."""
+    """Bundle Vega, Vega-Lite and Vega-Embed in one script."""
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
 
 
@@ -77,7 +77,7 @@ def asset(name: str) -> str:
 
 
 def with_looks(charts: Mapping[str, Chart]) -> dict[str, Any]:
-    """What the page's script draws: specifications by name, and each chart's values."""
+    """Collect what the page's script draws: specifications by name, and each chart's values."""
     looks = {chart.looks for chart in charts.values()}
     return {
         "looks": {name: json.loads(asset(f"charts/{name}.json")) for name in sorted(looks)},
@@ -86,7 +86,7 @@ def with_looks(charts: Mapping[str, Chart]) -> dict[str, Any]:
 
 
 def embed(value: object) -> Markup:
-    """JSON that can stand inside a script element: nothing in it ends the element."""
+    """Write JSON that can stand inside a script element: nothing in it ends the element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -94,7 +94,7 @@ def embed(value: object) -> Markup:
 
 
 def content_security_policy(style: str, scripts: Sequence[str]) -> str:
-    """Nothing is loaded, and nothing runs or styles but these texts."""
+    """Write the policy: nothing is loaded, and nothing runs or styles but these texts."""
     allowed = " ".join(source_hash(script) for script in scripts)
     return (
         f"default-src 'none'; script-src {allowed}; style-src {source_hash(style)}; "
@@ -107,5 +107,5 @@ def source_hash(text: str) -> str:
 
 
 def share(value: float) -> str:
-    """In per cent, with one digit."""
+    """Write a share in per cent, with one digit."""
     return f"{value:.1%}"

@@ -1,4 +1,4 @@
-"""The rollouts that can be read one by one: a light index, and their texts in chunks.
+"""Packs the rollouts that can be read one by one: a light index, and their texts in chunks.
 
 The page unpacks a chunk when a rollout of it is shown, so that it opens quickly whatever the
 length of the texts.
@@ -41,7 +41,7 @@ _SHOWN = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Samples:
-    """What the page holds of them.
+    """What the page holds of the rollouts.
 
     Attributes:
         index: what the list and its filters need, as columns.
@@ -59,7 +59,7 @@ class Samples:
 
 
 def clip(text: str, longest: int) -> str:
-    """The text's beginning and end, with a note between them where it is too long."""
+    """Keep a text's beginning and end, with a note between them, where it is too long."""
     if len(text) <= longest:
         return text
     left_out = len(text) - longest
@@ -68,14 +68,14 @@ def clip(text: str, longest: int) -> str:
 
 
 def thin_out(groups: Sequence[StoredGroup], most: int = _MOST_ROLLOUTS) -> list[StoredGroup]:
-    """Groups at equal distances, so many that they have at most `most` rollouts or so."""
+    """Keep groups at equal distances, so many that they have at most `most` rollouts or so."""
     rollouts = sum(len(group.rollouts) for group in groups)
     kept = len(groups) if rollouts <= most else max(1, len(groups) * most // rollouts)
     return [groups[number * len(groups) // kept] for number in range(kept)]
 
 
 def fitting_length(lengths: Sequence[int], most: int = _MOST_CHARACTERS) -> int:
-    """To what length texts must be cut to have at most `most` characters together.
+    """Find the length that texts must be cut to so that they have `most` characters together.
 
     Example:
         >>> fitting_length([10, 400_000, 400_000], most=100_000)
@@ -122,7 +122,7 @@ def pack(value: object) -> str:
 
 
 def index_of(groups: Sequence[StoredGroup]) -> dict[str, Any]:
-    """Columns: a group's task, split and number of rollouts; a rollout's status and the like."""
+    """Make columns of each group's task, split and size, and each rollout's status and the like."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     tasks = sorted({group.task for group in groups})
     places = {task: place for place, task in enumerate(tasks)}
@@ -140,7 +140,7 @@ def index_of(groups: Sequence[StoredGroup]) -> dict[str, Any]:
 
 
 def samples_of(material: Material) -> Samples:
-    """The rollouts of the material, thinned out to 10,000 and cut to fit into the page."""
+    """Thin the rollouts of the material out to 10,000 and cut them to fit into the page."""
     groups = thin_out(material.groups)
     shown = sum(len(group.rollouts) for group in groups)
     lengths = [len(rollout.text) for group in groups for rollout in group.rollouts]

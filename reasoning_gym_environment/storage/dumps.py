@@ -1,4 +1,4 @@
-"""JSONL files of groups: the writer of dumps, which loses nothing, and the readers.
+"""Writes dumps of groups as JSONL and loses none; reads dumps and evaluation samples.
 
 A group is one JSON object on one line, on disk before the group counts as done. After
 `kill -9` every finished group is there; a torn last line is skipped and counted.
@@ -44,7 +44,7 @@ FAILED = DumpKind(name="FAILED_rollouts", groups_per_file=50)
 def dump_kind(
     rewards: Iterable[float], *, threshold: float, successful: bool, failed: bool
 ) -> DumpKind | None:
-    """Where a group goes: successful with any reward above the threshold, failed with all 0.
+    """Choose a group's kind: successful with any reward above the threshold, failed with all 0.
 
     Args:
         successful, failed: whether that kind is dumped at all.
@@ -78,13 +78,13 @@ class DumpWriter:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dumps")
 
     def path(self, kind: DumpKind, number: int) -> Path:
-        """The file of the group of that number, from 0."""
+        """Name the file of the group of that number, from 0."""
         batch = number // kind.groups_per_file
         name = f"reasoning_gym_environment_{kind.name}_{self._run_id}_{batch:04d}.jsonl"
         return self._folder / name
 
     async def write(self, kind: DumpKind, row: Mapping[str, Any]) -> None:
-        """Returns when the row is on disk, or is counted as lost; cancelling does not stop it."""
+        """Return when the row is on disk, or counted as lost; cancelling does not stop it."""
         loop = asyncio.get_running_loop()
         await asyncio.shield(loop.run_in_executor(self._thread, self._write, kind, row))
 
@@ -161,7 +161,7 @@ class GroupFile(NamedTuple):
 
 
 def read_rows(path: Path) -> DumpContent:
-    """`read_dump` for commands; raises FixableError where the file can't be read."""
+    """Read a dump file as `read_dump`; raises FixableError where it can't be read."""
     try:
         return read_dump(path)
     except OSError as error:
@@ -169,7 +169,7 @@ def read_rows(path: Path) -> DumpContent:
 
 
 def read_groups(path: Path) -> GroupFile:
-    """The groups of a file, all of the schema that this version writes.
+    """Read the groups of a file and check that they are of the schema that this version writes.
 
     Raises:
         FixableError: the file can't be read, or holds nothing or something else.
@@ -197,12 +197,12 @@ def read_groups(path: Path) -> GroupFile:
 
 
 def rescored_path(path: Path) -> Path:
-    """Where the rescored rows of a file go: beside it."""
+    """Name the file of a file's rescored rows, beside it."""
     return path.with_name(path.name.removesuffix(".jsonl") + RESCORED)
 
 
 def distinct_files(paths: Sequence[Path]) -> list[Path]:
-    """Each file once, by its first name.
+    """Keep each file once, by its first name.
 
     Raises:
         FixableError: a file and its rescored form are both given.

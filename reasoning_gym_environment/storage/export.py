@@ -1,22 +1,86 @@
-"""Rows for training, written as Parquet files or as a Hugging Face dataset on disk."""
+"""Prepares rows for training and writes them as Parquet files or a Hugging Face dataset.
+
+Of duplicates the first is kept, Unicode is made whole, and a split parts no item.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import FixableError
 from ..util.files import replacing, require_free
+from .training_rows import Item
 
 Rows = Sequence[dict[str, Any]]
 _FEATURES = {"text": "string", "json": "string", "number": "float64", "integer": "int64"}
 _MARKS = ("dataset_info.json", "dataset_dict.json")
 """One of these lies in every folder that `save_to_disk` made."""
 
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Prepared(NamedTuple):
+    """Rows by split, with counts of what was left out or replaced on the way."""
+
+    splits: dict[str, list[dict[str, Any]]]
+    duplicates: int
+    broken: int
+
+
+def prepare(items: Sequence[Item], test_share: float) -> Prepared:
+    """Make rows ready to be written: of every identity the first, in "train" and, if asked, "test".
+
+    Args:
+        test_share: in [0, 1), of what was asked; 0 makes no test split.
+    """
+    splits: dict[str, list[dict[str, Any]]] = {"train": []}
+    if test_share:
+        splits["test"] = []
+    first = unique(items)
+    broken = 0
+    for item in first:
+        row, count = repaired(item.row)
+        broken += count
+        splits["test" if is_test(item.asked, test_share) else "train"].append(row)
+    return Prepared(splits, len(items) - len(first), broken)
+
+
+def unique(items: Iterable[Item]) -> list[Item]:
+    """Keep the first item of every identity, in order."""
+    kept: dict[str, Item] = {}
+    for item in items:
+        kept.setdefault(item.identity, item)
+    return list(kept.values())
+
+
+def is_test(asked: str, share: float) -> bool:
+    """Say whether an item belongs to the test split: the same in every export.
+
+    Args:
+        asked: what the split must not part.
+        share: in [0, 1], of the items.
+    """
+    digest = hashlib.sha256(asked.encode()).digest()
+    return int.from_bytes(digest[:8], "big") < share * 2**64
+
+
+def repaired(row: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """Put U+FFFD in the place of halves of surrogate pairs, and count them.
+
+    JSON can hold them; UTF-8, and so Parquet and Arrow, can't.
+    """
+    text, count = _LONE_SURROGATE.subn("\ufffd", json.dumps(row, ensure_ascii=False))
+    repaired_row: dict[str, Any] = json.loads(text) if count else row
+    return repaired_row, count
+
 
 def targets(out: Path, splits: Sequence[str]) -> dict[str, Path]:
-    """Where each split goes: a Parquet file of its own, or the one folder of all.
+    """Name where each split goes: a Parquet file of its own, or the one folder of all.
 
     Example:
         >>> targets(Path("a.parquet"), ["train", "test"])["test"].name

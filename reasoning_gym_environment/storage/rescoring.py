@@ -1,4 +1,4 @@
-"""Scores stored groups again, without inference, and says what changed."""
+"""Scores stored texts again under the present settings, and says what that changed."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ async def rescore(
 
 
 def made_with(group: StoredGroup) -> str:
-    """The version of the library that made the group's problem."""
+    """Name the version of the library that made the group's problem."""
     return str(group.library_versions.get(LIBRARY, "an unknown version"))
 
 
 def another_question(group: StoredGroup) -> str:
-    """Says whether the library's version explains that a recipe gives another question."""
+    """Say whether the library's version explains that a recipe gives another question."""
     installed = version(LIBRARY)
     if made_with(group) == installed:
         return f"the recipe gives another question, with {LIBRARY} {installed} as before"
@@ -149,7 +149,7 @@ async def rescore_group(
 def describe_rescoring(
     results: Sequence[Rescored], settings: ScoringSettings, *, torn: int
 ) -> Iterator[str]:
-    """Lines for people: what was kept as it was, which settings differ, what changed."""
+    """Tell people what was kept as it was, which settings differ and what changed, in lines."""
     kept = Counter(result.kept for result in results if result.kept)
     yield f"{len(results) - kept.total()} of {len(results)} groups scored again"
     if torn:
@@ -163,7 +163,7 @@ def describe_rescoring(
 
 
 def _differences(groups: Sequence[StoredGroup], settings: ScoringSettings) -> Iterator[str]:
-    """How many groups were scored otherwise than now: another library, other settings."""
+    """Count the groups that were scored otherwise than now: another library, other settings."""
     installed = version(LIBRARY)
     for made, count in Counter(map(made_with, groups)).items():
         if made != installed:
@@ -176,7 +176,7 @@ def _differences(groups: Sequence[StoredGroup], settings: ScoringSettings) -> It
 
 
 def describe_changes(changes: Sequence[ScoreChange]) -> list[str]:
-    """Lines for people: how many scores moved, why, which statuses changed, and where.
+    """Tell people how many scores moved, why, which statuses changed, and where, in lines.
 
     Example:
         >>> wrong = {"conversation": [], "answer": "4", "status": "wrong", "detail": "",
@@ -213,7 +213,7 @@ def describe_changes(changes: Sequence[ScoreChange]) -> list[str]:
 
 
 def _titled(title: str, rows: Sequence[str]) -> list[str]:
-    """Rows below their title; nothing where there are none."""
+    """Put rows below their title; give nothing where there are none."""
     return [title, *(f"  {row}" for row in rows)] if rows else []
 
 

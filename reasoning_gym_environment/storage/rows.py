@@ -1,4 +1,4 @@
-"""A stored row as a record: a group of rollouts, in dumps and in evaluation samples.
+"""Records of stored rows: groups of rollouts, in dumps and in evaluation samples.
 
 Rows are checked once, when they are read; what is written again keeps every key.
 """
@@ -69,11 +69,11 @@ class StoredRollout:
         )
 
     def graded(self, answer: str | None, verdict: Verdict, reward: Reward) -> StoredRollout:
-        """The same completion with another grade."""
+        """Give the same completion another grade."""
         return replace(self, **_grade(answer, verdict, reward))
 
     def to_json(self) -> dict[str, Any]:
-        """The inverse of `from_json`, byte for byte."""
+        """Make the stored row: the inverse of `from_json`, byte for byte."""
         row = {key: getattr(self, key) for key in _KEYS}
         row["status"] = self.status.value
         if self.verify_seconds is None:
@@ -118,7 +118,7 @@ _KEYS = [entry.name for entry in fields(StoredRollout) if entry.name != "other"]
 
 
 def _grade(answer: str | None, verdict: Verdict, reward: Reward) -> dict[str, Any]:
-    """The part of a rollout that scoring it again replaces."""
+    """Give the fields of a rollout that scoring it again replaces."""
     return {
         "score": reward.value,
         "answer": answer,
@@ -181,11 +181,11 @@ class StoredGroup:
         )
 
     def as_sample(self, difficulty: float | None) -> StoredGroup:
-        """The same as a sample of an evaluation; None is the task's default difficulty."""
+        """Make a sample of an evaluation of it; None is the task's default difficulty."""
         return replace(self, about={**self.about, "difficulty": difficulty})
 
     def to_json(self) -> dict[str, Any]:
-        """The inverse of `from_json`, byte for byte where the keys come in our order."""
+        """Make the stored row: the inverse of `from_json`, with our keys first."""
         return {
             "item_id": self.task,
             "rollouts": [rollout.to_json() for rollout in self.rollouts],
@@ -194,6 +194,10 @@ class StoredGroup:
             "oracle": self.oracle,
             **self.about,
         }
+
+    def line(self) -> str:
+        """Make the stored row as a line of a file, in ASCII."""
+        return json.dumps(self.to_json()) + "\n"
 
     @property
     def task(self) -> str:
@@ -214,22 +218,22 @@ class StoredGroup:
 
     @property
     def solved(self) -> int:
-        """How many rollouts are."""
+        """How many rollouts are solved."""
         return sum(rollout.solved for rollout in self.rollouts)
 
     @property
     def signal(self) -> Signal | None:
-        """As `scoring.rewards.signal`."""
+        """Whether the group teaches, as `scoring.rewards.signal` says."""
         return signal([Verdict(score=r.raw_score, status=r.status) for r in self.rollouts])
 
     @property
     def recipe_key(self) -> str:
-        """Equal for groups of the same problem, whichever files they are in."""
+        """A name that is equal for groups of the same problem, whichever files they are in."""
         return recipe_key(self.recipe)
 
     @property
     def item_key(self) -> str:
-        """Equal for the same item in two evaluations, whoever answered it."""
+        """A name that is equal for the same item in two evaluations, whoever answered it."""
         conversation = self.rollouts[0].conversation
         asked = [message["content"] for message in conversation if message["role"] == "user"]
         return stable_json([self.recipe.to_json(), asked])
@@ -245,7 +249,7 @@ class StoredGroup:
 
     @property
     def difficulty(self) -> float | None:
-        """In [0, 1], that an evaluation asked for; None for the library's default configuration."""
+        """What an evaluation asked for, in [0, 1]; None for the library's default configuration."""
         difficulty: float | None = self.about.get("difficulty")
         return difficulty
 
@@ -256,7 +260,7 @@ class StoredGroup:
 
     @property
     def library_versions(self) -> Mapping[str, Any]:
-        """By library; empty in rows that don't say."""
+        """The versions by library; empty in rows that don't say."""
         return dict(self.about.get("library_versions", {}))
 
     @property
@@ -266,10 +270,10 @@ class StoredGroup:
 
 
 def recipe_key(recipe: Recipe) -> str:
-    """Names an item within one evaluation set."""
+    """Name an item within one evaluation set."""
     return stable_json(recipe.to_json())
 
 
 def stable_json(value: Any) -> str:
-    """The same text for equal values."""
+    """Write JSON that is the same text for equal values."""
     return json.dumps(value, sort_keys=True)

@@ -1,4 +1,4 @@
-"""What a stored row must hold, as JSON, to be read: the checks of `StoredGroup.from_json`."""
+"""Checks what a stored row must hold, as JSON, for `StoredGroup.from_json` to read it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _CONDITION = re.compile(r"\s*(<=|>=|<|>|=)\s*(\d+(?:\.\d*)?|\.\d+)\s*")
 
 
 def parse_condition(text: str) -> Callable[[float], bool]:
-    """A test of a score, from `<0.5`, `>=1` or `=0`; raises ValueError on anything else.
+    """Make a test of a score, from `<0.5`, `>=1` or `=0`; raises ValueError on anything else.
 
     Example:
         >>> parse_condition("<0.5")(0.25)
@@ -64,7 +64,7 @@ class RolloutFilter:
 
 
 def render_rollout(group: StoredGroup, number: int, *, full: bool) -> str:
-    """The rollout of that number, from 0, in its group; safe to print.
+    """Write the rollout of that number, from 0, of a group; safe to print.
 
     Args:
         full: show the whole thought and the system prompt.
@@ -88,7 +88,7 @@ def render_rollout(group: StoredGroup, number: int, *, full: bool) -> str:
 
 
 def title(group: StoredGroup, number: int) -> str:
-    """A rule with the rollout's place: task, recipe, number."""
+    """Draw a rule with the rollout's place: task, recipe, number."""
     recipe = group.recipe
     level = "" if recipe.level is None else f", level {recipe.level:g}"
     parameters = f", {json.dumps(recipe.parameters)}" if recipe.parameters else ""
@@ -97,7 +97,7 @@ def title(group: StoredGroup, number: int) -> str:
 
 
 def fold(text: str) -> str:
-    """A long text without its middle.
+    """Leave out the middle of a long text.
 
     Example:
         >>> len(fold("x" * 10_000)) < 1000
@@ -111,7 +111,7 @@ def fold(text: str) -> str:
 
 
 def breakdown(rollout: StoredRollout, scoring: Mapping[str, object]) -> str:
-    """How the reward came about.
+    """Say how the reward came about.
 
     Args:
         scoring: the settings it was scored under, as far as they are known.
@@ -137,7 +137,7 @@ def breakdown(rollout: StoredRollout, scoring: Mapping[str, object]) -> str:
 
 
 def lengths(rollout: StoredRollout) -> str:
-    """Tokens, and how the completion ended."""
+    """Say how many tokens there are, and how the completion ended."""
     return (
         f"{rollout.completion_tokens:,} written, {rollout.tokens:,} with the prompt; "
         f"ended by {rollout.finish_reason}"
@@ -149,6 +149,6 @@ def _or_none(text: str | None) -> str:
 
 
 def _section(name: str, text: str) -> str:
-    """The name in a column of its own, the text indented beside it."""
+    """Put the name in a column of its own, the text indented beside it."""
     margin = " " * 10
     return f"{name:<10}" + indent(text.strip("\n"), margin).removeprefix(margin)

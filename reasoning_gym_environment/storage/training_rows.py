@@ -1,4 +1,4 @@
-"""Stored rollouts as the rows that training libraries read.
+"""Makes the rows that training libraries read of stored rollouts.
 
 The layouts are TRL's conversational language modeling and preference formats, which Axolotl's
 `chat_template` strategies read too; and one row a rollout with all that is stored of it.
@@ -71,7 +71,7 @@ class Item(NamedTuple):
 
 
 def sft_rows(group: StoredGroup, *, min_score: float | None = None) -> Iterator[Item]:
-    """One row for each good completion.
+    """Make one row for each good completion.
 
     Args:
         min_score: least reward of a good one; None asks for the status `solved`.
@@ -83,7 +83,7 @@ def sft_rows(group: StoredGroup, *, min_score: float | None = None) -> Iterator[
 
 
 def dpo_rows(group: StoredGroup) -> Iterator[Item]:
-    """The best solved completion against the worst that is not; nothing without both.
+    """Pair the best solved completion with the worst that is not; nothing without both.
 
     Among equals the first one counts.
     """
@@ -105,7 +105,7 @@ def dpo_rows(group: StoredGroup) -> Iterator[Item]:
 
 
 def record_rows(group: StoredGroup) -> Iterator[Item]:
-    """One row for each rollout, with all that is stored of it and of its group."""
+    """Make one row for each rollout, with all that is stored of it and of its group."""
     shared = group.to_json()
     for number, (rollout, own) in enumerate(
         zip(group.rollouts, shared.pop("rollouts"), strict=True)
@@ -118,24 +118,24 @@ def record_rows(group: StoredGroup) -> Iterator[Item]:
 
 
 def examples(group: StoredGroup) -> Iterator[StoredRollout]:
-    """The rollouts that can teach: not those that are unscored or end where no text ends."""
+    """Choose the rollouts that can teach: not those that are unscored or cut off."""
     return (rollout for rollout in group.scored if not rollout.truncated)
 
 
 def origin(group: StoredGroup) -> dict[str, str]:
-    """What says where a row for training comes from."""
+    """Say where a row for training comes from."""
     return {"task": group.task, "recipe": recipe_key(group.recipe)}
 
 
 def item(group: StoredGroup, row: dict[str, Any], *texts: str) -> Item:
-    """A row with what tells it from others."""
+    """Give a row what tells it from others."""
     asked = stable_json([group.task, group.question])
     identity = stable_json([group.recipe.to_json(), *texts])
     return Item(asked=asked, identity=identity, row=row)
 
 
 def cell(value: Any, kind: str) -> Any:
-    """A value as its column holds it; None stays None."""
+    """Convert a value to what its column holds; None stays None."""
     if value is None or kind not in ("json", "text"):
         return value
     return stable_json(value) if kind == "json" else str(value)

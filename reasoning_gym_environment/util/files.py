@@ -41,6 +41,16 @@ def require_writable(folder: Path) -> None:
         raise UnwritableError(f"{folder} can't be written to: {error.strerror}") from error
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file; what it held stays where that fails.
+
+    Raises:
+        UnwritableError: it can't be written.
+    """
+    with replacing(path) as partial:
+        partial.write_text(text)
+
+
 def append_whole(path: Path, data: bytes) -> None:
     """Append all of the data or none of it.
 

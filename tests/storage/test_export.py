@@ -11,9 +11,8 @@ from stored_values import attempt, stored
 
 from reasoning_gym_environment.demo.tokenizer import build_tokenizer
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.storage.export import require_replaceable, write_splits
+from reasoning_gym_environment.storage.export import prepare, require_replaceable, write_splits
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.storage.splits import prepare
 from reasoning_gym_environment.storage.training_rows import (
     DPO_COLUMNS,
     RECORD_COLUMNS,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.storage.splits import is_test, prepare, repaired
+from reasoning_gym_environment.storage.export import is_test, prepare, repaired
 from reasoning_gym_environment.storage.training_rows import Item
 
 
