@@ -51,12 +51,16 @@ from reasoning_gym_environment.storage.dumps import DumpWriter
 from reasoning_gym_environment.util.lifetime import closing_on_every_way_out
 from reasoning_gym_environment.util.reachability import UnreachableError, require_reachable
 from reasoning_gym_environment.workers.pool import TaskPool
+from reasoning_gym_environment.workers.process import StartWorker, WorkerProcess
 
 logger = logging.getLogger(__name__)
 
 
 class ReasoningGymEnv(BookkeepingEnv):
     """Trains on reasoning-gym's tasks: samples problems, asks for grouped rollouts, scores them.
+
+    Args:
+        start_worker: where the worker processes of its task pool come from.
 
     Attributes:
         reach_seconds: how long a server may take to come up before the start is given up.
@@ -81,6 +85,8 @@ class ReasoningGymEnv(BookkeepingEnv):
         server_configs: Any,
         slurm: bool = False,
         testing: bool = False,
+        *,
+        start_worker: StartWorker = WorkerProcess.start,
     ) -> None:
         withhold_keys(config.data_dir_to_save_evals)  # whatever goes wrong from here on
         first = server_configs[0] if isinstance(server_configs, list) else server_configs
@@ -102,7 +108,7 @@ class ReasoningGymEnv(BookkeepingEnv):
             server_type=first.server_type,
             system_prompt=resolve_system_prompt(config.system_prompt),
         )
-        self._pool = TaskPool(pool_settings(config), counts)
+        self._pool = TaskPool(pool_settings(config), counts, start_worker=start_worker)
         self._dumps = DumpWriter(Path(config.data_dumps_dir), self.run_id, counts)
         self._problems = TrainingProblems(config, self._pool, self.statistics)
         self._rollouts = Rollouts(config, self._inference, self._pool, self._dumps, self.statistics)

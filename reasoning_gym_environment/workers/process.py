@@ -8,8 +8,9 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from .errors import WorkerLostError, WorkerStartError, WorkerTimeoutError
 from .protocol import LENGTH
@@ -39,6 +40,23 @@ def worker_environment() -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
+
+
+class Worker(Protocol):
+    """What a group of workers asks of each: see `WorkerProcess`."""
+
+    greeting: str
+
+    @property
+    def pid(self) -> int: ...
+
+    async def request(self, payload: bytes, *, timeout: float) -> bytes: ...
+
+    async def kill(self) -> None: ...
+
+
+StartWorker = Callable[[str], Awaitable[Worker]]
+"""Gives a warm worker of a role; raises WorkerStartError where it does not come up."""
 
 
 class WorkerProcess:
