@@ -49,12 +49,16 @@ from reasoning_gym_environment.rollouts.rollouts import (
 )
 from reasoning_gym_environment.storage.dumps import DumpWriter
 from reasoning_gym_environment.workers.pool import TaskPool
+from reasoning_gym_environment.workers.processes import StartWorker, WorkerProcess
 
 logger = logging.getLogger(__name__)
 
 
 class ReasoningGymEnv(AtroposEnv):
     """Trains on reasoning-gym's tasks: samples problems, asks for grouped rollouts, scores them.
+
+    Args:
+        start_worker: where the worker processes of its task pool come from.
 
     Attributes:
         process_patience: groups in a row that inference may lose before `process` gives up.
@@ -75,10 +79,12 @@ class ReasoningGymEnv(AtroposEnv):
         server_configs: Any,
         slurm: bool = False,
         testing: bool = False,
+        *,
+        start_worker: StartWorker = WorkerProcess.start,
     ) -> None:
         super().__init__(config, server_configs, slurm=slurm, testing=testing)
         counts = self.statistics.counts
-        self._pool = TaskPool(pool_settings(config), counts)
+        self._pool = TaskPool(pool_settings(config), counts, start_worker=start_worker)
         self._dumps = DumpWriter(Path(config.data_dumps_dir), self.run_id, counts)
         self.problems = TrainingProblems(settings_of(ProblemSettings, config), self._pool, counts)
         self._rollouts = Rollouts(

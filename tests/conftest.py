@@ -1,8 +1,9 @@
-"""What is slow to make and shared by all tests: warm task pools, problems and a tokenizer."""
+"""What is slow to make and shared by all tests, and which tests start processes."""
 
 import asyncio
+import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +18,43 @@ from reasoning_gym_environment.workers.protocol import Containment
 # Property tests state no times: a slow machine is no failure.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+
+STARTS_PROCESSES = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
+"""Audit events, see the table in the library reference."""
+STARTING_FIXTURES = {"pool", "uncontained", "stock", "browser"}
+"""A test that uses one of them, through whatever other fixture, is marked `processes`."""
+
+_unmarked: str | None = None
+"""The test that runs, where it has no mark."""
+
+
+def _refuse_processes(event: str, _: object) -> None:
+    if event in STARTS_PROCESSES and _unmarked:
+        pytest.fail(
+            f"{_unmarked} starts a process: mark it with `pytest.mark.processes`, "
+            "so that `make quick` leaves it out"
+        )
+
+
+sys.addaudithook(_refuse_processes)
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if not STARTING_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("processes")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    global _unmarked
+    _unmarked = None if item.get_closest_marker("processes") else item.nodeid
+    try:
+        return (yield)
+    finally:
+        _unmarked = None
 
 
 @pytest.fixture(scope="session")

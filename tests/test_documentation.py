@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.processes
 def test_the_configuration_table_is_that_of_the_config_class() -> None:
     script = ROOT / "docs" / "configuration_table.py"
     checked = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)

@@ -175,6 +175,7 @@ def test_no_module_hides_one_of_the_standard_library() -> None:
     assert not {path.stem for path in FOLDER.iterdir()} & sys.stdlib_module_names
 
 
+@pytest.mark.processes
 def test_pure_modules_can_be_imported_where_nothing_is_installed() -> None:
     script = (
         "import importlib, sys; sys.path.append(sys.argv[1])\n"

@@ -19,7 +19,7 @@ from ..records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
 from ..tasks.ladders import TaskLadder
 from .generator import CATALOGUE_REQUEST, LADDERS_REQUEST
-from .processes import WorkerGroup
+from .processes import StartWorker, WorkerGroup, WorkerProcess
 from .protocol import Containment, VerifyRequest, unpack_verdicts
 
 logger = logging.getLogger(__name__)
@@ -65,6 +65,7 @@ class TaskPool:
 
     Args:
         counts: where generation timeouts and errors, and worker restarts, are counted.
+        start_worker: where its workers come from.
 
     Example:
         async with TaskPool(PoolSettings(processes=2), Counter()) as pool:
@@ -72,11 +73,19 @@ class TaskPool:
             [verdict] = await pool.verify(problem, ["12"])
     """
 
-    def __init__(self, settings: PoolSettings, counts: Counter[str]) -> None:
+    def __init__(
+        self,
+        settings: PoolSettings,
+        counts: Counter[str],
+        *,
+        start_worker: StartWorker = WorkerProcess.start,
+    ) -> None:
         self._settings = settings
         self._counts = counts
-        self._generators = WorkerGroup("generator", size=settings.processes, counts=counts)
-        self._hosts = WorkerGroup("verifier", size=settings.processes, counts=counts)
+        self._generators, self._hosts = (
+            WorkerGroup(role, size=settings.processes, counts=counts, start_worker=start_worker)
+            for role in ("generator", "verifier")
+        )
 
     @property
     def pids(self) -> list[int]:

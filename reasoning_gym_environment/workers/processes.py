@@ -10,9 +10,9 @@ import signal
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from ..errors import PoolClosedError, WorkerLostError, WorkerStartError, WorkerTimeoutError
 from .protocol import LENGTH
@@ -47,6 +47,23 @@ def worker_environment() -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
+
+
+class Worker(Protocol):
+    """What a group of workers asks of each: see `WorkerProcess`."""
+
+    greeting: str
+
+    @property
+    def pid(self) -> int: ...
+
+    async def request(self, payload: bytes, *, timeout: float) -> bytes: ...
+
+    async def kill(self) -> None: ...
+
+
+StartWorker = Callable[[str], Awaitable[Worker]]
+"""Gives a warm worker of a role; raises WorkerStartError where it does not come up."""
 
 
 class WorkerProcess:
@@ -152,14 +169,18 @@ class WorkerGroup:
         role: "generator" or "verifier".
         size: number of processes.
         counts: where "workers/restarts" and "workers/failed_starts" are counted.
+        start_worker: where its workers come from.
     """
 
-    def __init__(self, role: str, *, size: int, counts: Counter[str]) -> None:
+    def __init__(
+        self, role: str, *, size: int, counts: Counter[str], start_worker: StartWorker
+    ) -> None:
         self._role = role
         self._size = size
         self._counts = counts
-        self._idle: asyncio.LifoQueue[WorkerProcess] = asyncio.LifoQueue()
-        self._workers: set[WorkerProcess] = set()
+        self._start_worker = start_worker
+        self._idle: asyncio.LifoQueue[Worker] = asyncio.LifoQueue()
+        self._workers: set[Worker] = set()
         self._requests: set[asyncio.Task[bytes]] = set()
         self._replacements: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -179,7 +200,7 @@ class WorkerGroup:
             logger.warning("The %s processes are contained but for this: %s", self._role, greeting)
 
     async def _add_worker(self) -> None:
-        worker = await WorkerProcess.start(self._role)
+        worker = await self._start_worker(self._role)
         if self._closed:
             await worker.kill()
             return
@@ -225,7 +246,7 @@ class WorkerGroup:
         self._replacements.add(task)
         task.add_done_callback(self._replacements.discard)
 
-    async def _replace(self, worker: WorkerProcess) -> None:
+    async def _replace(self, worker: Worker) -> None:
         """Kill a worker and start another, however often that takes."""
         self._workers.discard(worker)
         await worker.kill()

@@ -104,6 +104,7 @@ async def test_reports_name_every_task_and_what_is_unexplained(
     assert "<script" not in as_html(audit)
 
 
+@pytest.mark.processes
 def test_the_command_fails_on_what_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
     known = {task: kinds for task, kinds in known_findings().items() if task != PAYS_ANYTHING}
     arguments = ["--tasks", PAYS_ANYTHING, "--items", "3"]
@@ -111,6 +112,7 @@ def test_the_command_fails_on_what_is_not_known(capsys: pytest.CaptureFixture[st
     assert f"UNEXPLAINED {PAYS_ANYTHING}, default: junk" in capsys.readouterr().out
 
 
+@pytest.mark.processes
 def test_the_command_writes_its_pages_and_passes_on_what_is_known(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,6 +124,7 @@ def test_the_command_writes_its_pages_and_passes_on_what_is_known(
     assert all(PAYS_ANYTHING in path.read_text() for path in files.values())
 
 
+@pytest.mark.processes
 def test_a_task_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", "--tasks", "gdc"]) == 2
     assert "did you mean gcd" in capsys.readouterr().err

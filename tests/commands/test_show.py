@@ -89,6 +89,7 @@ def piped(dump: Path, encoding: str) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.processes
 def test_a_reader_that_has_seen_enough_ends_it_quietly(tmp_path: Path) -> None:
     long = write_dump(tmp_path / "long.jsonl", [stored(*[attempt(1.0, "x" * 10_000)] * 100)])
     with piped(long, "utf-8") as show:
@@ -100,6 +101,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(tmp_path: Path) -> None:
         assert show.wait() == 0
 
 
+@pytest.mark.processes
 def test_an_encoding_that_lacks_a_character_gets_its_escape(tmp_path: Path) -> None:
     with piped(write_dump(tmp_path / "dump.jsonl", [stored(attempt(1.0, "é"))]), "ascii") as show:
         output, _ = show.communicate()

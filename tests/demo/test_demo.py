@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 
 async def start_demo(folder: Path, *options: str) -> Process:
     return await asyncio.create_subprocess_exec(

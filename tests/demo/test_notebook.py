@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
 
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "rollouts.ipynb"
@@ -14,6 +15,7 @@ def test_the_notebook_is_stored_without_outputs() -> None:
     assert not any(cell.outputs for cell in notebook.cells if cell.cell_type == "code")
 
 
+@pytest.mark.processes
 async def test_the_notebook_runs(tmp_path: Path) -> None:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}})

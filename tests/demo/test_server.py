@@ -17,6 +17,8 @@ from atroposlib.envs.server_handling.vllm_server import VLLMServer
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer, serve_in_thread
 
+# Of the clients OpenAI's starts a process: it asks for the system's name.
+pytestmark = pytest.mark.processes
 TEXT = "<think>é 日本</think><answer>4</answer>"
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": " 2 + 2?\n"}]
 

@@ -50,6 +50,7 @@ async def until_registered(session: aiohttp.ClientSession) -> None:
         await asyncio.sleep(0.05)
 
 
+@pytest.mark.processes
 async def test_the_trainer_pulls_from_the_real_api_server(tmp_path: Path) -> None:
     async with ApiServer() as api:
         trainer = Trainer(
@@ -69,6 +70,7 @@ async def test_the_trainer_pulls_from_the_real_api_server(tmp_path: Path) -> Non
     assert (trainer.batches, trainer.groups, trainer.rows) == (3, 3, 6)
 
 
+@pytest.mark.processes
 async def test_a_taken_port_is_refused() -> None:
     async with ApiServer() as api:
         with pytest.raises(OSError, match="in use"):
@@ -85,6 +87,7 @@ async def until_gone(url: str) -> None:
                 return
 
 
+@pytest.mark.processes
 async def test_the_api_server_is_gone_afterwards() -> None:
     async with ApiServer() as api:
         pass
@@ -93,6 +96,7 @@ async def test_the_api_server_is_gone_afterwards() -> None:
             pass
 
 
+@pytest.mark.processes
 async def test_the_api_server_dies_with_its_parent(tmp_path: Path) -> None:
     """Also when the parent is killed where it stands."""
     script = tmp_path / "parent.py"

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from atroposlib.envs.base import APIServerConfig
+from worker_stock import WorkerStock
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
 from reasoning_gym_environment.demo.policy import Sample
+from reasoning_gym_environment.workers.processes import StartWorker
 
 
 class Script:
@@ -46,12 +49,16 @@ class KnowsAll:
 class Bench:
     """Makes environments and commands that use the demo's tokenizer and few tasks.
 
+    Args:
+        start_worker: where the environments' worker processes come from.
+
     Attributes:
         folder: where everything that is written goes.
     """
 
-    def __init__(self, tokenizer_folder: str, folder: Path) -> None:
+    def __init__(self, tokenizer_folder: str, folder: Path, start_worker: StartWorker) -> None:
         self.folder = folder
+        self._start_worker = start_worker
         self._tokenizer_folder = tokenizer_folder
 
     def settings(self, **changes: Any) -> dict[str, Any]:
@@ -88,7 +95,8 @@ class Bench:
     ) -> AsyncIterator[ReasoningGymEnv]:
         """An environment that is not yet set up, closed afterwards."""
         config = ReasoningGymEnvConfig(**self.settings(**changes))
-        env = of(config, [APIServerConfig(**self.server(url, kind))])
+        servers = [APIServerConfig(**self.server(url, kind))]
+        env = of(config, servers, start_worker=self._start_worker)
         try:
             yield env
         finally:
@@ -158,14 +166,23 @@ class Command:
         return self.log.read_text(errors="replace")
 
 
+@pytest_asyncio.fixture(scope="session")
+async def stock() -> AsyncIterator[WorkerStock]:
+    stock = WorkerStock()
+    yield stock
+    await stock.close()
+
+
 @pytest.fixture
-def bench(tokenizer_folder: str, tmp_path: Path) -> Bench:
-    return Bench(tokenizer_folder, tmp_path)
+def bench(tokenizer_folder: str, tmp_path: Path, stock: WorkerStock) -> Bench:
+    return Bench(tokenizer_folder, tmp_path, stock.lend)
 
 
 @pytest.fixture(scope="module")
-def module_bench(tokenizer_folder: str, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    return Bench(tokenizer_folder, tmp_path_factory.mktemp("bench"))
+def module_bench(
+    tokenizer_folder: str, tmp_path_factory: pytest.TempPathFactory, stock: WorkerStock
+) -> Bench:
+    return Bench(tokenizer_folder, tmp_path_factory.mktemp("bench"), stock.lend)
 
 
 @pytest.fixture

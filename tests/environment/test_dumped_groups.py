@@ -12,7 +12,6 @@ from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.rollouts.prompts import SYSTEM_PROMPTS
 
-in_one_loop = pytest.mark.asyncio(loop_scope="module")
 BOTH = {"dump_rollouts": True, "dump_failed_rollouts": True, "include_tasks": "number_sorting"}
 
 
@@ -36,7 +35,7 @@ def dumped(folder: Path, env: ReasoningGymEnv, kind: str) -> list[dict[str, Any]
     return read_dump(file).rows if file.exists() else []
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module")
 async def dumping(
     module_bench: Any, tokenizer: Any, module_script: Any
 ) -> AsyncIterator[ReasoningGymEnv]:
@@ -48,7 +47,6 @@ async def dumping(
         yield env
 
 
-@in_one_loop
 async def test_each_score_stands_by_its_conversation(
     dumping: ReasoningGymEnv, module_bench: Any, module_script: Any
 ) -> None:
@@ -63,7 +61,6 @@ async def test_each_score_stands_by_its_conversation(
         assert f"deserves {rollout['score']}" in assistant["content"]
 
 
-@in_one_loop
 @pytest.mark.parametrize(
     ("scores", "kind"),
     [
@@ -86,7 +83,6 @@ async def test_a_group_is_on_disk_in_the_file_of_its_kind_when_it_is_done(
     assert last["rollouts"][0]["conversation"][1]["content"] == question
 
 
-@in_one_loop
 async def test_a_row_says_which_run_made_it_and_how_to_make_its_problem_again(
     dumping: ReasoningGymEnv, module_bench: Any, module_script: Any
 ) -> None:

@@ -11,6 +11,8 @@ import pytest
 import reasoning_gym_environment
 from reasoning_gym_environment.tasks.catalogue import known_categories
 
+pytestmark = pytest.mark.processes
+
 FOLDER = Path(reasoning_gym_environment.__file__).parent
 SCRIPT = FOLDER / "reasoning_gym_environment.py"
 CONSOLE = Path(sys.executable).with_name("reasoning-gym-environment")

@@ -19,7 +19,6 @@ from reasoning_gym_environment.records import Problem
 from reasoning_gym_environment.rollouts.prompts import SYSTEM_PROMPTS
 
 TRUNCATED = Sample(text="<think>and then, and then", finish_reason="length")
-in_one_loop = pytest.mark.asyncio(loop_scope="module")
 
 
 @dataclass
@@ -31,7 +30,7 @@ class Running:
     kind: str
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=SERVER_TYPES)
+@pytest_asyncio.fixture(scope="module", params=SERVER_TYPES)
 async def running(
     request: pytest.FixtureRequest, module_bench: Any, tokenizer: Any, module_script: Any
 ) -> AsyncIterator[Running]:
@@ -71,7 +70,6 @@ async def played(running: Running) -> tuple[Problem, list[tuple[Sample, str, flo
     return problem, cases, await group_of(running.env, problem)
 
 
-@in_one_loop
 async def test_a_group_has_a_row_for_each_completion_in_their_order(running: Running) -> None:
     _, cases, group = await played(running)
     assert group["statuses"] == [status for _, status, _ in cases]
@@ -79,7 +77,6 @@ async def test_a_group_has_a_row_for_each_completion_in_their_order(running: Run
     assert [m[-1]["content"] for m in group["messages"]] == [s.text for s, _, _ in cases]
 
 
-@in_one_loop
 async def test_the_unmasked_tokens_are_the_completion(running: Running, tokenizer: Any) -> None:
     _, cases, group = await played(running)
     assert len(group["tokens"]) == len(group["masks"]) == len(cases)
@@ -91,7 +88,6 @@ async def test_the_unmasked_tokens_are_the_completion(running: Running, tokenize
         assert tokenizer.decode(completion) == sample.text + turn_end
 
 
-@in_one_loop
 async def test_the_masked_tokens_are_the_prompt(running: Running, tokenizer: Any) -> None:
     problem, _, group = await played(running)
     prompt = (
@@ -103,7 +99,6 @@ async def test_the_masked_tokens_are_the_prompt(running: Running, tokenizer: Any
         assert tokenizer.decode(masked) == prompt
 
 
-@in_one_loop
 async def test_logprobs_are_the_servers_and_aligned(running: Running) -> None:
     _, _, group = await played(running)
     if running.kind == "openai":
@@ -114,20 +109,17 @@ async def test_logprobs_are_the_servers_and_aligned(running: Running) -> None:
         assert logprobs == pytest.approx(expected)
 
 
-@in_one_loop
 async def test_the_group_says_how_it_was_sampled(running: Running) -> None:
     _, _, group = await played(running)
     assert group["generation_params"] == {"temperature": 0.7, "top_p": 0.9}
 
 
-@in_one_loop
 async def test_only_truncated_completions_are_masked(running: Running) -> None:
     _, cases, group = await played(running)
     masked = {"set_advantage_to_zero": True}
     assert group["overrides"] == [masked if s is TRUNCATED else {} for s, _, _ in cases]
 
 
-@in_one_loop
 async def test_messages_are_the_whole_conversation(running: Running) -> None:
     problem, cases, group = await played(running)
     for messages, (sample, _, _) in zip(group["messages"], cases, strict=True):
@@ -138,7 +130,6 @@ async def test_messages_are_the_whole_conversation(running: Running) -> None:
         ]
 
 
-@in_one_loop
 async def test_a_group_larger_than_one_request_may_ask_for_is_whole(running: Running) -> None:
     problem = await running.env.get_next_item()
     texts = [f"<answer>{number}</answer>" for number in range(12)]
@@ -150,7 +141,6 @@ async def test_a_group_larger_than_one_request_may_ask_for_is_whole(running: Run
     assert len(group["tokens"]) == len(group["masks"]) == len(group["scores"]) == 12
 
 
-@in_one_loop
 @pytest.mark.parametrize("text", ["so " * 2000, "日本🎉" * 2000])
 async def test_no_row_reaches_the_trainers_limit(running: Running, text: str) -> None:
     problem, _, group = await played(running)

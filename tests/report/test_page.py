@@ -84,6 +84,7 @@ def test_a_file_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> 
     assert r"no-such\x1b.jsonl can't be read" in capsys.readouterr().err
 
 
+@pytest.mark.processes
 def test_a_command_whose_output_nobody_reads_ends_quietly(tmp_path: Path) -> None:
     files = [str(write(tmp_path, [row([1.0])])), "-o", str(tmp_path / "report.html")]
     reading, writing = os.pipe()

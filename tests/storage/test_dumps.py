@@ -231,6 +231,7 @@ def killed_after(seconds: float, folder: Path) -> list[int]:
         return [int(line) for line in (first + writer.stdout.read()).splitlines()]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("attempt", range(6))
 def test_every_group_that_was_done_survives_a_writer_that_is_killed(
     tmp_path: Path, attempt: int
@@ -245,6 +246,7 @@ def test_every_group_that_was_done_survives_a_writer_that_is_killed(
     assert all(len(row["filler"]) == 3_000_000 for content in contents for row in content.rows)
 
 
+@pytest.mark.processes
 def test_a_full_disk_is_reported_once_and_counted_and_the_file_stays_whole(
     tmp_path: Path,
 ) -> None:

@@ -16,7 +16,7 @@ from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.workers.protocol import Containment
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.processes]
 
 HANGS = "9**9**9**9"
 EXITS = "__import__('os')._exit(3)"

@@ -18,6 +18,7 @@ from reasoning_gym_environment.workers.protocol import Containment
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.processes,
     pytest.mark.skipif(not PROC.exists(), reason="reads /proc"),
 ]
 

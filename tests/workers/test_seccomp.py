@@ -20,6 +20,7 @@ import pytest
 from reasoning_gym_environment.records import Problem
 from reasoning_gym_environment.workers import seccomp
 
+pytestmark = pytest.mark.processes
 on_linux = pytest.mark.skipif(
     sys.platform != "linux" or os.uname().machine not in ("x86_64", "aarch64"),
     reason="there is no filter for this system",
