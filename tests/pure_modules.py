@@ -15,7 +15,6 @@ PURE = [
     "problems.signal_estimates",
     "rollouts.metrics",
     "rollouts.prompts",
-    "rollouts.tokenization",
     "scoring.extraction",
     "scoring.rewards",
     "scoring.tolerance",

@@ -12,9 +12,14 @@ from atroposlib.envs.server_handling.server_manager import ServerManager
 from tenacity import RetryError
 
 from ..records import Completion
-from ..rollouts.prompts import build_messages
+from ..rollouts.prompts import (
+    build_messages,
+    completion_from_text,
+    end_of_turn,
+    join_reasoning,
+    render_prompt,
+)
 from ..rollouts.rollouts import InferenceError, Prompt, SamplingParams
-from ..rollouts.tokenization import completion_from_text, end_of_turn, join_reasoning, render_prompt
 from ..util.reachability import UnreachableError, require_reachable
 
 TOKEN_SERVERS = frozenset({"vllm", "sglang", "trl"})

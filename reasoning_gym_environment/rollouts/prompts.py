@@ -1,8 +1,17 @@
-"""System prompts, and the messages of one problem."""
+"""From a problem to the prompt, and from a completion's text to token-level training data.
+
+Prompt and completion are encoded apart: templates may rewrite an assistant's message (some
+drop its thought), but training must see what the model wrote. Rendering to text and encoding
+it also keeps clear of `apply_chat_template`'s return type, which changed in transformers 5.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import MappingProxyType
+from typing import Any, Protocol
+
+from ..records import Completion
 
 SYSTEM_PROMPTS = MappingProxyType(
     {
@@ -36,3 +45,79 @@ def build_messages(system_prompt: str, question: str) -> list[dict[str, str]]:
     """The chat messages that open one rollout; an empty system prompt sends none."""
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     return [*system, {"role": "user", "content": question}]
+
+
+MASKED = -100
+
+
+class Tokenizer(Protocol):
+    """What is used of a transformers tokenizer."""
+
+    eos_token_id: int | None
+    all_special_ids: list[int]
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
+
+    def apply_chat_template(
+        self, conversation: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
+    ) -> Any: ...
+
+
+def render_prompt(tokenizer: Tokenizer, messages: list[dict[str, str]]) -> str:
+    """The prompt as text, ready for the assistant's turn."""
+    text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    return text
+
+
+def end_of_turn(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """What a model emits after its message: the template's text up to the first special token.
+
+    Falls back to the tokenizer's end-of-sequence token.
+    """
+    marker = "end of turn probe"
+    conversation = [{"role": "user", "content": "."}, {"role": "assistant", "content": marker}]
+    text = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=False)
+    tail = tokenizer.encode(text.rpartition(marker)[2], add_special_tokens=False)
+    special = next((i for i, t in enumerate(tail) if t in tokenizer.all_special_ids), None)
+    if special is not None:
+        return tuple(tail[: special + 1])
+    return () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
+
+
+def join_reasoning(prompt: str, reasoning: str | None, content: str) -> str:
+    """A completion's text where the server returns the thought in a field of its own."""
+    if not reasoning:
+        return content
+    opening = "" if prompt.rstrip().endswith("<think>") else "<think>"
+    return f"{opening}{reasoning}</think>{content}"
+
+
+def completion_from_text(
+    tokenizer: Tokenizer,
+    prompt_tokens: Sequence[int],
+    text: str,
+    *,
+    finish_reason: str,
+    turn_end: Sequence[int],
+    max_length: int,
+) -> Completion:
+    """Tokens and masks of one completion.
+
+    Args:
+        turn_end: appended unless the completion was truncated.
+        max_length: tokens in all. Encoding anew can give more than the server counted; what
+            goes beyond is cut off, and the completion then counts as truncated.
+    """
+    tokens = tokenizer.encode(text, add_special_tokens=False)
+    if finish_reason != "length":
+        tokens += turn_end
+    room = max(0, max_length - len(prompt_tokens))
+    if len(tokens) > room:
+        tokens, finish_reason = tokens[:room], "length"
+    return Completion(
+        text=text,
+        tokens=(*prompt_tokens, *tokens),
+        masks=(*(MASKED for _ in prompt_tokens), *tokens),
+        logprobs=None,
+        finish_reason=finish_reason,
+    )

@@ -7,13 +7,123 @@ candidates. Every choice derives from the recipe's seed: a recipe stays one prob
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from itertools import combinations
 from random import Random
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..records import Recipe
-from .measures import MEASURES, Measure
+
+Entry = dict[str, Any]
+"""What the library makes: question, answer, metadata."""
+
+
+class Measure(NamedTuple):
+    """An order among the items of a task.
+
+    Attributes:
+        of: an entry's difficulty; tuples compare from the left.
+        candidates: how many seeds are tried for one item.
+        keeps_answer: the task has few answers, and only items with the same one are compared.
+        entries: the sound items that one seed gives.
+    """
+
+    of: Callable[[Entry], tuple[float, ...]]
+    candidates: int
+    keeps_answer: bool = False
+    entries: Callable[[Any], list[Entry]] = lambda dataset: [dataset[0]]
+
+
+def bearing_experiments(entry: Entry) -> tuple[float, ...]:
+    """Count, for `acre`, the experiments that show an object of the test case; then all objects."""
+    shown = entry["question"].split("results:\n")[1].split("\n\nWhat is")[0]
+    results, case = shown.split("\n\nNew test case:\n")
+    experiments = [set(line.split(" → ")[0].split(", ")) for line in results.splitlines()]
+    tested = set(case.split(", "))
+    return (
+        sum(bool(experiment & tested) for experiment in experiments),
+        sum(len(experiment) for experiment in experiments),
+    )
+
+
+def fatal_slips(entry: Entry) -> tuple[float, ...]:
+    """Count, for `self_reference`, the single misjudged statements that make a solution too many.
+
+    A number of true statements is a solution if that many of the seven hold for it. Where one
+    too many or one too few hold, misjudging one of them makes it look like a solution.
+    """
+    numbers = re.findall(r"(?:least|most|Exactly) (\d)", entry["question"])
+    least, most, true, false = map(int, numbers)
+    slips = 0
+    for count in range(8):
+        exactly, exactly_false = count == true, 7 - count == false
+        holding = (count >= least) + (7 - count <= most) + exactly + exactly_false
+        holding += (exactly != exactly_false) + (count in (2, 3, 5, 7)) + (7 - count in (4, 6))
+        slips += {1: holding, -1: 7 - holding}.get(holding - count, 0)
+    return (slips,)
+
+
+def fewness_of_ways(entry: Entry) -> tuple[float, ...]:
+    """Count, for `puzzle24`, the ways that lead to 24: the fewer, the higher."""
+    return (-_ways([Fraction(number) for number in entry["metadata"]["numbers"]]),)
+
+
+def _ways(numbers: list[Fraction]) -> int:
+    """Count the ways in which the four operations, two numbers at a time, make 24 of them all."""
+    if len(numbers) == 1:
+        return int(numbers[0] == 24)
+    found = 0
+    for i, j in combinations(range(len(numbers)), 2):
+        a, b = numbers[i], numbers[j]
+        rest = [number for k, number in enumerate(numbers) if k not in (i, j)]
+        results = [a + b, a * b, a - b, b - a]
+        results += [x / y for x, y in ((a, b), (b, a)) if y]
+        found += sum(_ways([*rest, result]) for result in results)
+    return found
+
+
+def question_length(entry: Entry) -> tuple[float, ...]:
+    """Count the characters in the question."""
+    return (len(entry["question"]),)
+
+
+def number_in_answer(entry: Entry) -> tuple[float, ...]:
+    """Take the answer itself, where it is a number of things to count."""
+    return (int(entry["answer"]),)
+
+
+def shortest_sequence(entry: Entry) -> tuple[float, ...]:
+    """Count, for `quantum_lock`, the buttons in the shortest solution."""
+    return (entry["answer"].count("→") + 1,)
+
+
+def _all_cases(dataset: Any) -> list[Entry]:
+    """Take all test cases: `acre` makes four of each set of experiments."""
+    return [dataset[index] for index in range(len(dataset.questions))]
+
+
+def _executed(dataset: Any) -> list[Entry]:
+    """Leave out items whose program failed: `codeio` gives them an empty output."""
+    entry = dataset[0]
+    return [entry] if entry["metadata"]["output_data"] != {} else []
+
+
+MEASURES: Mapping[str, Measure] = MappingProxyType(
+    {
+        "acre": Measure(bearing_experiments, 6, keeps_answer=True, entries=_all_cases),
+        "arc_agi": Measure(question_length, 8),
+        "codeio": Measure(question_length, 8, entries=_executed),
+        "puzzle24": Measure(fewness_of_ways, 3),
+        "quantum_lock": Measure(shortest_sequence, 8),
+        "rectangle_count": Measure(number_in_answer, 4),
+        "self_reference": Measure(fatal_slips, 32, keeps_answer=True),
+    }
+)
+"""Tasks whose items are chosen by the parameter `rank`."""
+
 
 OWN_PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"gsm_symbolic": ("templates",), "list_functions": ("functions",)}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from reasoning_gym_environment.records import Completion
-from reasoning_gym_environment.rollouts.tokenization import (
+from reasoning_gym_environment.rollouts.prompts import (
     MASKED,
     completion_from_text,
     end_of_turn,
