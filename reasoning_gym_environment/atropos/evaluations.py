@@ -109,9 +109,10 @@ class Evaluations:
         self.report = await asyncio.to_thread(self._measure, samples)
         logger.info("Evaluation: %s", headline(self.report))
         self._config.data_dir_to_save_evals = str(store.folder)
+        rows = await asyncio.to_thread(lambda: [sample.to_json() for sample in samples])
         written = log(
             self.report.numbers(),
-            samples=[sample.to_json() for sample in samples],
+            samples=rows,
             start_time=begin,
             end_time=time.time(),
             generation_parameters={"temperature": self._config.eval_temperature},
