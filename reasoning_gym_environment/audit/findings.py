@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from ..records import SOLVED_SCORE, Status, Verdict
+from ..util.grouping import group_by
 from .known import Known, explanation
 from .ladder_proof import LevelProof
 from .probes import DEGENERATE, Kind, Probe
@@ -96,10 +96,7 @@ def shares(observations: Iterable[Observation], *, but_right: bool = False) -> l
     Args:
         but_right: leave out the items where the probe is the oracle.
     """
-    by_label: defaultdict[str, list[Observation]] = defaultdict(list)
-    for one in observations:
-        if not (but_right and one.probe.is_right):
-            by_label[one.probe.label].append(one)
+    counted = [one for one in observations if not (but_right and one.probe.is_right)]
     found = [
         Share(
             label=label,
@@ -107,7 +104,7 @@ def shares(observations: Iterable[Observation], *, but_right: bool = False) -> l
             solved=sum(one.solved for one in group) / len(group),
             score=sum(one.score for one in group) / len(group),
         )
-        for label, group in by_label.items()
+        for label, group in group_by(lambda one: one.probe.label, counted).items()
     ]
     return sorted(found, key=lambda share: (-share.solved, -share.score))
 
@@ -216,7 +213,5 @@ def _full(observations: Sequence[Observation]) -> float:
 
 
 def _forms(observations: Iterable[Observation]) -> dict[str, float]:
-    by_label: defaultdict[str, list[Observation]] = defaultdict(list)
-    for one in of_kind(observations, Kind.FORM):
-        by_label[one.probe.label].append(one)
+    by_label = group_by(lambda one: one.probe.label, of_kind(observations, Kind.FORM))
     return {label: _full(group) for label, group in by_label.items()}

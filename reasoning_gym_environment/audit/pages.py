@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from ..records import SOLVED_SCORE
+from ..util.grouping import group_by
 from .findings import TOLERATED_SHARE, Finding, TaskAudit
 from .probes import DEGENERATE, Kind
 from .run import Audit, unexplained
@@ -174,10 +175,8 @@ def _markdown_table(rows: Sequence[Mapping[str, str]], code: Sequence[str] = ())
 
 def finding_rows(audit: Audit) -> list[dict[str, str]]:
     """List all findings; those of one kind and reason at several levels share a row."""
-    levels: dict[tuple[str, str, str], list[Finding]] = {}
-    for task in audit.tasks:
-        for f in task.findings:
-            levels.setdefault((f.task, f.kind, f.explanation), []).append(f)
+    findings = [finding for task in audit.tasks for finding in task.findings]
+    alike = group_by(lambda f: (f.task, f.kind, f.explanation), findings)
     return [
         {
             "task": task,
@@ -186,7 +185,7 @@ def finding_rows(audit: Audit) -> list[dict[str, str]]:
             "detail": group[0].detail,
             "why": explanation or "**unexplained**",
         }
-        for (task, kind, explanation), group in levels.items()
+        for (task, kind, explanation), group in alike.items()
     ]
 
 

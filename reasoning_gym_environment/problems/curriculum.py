@@ -8,12 +8,12 @@ the target. docs/curriculum.md says why this rule, and how it compares with othe
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..records import Ladder
+from ..util.grouping import group_by
 from .curve import fit_curve
 from .levels import Levels, Move, level_at
 
@@ -221,9 +221,7 @@ def curriculum_metrics(stats: Mapping[str, Any], categories: Mapping[str, str]) 
         for task, one in details.items()
         if one["solved_share"] is not None
     }
-    by_category: defaultdict[str, list[float]] = defaultdict(list)
-    for task, difficulty in movable.items():
-        by_category[categories[task]].append(difficulty)
+    by_category = group_by(lambda task: categories[task], movable)
     summary = {
         "total_tasks_tracked": stats["total_tasks_tracked"],
         "tasks_with_adjustments": stats["tasks_with_adjustments"],
@@ -232,7 +230,10 @@ def curriculum_metrics(stats: Mapping[str, Any], categories: Mapping[str, str]) 
         "min_complexity": min(movable.values(), default=0.0),
         "max_complexity": max(movable.values(), default=0.0),
         **({"avg_recent_accuracy": sum(shares.values()) / len(shares)} if shares else {}),
-        **{f"category/{name}": sum(them) / len(them) for name, them in by_category.items()},
+        **{
+            f"category/{name}": sum(movable[task] for task in tasks) / len(tasks)
+            for name, tasks in by_category.items()
+        },
         **{f"task/{task}/level": one["level"] for task, one in details.items()},
         **{f"task/{task}/difficulty": difficulty for task, difficulty in movable.items()},
         **{f"task/{task}/recent_accuracy": share for task, share in shares.items()},

@@ -12,7 +12,7 @@ import pickle
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..errors import GenerationError, WorkerLostError, WorkerTimeoutError
 from ..records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
@@ -113,9 +113,7 @@ class TaskPool:
 
     async def discover(self) -> Discovery:
         """Ask a generator what the installed library offers."""
-        payload = pickle.dumps(CATALOGUE_REQUEST)
-        reply = await self._generators.submit(payload, timeout=CATALOGUE_SECONDS)
-        discovery: Discovery = pickle.loads(reply)
+        discovery: Discovery = await self._ask_generator(CATALOGUE_REQUEST, CATALOGUE_SECONDS)
         return discovery
 
     async def ladders(self) -> dict[str, TaskLadder]:
@@ -124,9 +122,8 @@ class TaskPool:
         Raises:
             GenerationError: a task's levels can't be read.
         """
-        payload = pickle.dumps(LADDERS_REQUEST)
-        reply = await self._generators.submit(payload, timeout=CATALOGUE_SECONDS)
-        ladders: dict[str, TaskLadder] | str = pickle.loads(reply)
+        ladders: dict[str, TaskLadder] | str
+        ladders = await self._ask_generator(LADDERS_REQUEST, CATALOGUE_SECONDS)
         if isinstance(ladders, str):
             raise GenerationError(
                 f"{ladders}; the tested version of reasoning-gym is in requirements.txt"
@@ -139,21 +136,24 @@ class TaskPool:
         Raises:
             GenerationError: the library raised, or took longer than the deadline.
         """
+        result: Problem | str
         try:
-            reply = await self._generators.submit(
-                pickle.dumps(recipe), timeout=self._settings.generation_timeout
-            )
+            result = await self._ask_generator(recipe, self._settings.generation_timeout)
         except WorkerTimeoutError as error:
             self._counts["generation/timeouts"] += 1
             raise GenerationError(f"{recipe.task}: {error}") from error
         except WorkerLostError as error:
             self._counts["generation/errors"] += 1
             raise GenerationError(f"{recipe.task}: {error}") from error
-        result: Problem | str = pickle.loads(reply)
         if isinstance(result, str):
             self._counts["generation/errors"] += 1
             raise GenerationError(f"{recipe.task}: {result}")
         return result
+
+    async def _ask_generator(self, request: Recipe | str, timeout: float) -> Any:
+        """The reply, unpickled: generators never see model text."""
+        reply = await self._generators.submit(pickle.dumps(request), timeout=timeout)
+        return pickle.loads(reply)
 
     async def verify(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]:
         """Score answers: one verdict each, in the order given; equal answers are verified once."""
