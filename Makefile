@@ -1,23 +1,27 @@
 PYTHON ?= python3
 VENV ?= .venv
+PYTEST = $(VENV)/bin/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test quick lint docs clean
 
-demo: $(VENV)/.installed
+demo: $(VENV)/.installed  # everything for half a minute, without a GPU
 	$(VENV)/bin/python -m reasoning_gym_environment demo
 
-test: $(VENV)/.installed-dev
-	$(VENV)/bin/python -m pytest
+test: $(VENV)/.installed-dev  # all tests, and which ten took longest
+	$(PYTEST) --durations=10 --durations-min=2
 
-lint: $(VENV)/.installed-dev
+quick: lint  # lint, types and the tests that start no process: before each commit
+	$(PYTEST) -m "not slow and not processes"
+
+lint: $(VENV)/.installed-dev  # style and types
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-docs: $(VENV)/.installed-dev
+docs: $(VENV)/.installed-dev  # write the tables that are made from the code
 	$(VENV)/bin/python docs/configuration_table.py
 
-clean:
+clean:  # remove the virtual environment
 	rm -rf $(VENV)
 
 $(VENV)/bin/python:

@@ -126,6 +126,7 @@ async def test_a_dataset_that_finds_no_item_finds_one_for_the_next_seed(pool: Ta
     assert await pool.generate(Recipe(task="word_ladder", seed=10, parameters=rare))
 
 
+@pytest.mark.processes
 async def test_one_tasks_decimal_precision_does_not_reach_another() -> None:
     digits = {"max_decimal_places": 8, "max_digits": 10, "min_decimal_places": 6, "min_digits": 8}
     long = Recipe(task="decimal_chain_sum", seed=6321079149627059, parameters=digits)
