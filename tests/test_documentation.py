@@ -1,5 +1,7 @@
 """What the documentation shows is what the code says."""
 
+import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "reasoning_gym_environment"
 
 
 @pytest.mark.processes
@@ -14,6 +17,26 @@ def test_the_configuration_table_is_that_of_the_config_class() -> None:
     script = ROOT / "docs" / "configuration_table.py"
     checked = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr
+
+
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PATHS = sorted({*re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.\w+)?|[a-z_]+\.py)`", PAGE)})
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_what_the_map_names_is_there(path: str) -> None:
+    """Paths are relative to the repository or to the package; `a/b` may leave out `.py`."""
+    places = [folder / f"{path}{end}" for folder in (ROOT, PACKAGE) for end in ("", ".py")]
+    assert any(place.exists() for place in places)
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+)
+def test_every_package_is_on_the_map_and_says_what_is_in_it_and_what_is_not(folder: str) -> None:
+    assert f"`{folder}/`" in PAGE
+    said = ast.get_docstring(ast.parse((PACKAGE / folder / "__init__.py").read_text()))
+    assert len(re.findall(r"\.(?:\s|$)", said or "")) >= 2
 
 
 def test_every_status_is_explained_in_the_readme() -> None:

@@ -23,6 +23,8 @@ EXEMPTION = re.compile(
     r"(?:noqa(?::\s*[A-Z]+\d+(?:,\s*[A-Z]+\d+)*)?|type:\s*ignore(?:\[[\w\-, ]*\])?)(?P<reason>.*)"
 )
 REASON = re.compile(r"\w+\W+\w+")
+HEADING = re.compile(r"(Args|Attributes|Example|Raises|Returns):")
+SENTENCE_ENDS = tuple(".:…")
 EVERYTHING = {"Exception", "BaseException"}
 
 
@@ -66,6 +68,24 @@ def swallowed_failures(source: str) -> Iterator[int]:
             raises = any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
             if not raises and "noqa: BLE001" not in lines[node.lineno - 1]:
                 yield node.lineno
+
+
+def unsaid(source: str) -> list[str]:
+    """First paragraphs of docstrings that are a heading or no sentence; "" for a missing one.
+
+    A module needs one; what is below it may do without.
+    """
+    tree = ast.parse(source)
+    documented = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in ast.walk(tree) if isinstance(node, documented)]
+    texts = [ast.get_docstring(tree) or "", *filter(None, map(ast.get_docstring, nodes))]
+    firsts = [text.partition("\n\n")[0] for text in texts]
+    return [first for first in firsts if HEADING.match(first) or first[-1:] not in SENTENCE_ENDS]
+
+
+@of_files(PACKAGE_FILES)
+def test_every_docstring_begins_with_what_the_thing_is_or_does(path: Path) -> None:
+    assert not unsaid(path.read_text(encoding="utf-8"))
 
 
 @of_files(PACKAGE_FILES)
@@ -113,3 +133,10 @@ def test_a_swallowed_failure_is_found(caught: str) -> None:
 
 def test_a_named_failure_may_be_handled() -> None:
     assert not list(swallowed_failures("try:\n    f()\nexcept OSError:\n    pass\n"))
+
+
+def test_a_docstring_that_says_nothing_is_found() -> None:
+    assert unsaid("x = 1\n") == [""]
+    assert unsaid('"""A module."""\ndef f():\n    """Example:\n    >>> 1\n    1\n    """\n')
+    assert unsaid('"""A module."""\nclass A:\n    """nothing much"""\n') == ["nothing much"]
+    assert not unsaid('"""A module."""\ndef f():\n    """Do it.\n\n    Raises:\n    """\n')
