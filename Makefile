@@ -10,8 +10,8 @@ demo: $(VENV)/.installed  # everything for half a minute, without a GPU
 test: $(VENV)/.installed-dev  # all tests, and which ten took longest
 	$(PYTEST) --durations=10 --durations-min=2
 
-quick: lint  # lint, types and the tests that start no process: before each commit
-	$(PYTEST) -m "not slow and not processes"
+quick: lint  # lint, types and the short tests that start no process: before each commit
+	$(PYTEST) -m "not slow and not processes and not lengthy"
 
 lint: $(VENV)/.installed-dev  # style and types
 	$(VENV)/bin/ruff check .

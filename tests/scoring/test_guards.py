@@ -241,6 +241,7 @@ def test_no_answer_makes_a_guard_raise(items: Items, task: str, answer: str) -> 
     assert 0.0 <= ceiling(task, answer, items.entry(task, 1)) <= 1.0
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("task", ALL_TASKS)
 def test_marks_are_part_of_the_answer_exactly_where_the_table_says(items: Items, task: str) -> None:
     oracles = [items.entry(task, seed)["answer"] or "" for seed in range(20)]

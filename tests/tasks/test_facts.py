@@ -156,6 +156,7 @@ def entry(dataset: Any, seed: int) -> tuple[str, Any]:
     return dataset[0]["question"], dataset[0]["answer"]
 
 
+@pytest.mark.lengthy
 async def test_exactly_the_listed_tasks_take_their_seed_at_construction(
     library: ModuleType,
 ) -> None:
@@ -168,6 +169,7 @@ async def test_exactly_the_listed_tasks_take_their_seed_at_construction(
     assert drawing == SEEDED_AT_CONSTRUCTION
 
 
+@pytest.mark.lengthy
 async def test_exactly_the_listed_tasks_set_data_for_all_their_objects(
     library: ModuleType,
 ) -> None:
@@ -181,6 +183,7 @@ async def test_exactly_the_listed_tasks_set_data_for_all_their_objects(
     assert sharing == SHARES_DATA
 
 
+@pytest.mark.lengthy
 async def test_exactly_the_listed_tasks_refuse_seeds_of_more_than_32_bits(
     library: ModuleType,
 ) -> None:

@@ -137,6 +137,7 @@ def test_each_case_of_the_table_is_judged_as_it_says(task: str, text: str, kind:
     assert kind_of(task, text) == kind
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
 def test_right_answers_in_all_their_spellings_pass_at_every_level(
     datasets: Datasets, task: str
@@ -150,6 +151,7 @@ def test_right_answers_in_all_their_spellings_pass_at_every_level(
     assert not refused
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
 def test_what_passes_reaches_the_verifier_as_it_stands(datasets: Datasets, task: str) -> None:
     verifier = datasets.get(task, {}).score_answer
