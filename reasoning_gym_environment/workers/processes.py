@@ -96,18 +96,11 @@ class WorkerProcess:
             WorkerStartError: it did not come up; the message ends with what it printed.
         """
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            _START,
-            role,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=errors,
-            env=worker_environment(),
-            cwd=_IMPORT_ROOT,
-            start_new_session=True,
-        )
+        try:
+            process = await cls._spawn(role, errors)
+        except BaseException:
+            errors.close()
+            raise
         worker = cls(process, errors)
         try:
             worker.greeting = (await worker._reply(START_SECONDS)).decode()
@@ -119,6 +112,21 @@ class WorkerProcess:
             await worker.kill()
             raise
         return worker
+
+    @staticmethod
+    async def _spawn(role: str, errors: IO[bytes]) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            _START,
+            role,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            env=worker_environment(),
+            cwd=_IMPORT_ROOT,
+            start_new_session=True,
+        )
 
     async def request(self, payload: bytes, *, timeout: float) -> bytes:
         """Send a request and return the reply.

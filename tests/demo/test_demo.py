@@ -23,7 +23,7 @@ async def start_demo(folder: Path, *options: str) -> Process:
 
 @pytest.mark.parametrize("server_type", ["openai", "vllm"])
 async def test_groups_make_the_whole_way(server_type: str, tmp_path: Path) -> None:
-    demo = await start_demo(tmp_path, "--seconds", "3", "--server-type", server_type)
+    demo = await start_demo(tmp_path, "--seconds", "8", "--server-type", server_type)
     output, errors = await asyncio.wait_for(demo.communicate(), timeout=120)
     assert demo.returncode == 0, errors.decode()
     assert "groups pulled" in output.decode()
