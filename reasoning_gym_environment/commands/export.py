@@ -86,7 +86,7 @@ def build_parser() -> ArgumentParser:
         metavar="OUT",
         type=Path,
         required=True,
-        help="a file that ends in .parquet, or a folder for a dataset of Hugging Face",
+        help="a file that ends in .jsonl or .parquet, or a folder for a dataset of Hugging Face",
     )
     parser.add_argument(
         "--min-score", type=float, help="sft: least reward (default: the status solved)"

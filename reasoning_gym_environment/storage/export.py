@@ -1,4 +1,4 @@
-"""Prepares rows for training and writes them as Parquet files or a Hugging Face dataset.
+"""Prepares rows for training and writes them as JSONL, Parquet or a Hugging Face dataset.
 
 Of duplicates the first is kept, Unicode is made whole, and a split parts no item.
 """
@@ -13,13 +13,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import FixableError
-from ..util.files import replacing, require_free
+from ..util.files import replacing, require_free, write_whole
+from .dumps import read_rows
 from .training_rows import Item
 
 Rows = Sequence[dict[str, Any]]
 _FEATURES = {"text": "string", "json": "string", "number": "float64", "integer": "int64"}
 _MARKS = ("dataset_info.json", "dataset_dict.json")
 """One of these lies in every folder that `save_to_disk` made."""
+
+_FILES = (".jsonl", ".parquet")
+"""What names of files end in; a name without a suffix is the folder of a dataset."""
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -80,33 +84,54 @@ def repaired(row: dict[str, Any]) -> tuple[dict[str, Any], int]:
 
 
 def targets(out: Path, splits: Sequence[str]) -> dict[str, Path]:
-    """Name where each split goes: a Parquet file of its own, or the one folder of all.
+    """Name where each split goes: a file of its own, or the one folder of all.
+
+    Raises:
+        FixableError: the name ends in another suffix than those of files.
 
     Example:
         >>> targets(Path("a.parquet"), ["train", "test"])["test"].name
         'a.test.parquet'
     """
-    if out.suffix != ".parquet" or len(splits) == 1:
+    if out.suffix and out.suffix not in _FILES:
+        raise FixableError(
+            f"{out} ends in {out.suffix}: give a name that ends in {' or '.join(_FILES)}, or one "
+            "without a suffix for the folder of a dataset"
+        )
+    if not out.suffix or len(splits) == 1:
         return dict.fromkeys(splits, out)
-    return {name: out.with_suffix(f".{name}.parquet") for name in splits}
+    return {name: out.with_suffix(f".{name}{out.suffix}") for name in splits}
 
 
 def require_replaceable(path: Path, *, force: bool) -> None:
     """Raises FixableError where something lies that must not be replaced."""
     require_free(path, force=force)
-    if path.is_file() and path.suffix != ".parquet":
-        raise FixableError(f"{path} is a file and no Parquet; give another name")
+    if path.is_file() and path.suffix not in _FILES:
+        raise FixableError(f"{path} is a file, not the folder of a dataset; give another name")
+    if path.is_dir() and path.suffix:
+        raise FixableError(f"{path} is a folder; give another name")
+    if path.is_file() and path.suffix == ".jsonl" and _holds_groups(path):
+        raise FixableError(f"{path} holds stored groups, which are never replaced; rename it")
     if path.is_dir() and not any((path / mark).exists() for mark in _MARKS):
         raise FixableError(f"{path} is a folder that holds no dataset; give another name")
+
+
+def _holds_groups(path: Path) -> bool:
+    return any("rollouts" in row for row in read_rows(path).rows)
 
 
 def write_splits(out: Path, splits: Mapping[str, Rows], columns: Mapping[str, str]) -> None:
     """Write one split, or "train" and "test".
 
     Args:
-        out: a name that ends in .parquet, or the folder of a dataset.
+        out: as `targets` takes it.
         columns: kind by column: messages, text, json, number or integer.
     """
+    if out.suffix == ".jsonl":
+        for name, path in targets(out, list(splits)).items():
+            lines = (json.dumps(row) + "\n" for row in splits[name])
+            write_whole(path, "".join(lines))
+        return
     from datasets import Dataset, DatasetDict, Features, Value
 
     message = {"role": Value("string"), "content": Value("string")}

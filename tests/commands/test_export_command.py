@@ -1,9 +1,10 @@
 """`export` as it is called."""
 
+import json
 from pathlib import Path
 
 import pytest
-from datasets import load_from_disk
+from datasets import load_dataset, load_from_disk
 from pyarrow import parquet
 from stored_values import attempt, stored, write_dump
 
@@ -94,12 +95,38 @@ def test_a_dump_is_never_replaced(dump: Path) -> None:
     inside.write_bytes(before)
     for given, output, said in (
         (dump, dump, "which is read"),
-        (dump, other, "is a file and no Parquet"),
+        (dump, other, "holds stored groups, which are never replaced"),
         (inside, folder, "which is read"),
     ):
         with pytest.raises(FixableError, match=said):
             main([str(given), "--format", "sft", "-o", str(output), "--force"])
     assert [path.read_bytes() for path in (dump, other, inside)] == [before] * 3
+
+
+def test_jsonl_is_written_and_replaced_when_forced(dump: Path) -> None:
+    out = dump.with_name("out.jsonl")
+    options = [str(dump), "--format", "dpo", "-o", str(out)]
+    assert main(options) == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert main([*options[:-1], str(dump.with_name("out.parquet"))]) == 0
+    assert rows == parquet.read_table(dump.with_name("out.parquet")).to_pylist()
+    assert (
+        load_dataset("json", data_files=str(out), cache_dir=str(dump.parent))["train"][0] == rows[0]
+    )
+    with pytest.raises(FixableError, match="--force replaces it"):
+        main(options)
+    assert main([*options, "--force", "--test-share", "0.4"]) == 0
+    assert {path.name for path in dump.parent.glob("out.*.jsonl")} == {
+        "out.train.jsonl",
+        "out.test.jsonl",
+    }
+
+
+@pytest.mark.parametrize("name", ["sft.csv", "sft.json", "sft.parquet.gz"])
+def test_an_unknown_suffix_is_refused(name: str, dump: Path) -> None:
+    with pytest.raises(FixableError, match=r"give a name that ends in \.jsonl or \.parquet"):
+        main([str(dump), "--format", "sft", "-o", str(dump.with_name(name))])
+    assert [path.name for path in dump.parent.iterdir()] == ["dump.jsonl"]
 
 
 def test_evaluation_items_are_pointed_out(
