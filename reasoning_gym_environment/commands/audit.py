@@ -20,7 +20,10 @@ def main(
     Args:
         known: instead of the package's own table.
     """
-    parser = ArgumentParser(prog="audit", description="Examine every task's verifier and levels.")
+    parser = ArgumentParser(
+        prog="reasoning-gym-environment audit",
+        description="Examine every task's verifier and levels.",
+    )
     parser.add_argument("--tasks", default="", help="names, separated by commas; default: all")
     parser.add_argument("--items", type=int, default=30, help="of each task (default: 30)")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -19,7 +19,10 @@ _SHOWN = 60
 
 def main(arguments: Sequence[str]) -> int:
     """Print what changed from one evaluation to the other."""
-    parser = ArgumentParser(prog="compare", description="Compare two evaluations, item by item.")
+    parser = ArgumentParser(
+        prog="reasoning-gym-environment compare",
+        description="Compare two evaluations, item by item.",
+    )
     for name in ("before", "after"):
         parser.add_argument(name, type=Path, help="folder of an evaluation, or its samples file")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -71,7 +71,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
 
 def build_parser() -> ArgumentParser:
     parser = ArgumentParser(
-        prog="export", description="Write stored rollouts as data that others train on."
+        prog="reasoning-gym-environment export",
+        description="Write stored rollouts as data that others train on.",
     )
     parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="dumps or samples")
     parser.add_argument(

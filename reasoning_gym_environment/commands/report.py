@@ -11,7 +11,10 @@ from ..report.page import write_report
 
 def main(arguments: Sequence[str]) -> int:
     """Write the page; raises FixableError on files it can't be made from."""
-    parser = ArgumentParser(prog="report", description="Make one HTML page that needs no network.")
+    parser = ArgumentParser(
+        prog="reasoning-gym-environment report",
+        description="Make one HTML page that needs no network.",
+    )
     parser.add_argument(
         "files",
         nargs="+",

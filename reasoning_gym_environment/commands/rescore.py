@@ -84,7 +84,7 @@ def chosen_files(options: Namespace) -> list[Path]:
 
 def build_parser() -> ArgumentParser:
     parser = ArgumentParser(
-        prog="rescore",
+        prog="reasoning-gym-environment rescore",
         description="Make every row's problem again from its recipe, score the stored texts "
         f"again and write NAME{RESCORED} beside each NAME.jsonl. No inference is used.",
         epilog="Ends with 1 when rows could not be scored again; those stay as they were.",

@@ -33,7 +33,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def build_parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="show", description="Print single rollouts of dumps or samples.")
+    parser = ArgumentParser(
+        prog="reasoning-gym-environment show",
+        description="Print single rollouts of dumps or samples.",
+    )
     parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="dumps or samples")
     parser.add_argument("--task", default="", help="names, separated by commas")
     parser.add_argument(

@@ -21,7 +21,10 @@ from ..workers.pool import PoolSettings, TaskPool
 
 def main(arguments: Sequence[str]) -> int:
     """List every task, or the levels of one."""
-    parser = ArgumentParser(prog="tasks", description="List every task reasoning-gym registers.")
+    parser = ArgumentParser(
+        prog="reasoning-gym-environment tasks",
+        description="List every task reasoning-gym registers.",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON, levels included")
     parser.add_argument("--levels", metavar="TASK", help="its levels, each with a sample question")
     parser.add_argument("--include-tasks", default="", help="as env.include_tasks")

@@ -43,7 +43,7 @@ class DemoSettings:
 def parse_settings(argv: Sequence[str]) -> DemoSettings:
     """Raises SystemExit on `--help` and on a bad option, after saying what is wrong."""
     parser = argparse.ArgumentParser(
-        prog="reasoning_gym_environment demo",
+        prog="reasoning-gym-environment demo",
         description="Run the real environment between a simulated policy and a small trainer.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
