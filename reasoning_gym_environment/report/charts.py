@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..records import FORMAT_FAILURES, Status
@@ -29,12 +29,14 @@ class Chart:
         says: what a screen reader says of it.
         values: one for each mark or more; keys as the specification names them.
         parameters: what else the specification names.
+        note: what people are told beside it; empty when there is nothing to add.
     """
 
     looks: str
     says: str
     values: Sequence[Mapping[str, Any]]
     parameters: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
 
 
 def words(name: str) -> str:
@@ -72,9 +74,15 @@ def solved_shares(says: str, shares: Sequence[tuple[str, str, Share]]) -> Chart:
     return Chart(looks="solved_shares", says=says, values=values)
 
 
-def histogram(says: str, counts: Mapping[tuple[int, bool], int], width: float) -> Chart:
-    """Draw counts by bin and by whether they are solved; bin i begins at i * width."""
-    total = sum(counts.values())
+def histogram(
+    says: str, counts: Mapping[tuple[int, bool], int], width: float, *, left_out: int = 0
+) -> Chart:
+    """Draw counts by bin and by whether they are solved; bin i begins at i * width.
+
+    Args:
+        left_out: rollouts that are in no bin; the shares are of all.
+    """
+    total = sum(counts.values()) + left_out
     values = [
         {
             "start": round(number * width, 6),
@@ -101,9 +109,22 @@ def score_histogram(rollouts: Sequence[StoredRollout]) -> Chart:
 def length_histogram(rollouts: Sequence[StoredRollout]) -> Chart:
     """Draw the lengths of the completions whose length is known."""
     lengths = [(r.length, r.solved) for r in rollouts if r.length]
-    width = round_width(max((tokens for tokens, _ in lengths), default=1) / _LENGTH_BINS)
-    counts = Counter((tokens // width, solved) for tokens, solved in lengths)
-    return histogram("How long the completions are, in tokens", counts, width)
+    longest = percentile([tokens for tokens, _ in lengths], 0.99)
+    width = round_width(longest / _LENGTH_BINS)
+    counts = Counter((n // width, solved) for n, solved in lengths if n <= longest)
+    beyond = len(lengths) - counts.total()
+    chart = histogram("How long the completions are, in tokens", counts, width, left_out=beyond)
+    return replace(chart, note=f"{beyond:,} longer than {longest:,} left out" if beyond else "")
+
+
+def percentile(values: Sequence[int], share: float) -> int:
+    """Find the least value that at least this share of the values doesn't exceed; 1 without any.
+
+    Example:
+        >>> percentile([1, 2, 3, 900], 0.75)
+        3
+    """
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)] if values else 1
 
 
 def round_width(width: float) -> int:

@@ -73,6 +73,12 @@ class Contents:
     buckets: Sequence[Bucket]
     leveled: bool
 
+    @property
+    def chance_marked(self) -> bool:
+        """Whether any mark of chance is drawn."""
+        rows = (row for table in self.shares.values() for row in table)
+        return any(row.share.chance is not None for row in rows)
+
 
 def contents_of(material: Material) -> Contents:
     splits = {split: groups for split in SPLITS if (groups := material.of(split))}

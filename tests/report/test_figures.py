@@ -12,7 +12,12 @@ from report_files import row, write
 from reasoning_gym_environment.records import Status
 from reasoning_gym_environment.report import charts
 from reasoning_gym_environment.report.contents import Contents, contents_of
-from reasoning_gym_environment.report.figures import equal_parts, overview, solved_share
+from reasoning_gym_environment.report.figures import (
+    equal_parts,
+    overview,
+    rollouts_of,
+    solved_share,
+)
 from reasoning_gym_environment.report.material import read_material
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.tasks.chance import chance_floor
@@ -182,3 +187,13 @@ def test_bins_have_round_widths_that_suffice(width: float) -> None:
     rounded = charts.round_width(width)
     assert width <= rounded <= max(1, 2.5 * width + 1e-9)
     assert str(rounded).rstrip("0") in ("1", "2", "5")
+
+
+def test_lengths_beyond_the_99th_percentile_are_counted_instead_of_drawn(tmp_path: Path) -> None:
+    rows = [row([1.0] * 100, tokens=50, number=n) for n in range(2)]
+    usual = charts.length_histogram(rollouts_of(groups(tmp_path, rows)))
+    assert (usual.note, [value["share"] for value in usual.values]) == ("", [1.0])
+    rows.append(row([1.0, 1.0], tokens=9000, number=2))
+    cut = charts.length_histogram(rollouts_of(groups(tmp_path, rows)))
+    assert cut.note == "2 longer than 50 left out"
+    assert [(value["rollouts"], value["share"]) for value in cut.values] == [(200, 200 / 202)]

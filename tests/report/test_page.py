@@ -161,3 +161,9 @@ def test_too_many_rollouts_are_thinned_out_evenly(tmp_path: Path) -> None:
     rows = [row([1.0, 0.0], number=number) for number in range(20)]
     kept = thin_out(list(read_material([write(tmp_path, rows)]).groups), most=10)
     assert [group.recipe.seed // 2 for group in kept] == [0, 4, 8, 12, 16]
+
+
+def test_the_legend_of_chance_stands_only_where_chance_is_marked(tmp_path: Path) -> None:
+    mark = "chance: what the best constant answer solves"
+    assert mark in make_page(tmp_path, [row([1.0])])
+    assert mark not in make_page(tmp_path, [row([1.0], task="new_task")])
