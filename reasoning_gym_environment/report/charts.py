@@ -15,6 +15,7 @@ from typing import Any
 from ..records import FORMAT_FAILURES, Status
 from ..storage.rows import StoredRollout
 from .figures import Bucket, LevelPoint, Share
+from .material import EVALUATION, TRAINING
 
 _SCORE_BINS = 20
 _LENGTH_BINS = 30
@@ -55,12 +56,29 @@ def interval(share: Share) -> str:
     return f"{share.low:.1%} to {share.high:.1%}"
 
 
-def solved_shares(says: str, shares: Sequence[tuple[str, str, Share]]) -> Chart:
-    """Draw a point, an interval and a chance mark for each name and split, in the order given."""
+SHAPES = {"circle": "●", "square": "■", "triangle-up": "▲", "diamond": "◆", "cross": "✚"}
+"""Of the points of the first series, the second and so on, and how legends show them."""
+
+
+def shape_of(number: int) -> str:
+    """Name the shape of a series by its number; shapes come again where there are many."""
+    return list(SHAPES)[number % len(SHAPES)]
+
+
+def solved_shares(
+    says: str, shares: Sequence[tuple[str, str, Share]], order: Sequence[str]
+) -> Chart:
+    """Draw a point, an interval and a chance mark for each name and series, in the order given.
+
+    Args:
+        order: all series of the page: each has its shape in all charts.
+    """
     values = [
         {
             "name": name,
-            "split": split,
+            "of": series,
+            "shape": shape_of(order.index(series)),
+            "split": series if series == TRAINING else EVALUATION,
             "solved": share.solved,
             "low": share.low,
             "high": share.high,
@@ -69,7 +87,7 @@ def solved_shares(says: str, shares: Sequence[tuple[str, str, Share]]) -> Chart:
             "rollouts": share.rollouts,
             "problems": share.problems,
         }
-        for name, split, share in shares
+        for name, series, share in shares
     ]
     return Chart(looks="solved_shares", says=says, values=values)
 

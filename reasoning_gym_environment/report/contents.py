@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import NamedTuple
 
+from ..evaluation.comparison import compare
+from ..evaluation.tables import comparison_table
 from ..storage.rows import StoredGroup
 from ..util.grouping import group_by
 from . import charts as draw
@@ -20,6 +22,7 @@ from .figures import (
     overview,
     rollouts_of,
     shares_by,
+    solved_share,
 )
 from .material import (
     EVALUATION,
@@ -34,17 +37,26 @@ from .material import (
 
 
 class ShareRow(NamedTuple):
-    """One line of a table of solved shares, and one mark of the chart beside it."""
+    """One line of a table of solved shares, and one mark of the chart beside it.
+
+    Attributes:
+        series: "training", or the evaluation that the share is of.
+    """
 
     name: str
-    split: str
+    series: str
     share: Share
+
+    @property
+    def split(self) -> str:
+        return TRAINING if self.series == TRAINING else EVALUATION
 
 
 class Headline(NamedTuple):
-    """What the figures are about, and the figures."""
+    """What the figures are about, how they came about as far as is known, and the figures."""
 
     name: str
+    about: str
     found: Overview
 
 
@@ -61,6 +73,8 @@ class Contents:
         shares: the tables of solved shares, by the same places.
         buckets: of the training groups, in their order; empty where that is unknown.
         leveled: whether any recipe names a level.
+        series: training, if there is any, and every evaluation: what has marks of its own.
+        comparison: the table of `compare` where there are two evaluations; else empty.
     """
 
     material: Material
@@ -72,6 +86,8 @@ class Contents:
     shares: Mapping[str, Sequence[ShareRow]]
     buckets: Sequence[Bucket]
     leveled: bool
+    series: Sequence[str]
+    comparison: str
 
     @property
     def chance_marked(self) -> bool:
@@ -87,8 +103,12 @@ def contents_of(material: Material) -> Contents:
     leveled = {split: with_level(groups) for split, groups in splits.items()}
     in_order = training if material.ordered else []
     parts = buckets(in_order)
-    shares = share_tables(splits)
-    charts = {place: draw.solved_shares(says_of(place), rows) for place, rows in shares.items()}
+    series = series_of(material)
+    shares = share_tables(series)
+    charts = {
+        place: draw.solved_shares(says_of(place), rows, list(series))
+        for place, rows in shares.items()
+    }
     return Contents(
         material=material,
         dumped=frozenset(
@@ -109,7 +129,28 @@ def contents_of(material: Material) -> Contents:
         shares=shares,
         buckets=parts,
         leveled=any(leveled.values()),
+        series=list(series),
+        comparison=comparison_of([groups for name, groups in series.items() if name != TRAINING]),
     )
+
+
+def series_of(material: Material) -> dict[str, list[StoredGroup]]:
+    """Part the groups into training and every evaluation, which are named if there are several."""
+    evaluations = group_by(lambda group: str(group.file), material.of(EVALUATION))
+    several = len(evaluations) > 1
+    series = {TRAINING: material.of(TRAINING)} | {
+        f"{EVALUATION} {short_name(name)}" if several else EVALUATION: groups
+        for name, groups in evaluations.items()
+    }
+    return {name: groups for name, groups in series.items() if groups}
+
+
+def comparison_of(evaluations: Sequence[Sequence[StoredGroup]]) -> str:
+    """Compare two evaluations as `compare` does; empty where there are not two, or no pair."""
+    if len(evaluations) != 2:
+        return ""
+    compared = compare(*evaluations)
+    return comparison_table(compared) if compared else ""
 
 
 def headlines(material: Material) -> list[Headline]:
@@ -119,12 +160,14 @@ def headlines(material: Material) -> list[Headline]:
     parts = group_by(lambda group: part_of(group, places), material.groups)
     found = []
     for (split, place, difficulty), groups in sorted(parts.items()):
-        name = SPLITS[split].capitalize()
+        name, about = SPLITS[split].capitalize(), ""
+        if place >= 0:
+            about = material.sources[place].about
         if place >= 0 and len(evaluations) > 1:
             name += f" {short_name(material.sources[place].name)}"
         if difficulty >= 0:
             name += f", difficulty {difficulty:g}"
-        found.append(Headline(name, overview(groups)))
+        found.append(Headline(name, about, overview(groups)))
     return found
 
 
@@ -153,19 +196,22 @@ def says_of(place: str) -> str:
     return f"Solved share with 95% intervals and chance marks, by {place.replace('/', ' in ')}"
 
 
-def share_tables(splits: Mapping[str, Sequence[StoredGroup]]) -> dict[str, list[ShareRow]]:
-    """Make tables by category; by task, one a category; by evaluation file and level if several.
+def share_tables(series: Mapping[str, Sequence[StoredGroup]]) -> dict[str, list[ShareRow]]:
+    """Make tables by category; by task, one a category; by evaluation and by level if several.
 
     Evaluation items at a difficulty asked for are in the last one alone.
     """
-    plain = {s: [g for g in gs if g.difficulty is None] for s, gs in splits.items()}
+    plain = {s: [g for g in gs if g.difficulty is None] for s, gs in series.items()}
     tables = {"category": share_rows(plain, category_of)}
     for category in dict.fromkeys(row.name for row in tables["category"]):
         own = {s: [g for g in gs if category_of(g) == category] for s, gs in plain.items()}
         tables[f"task/{category}"] = share_rows(own, lambda group: group.task)
-    evaluations = shares_by(lambda group: str(group.file), plain.get(EVALUATION, []))
-    tables["evaluation"] = [ShareRow(short_name(n), EVALUATION, s) for n, s in evaluations]
-    leveled = {split: with_level(groups) for split, groups in splits.items()}
+    tables["evaluation"] = [
+        ShareRow(name.removeprefix(f"{EVALUATION} "), name, share)
+        for name, groups in plain.items()
+        if name != TRAINING and (share := solved_share(groups))
+    ]
+    leveled = {name: with_level(groups) for name, groups in series.items()}
     levels = share_rows(leveled, lambda group: f"level {group.recipe.level:g}")
     tables["level"] = sorted(levels, key=lambda row: float(row.name.removeprefix("level ")))
     several = {place for place in tables if len({row.name for row in tables[place]}) > 1}
@@ -173,14 +219,15 @@ def share_tables(splits: Mapping[str, Sequence[StoredGroup]]) -> dict[str, list[
 
 
 def share_rows(
-    splits: Mapping[str, Sequence[StoredGroup]], key: Callable[[StoredGroup], str]
+    series: Mapping[str, Sequence[StoredGroup]], key: Callable[[StoredGroup], str]
 ) -> list[ShareRow]:
-    """Make rows by key, largest share first; both splits of a name stand together."""
-    rows = [ShareRow(n, split, s) for split, gs in splits.items() for n, s in shares_by(key, gs)]
+    """Make rows by key, largest share first; all series of a name stand together."""
+    places = list(series)
+    rows = [ShareRow(n, one, s) for one, gs in series.items() for n, s in shares_by(key, gs)]
     best: dict[str, float] = {}
     for row in rows:
         best.setdefault(row.name, row.share.solved)
-    return sorted(rows, key=lambda row: (-best[row.name], row.name, SPLITS.index(row.split)))
+    return sorted(rows, key=lambda row: (-best[row.name], row.name, places.index(row.series)))
 
 
 def short_name(path: str) -> str:

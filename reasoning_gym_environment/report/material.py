@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import FixableError
-from ..evaluation.store import SAMPLES
+from ..evaluation.store import RUN, SAMPLES, settings_in
 from ..storage.dumps import FAILED, distinct_files, read_groups
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
@@ -18,18 +18,35 @@ SPLITS = (TRAINING, EVALUATION)
 METRICS = "metrics.json"
 SUCCESSFUL_GROUPS, FAILED_GROUPS = "successful groups", "failed groups"
 
+_ABOUT = {
+    "model_name": "model",
+    "step": "step",
+    "eval_temperature": "temperature",
+    "eval_attempts": "attempts",
+    "eval_seed": "seed",
+    "max_token_length": "at most tokens",
+}
+"""Settings of an evaluation and how they are called beside its figures."""
+
 _CATEGORIES = known_categories()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """What one file holds. `kind` says so in words."""
+    """What one file holds.
+
+    Attributes:
+        kind: that in words.
+        torn: lines that could not be read.
+        about: what was evaluated, and how; empty where nothing tells.
+    """
 
     name: str
     kind: str
     groups: int = 0
     rollouts: int = 0
     torn: int = 0
+    about: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,4 +153,15 @@ def describe(path: Path, groups: Sequence[StoredGroup], torn: int) -> Source:
         groups=len(groups),
         rollouts=sum(len(group.rollouts) for group in groups),
         torn=torn,
+        about=about_evaluation(path.parent) if EVALUATION in splits else "",
     )
+
+
+def about_evaluation(folder: Path) -> str:
+    """Say what was evaluated and how, as far as the folder's `run.json` tells."""
+    try:
+        settings = settings_in(folder) or {}
+    except FixableError:
+        return f"{RUN} can't be read"
+    known = [(what, settings[name]) for name, what in _ABOUT.items() if name in settings]
+    return " · ".join(f"{what} {value}" for what, value in known if value is not None)

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from ..errors import FixableError
 from ..util.files import replacing, require_not_read
-from .charts import Chart, interval, words
+from .charts import SHAPES, Chart, interval, shape_of, words
 from .contents import Contents, contents_of
 from .material import read_material
 from .samples import Samples, samples_of
@@ -60,6 +60,7 @@ def render(contents: Contents, samples: Samples) -> str:
         lstrip_blocks=True,
     )
     templates.filters |= {"words": words, "interval": interval, "share": share, "json": embed}
+    templates.filters["shape"] = lambda number: SHAPES[shape_of(number)]
     return templates.get_template("page").render(
         contents=contents,
         charts=with_looks(contents.charts),

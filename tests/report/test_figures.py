@@ -1,5 +1,6 @@
 """The figures of a report, checked by hand."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -197,3 +198,30 @@ def test_lengths_beyond_the_99th_percentile_are_counted_instead_of_drawn(tmp_pat
     cut = charts.length_histogram(rollouts_of(groups(tmp_path, rows)))
     assert cut.note == "2 longer than 50 left out"
     assert [(value["rollouts"], value["share"]) for value in cut.values] == [(200, 200 / 202)]
+
+
+def test_every_evaluation_has_marks_of_its_own_and_two_are_compared(tmp_path: Path) -> None:
+    items = [row([float(n % 2)], number=n, evaluation=True) for n in range(8)]
+    solved = [row([1.0], number=n, evaluation=True) for n in range(8)]
+    for name, rows in (("base", items), ("tuned", solved)):
+        folder = tmp_path / name
+        folder.mkdir()
+        write(folder, rows, "samples.jsonl")
+        settings = {"model_name": name, "eval_attempts": 1, "step": None}
+        (folder / "run.json").write_text(json.dumps({"settings": settings}))
+    found = contents_of(read_material([tmp_path, write(tmp_path, [row([1.0, 0.0])])]))
+    assert [name.rpartition("/")[2] for name in found.series] == ["training", "base", "tuned"]
+    tasks = found.shares["task/arithmetic"]
+    assert [(r.series.rpartition("/")[2], r.share.solved) for r in tasks] == [
+        ("training", 0.5),
+        ("base", 0.5),
+        ("tuned", 1.0),
+    ]
+    assert [h.about for h in found.headlines] == [
+        "",
+        "model base · attempts 1",
+        "model tuned · attempts 1",
+    ]
+    assert "solved, all items alike" in found.comparison
+    assert "+50.0" in found.comparison
+    assert contents_of(read_material([tmp_path / "base"])).comparison == ""
