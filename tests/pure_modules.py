@@ -22,6 +22,7 @@ PURE = [
     "storage.schema",
     "storage.showing",
     "storage.training_rows",
+    "tasks.recipes",
     "util.grouping",
     "util.settings_text",
     "util.terminal",

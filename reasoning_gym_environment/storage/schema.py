@@ -7,6 +7,7 @@ from sys import float_info
 from typing import Any
 
 from ..records import Status
+from ..tasks.recipes import read_recipe
 
 SCHEMA_VERSION = 1
 
@@ -52,6 +53,7 @@ def require_group(row: Mapping[str, Any]) -> None:
     _require(row["recipe"], _RECIPE)
     if unknown := row["recipe"].keys() - _RECIPE.keys():
         raise ValueError(f"its recipe has an unknown {', '.join(sorted(unknown))}")
+    read_recipe(row["recipe"])
     if row["item_id"] != row["recipe"]["task"]:
         raise ValueError(f"item_id is {row['item_id']!r:.50}, which is not its recipe's task")
     if not row["rollouts"]:

@@ -157,7 +157,10 @@ def verify(datasets: Datasets, request: VerifyRequest, parent: int) -> list[Form
     Raises:
         ParentGoneError: `parent`, the request pipe, has closed.
     """
-    dataset = datasets.get(request.task, request.parameters)
+    try:
+        dataset = datasets.get(request.task, request.parameters)
+    except Exception:  # noqa: BLE001 - a dataset's constructor may raise anything: `errors` says so
+        return [FormScores(outcome=Outcome.SCORED, errors=1)] * len(request.answers)
     apart = request.task in EXECUTES_ANSWERS
     # The child in between also spends time on the known answers, and on its children's ends.
     timeout = 2 * request.timeout + 1 if apart else request.timeout
