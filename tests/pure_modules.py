@@ -26,6 +26,7 @@ PURE = [
     "util.grouping",
     "util.settings_text",
     "util.terminal",
+    "util.whole_text",
     "workers.protocol",
 ]
 """Below the package. A bare interpreter imports them: see `test_layers.py`."""

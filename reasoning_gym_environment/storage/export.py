@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import FixableError
 from ..util.files import replacing, require_free
+from ..util.whole_text import made_whole
 from .training_rows import Item
 
 Rows = Sequence[dict[str, Any]]
 _FEATURES = {"text": "string", "json": "string", "number": "float64", "integer": "int64"}
 _MARKS = ("dataset_info.json", "dataset_dict.json")
 """One of these lies in every folder that `save_to_disk` made."""
-
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Prepared(NamedTuple):
@@ -74,7 +72,7 @@ def repaired(row: dict[str, Any]) -> tuple[dict[str, Any], int]:
 
     JSON can hold them; UTF-8, and so Parquet and Arrow, can't.
     """
-    text, count = _LONE_SURROGATE.subn("\ufffd", json.dumps(row, ensure_ascii=False))
+    text, count = made_whole(json.dumps(row, ensure_ascii=False))
     repaired_row: dict[str, Any] = json.loads(text) if count else row
     return repaired_row, count
 
