@@ -22,9 +22,11 @@ PURE = [
     "storage.schema",
     "storage.showing",
     "storage.training_rows",
+    "tasks.recipes",
     "util.grouping",
     "util.settings_text",
     "util.terminal",
+    "util.whole_text",
     "workers.protocol",
 ]
 """Below the package. A bare interpreter imports them: see `test_layers.py`."""

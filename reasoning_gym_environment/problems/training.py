@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import ConfigurationError
 from ..records import GroupResult, Ladder, Problem, Recipe, Status
+from ..tasks.recipes import read_recipe
 from ..workers.pool import TaskPool
 from .curriculum import Curriculum
 from .levels import Levels, PromptRoom
@@ -160,14 +161,14 @@ class TrainingProblems:
 
         Problems of tasks that this run does not use are dropped, and so is what was learnt
         about the room of prompts under another token budget.
+
+        Raises:
+            ConfigurationError: a problem drawn ahead is no sound recipe.
         """
         assert self._stream is not None
-        ahead = [
-            recipe
-            for recipe in state["ahead"]
-            if self._selection.weights.get(recipe["task"], 0) > 0
-        ]
-        if dropped := len(state["ahead"]) - len(ahead):
+        drawn = [_read(recipe) for recipe in state["ahead"]]
+        ahead = [r.to_json() for r in drawn if self._selection.weights.get(r.task, 0) > 0]
+        if dropped := len(drawn) - len(ahead):
             logger.info("Dropped %d problems of tasks that this run does not use", dropped)
         sampler = state["sampler"]
         if state.get("max_token_length") == self._settings.max_token_length:
@@ -180,6 +181,15 @@ class TrainingProblems:
         """Drop what was made ahead."""
         if self._stream is not None:
             self._stream.cancel()
+
+
+def _read(recipe: Any) -> Recipe:
+    try:
+        return read_recipe(recipe)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"the checkpoint holds a problem that can't be made: {error}; take another checkpoint"
+        ) from error
 
 
 def _shown(recipe: Recipe) -> tuple[str, int, str]:

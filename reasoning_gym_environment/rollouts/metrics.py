@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ..records import Attempt, GroupResult, Signal, Status
 from ..scoring.rewards import signal
+from ..util.whole_text import made_whole
 
 
 @dataclass(slots=True)
@@ -151,6 +152,8 @@ class Statistics:
         errors = sum(attempt.verdict.errors for attempt in group.attempts)
         if errors:
             self.counts[f"verifier_errors/{group.problem.recipe.task}"] += errors
+        if broken := sum(made_whole(a.completion.text)[1] > 0 for a in group.attempts):
+            self.counts["rollouts/broken_text"] += broken
 
     def take_report(self) -> dict[str, float]:
         """Give wandb's `train/*` since the last call, and the run's `counts/*`."""

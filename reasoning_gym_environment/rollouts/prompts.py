@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from ..records import Completion
+from ..util.whole_text import made_whole
 
 SYSTEM_PROMPTS = MappingProxyType(
     {
@@ -107,8 +108,10 @@ def completion_from_text(
         turn_end: appended unless the completion was truncated.
         max_length: tokens in all. Encoding anew can give more than the server counted; what
             goes beyond is cut off, and the completion then counts as truncated.
+        text: as the model wrote it; a tokenizer takes no half of a surrogate pair, so the tokens
+            are those of U+FFFD in its place.
     """
-    tokens = tokenizer.encode(text, add_special_tokens=False)
+    tokens = tokenizer.encode(made_whole(text)[0], add_special_tokens=False)
     if finish_reason != "length":
         tokens += turn_end
     room = max(0, max_length - len(prompt_tokens))

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import FixableError
 from ..util.files import replacing, require_free, write_whole
+from ..util.whole_text import made_whole
 from .dumps import read_rows
 from .training_rows import Item
 
@@ -24,8 +24,6 @@ _MARKS = ("dataset_info.json", "dataset_dict.json")
 
 _FILES = (".jsonl", ".parquet")
 """What names of files end in; a name without a suffix is the folder of a dataset."""
-
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Prepared(NamedTuple):
@@ -78,7 +76,7 @@ def repaired(row: dict[str, Any]) -> tuple[dict[str, Any], int]:
 
     JSON can hold them; UTF-8, and so Parquet and Arrow, can't.
     """
-    text, count = _LONE_SURROGATE.subn("\ufffd", json.dumps(row, ensure_ascii=False))
+    text, count = made_whole(json.dumps(row, ensure_ascii=False))
     repaired_row: dict[str, Any] = json.loads(text) if count else row
     return repaired_row, count
 

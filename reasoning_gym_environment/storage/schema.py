@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from sys import float_info
+from math import isfinite
 from typing import Any
 
 from ..records import Status
+from ..tasks.recipes import read_recipe
 
 SCHEMA_VERSION = 1
+
+_MOST = 2**53
+"""The largest whole number that every reader keeps whole: JSON's, Arrow's, a double."""
 
 _NUMBER = (int, float)
 _NUMBER_OR_NULL = (int, float, type(None))
@@ -52,6 +56,7 @@ def require_group(row: Mapping[str, Any]) -> None:
     _require(row["recipe"], _RECIPE)
     if unknown := row["recipe"].keys() - _RECIPE.keys():
         raise ValueError(f"its recipe has an unknown {', '.join(sorted(unknown))}")
+    read_recipe(row["recipe"])
     if row["item_id"] != row["recipe"]["task"]:
         raise ValueError(f"item_id is {row['item_id']!r:.50}, which is not its recipe's task")
     if not row["rollouts"]:
@@ -80,6 +85,12 @@ def _require(record: Any, kinds: Mapping[str, Any]) -> None:
         if key not in record:
             raise ValueError(f"it lacks {key}")
         value = record[key]
-        finite = not isinstance(value, _NUMBER) or abs(value) <= float_info.max
-        if not isinstance(value, kind) or not finite:
+        if not isinstance(value, kind) or not _can_be_kept(value):
             raise ValueError(f"{key} is {value!r:.50}")
+
+
+def _can_be_kept(value: object) -> bool:
+    """Say whether a number can be written again in whatever format; no number is a truth value."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) <= _MOST
+    return not isinstance(value, float) or isfinite(value)

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..records import Problem, Recipe
 from .facts import SEEDED_AT_CONSTRUCTION, SEEDS_NUMPY, SHARES_DATA, UNUSABLE_ORACLES
+from .known_values import require_allowed
 from .own_parameters import choose_entry, library_parameters
 
 _MOST_KEPT = 420
@@ -34,7 +35,12 @@ class Datasets:
         self._most_kept = most_kept
 
     def get(self, task: str, parameters: Mapping[str, Any]) -> Any:
-        """Give the dataset of that task and parameters; its seed is the caller's to set."""
+        """Give the dataset of that task and parameters; its seed is the caller's to set.
+
+        Raises:
+            ValueError, TypeError: the task is not known to take these parameters.
+        """
+        require_allowed(Recipe(task=task, seed=0, parameters=parameters))
         library = library_parameters(task, parameters)
         key = (task, json.dumps(library, sort_keys=True))
         if key not in self._kept:
@@ -48,7 +54,12 @@ class Datasets:
         return self._kept[key]
 
     def entry(self, recipe: Recipe) -> dict[str, Any]:
-        """Make the library's entry for a recipe; the same in every process of one hash seed."""
+        """Make the library's entry for a recipe; the same in every process of one hash seed.
+
+        Raises:
+            ValueError, TypeError: the recipe is not one that its task is known to bear.
+        """
+        require_allowed(recipe)
         random.seed(recipe.seed)  # one generator of list_functions draws from the global one
         return choose_entry(recipe, partial(self._seeded, recipe.task, recipe.parameters))
 

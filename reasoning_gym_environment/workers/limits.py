@@ -20,11 +20,15 @@ def address_space() -> int:
     return int(statm.read_text().split()[0]) * resource.getpagesize()
 
 
-def _keep_only(reply: int) -> None:
-    """Close every descriptor but the reply; the standard ones become the null device."""
+def _silence() -> None:
+    """Make the standard descriptors the null device."""
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
+
+
+def _keep_only(reply: int) -> None:
+    """Close every descriptor but the standard ones and the reply."""
     os.closerange(3, reply)
     os.closerange(reply + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
@@ -37,37 +41,58 @@ def _limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def enter_parent_of_children(reply: int) -> list[str]:
-    """Cut a fresh fork off that only starts further ones: it never runs an answer.
+def _cut_off(reply: int, memory: int | None) -> list[str]:
+    """Part a fresh fork from its host: a session of its own, no descriptor but one, less memory.
 
     Returns:
         Sentences that say what this system does not enforce.
     """
     gc.disable()
     os.setsid()
+    gaps = [gap for gap in [seccomp.undumpable()] if gap]
+    if memory is not None:
+        _silence()
+        if held := address_space():
+            _limit(resource.RLIMIT_AS, held + memory)
+        else:
+            gaps.append(f"No limit on memory: {sys.platform} does not say how much a process has.")
+        _limit(resource.RLIMIT_CORE, 0)
     _keep_only(reply)
-    return [gap for gap in [seccomp.undumpable()] if gap]
+    return gaps
 
 
-def enter_child(reply: int, *, seconds: float, memory: int, sandboxed: bool = True) -> list[str]:
+def enter_parent_of_children(reply: int, *, memory: int, sandboxed: bool) -> bool:
+    """Put a fresh fork that only starts further ones under its limits, which those inherit.
+
+    It runs known answers and none of a model's, but what it knows came from outside as well.
+
+    Args:
+        memory: bytes beyond what the host has.
+        sandboxed: also keep it from files, sockets, programs and signals.
+
+    Returns:
+        Whether it can kill its children. Where it can't, they die with it.
+    """
+    _cut_off(reply, memory)
+    return not sandboxed or seccomp.install_for_parent() is not None
+
+
+def enter_child(
+    reply: int, *, seconds: float, memory: int | None, sandboxed: bool = True
+) -> list[str]:
     """Put the calling process, a fresh fork, under its limits.
 
     Args:
         reply: the only descriptor that stays open.
         seconds: processor time; the host's deadline is the sharper limit.
-        memory: bytes beyond what the host has.
+        memory: bytes beyond what the host has; None where `enter_parent_of_children` set it.
         sandboxed: also keep it from files, sockets, processes and signals.
 
     Returns:
         Sentences that say what this system does not enforce.
     """
-    gaps = enter_parent_of_children(reply)
-    if held := address_space():
-        _limit(resource.RLIMIT_AS, held + memory)
-    else:
-        gaps.append(f"No limit on memory: {sys.platform} does not say how much a process has.")
+    gaps = _cut_off(reply, memory)
     _limit(resource.RLIMIT_CPU, math.ceil(seconds) + 1)
-    _limit(resource.RLIMIT_CORE, 0)
     if sandboxed:
         for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC):
             _limit(kind, 0)

@@ -18,6 +18,7 @@ from ..errors import GenerationError, WorkerLostError, WorkerTimeoutError
 from ..records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
 from ..tasks.ladders import TaskLadder
+from ..tasks.recipes import require_sound, shown
 from .generator import CATALOGUE_REQUEST, LADDERS_REQUEST
 from .processes import StartWorker, WorkerGroup, WorkerProcess
 from .protocol import Containment, VerifyRequest, unpack_verdicts
@@ -134,9 +135,17 @@ class TaskPool:
         """Make a problem.
 
         Raises:
-            GenerationError: the library raised, or took longer than the deadline.
+            GenerationError: the recipe is refused, the library raised, or took longer than the
+                deadline.
         """
         result: Problem | str
+        try:
+            require_sound(recipe)
+        except ValueError as error:
+            self._counts["generation/errors"] += 1
+            raise GenerationError(
+                f"{shown(recipe.task)}: the recipe is refused: {error}"
+            ) from error
         try:
             result = await self._ask_generator(recipe, self._settings.generation_timeout)
         except WorkerTimeoutError as error:

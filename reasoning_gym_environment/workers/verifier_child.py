@@ -74,14 +74,20 @@ def _at_most(most: float, score: float) -> float:
     return score if math.isnan(score) else min(most, score)
 
 
-def score_together(dataset: Any, request: VerifyRequest, answers: Sequence[str]) -> Work:
-    """Work of a child: score answers one after the other."""
+def score_together(
+    dataset: Any, request: VerifyRequest, answers: Sequence[str], *, memory: int | None
+) -> Work:
+    """Work of a child: score answers one after the other.
+
+    Args:
+        memory: as of `limits.enter_child`.
+    """
 
     def work(reply: int) -> None:
         limits.enter_child(
             reply,
             seconds=request.timeout * len(answers),
-            memory=request.memory,
+            memory=memory,
             sandboxed=request.containment is not Containment.FORKS,
         )
         for answer in answers:

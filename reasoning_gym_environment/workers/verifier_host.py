@@ -21,11 +21,15 @@ from ..records import Recipe
 from ..tasks.datasets import Datasets
 from ..tasks.facts import EXECUTES_ANSWERS, SLOW_ON_WRONG_ANSWERS
 from . import limits, protocol
-from .protocol import FORM_SCORES, FormScores, Outcome, VerifyRequest
-from .verifier_child import Work, score_forms, score_together
+from .protocol import FORM_SCORES, Containment, FormScores, Outcome, VerifyRequest
+from .verifier_child import Work, judge, score_together
 
 _OUT_OF_MEMORY_EXIT = 77
+_TIMEOUT_EXIT = 78
 _WARM_UP_ITEMS = 8
+
+
+_FAILURES = {_OUT_OF_MEMORY_EXIT: Outcome.OUT_OF_MEMORY, _TIMEOUT_EXIT: Outcome.TIMEOUT}
 
 
 class ParentGoneError(Exception):
@@ -89,9 +93,8 @@ def _failure(wait_status: int, *, timed_out: bool) -> FormScores:
     """What the answer did that its child could not report on."""
     if timed_out or (os.WIFSIGNALED(wait_status) and os.WTERMSIG(wait_status) == signal.SIGXCPU):
         return FormScores(outcome=Outcome.TIMEOUT)
-    if os.WIFEXITED(wait_status) and os.WEXITSTATUS(wait_status) == _OUT_OF_MEMORY_EXIT:
-        return FormScores(outcome=Outcome.OUT_OF_MEMORY)
-    return FormScores(outcome=Outcome.CRASHED)
+    code = os.WEXITSTATUS(wait_status) if os.WIFEXITED(wait_status) else 1
+    return FormScores(outcome=_FAILURES.get(code, Outcome.CRASHED))
 
 
 def run_child(
@@ -101,8 +104,12 @@ def run_child(
     timeout: float,
     give_up: float = math.inf,
     parent: int | None = None,
+    can_kill: bool = True,
 ) -> list[FormScores]:
     """Fork a child and collect its scores, up to and including the answer that brings it down.
+
+    Where the calling process can't kill a child that is out of time, it ends itself, and the
+    child with it.
 
     Args:
         count: how many scores the work gives.
@@ -118,6 +125,8 @@ def run_child(
         data, timed_out = _read_scores(
             read_end, count, timeout=timeout, give_up=give_up, parent=parent
         )
+        if timed_out and not can_kill:
+            os._exit(_TIMEOUT_EXIT)
     finally:
         os.close(read_end)
         wait_status = _reap(pid)
@@ -134,18 +143,23 @@ def score_apart(dataset: Any, request: VerifyRequest, answers: Sequence[str]) ->
 
     The one in between sees no effect of any answer. It scores the oracle first, and a wrong
     answer where none takes long: sympy's caches then hold what all answers to this entry need.
+    They pass the screen and run under a filter like any other: the oracle was made from a recipe.
     """
 
     def work(reply: int) -> None:
-        limits.enter_parent_of_children(reply)
+        can_kill = limits.enter_parent_of_children(
+            reply,
+            memory=request.memory,
+            sandboxed=request.containment is not Containment.FORKS,
+        )
         entry = pickle.loads(request.entry)
         wrong = () if request.task in SLOW_ON_WRONG_ANSWERS else ("0",)
         for known in (entry["answer"], *wrong):
-            score_forms(dataset.score_answer, known, entry)
+            judge(dataset.score_answer, request, known, entry)
         gc.freeze()
         for answer in answers:
-            alone = score_together(dataset, request, [answer])
-            [scores] = run_child(alone, 1, timeout=request.timeout)
+            alone = score_together(dataset, request, [answer], memory=None)
+            [scores] = run_child(alone, 1, timeout=request.timeout, can_kill=can_kill)
             os.write(reply, scores.pack())
 
     return work
@@ -157,7 +171,10 @@ def verify(datasets: Datasets, request: VerifyRequest, parent: int) -> list[Form
     Raises:
         ParentGoneError: `parent`, the request pipe, has closed.
     """
-    dataset = datasets.get(request.task, request.parameters)
+    try:
+        dataset = datasets.get(request.task, request.parameters)
+    except Exception:  # noqa: BLE001 - a dataset's constructor may raise anything: `errors` says so
+        return [FormScores(outcome=Outcome.SCORED, errors=1)] * len(request.answers)
     apart = request.task in EXECUTES_ANSWERS
     # The child in between also spends time on the known answers, and on its children's ends.
     timeout = 2 * request.timeout + 1 if apart else request.timeout
@@ -167,7 +184,11 @@ def verify(datasets: Datasets, request: VerifyRequest, parent: int) -> list[Form
         left = request.answers[len(scores) :]
         if time.monotonic() >= give_up:
             return scores + [FormScores(outcome=Outcome.TIMEOUT)] * len(left)
-        work = (score_apart if apart else score_together)(dataset, request, left)
+        work = (
+            score_apart(dataset, request, left)
+            if apart
+            else score_together(dataset, request, left, memory=request.memory)
+        )
         scores += run_child(work, len(left), timeout=timeout, give_up=give_up, parent=parent)
     return scores
 

@@ -1,5 +1,7 @@
 """What is reported since the last report, and what over the whole run."""
 
+from dataclasses import replace
+
 from group_values import group
 
 from reasoning_gym_environment.rollouts.metrics import Statistics
@@ -48,6 +50,17 @@ def test_verifiers_that_raise_are_counted_for_their_task() -> None:
     statistics.add_group(group(0.0, errors=2), CATEGORIES)
     assert statistics.counts["verifier_errors/gcd"] == 4
     assert "verifier_errors/sudoku" not in statistics.counts
+
+
+def test_rollouts_with_broken_text_are_counted() -> None:
+    whole = group(0.0, 1.0, 0.0)
+    broken = replace(whole.attempts[0].completion, text="half \ud800 a pair \udc00")
+    attempts = (replace(whole.attempts[0], completion=broken), *whole.attempts[1:])
+    statistics = Statistics()
+    statistics.add_group(replace(whole, attempts=attempts), CATEGORIES)
+    assert statistics.counts["rollouts/broken_text"] == 1
+    statistics.add_group(whole, CATEGORIES)
+    assert statistics.counts["rollouts/broken_text"] == 1
 
 
 def test_a_report_without_groups_holds_counts_alone() -> None:

@@ -173,3 +173,14 @@ def test_a_thought_that_the_prompt_opened_is_not_opened_again(thoughtless: Any) 
 @pytest.mark.parametrize("reasoning", [None, ""])
 def test_without_a_thought_the_text_stays_as_it_is(reasoning: str | None) -> None:
     assert join_reasoning("<think>", reasoning, "so: 4") == "so: 4"
+
+
+def test_half_a_surrogate_pair_is_data_and_its_tokens_are_those_of_a_replacement(
+    chatml: Any,
+) -> None:
+    broken = "so\ud800 <answer>4\udfff</answer>"
+    _, _, completion = complete(chatml, broken)
+    _, _, whole = complete(chatml, "so\ufffd <answer>4\ufffd</answer>")
+    assert completion.text == broken
+    assert completion.tokens == whole.tokens
+    assert completion.masks == whole.masks

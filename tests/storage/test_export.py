@@ -147,3 +147,14 @@ def test_rows_are_as_trl_documents_them(tmp_path: Path) -> None:
     for row in load_from_disk(str(tmp_path / "dpo")):
         assert conversation(row["prompt"]) == ["system", "user"]
         assert conversation(row["chosen"]) == conversation(row["rejected"]) == ["assistant"]
+
+
+def test_the_largest_numbers_that_are_read_can_be_written(tmp_path: Path) -> None:
+    row = copy.deepcopy(GROUPS[0])
+    row["difficulty"] = -(2**53)
+    rollout = row["rollouts"][0]
+    rollout |= {"tokens": 2**53, "completion_tokens": -(2**53), "score": 2**53}
+    items = list(record_rows(StoredGroup.from_json(row)))
+    write_splits(tmp_path / "r.parquet", prepare(items, 0.0).splits, RECORD_COLUMNS)
+    [first, *_] = parquet.read_table(tmp_path / "r.parquet").to_pylist()
+    assert (first["tokens"], first["score"], first["difficulty"]) == (2**53, 2.0**53, -(2.0**53))

@@ -3,6 +3,7 @@
 import copy
 import json
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -164,3 +165,51 @@ async def test_what_this_version_does_not_know_is_kept(pool: TaskPool, gcd: Prob
     assert (row_of(result)["later"], row_of(result)["rollouts"][0]["note"]) == ({"step": 3}, "seen")
     assert row_of(result)["library_versions"]["atroposlib"] == "0.4.0"
     assert json.loads(json.dumps(row_of(result))) == row_of(result)
+
+
+@pytest.mark.parametrize(
+    ("task", "parameters", "named"),
+    [
+        ("simple_integration", {"symbols": ["CODE"]}, "symbols can't be"),
+        ("polynomial_multiplication", {"variables": ["CODE"]}, "variables can't be"),
+        ("spell_backward", {"data_file": "../../../../etc/passwd"}, "data_file can't be"),
+        ("ab", {"length": 10**9}, "length can't be"),
+        ("composite", {"datasets": []}, "not registered"),
+    ],
+)
+async def test_a_row_whose_recipe_is_hostile_is_kept_as_it_was_and_runs_nothing(
+    pool: TaskPool,
+    gcd: Problem,
+    tmp_path: Path,
+    task: str,
+    parameters: dict[str, Any],
+    named: str,
+) -> None:
+    code = f"__import__('os').system('id > {tmp_path}/ran')"
+    parameters = json.loads(json.dumps(parameters).replace("CODE", code))
+    row = await trained(pool, gcd, *TEXTS)
+    row["item_id"] = task
+    row["recipe"] = {"task": task, "seed": 1, "level": None, "parameters": parameters}
+    [result] = await again(pool, row)
+    assert row_of(result) == row
+    assert result.kept.startswith(f"the problem can't be made again: {task}: ")
+    assert named in result.kept
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        {"seed": 2**60},
+        {"level": 10**300},
+        {"parameters": {"max_value": [[[[[[1]]]]]]}},
+        {"parameters": {"max_value": 10**300}},
+    ],
+)
+async def test_a_row_whose_recipe_is_not_sound_is_no_group(
+    pool: TaskPool, gcd: Problem, recipe: dict[str, Any]
+) -> None:
+    row = await trained(pool, gcd, *TEXTS)
+    row["recipe"] = {**row["recipe"], **recipe}
+    with pytest.raises(ValueError, match=r"seed|level|max_value"):
+        StoredGroup.from_json(row)

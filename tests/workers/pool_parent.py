@@ -17,7 +17,7 @@ HUNDRED_SECONDS = PoolSettings(
     verify_timeout=100.0,
     containment=Containment.UNSCREENED,  # the screen would reject the answer that hangs
 )
-SLOW = {"min_value": (2**61 - 1) ** 2, "max_value": (2**61 - 1) ** 2}
+SLOW = {"min_disks": 60, "max_disks": 60}
 
 
 async def main(state: str) -> None:
@@ -27,7 +27,7 @@ async def main(state: str) -> None:
         if state == "verifying":
             work = asyncio.create_task(pool.verify(puzzle, ["9**9**9**9"]))
         if state == "generating":
-            slow = Recipe(task="prime_factorization", seed=2, parameters=SLOW)
+            slow = Recipe(task="tower_of_hanoi", seed=2, parameters=SLOW)
             work = asyncio.create_task(pool.generate(slow))
         await asyncio.sleep(1.0)  # until the work has reached its process
         print(*pool.pids, flush=True)  # noqa: T201 - read by the test

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import os
+import pickle
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -36,16 +37,16 @@ FAILURES = {
     "'a'*10**10": Status.WRONG,  # these verifiers catch the MemoryError themselves
     "[0]*10**11": Status.WRONG,
 }
-NEVER_ENDS = Recipe(
-    task="prime_factorization",
-    seed=2,
-    parameters={"min_value": (2**61 - 1) ** 2, "max_value": (2**61 - 1) ** 2},
-)
-"""Trial division up to the square root, 2**61."""
+NEVER_ENDS = Recipe(task="tower_of_hanoi", seed=2, parameters={"min_disks": 60, "max_disks": 60})
+"""All moves of 60 disks are listed, thousands of millions."""
 
 SETTINGS = PoolSettings(processes=1, generation_timeout=2.0, verify_timeout=2.0)
 FORKS = dataclasses.replace(SETTINGS, containment=Containment.FORKS)
 UNSCREENED = dataclasses.replace(SETTINGS, containment=Containment.UNSCREENED)
+
+
+COMPARES_TEXTS_FIRST = {"binary_matrix", "spiral_matrix", "string_insertion"}
+"""Their verifiers evaluate no answer that is the oracle to the letter."""
 
 
 @pytest.fixture(scope="module")
@@ -295,7 +296,7 @@ async def test_a_problem_that_takes_too_long_is_an_error_counted_and_the_next_is
     impatient: TaskPool, gcd: Problem, counts: Counter[str]
 ) -> None:
     timeouts, restarts = counts["generation/timeouts"], counts["workers/restarts"]
-    with pytest.raises(GenerationError, match="prime_factorization: no reply within 2 s"):
+    with pytest.raises(GenerationError, match="tower_of_hanoi: no reply within 2 s"):
         await impatient.generate(NEVER_ENDS)
     assert counts["generation/timeouts"] == timeouts + 1
     assert counts["workers/restarts"] == restarts + 1
@@ -329,6 +330,53 @@ async def test_callers_that_are_cancelled_leave_replies_with_those_they_belong_t
     assert [p.question for p in await asyncio.gather(*asked)] == [p.question for p in made]
     ended = await asyncio.gather(*given_up, return_exceptions=True)
     assert asyncio.CancelledError in {type(e) for e in ended}
+
+
+@pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS - COMPARES_TEXTS_FIRST))
+async def test_code_in_an_oracle_runs_nowhere_but_where_nothing_is_contained(
+    impatient: TaskPool, unscreened: TaskPool, pool: TaskPool, tmp_path: Path, task: str
+) -> None:
+    """The one in between warms itself with the oracle, which a recipe may have put there."""
+    problem = await pool.generate(Recipe(task=task, seed=2))
+    code = runs(f"import os; os.makedirs('{tmp_path}/ran', exist_ok=True)")
+    entry = pickle.dumps({**pickle.loads(problem.entry), "answer": code})
+    poisoned = dataclasses.replace(problem, entry=entry, oracle=code)
+    for contained in (pool, unscreened):
+        [verdict] = await contained.verify(poisoned, ["0"])
+        assert verdict.status is not Status.CRASHED
+        assert list(tmp_path.iterdir()) == []
+    await impatient.verify(poisoned, ["0"])
+    assert (tmp_path / "ran").exists(), "the code did not run: this test shows nothing"
+
+
+async def test_an_oracle_that_hangs_is_a_timeout_and_no_host_is_lost(
+    unscreened: TaskPool, pool: TaskPool
+) -> None:
+    problem = await pool.generate(Recipe(task="puzzle24", seed=2))
+    entry = pickle.dumps({**pickle.loads(problem.entry), "answer": HANGS})
+    before = set(unscreened.pids)
+    [verdict] = await unscreened.verify(dataclasses.replace(problem, entry=entry), ["1"])
+    assert verdict.status is Status.TIMEOUT
+    assert set(unscreened.pids) == before
+
+
+async def test_answers_behind_one_that_runs_out_of_time_are_scored_in_the_sandbox_as_well(
+    unscreened: TaskPool, pool: TaskPool
+) -> None:
+    problem = await pool.generate(Recipe(task="binary_matrix", seed=2))
+    answers = [HANGS, oracle(problem), f"{HANGS}+1", "[[0]]"]
+    verdicts = await unscreened.verify(problem, answers)
+    statuses = [Status.TIMEOUT, Status.SOLVED, Status.TIMEOUT, Status.WRONG]
+    assert [verdict.status for verdict in verdicts] == statuses
+
+
+async def test_a_host_refuses_a_recipe_as_a_generator_does(pool: TaskPool, gcd: Problem) -> None:
+    before = set(pool.pids)
+    for task, parameters in (("gcd", {"max_value": 10**300}), ("gcd", {"x": 1}), ("composite", {})):
+        recipe = Recipe(task=task, seed=2, parameters=parameters)
+        [verdict] = await pool.verify(dataclasses.replace(gcd, recipe=recipe), [oracle(gcd)])
+        assert (verdict.score, verdict.status) == (0.0, Status.VERIFIER_ERROR)
+    assert set(pool.pids) == before
 
 
 async def test_a_verification_that_is_cancelled_leaves_the_next_verdicts_right(

@@ -92,6 +92,77 @@ def test_a_process_under_the_filter_cannot(attempt: str, tmp_path: Path) -> None
     assert not path.exists()
 
 
+FREE_FOR_A_PARENT = {
+    "make a pipe",
+    "close the reply",
+    "read a descriptor",
+    "write elsewhere",
+    "start a process",
+    "change a limit",
+    "leave its session",
+    "lift its protection",
+}
+"""What a parent of children may do; it has no descriptor but pipes to them."""
+
+
+@on_linux
+@pytest.mark.parametrize("attempt", sorted(FORBIDDEN.keys() - FREE_FOR_A_PARENT))
+def test_a_parent_of_children_under_its_filter_cannot(attempt: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    script = ATTEMPT.replace("seccomp.install(1)", "seccomp.install_for_parent()")
+    done = run(script.format(attempt=FORBIDDEN[attempt]), path)
+    assert (done.stdout, done.stderr, done.returncode) == (b"refused 100", b"", 0)
+    assert not path.exists()
+
+
+@on_linux
+def test_a_parent_of_children_cannot_kill_nor_limit_others_nor_leave_its_namespaces(
+    tmp_path: Path,
+) -> None:
+    script = """
+assert seccomp.install_for_parent() is None
+calls = [
+    ("kill", parent, 9), ("kill", own, 9), ("killpg", 0, 9), ("tgkill", own, own, 9),
+    ("prlimit", parent, 4, 0, 0), ("unshare", 0x10000000), ("prctl", 15, b"name", 0, 0, 0),
+    ("syscall", 56, 0x10000000 | 17, 0, 0, 0, 0), ("dup2", 1, 5),
+]
+refused = 0
+for call in calls:
+    try:
+        libc_call(*call)
+    except PermissionError:
+        refused += 1
+os.write(1, b"%d" % (len(calls) - refused)); os._exit(0)
+"""
+    done = run(script, tmp_path)
+    assert (done.stdout, done.stderr, done.returncode) == (b"0", b"", 0)
+
+
+@on_linux
+def test_a_parent_of_children_forks_them_and_they_have_the_narrower_filter(tmp_path: Path) -> None:
+    script = """
+assert seccomp.install_for_parent() is None
+read_end, write_end = os.pipe()
+child = os.fork()
+if child == 0:
+    os.setsid()
+    outcome = str([seccomp.undumpable(), seccomp.install(write_end)]).encode()
+    try:
+        os.fork()
+    except PermissionError:
+        outcome += b" refused"
+    os.write(write_end, outcome)
+    os._exit(3)
+os.close(write_end)
+said = b""
+while part := os.read(read_end, 100):
+    said += part
+os.write(1, said + b" %d" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])); os._exit(0)
+"""
+    done = run(script, tmp_path)
+    assert (done.stdout, done.stderr) == (b"[None, None] refused 3", b"")
+
+
 @on_linux
 def test_what_an_interpreter_needs_goes_on_under_the_filter(tmp_path: Path) -> None:
     script = """
@@ -182,6 +253,54 @@ def test_the_filter_of_each_architecture_decides_alike(name: str) -> None:
     assert decide(write | 0x40000000, 5) == KILL
     allowed = {number for number in range(1024) if decide(number, 5) == ALLOW}
     assert allowed == {write, *machine.maps, *machine.free}
+
+
+# clone, prctl, prlimit64, write; then openat, socket, kill, tgkill, ptrace, execve, unshare,
+# clone3, setns, pidfd_send_signal, dup, setuid, mount, process_vm_readv
+OF_PARENTS = {
+    "x86_64": (56, 157, 302, 1, 257, 41, 62, 234, 101, 59, 272, 435, 308, 424, 32, 105, 165, 310),
+    "aarch64": (
+        220,
+        167,
+        261,
+        64,
+        56,
+        198,
+        129,
+        131,
+        117,
+        221,
+        97,
+        435,
+        268,
+        424,
+        23,
+        146,
+        40,
+        270,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_PARENTS)
+def test_the_filter_of_parents_decides_alike_on_each_architecture(name: str) -> None:
+    machine = seccomp._MACHINES[name]
+    program = seccomp._all_but_write(machine) + seccomp._forks_and_waits(machine)
+
+    def decide(number: int, *arguments: int) -> int:
+        return decision(program, audit=machine.audit, number=number, arguments=arguments)
+
+    clone, prctl, prlimit, write, *denied = OF_PARENTS[name]
+    assert [decide(clone, flags) for flags in (17, 0x01200011)] == [ALLOW, ALLOW]
+    more = [1 << bit for bit in (8, 13, 15, 17, 23, 25, 26, 27, 28, 29, 30)]
+    assert {decide(clone, flags | 17) for flags in more} == {REFUSE}
+    assert [decide(prctl, option) for option in (1, 4, 22, 38)] == [ALLOW] * 4
+    assert {decide(prctl, option) for option in (0, 8, 15, 23, 24, 36, 47)} == {REFUSE}
+    assert [decide(prlimit, pid) for pid in (0, 1, 12345)] == [ALLOW, REFUSE, REFUSE]
+    assert [decide(write, fd) for fd in (0, 3, 99)] == [ALLOW] * 3
+    assert {decide(number) for number in denied} == {REFUSE}
+    allowed = {number for number in range(1024) if decide(number) == ALLOW}
+    assert allowed == {write, clone, prlimit, *machine.maps, *machine.free, *machine.parents}
 
 
 @on_linux

@@ -1,0 +1,90 @@
+"""A checkpoint's problems are made only if their recipes are sound and their tasks bear them."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.problems.sampler import TaskSampling
+from reasoning_gym_environment.problems.selection import ProblemSettings
+from reasoning_gym_environment.problems.training import TrainingProblems
+from reasoning_gym_environment.records import Problem
+from reasoning_gym_environment.workers.pool import TaskPool
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+TASK = "simple_integration"
+
+
+async def started(pool: TaskPool, counts: Counter[str], **changes: Any) -> TrainingProblems:
+    settings = ProblemSettings(
+        **{
+            "seed": 1,
+            "include_tasks": [TASK],
+            "exclude_tasks": [],
+            "task_weights": {},
+            "task_parameters": {},
+            "complexity_mode": None,
+            "complexity_level": None,
+            "curriculum_target_accuracy": 0.7,
+            "sampling": TaskSampling.UNIFORM,
+            "max_token_length": 1000,
+            **changes,
+        }
+    )
+    problems = TrainingProblems(settings, pool, counts)
+    await problems.prepare(with_ladders=False)
+    problems.start_stream("a", ahead=1, reserved=())
+    return problems
+
+
+async def has_room(_: Problem) -> bool:
+    return True
+
+
+async def test_code_in_a_checkpoints_problem_does_not_run_and_the_next_problem_comes(
+    pool: TaskPool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    problems = await started(pool, Counter())
+    code = f"__import__('os').system('id > {tmp_path}/ran')"
+    hostile = {"task": TASK, "seed": 2, "level": None, "parameters": {"symbols": [code]}}
+    problems.load_state_dict({**problems.state_dict([]), "ahead": [hostile]})
+    problem = await problems.next(has_room)
+    [verdict] = await pool.verify(problem, ["0"])
+    problems.close()
+    assert verdict.score == 0.0
+    assert problem.recipe.parameters == {}
+    assert "symbols can't be" in caplog.text
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        None,
+        {"task": TASK},
+        {"task": TASK, "seed": -1},
+        {"task": TASK, "seed": 2, "more": 1},
+        {"task": TASK, "seed": 2, "parameters": {"symbols": {"a": {}}}},
+    ],
+)
+async def test_a_checkpoint_whose_problem_is_no_recipe_is_refused_by_a_sentence(
+    pool: TaskPool, recipe: Any
+) -> None:
+    problems = await started(pool, Counter())
+    with pytest.raises(ConfigurationError, match="the checkpoint holds a problem"):
+        problems.load_state_dict({**problems.state_dict([]), "ahead": [recipe]})
+    problems.close()
+
+
+async def test_hostile_task_parameters_are_refused_by_a_sentence(
+    pool: TaskPool, tmp_path: Path
+) -> None:
+    itself: list[Any] = []
+    itself.append(itself)
+    for value in ([f"__import__('os').mkdir('{tmp_path}/ran')"], itself, 10**300, {"a": 1}):
+        with pytest.raises(ConfigurationError, match=f"no item of {TASK} with .*symbols"):
+            await started(pool, Counter(), task_parameters={TASK: {"symbols": value}})
+    assert list(tmp_path.iterdir()) == []
