@@ -16,7 +16,15 @@ from .metrics import Statistics
 
 
 class InferenceError(FixableError):
-    """An inference server did not give the completions it was asked for."""
+    """An inference server did not give the completions it was asked for.
+
+    Attributes:
+        heals: whether the same request may succeed later.
+    """
+
+    def __init__(self, message: str, *, heals: bool = True) -> None:
+        super().__init__(message)
+        self.heals = heals
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
