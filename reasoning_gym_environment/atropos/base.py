@@ -137,7 +137,7 @@ class AtroposEnv(BaseEnv):
 
     def end_serving(self, error: FixableError) -> None:
         """End `serve` with this error; Atropos's loop swallows what its workers raise."""
-        self._ends_with = error
+        self._ends_with = self._ends_with or error
 
     async def env_step_checks(self) -> None:
         """Do what is due between two rounds of the loop; raises what `end_serving` was given."""

@@ -42,13 +42,17 @@ class Failover:
 
     A server that has failed comes last for a while; then one request tries it again.
 
+    Args:
+        clock: gives the time in seconds.
+
     Attributes:
         patience: seconds of nothing but failures after which requests fail at once.
     """
 
-    def __init__(self, manager: ServerManager) -> None:
+    def __init__(self, manager: ServerManager, clock: Callable[[], float] = time.monotonic) -> None:
         self.patience = math.inf
         self._manager = manager
+        self._clock = clock
         self._busy: Counter[int] = Counter()
         self._failed_at: dict[int, float] = {}
         self._failing_since: float | None = None
@@ -80,12 +84,12 @@ class Failover:
                 return answer
         worst = next(filter(heals, reversed(failures)), failures[-1])
         if self._failing_since is None:
-            self._failing_since, self._failed_with = time.monotonic(), sentence(worst)
+            self._failing_since, self._failed_with = self._clock(), sentence(worst)
         raise worst
 
     def _order(self) -> list[int]:
         """All servers, the one to ask first in front; a server whose rest is over gets a try."""
-        now = time.monotonic()
+        now = self._clock()
         resting = {n for n, at in self._failed_at.items() if now - at < _REST_SECONDS}
         numbers = range(len(self._manager.servers))
         order = sorted(numbers, key=lambda n: (n in resting, self._busy[n]))
@@ -112,7 +116,7 @@ class Failover:
     def _check_patience(self) -> None:
         """Raises UnreachableError when all requests have failed for too long."""
         since = self._failing_since
-        if since is not None and time.monotonic() - since > self.patience:
+        if since is not None and self._clock() - since > self.patience:
             raise UnreachableError(
                 f"no server has answered for {self.patience:g} s: {self._failed_with}"
             )
@@ -120,7 +124,7 @@ class Failover:
     def _note_failure(self, number: int, error: Exception) -> None:
         if number not in self._failed_at and len(self._manager.servers) > 1:
             logger.warning("An inference server fails, others are asked: %s", sentence(error))
-        self._failed_at[number] = time.monotonic()
+        self._failed_at[number] = self._clock()
 
 
 def _refuse_only_once() -> None:
