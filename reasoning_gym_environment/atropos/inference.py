@@ -11,11 +11,13 @@ from atroposlib.envs.server_handling.server_manager import ServerManager
 
 from ..records import Completion
 from ..rollouts.prompts import (
+    MASKED,
     build_messages,
     completion_from_text,
     end_of_turn,
     join_reasoning,
     render_prompt,
+    text_of_tokens,
 )
 from ..rollouts.rollouts import InferenceError, Prompt, SamplingParams
 from ..util.reachability import require_reachable
@@ -159,7 +161,11 @@ class Inference:
             nodes = managed.get_state()["nodes"]
         return [
             Completion(
-                text=choice.message.content or "",
+                text=text_of_tokens(
+                    self._tokenizer,
+                    [mask for mask in node.masked_tokens if mask != MASKED],
+                    choice.message.content or "",
+                ),
                 tokens=tuple(node.tokens[:max_length]),
                 masks=tuple(node.masked_tokens[:max_length]),
                 logprobs=tuple(node.logprobs[:max_length]),
