@@ -25,6 +25,7 @@ from typing import Any
 from atroposlib.envs.base import APIServerConfig
 
 from reasoning_gym_environment.atropos.base import AtroposEnv
+from reasoning_gym_environment.atropos.losses import Losses
 from reasoning_gym_environment.atropos.scored_data import to_scored_data_group
 from reasoning_gym_environment.config import (
     ReasoningGymEnvConfig,
@@ -61,7 +62,8 @@ class ReasoningGymEnv(AtroposEnv):
         start_worker: where the worker processes of its task pool come from.
 
     Attributes:
-        process_patience: groups in a row that inference may lose before `process` gives up.
+        process_patience: groups in a row that inference may lose before `process` gives up;
+            `serve` gives up when so many are lost in a row whose failure can't heal.
         problems: the training problems, whether or not their stream has begun.
         evaluation: the fixed evaluation set and its last results.
 
@@ -103,7 +105,7 @@ class ReasoningGymEnv(AtroposEnv):
         self._sampling = SamplingParams(
             temperature=config.temperature, top_p=config.top_p, split="train"
         )
-        self._lost_in_a_row = 0
+        self._losses = Losses()
         if config.debug_logging:
             logging.getLogger("reasoning_gym_environment").setLevel(logging.DEBUG)
 
@@ -173,18 +175,24 @@ class ReasoningGymEnv(AtroposEnv):
     async def collect_trajectories(self, item: Problem) -> tuple[dict[str, Any] | None, list[Any]]:
         """One group of rollouts, scored and dumped; None where there is nothing to send.
 
+        While a trainer is served and inference fails, it waits for its turn to ask again.
+
         Raises:
             InferenceError: in `process` mode, when inference has failed too often in a row.
         """
-        config = self.config
+        if self.serving:
+            await self._losses.turn()
         try:
             group = await self._rollouts.sample(
-                item, n=config.group_size, max_length=self.max_length(), sampling=self._sampling
+                item,
+                n=self.config.group_size,
+                max_length=self.max_length(),
+                sampling=self._sampling,
             )
         except InferenceError as error:
             self._count_lost_group(item, error)
             return None, []
-        self._lost_in_a_row = 0
+        self._losses.came()
         self._started_problems().record(group)
         await self._rollouts.keep(group, categories=self.categories, identity=self.identity())
         if not group.scored:
@@ -204,14 +212,16 @@ class ReasoningGymEnv(AtroposEnv):
 
     def _count_lost_group(self, problem: Problem, error: InferenceError) -> None:
         self.statistics.counts["groups/lost"] += 1
-        self._lost_in_a_row += 1
-        lost = self._lost_in_a_row
-        logger.warning("Lost a group of %s, %d in a row: %s", problem.recipe.task, lost, error)
-        if getattr(self, "process_mode", False) and lost >= self.process_patience:
-            at = ", ".join(self.inference.urls)
-            raise InferenceError(
-                f"{lost} groups in a row were lost; check the server at {at}: {error}"
-            ) from error
+        losses = self._losses
+        losses.lost(problem.recipe.task, error)
+        at = ", ".join(self.inference.urls)
+        gives_up = InferenceError(
+            f"{losses.in_a_row} groups in a row were lost; check the server at {at}: {error}"
+        )
+        if getattr(self, "process_mode", False) and losses.in_a_row >= self.process_patience:
+            raise gives_up from error
+        if self.serving and losses.for_good >= self.process_patience:
+            self.end_serving(gives_up)
 
     async def score(self, problem: Problem, completions: Sequence[Completion]) -> GroupResult:
         """Score completions of one problem; every completion keeps its place."""

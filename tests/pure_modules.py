@@ -13,6 +13,8 @@ PURE = [
     "problems.sampler",
     "problems.seeds",
     "problems.signal_estimates",
+    "rollouts.channels",
+    "rollouts.hints",
     "rollouts.metrics",
     "rollouts.prompts",
     "scoring.extraction",

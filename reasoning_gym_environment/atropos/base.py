@@ -23,7 +23,8 @@ from ..rollouts.prompts import resolve_system_prompt
 from ..util.files import replacing
 from ..util.lifetime import closing_on_every_way_out
 from ..util.reachability import UnreachableError, require_reachable
-from .inference import Inference, root_cause
+from .failures import root_cause
+from .inference import Inference
 from .scored_data import rollout_rows, rollout_table
 from .trl_server import TrlServer
 
@@ -43,15 +44,15 @@ class AtroposEnv(BaseEnv):
         statistics: what the run has counted so far.
         inference: the client of the inference servers.
         reach_seconds: how long a server may take to come up before the start is given up.
-        health_seconds: how long `process` and `evaluate` wait for a healthy inference server;
-            `serve` waits for ever.
+        failing_seconds: how long `process` and `evaluate` bear that all requests fail before
+            those under way are given up as well; `serve` waits for ever.
 
     Raises:
         ConfigurationError: the tokenizer can't be loaded.
     """
 
     reach_seconds = 60.0
-    health_seconds = 20.0
+    failing_seconds = 20.0
 
     def __init__(
         self,
@@ -80,6 +81,7 @@ class AtroposEnv(BaseEnv):
             system_prompt=resolve_system_prompt(config.system_prompt),
         )
         self._closed = False
+        self._ends_with: FixableError | None = None
         if config.suppress_base_env_logs:
             logging.getLogger("atroposlib.envs.base").setLevel(logging.WARNING)
 
@@ -115,6 +117,7 @@ class AtroposEnv(BaseEnv):
 
         Raises:
             UnreachableError: the Atropos API does not answer, or stopped answering.
+            FixableError: what `end_serving` was given.
         """
         url = self.config.rollout_server_url
         async with closing_on_every_way_out(self.close):
@@ -132,13 +135,23 @@ class AtroposEnv(BaseEnv):
                     "restart it, the trainer and this environment"
                 ) from error
 
+    def end_serving(self, error: FixableError) -> None:
+        """End `serve` with this error; Atropos's loop swallows what its workers raise."""
+        self._ends_with = self._ends_with or error
+
+    async def env_step_checks(self) -> None:
+        """Do what is due between two rounds of the loop; raises what `end_serving` was given."""
+        if self._ends_with is not None:
+            raise self._ends_with
+        await super().env_step_checks()
+
     async def process_manager(self) -> None:
-        self.inference.patience = self.health_seconds
+        self.inference.failover.patience = self.failing_seconds
         async with closing_on_every_way_out(self.close):
             await super().process_manager()
 
     async def _run_evaluate(self) -> None:
-        self.inference.patience = self.health_seconds
+        self.inference.failover.patience = self.failing_seconds
         async with closing_on_every_way_out(self.close):
             await super()._run_evaluate()
 

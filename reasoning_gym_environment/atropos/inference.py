@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import math
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from atroposlib.envs.server_handling.server_manager import ServerManager
-from tenacity import RetryError
 
 from ..records import Completion
 from ..rollouts.prompts import (
+    MASKED,
     build_messages,
     completion_from_text,
     end_of_turn,
     join_reasoning,
     render_prompt,
+    text_of_tokens,
 )
 from ..rollouts.rollouts import InferenceError, Prompt, SamplingParams
-from ..util.reachability import UnreachableError, require_reachable
+from ..util.reachability import require_reachable
+from .failover import Failover
+from .failures import heals, sentence
 
 TOKEN_SERVERS = frozenset({"vllm", "sglang", "trl"})
 """Server types that return tokens and logprobs; the others return text alone."""
 
 _KEPT_PROMPTS = 1024
-_HEALTH_SECONDS = 1.0
 
 
 class Inference:
@@ -38,7 +39,7 @@ class Inference:
         system_prompt: its text.
 
     Attributes:
-        patience: seconds without a healthy server after which requests fail.
+        failover: decides which server is asked.
     """
 
     def __init__(
@@ -50,8 +51,7 @@ class Inference:
         self._system_prompt = system_prompt
         self._turn_end = end_of_turn(tokenizer)
         self._encoding = asyncio.Lock()  # one group a turn: many at once would stall the loop
-        self._healthy_at: float | None = None
-        self.patience = math.inf
+        self.failover = Failover(server)
         self.prompt = functools.lru_cache(_KEPT_PROMPTS)(self._render)
 
     def _render(self, question: str) -> Prompt:
@@ -91,39 +91,14 @@ class Inference:
         }
         ask = self._sample_tokens if self._gives_tokens else self._sample_text
         try:
-            completions = await self._while_healthy(ask(prompt, request, max_length))
+            completions = await self.failover.ask(
+                lambda server: ask(server, prompt, request, max_length)
+            )
         except Exception as error:
-            cause = root_cause(error)
-            raise InferenceError(f"{type(cause).__name__}: {cause}") from error
+            raise InferenceError(sentence(error), heals=heals(error)) from error
         if len(completions) != n:
             raise InferenceError(f"{len(completions)} completions where {n} were asked for")
         return completions
-
-    async def _while_healthy(
-        self, asked: Coroutine[Any, Any, list[Completion]]
-    ) -> list[Completion]:
-        """Await a request; Atropos's clients would wait for an unhealthy server for ever.
-
-        Raises:
-            UnreachableError: no server has been healthy for `patience` seconds.
-        """
-        request = asyncio.ensure_future(asked)
-        try:
-            while not request.done():
-                await asyncio.wait({request}, timeout=_HEALTH_SECONDS)
-                self._check_health()
-            return request.result()
-        finally:
-            request.cancel()
-
-    def _check_health(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if self._healthy_at is None or any(
-            getattr(s, "server_healthy", True) for s in self._server.servers
-        ):
-            self._healthy_at = now
-        elif now - self._healthy_at > self.patience:
-            raise UnreachableError(f"no server was healthy for {self.patience:g} s")
 
     @property
     def model(self) -> str:
@@ -156,9 +131,9 @@ class Inference:
                 await client.close()
 
     async def _sample_text(
-        self, prompt: Prompt, request: dict[str, Any], max_length: int
+        self, server: ServerManager, prompt: Prompt, request: dict[str, Any], max_length: int
     ) -> list[Completion]:
-        reply = await self._server.chat_completion(**request)
+        reply = await server.chat_completion(**request)
         async with self._encoding:
             await asyncio.sleep(0)
             return self._encode(prompt, reply.choices, max_length)
@@ -179,14 +154,18 @@ class Inference:
         ]
 
     async def _sample_tokens(
-        self, prompt: Prompt, request: dict[str, Any], max_length: int
+        self, server: ServerManager, prompt: Prompt, request: dict[str, Any], max_length: int
     ) -> list[Completion]:
-        async with self._server.managed_server(tokenizer=self._tokenizer) as managed:
+        async with server.managed_server(tokenizer=self._tokenizer) as managed:
             reply = await managed.chat_completion(**request)
             nodes = managed.get_state()["nodes"]
         return [
             Completion(
-                text=choice.message.content or "",
+                text=text_of_tokens(
+                    self._tokenizer,
+                    [mask for mask in node.masked_tokens if mask != MASKED],
+                    choice.message.content or "",
+                ),
                 tokens=tuple(node.tokens[:max_length]),
                 masks=tuple(node.masked_tokens[:max_length]),
                 logprobs=tuple(node.logprobs[:max_length]),
@@ -199,13 +178,3 @@ class Inference:
 def _reasoning(message: Any) -> str | None:
     """The thought, where the server keeps it apart; the field has two names in the wild."""
     return getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)
-
-
-def root_cause(error: BaseException) -> BaseException:
-    """What failed beneath Atropos's nested retries."""
-    while isinstance(error, RetryError):
-        inner = error.last_attempt.exception()
-        if inner is None:
-            break
-        error = inner
-    return error

@@ -7,6 +7,8 @@ from typing import Any
 import aiohttp
 from atroposlib.envs.server_handling.trl_vllm_server import TrlVllmServer
 
+from .failures import require_ok
+
 _SAMPLING = ("n", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_tokens")
 
 
@@ -29,7 +31,7 @@ class TrlServer(TrlVllmServer):
             aiohttp.ClientSession(timeout=timeout) as session,
             session.post(f"{self.config.base_url}/generate/", json=body) as response,
         ):
-            response.raise_for_status()
+            await require_ok(response)
             reply = await response.json()
         completions = reply["completion_ids"]
         logprobs = [[_sampled(token) for token in row] for row in reply["logprobs"]]

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ..records import Completion
 from ..util.whole_text import made_whole
+from .channels import CHANNEL, TURN, in_channels, in_tags
 
 SYSTEM_PROMPTS = MappingProxyType(
     {
@@ -59,6 +60,8 @@ class Tokenizer(Protocol):
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
 
+    def decode(self, token_ids: list[int]) -> Any: ...
+
     def apply_chat_template(
         self, conversation: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
     ) -> Any: ...
@@ -86,11 +89,27 @@ def end_of_turn(tokenizer: Tokenizer) -> tuple[int, ...]:
 
 
 def join_reasoning(prompt: str, reasoning: str | None, content: str) -> str:
-    """A completion's text where the server returns the thought in a field of its own."""
+    """A completion as the model wrote it, where the server returns the thought in its own field.
+
+    A thought without content was never closed: the completion broke off within it.
+    """
+    if prompt.endswith(TURN):
+        return in_channels(reasoning, content)
     if not reasoning:
         return content
     opening = "" if prompt.rstrip().endswith("<think>") else "<think>"
-    return f"{opening}{reasoning}</think>{content}"
+    return f"{opening}{reasoning}</think>{content}" if content else f"{opening}{reasoning}"
+
+
+def text_of_tokens(tokenizer: Tokenizer, tokens: Sequence[int], text: str) -> str:
+    """A completion's text with its thought in think tags.
+
+    Args:
+        tokens: of the completion alone.
+        text: the server's, in which channels can't be told apart without their special tokens.
+    """
+    begins_a_channel = bool(tokens) and tokenizer.decode([tokens[0]]) == CHANNEL
+    return in_tags(str(tokenizer.decode(list(tokens)))) if begins_a_channel else text
 
 
 def completion_from_text(
@@ -105,6 +124,7 @@ def completion_from_text(
     """Tokens and masks of one completion.
 
     Args:
+        text: as the model wrote it.
         turn_end: appended unless the completion was truncated.
         max_length: tokens in all. Encoding anew can give more than the server counted; what
             goes beyond is cut off, and the completion then counts as truncated.
@@ -118,7 +138,7 @@ def completion_from_text(
     if len(tokens) > room:
         tokens, finish_reason = tokens[:room], "length"
     return Completion(
-        text=text,
+        text=in_tags(text),
         tokens=(*prompt_tokens, *tokens),
         masks=(*(MASKED for _ in prompt_tokens), *tokens),
         logprobs=None,

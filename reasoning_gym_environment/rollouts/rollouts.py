@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -12,11 +13,22 @@ from ..records import Completion, GroupResult, Problem
 from ..scoring.grading import ScoringSettings, Verifier, grade
 from ..storage.dumps import DumpWriter, dump_kind
 from ..storage.rows import StoredGroup
+from .hints import Hints
 from .metrics import Statistics
+
+logger = logging.getLogger(__name__)
 
 
 class InferenceError(FixableError):
-    """An inference server did not give the completions it was asked for."""
+    """An inference server did not give the completions it was asked for.
+
+    Attributes:
+        heals: whether the same request may succeed later.
+    """
+
+    def __init__(self, message: str, *, heals: bool = True) -> None:
+        super().__init__(message)
+        self.heals = heals
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,6 +101,7 @@ class Rollouts:
         self._verifier = verifier
         self._dumps = dumps
         self._statistics = statistics
+        self._hints = Hints()
         self._settings = settings
         self._scoring = scoring
 
@@ -122,6 +135,8 @@ class Rollouts:
             identity: what every dumped row says of its run.
         """
         self._statistics.add_group(group, categories)
+        if said := self._hints.after(group, self._statistics):
+            logger.warning("%s", said)
         kind = dump_kind(
             group.rewards,
             threshold=self._settings.rollout_save_score_threshold,

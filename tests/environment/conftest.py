@@ -91,11 +91,12 @@ class Bench:
         url: str,
         kind: str = "openai",
         of: type[ReasoningGymEnv] = ReasoningGymEnv,
+        others: Sequence[str] = (),
         **changes: Any,
     ) -> AsyncIterator[ReasoningGymEnv]:
-        """An environment that is not yet set up, closed afterwards."""
+        """An environment that is not yet set up, closed afterwards; `others` are more servers."""
         config = ReasoningGymEnvConfig(**self.settings(**changes))
-        servers = [APIServerConfig(**self.server(url, kind))]
+        servers = [APIServerConfig(**self.server(each, kind)) for each in (url, *others)]
         env = of(config, servers, start_worker=self._start_worker)
         try:
             yield env

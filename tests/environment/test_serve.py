@@ -4,24 +4,22 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from serve_loop import MAX_TOKEN_LEN, serving, until_pulled
 
 from reasoning_gym_environment import ReasoningGymEnv
-from reasoning_gym_environment.demo.api_server import ApiServer
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.demo.trainer import Trainer
 from reasoning_gym_environment.storage.dumps import read_dump
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 from reasoning_gym_environment.util.reachability import UnreachableError
 
-MAX_TOKEN_LEN = 2048
 SERVING = "gcd:"  # logged with each scored group
 HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
 HOSTILE_ENDS = {
@@ -36,55 +34,6 @@ HOSTILE = ScriptedPolicy(
     [*(f"<answer>{a}</answer>" for a in HOSTILE_ENDS), "<answer>1</answer>", "I can't say."]
 )
 in_linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
-
-
-class KeepingTrainer(Trainer):
-    """Keeps the last batch it pulled."""
-
-    batch: list[dict[str, Any]]
-
-    def _train(self, batch: list[dict[str, Any]]) -> None:
-        super()._train(batch)
-        self.batch = batch
-
-
-@asynccontextmanager
-async def training(api: ApiServer, folder: Path, *, batch_size: int) -> AsyncIterator[Any]:
-    """A trainer that pulls batches in the background; what it can't use fails the test."""
-    trainer = KeepingTrainer(
-        api.url,
-        batch_size=batch_size,
-        max_token_len=MAX_TOKEN_LEN,
-        num_steps=1000,
-        checkpoint_dir=folder,
-    )
-    task = asyncio.create_task(trainer.run())
-    try:
-        yield trainer
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-@asynccontextmanager
-async def serving(
-    bench: Any, tokenizer: Any, policy: Any, *, batch_size: int = 8, **changes: Any
-) -> AsyncIterator[tuple[Any, Any, str]]:
-    """The `serve` command, the trainer it feeds, and the API's URL."""
-    async with (
-        ApiServer() as api,
-        PolicyServer(policy, tokenizer) as server,
-        training(api, bench.folder, batch_size=batch_size) as trainer,
-    ):
-        settings = {
-            "rollout_server_url": api.url,
-            "ensure_scores_are_not_same": False,
-            "max_token_length": MAX_TOKEN_LEN,
-            **changes,
-        }
-        async with bench.command("serve", *bench.options(server.url, **settings)) as command:
-            yield command, trainer, api.url
 
 
 def processes() -> Iterator[tuple[int, int]]:
@@ -106,12 +55,6 @@ def descendants(pid: int) -> set[int]:
 
 async def until_gone(pids: set[int]) -> None:
     while pids & dict(processes()).keys():
-        await asyncio.sleep(0.1)
-
-
-async def until_pulled(trainer: Any, command: Any, *, batches: int) -> None:
-    while trainer.batches < batches:
-        assert command.process.returncode is None, command.said()
         await asyncio.sleep(0.1)
 
 

@@ -1,0 +1,93 @@
+"""Several inference servers: who is asked first, and what a failing one costs."""
+
+import asyncio
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from reasoning_gym_environment.atropos.failover import Failover
+from reasoning_gym_environment.util.reachability import UnreachableError
+
+
+class Servers:
+    """A manager of servers that are names, some of them down."""
+
+    def __init__(self, *names: str, down: str = "") -> None:
+        self.servers = list(names)
+        self.down = set(down.split())
+        self.asked: Counter[str] = Counter()
+
+    async def request(self, manager: Any) -> str:
+        [name] = manager.servers
+        self.asked[name] += 1
+        await asyncio.sleep(0.01)
+        if name in self.down:
+            raise ConnectionError(f"{name} is down")
+        return str(name)
+
+
+async def test_requests_are_spread_over_the_servers() -> None:
+    servers = Servers("a", "b", "c")
+    asking = Failover(servers)  # type: ignore[arg-type]  # it has what is used of one
+    answers = await asyncio.gather(*(asking.ask(servers.request) for _ in range(9)))
+    assert Counter(answers) == {"a": 3, "b": 3, "c": 3}
+
+
+async def test_what_a_server_fails_at_goes_to_the_next() -> None:
+    servers = Servers("a", "b", down="a")
+    asking = Failover(servers)  # type: ignore[arg-type]  # it has what is used of one
+    answers = await asyncio.gather(*(asking.ask(servers.request) for _ in range(4)))
+    assert answers == ["b"] * 4
+
+
+async def test_a_server_that_failed_is_left_alone_for_a_while() -> None:
+    servers = Servers("a", "b", down="a")
+    asking = Failover(servers)  # type: ignore[arg-type]  # it has what is used of one
+    for _ in range(10):
+        assert await asking.ask(servers.request) == "b"
+    assert servers.asked == {"a": 1, "b": 10}
+
+
+async def test_after_a_rest_one_request_tries_it_again() -> None:
+    servers, now = Servers("a", "b", down="a"), 1000.0
+    asking = Failover(servers, lambda: now)  # type: ignore[arg-type]  # it has what is used of one
+    await asking.ask(servers.request)
+    servers.asked.clear()
+    now += 31.0
+    await asyncio.gather(*(asking.ask(servers.request) for _ in range(4)))
+    assert servers.asked["a"] == 1
+    servers.down.clear()
+    now += 31.0
+    await asking.ask(servers.request)
+    answers = await asyncio.gather(*(asking.ask(servers.request) for _ in range(4)))
+    assert Counter(answers) == {"a": 2, "b": 2}
+
+
+async def test_without_any_server_the_failure_is_raised() -> None:
+    servers = Servers("a", "b", down="a b")
+    asking = Failover(servers)  # type: ignore[arg-type]  # it has what is used of one
+    with pytest.raises(ConnectionError, match="b is down"):
+        await asking.ask(servers.request)
+
+
+async def test_patience_ends_requests_that_hang_after_failures() -> None:
+    servers = Servers("a", down="a")
+    asking = Failover(servers)  # type: ignore[arg-type]  # it has what is used of one
+    with pytest.raises(ConnectionError):
+        await asking.ask(servers.request)
+    asking.patience = 0.0
+
+    async def hangs(_: Any) -> None:
+        await asyncio.sleep(60)
+
+    with pytest.raises(UnreachableError, match=r"for 0 s: ConnectionError: a is down"):
+        await asyncio.wait_for(asking.ask(hangs), timeout=10)
+
+
+async def test_the_health_checks_of_atropos_are_off() -> None:
+    config = SimpleNamespace(health_check=True)
+    manager = SimpleNamespace(servers=[SimpleNamespace(config=config)])
+    Failover(manager)  # type: ignore[arg-type]  # it has what is used of one
+    assert config.health_check is False

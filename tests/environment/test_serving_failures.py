@@ -1,0 +1,154 @@
+"""What a user sees when inference fails while it runs: sentences, exit statuses, and going on."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import web
+from serve_loop import serving_from, until_pulled
+
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
+
+HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
+UNKNOWN_MODEL = '{"error": {"message": "The model `m` does not exist.", "code": 404}}'
+
+
+class RefusingServer(PolicyServer):
+    """Answers as usual until it is given a refusal; then with nothing else."""
+
+    refusal: type[web.HTTPException] | None = None
+    body = ""
+
+    async def _fulfil(self, order: Any) -> Any:
+        if self.refusal:
+            raise self.refusal(text=self.body, content_type="application/json")
+        return await super()._fulfil(order)
+
+
+class LeavingServer(PolicyServer):
+    """Can leave its port and come back to it."""
+
+    async def come_back(self) -> None:
+        self._port = int(self.url.rpartition(":")[2])
+        await self.start()
+
+
+@pytest.mark.parametrize(
+    ("kind", "refusal", "body", "said"),
+    [
+        (
+            "openai",
+            web.HTTPUnauthorized,
+            '{"error": "Invalid key."}',
+            "401 Unauthorized from {}/v1/chat/completions: Invalid key. (set --openai.api_key to a "
+            "key that the server takes)",
+        ),
+        (
+            "openai",
+            web.HTTPNotFound,
+            UNKNOWN_MODEL,
+            "404 Not Found from {}/v1/chat/completions: The model `m` does not exist. (check "
+            "--openai.model_name, --openai.base_url and --openai.server_type)",
+        ),
+        (
+            "vllm",
+            web.HTTPNotFound,
+            '{"detail": "Not Found"}',
+            "404 Not Found from {}/generate (check --openai.model_name, --openai.base_url and "
+            "--openai.server_type)",
+        ),
+    ],
+)
+async def test_serve_ends_where_asking_again_can_not_help(
+    kind: str,
+    refusal: type[web.HTTPException],
+    body: str,
+    said: str,
+    bench: Any,
+    tokenizer: Any,
+) -> None:
+    async with (
+        RefusingServer(HONEST, tokenizer) as server,
+        serving_from(bench, server.url, "--openai.server_type", kind) as (command, trainer, _),
+    ):
+        await asyncio.wait_for(until_pulled(trainer, command, batches=1), timeout=120)
+        server.refusal, server.body = refusal, body
+        assert await command.exit_code() == 2, command.said()
+    assert command.said().splitlines()[-1] == (
+        f"error: 5 groups in a row were lost; check the server at {server.url}/v1: "
+        + said.format(server.url)
+    )
+    assert "Traceback" not in command.said()
+    assert command.said().count("Lost a group of gcd") == 1
+
+
+@pytest.mark.parametrize("kind", ["openai", "vllm"])
+async def test_a_server_that_is_away_for_five_seconds_is_waited_for(
+    kind: str, bench: Any, tokenizer: Any
+) -> None:
+    async with (
+        LeavingServer(HONEST, tokenizer) as server,
+        serving_from(bench, server.url, "--openai.server_type", kind) as (command, trainer, _),
+    ):
+        await asyncio.wait_for(until_pulled(trainer, command, batches=1), timeout=120)
+        await server.close()
+        await asyncio.sleep(5)
+        before = trainer.batches
+        await server.come_back()
+        await asyncio.wait_for(until_pulled(trainer, command, batches=before + 3), timeout=120)
+    assert "Traceback" not in command.said()
+
+
+async def test_an_outage_is_said_when_it_begins_and_when_it_ends(
+    bench: Any, tokenizer: Any
+) -> None:
+    async with (
+        LeavingServer(HONEST, tokenizer) as server,
+        serving_from(bench, server.url, "--openai.server_type", "vllm") as (command, trainer, _),
+    ):
+        await asyncio.wait_for(until_pulled(trainer, command, batches=1), timeout=120)
+        await server.close()
+        await asyncio.wait_for(command.until_logged("Lost a group of gcd, 1 in a row: "), 120)
+        await server.come_back()
+        await asyncio.wait_for(command.until_logged("Inference is back after "), 120)
+    [back] = [line for line in command.said().splitlines() if "Inference is back" in line]
+    assert " lost" in back
+    assert command.said().count("Lost a group of gcd") == 1
+
+
+@pytest.mark.parametrize("kind", ["openai", "vllm", "sglang", "trl"])
+async def test_a_dead_server_costs_no_group_that_another_could_serve(
+    kind: str, bench: Any, tokenizer: Any
+) -> None:
+    async with (
+        LeavingServer(HONEST, tokenizer) as first,
+        PolicyServer(HONEST, tokenizer) as second,
+        bench.environment(first.url, kind, others=[second.url]) as env,
+    ):
+        await first.close()
+        problems = [await env.get_next_item() for _ in range(8)]
+        results = await asyncio.gather(*(env.collect_trajectories(p) for p in problems))
+        await first.come_back()
+    assert all(group is not None for group, _ in results)
+    assert env.statistics.counts["groups/lost"] == 0
+
+
+async def test_a_server_without_the_model_costs_no_group_either(
+    bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        RefusingServer(HONEST, tokenizer) as first,
+        PolicyServer(HONEST, tokenizer) as second,
+        bench.environment(first.url, others=[second.url]) as env,
+    ):
+        first.refusal, first.body = web.HTTPNotFound, UNKNOWN_MODEL
+        problems = [await env.get_next_item() for _ in range(8)]
+        results = await asyncio.gather(*(env.collect_trajectories(p) for p in problems))
+    assert all(group is not None for group, _ in results)
+    [warning] = [message for message in caplog.messages if "others are asked" in message]
+    assert warning == (
+        "An inference server fails, others are asked: 404 Not Found from "
+        f"{first.url}/v1/chat/completions: The model `m` does not exist. (check "
+        "--openai.model_name, --openai.base_url and --openai.server_type)"
+    )

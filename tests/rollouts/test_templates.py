@@ -1,0 +1,227 @@
+"""Chat templates that think: the prompt, the mask and the thought are right with each of them.
+
+The templates in `templates/` are our own, to the shape of those that come with the models.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoTokenizer
+
+from reasoning_gym_environment.records import Completion
+from reasoning_gym_environment.rollouts.prompts import (
+    MASKED,
+    completion_from_text,
+    end_of_turn,
+    join_reasoning,
+    render_prompt,
+    text_of_tokens,
+)
+from reasoning_gym_environment.scoring.extraction import extract_answer, split_thought
+
+FOLDER = Path(__file__).parent / "templates"
+BAR = "\N{FULLWIDTH VERTICAL LINE}"
+THOUGHT = "\nIs it <answer>5</answer>? No.\n"
+REPLY = "\n\n<answer>4</answer>"
+CHATML = "<|im_start|>system\nThink.<|im_end|>\n<|im_start|>user\n2 + 2?<|im_end|>\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Template:
+    """What a template makes of our messages, and what its model writes.
+
+    Attributes:
+        special: its special tokens; the last one ends a turn.
+        tags: tokens that are not special, so that servers leave them in a text.
+        prompt: of the system prompt "Think." and the question "2 + 2?".
+        thinks: what its model writes around THOUGHT and before REPLY.
+    """
+
+    name: str
+    special: tuple[str, ...]
+    prompt: str
+    thinks: tuple[str, str]
+    tags: tuple[str, ...] = ("<think>", "</think>")
+
+    @property
+    def written(self) -> str:
+        begin, end = self.thinks
+        return f"{begin}{THOUGHT}{end}{REPLY}"
+
+
+TEMPLATES = [
+    Template(
+        name="smollm2",
+        special=("<|im_start|>", "<|im_end|>"),
+        prompt=f"{CHATML}<|im_start|>assistant\n",
+        thinks=("<think>", "</think>"),
+        tags=(),
+    ),
+    Template(
+        name="llama3",
+        special=("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+        prompt=(
+            "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nThink.<|eot_id|>"
+            "<|start_header_id|>user<|end_header_id|>\n\n2 + 2?<|eot_id|>"
+            "<|start_header_id|>assistant<|end_header_id|>\n\n"
+        ),
+        thinks=("<think>", "</think>"),
+        tags=(),
+    ),
+    Template(
+        name="qwen3",
+        special=("<|im_start|>", "<|im_end|>"),
+        prompt=f"{CHATML}<|im_start|>assistant\n",
+        thinks=("<think>", "</think>"),
+    ),
+    Template(
+        name="deepseek_r1",
+        special=(
+            f"<{BAR}begin▁of▁sentence{BAR}>",
+            f"<{BAR}User{BAR}>",
+            f"<{BAR}Assistant{BAR}>",
+            f"<{BAR}end▁of▁sentence{BAR}>",
+        ),
+        prompt=(
+            f"<{BAR}begin▁of▁sentence{BAR}>Think.<{BAR}User{BAR}>2 + 2?"
+            f"<{BAR}Assistant{BAR}><think>\n"
+        ),
+        thinks=("", "</think>"),
+    ),
+    Template(
+        name="gpt_oss",
+        special=(
+            "<|start|>",
+            "<|message|>",
+            "<|channel|>",
+            "<|end|>",
+            "<|call|>",
+            "<|return|>",
+        ),
+        prompt=(
+            "<|start|>system<|message|>You are a chat model.\n\nReasoning: medium\n\n"
+            "# Valid channels: analysis, commentary, final.<|end|>"
+            "<|start|>developer<|message|># Instructions\n\nThink.<|end|>"
+            "<|start|>user<|message|>2 + 2?<|end|><|start|>assistant"
+        ),
+        thinks=(
+            "<|channel|>analysis<|message|>",
+            "<|end|><|start|>assistant<|channel|>final<|message|>",
+        ),
+        tags=(),
+    ),
+]
+
+
+@dataclass
+class Model:
+    """A template with a tokenizer that knows its tokens."""
+
+    template: Template
+    tokenizer: Any
+
+    @property
+    def prompt(self) -> str:
+        messages = [
+            {"role": "system", "content": "Think."},
+            {"role": "user", "content": "2 + 2?"},
+        ]
+        return render_prompt(self.tokenizer, messages)
+
+    @property
+    def prompt_tokens(self) -> list[int]:
+        return self.encode(self.prompt)
+
+    def encode(self, text: str) -> list[int]:
+        tokens: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
+        return tokens
+
+    def complete(self, text: str, finish_reason: str = "stop") -> Completion:
+        return completion_from_text(
+            self.tokenizer,
+            self.prompt_tokens,
+            text,
+            finish_reason=finish_reason,
+            turn_end=end_of_turn(self.tokenizer),
+            max_length=4096,
+        )
+
+    def written(self, completion: Completion) -> str:
+        """The text of the unmasked tokens."""
+        return str(self.tokenizer.decode([m for m in completion.masks if m != MASKED]))
+
+
+@pytest.fixture(params=TEMPLATES, ids=lambda template: template.name)
+def model(request: pytest.FixtureRequest, tokenizer_folder: str) -> Model:
+    template: Template = request.param
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    tokenizer.add_special_tokens({"eos_token": template.special[-1]})
+    tokenizer.add_special_tokens({"additional_special_tokens": list(template.special[:-1])})
+    tokenizer.add_tokens(list(template.tags))
+    tokenizer.chat_template = (FOLDER / f"{template.name}.jinja").read_text(encoding="utf-8")
+    return Model(template, tokenizer)
+
+
+def test_the_prompt_is_what_the_template_makes_of_the_messages(model: Model) -> None:
+    assert model.prompt == model.template.prompt
+    assert model.tokenizer.decode(model.prompt_tokens) == model.template.prompt
+
+
+def test_the_mask_leaves_what_the_model_wrote_and_the_end_of_its_turn(model: Model) -> None:
+    completion = model.complete(model.template.written)
+    masked = [mask == MASKED for mask in completion.masks]
+    assert masked == sorted(masked, reverse=True)
+    assert list(completion.tokens[: masked.count(True)]) == model.prompt_tokens
+    assert model.written(completion) == model.template.written + model.template.special[-1]
+
+
+def test_the_thought_is_cut_off(model: Model) -> None:
+    text = model.complete(model.template.written).text
+    thought, outside = split_thought(text)
+    assert (thought, outside) == (THOUGHT, REPLY)
+    assert extract_answer(text).answer == "4"
+
+
+def test_a_thought_in_a_field_of_its_own_is_trained_on_as_the_model_wrote_it(model: Model) -> None:
+    text = join_reasoning(model.prompt, THOUGHT, REPLY)
+    assert model.complete(text) == model.complete(model.template.written)
+
+
+def test_a_thought_that_broke_off_stays_open(model: Model) -> None:
+    completion = model.complete(join_reasoning(model.prompt, THOUGHT, ""), "length")
+    assert model.written(completion) == f"{model.template.thinks[0]}{THOUGHT}"
+    assert completion.truncated
+
+
+def test_a_reply_without_a_thought_is_trained_on_as_the_model_wrote_it(model: Model) -> None:
+    completion = model.complete(join_reasoning(model.prompt, None, "<answer>4</answer>"))
+    channel = "<|channel|>final<|message|>" if model.template.name == "gpt_oss" else ""
+    assert model.written(completion) == (f"{channel}<answer>4</answer>{model.template.special[-1]}")
+    assert extract_answer(completion.text).answer == "4"
+
+
+def test_the_text_of_a_servers_tokens_has_its_thought_apart(model: Model) -> None:
+    tokens = model.encode(model.template.written + model.template.special[-1])
+    servers_text = model.tokenizer.decode(tokens, skip_special_tokens=True)
+    text = text_of_tokens(model.tokenizer, tokens, servers_text)
+    assert split_thought(text) == (THOUGHT, REPLY)
+    assert text == model.complete(model.template.written).text
+
+
+def test_without_a_system_prompt_the_template_decides(model: Model) -> None:
+    prompt = render_prompt(model.tokenizer, [{"role": "user", "content": "2 + 2?"}])
+    assert ("You are" in prompt) == (model.template.name in ("smollm2", "gpt_oss"))
+    assert prompt.endswith(model.template.prompt.partition("2 + 2?")[2])
+
+
+def test_templates_that_drop_earlier_thoughts_change_nothing_for_us(model: Model) -> None:
+    earlier = [
+        {"role": "user", "content": "1 + 1?"},
+        {"role": "assistant", "content": f"<think>{THOUGHT}</think>2"},
+        {"role": "user", "content": "2 + 2?"},
+    ]
+    drops = model.template.name in ("qwen3", "deepseek_r1")
+    assert (THOUGHT not in render_prompt(model.tokenizer, earlier)) == drops
+    assert model.tokenizer.decode(end_of_turn(model.tokenizer)) == model.template.special[-1]

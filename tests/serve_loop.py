@@ -1,0 +1,77 @@
+"""The `serve` command between a real API server, a trainer and policies over HTTP."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from reasoning_gym_environment.demo.api_server import ApiServer
+from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.demo.trainer import Trainer
+
+MAX_TOKEN_LEN = 2048
+
+
+class KeepingTrainer(Trainer):
+    """Keeps the last batch it pulled."""
+
+    batch: list[dict[str, Any]]
+
+    def _train(self, batch: list[dict[str, Any]]) -> None:
+        super()._train(batch)
+        self.batch = batch
+
+
+@asynccontextmanager
+async def training(api: ApiServer, folder: Path, *, batch_size: int) -> AsyncIterator[Any]:
+    """A trainer that pulls batches in the background; what it can't use fails the test."""
+    trainer = KeepingTrainer(
+        api.url,
+        batch_size=batch_size,
+        max_token_len=MAX_TOKEN_LEN,
+        num_steps=1000,
+        checkpoint_dir=folder,
+    )
+    task = asyncio.create_task(trainer.run())
+    try:
+        yield trainer
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@asynccontextmanager
+async def serving(
+    bench: Any, tokenizer: Any, policy: Any, *, batch_size: int = 8, **changes: Any
+) -> AsyncIterator[tuple[Any, Any, str]]:
+    """The `serve` command, the trainer it feeds, and the API's URL."""
+    async with (
+        PolicyServer(policy, tokenizer) as server,
+        serving_from(bench, server.url, batch_size=batch_size, **changes) as served,
+    ):
+        yield served
+
+
+@asynccontextmanager
+async def serving_from(
+    bench: Any, url: str, *options: str, batch_size: int = 8, **changes: Any
+) -> AsyncIterator[tuple[Any, Any, str]]:
+    """The same with servers that are there already, and more options of the command."""
+    async with ApiServer() as api, training(api, bench.folder, batch_size=batch_size) as trainer:
+        settings = {
+            "rollout_server_url": api.url,
+            "ensure_scores_are_not_same": False,
+            "max_token_length": MAX_TOKEN_LEN,
+            **changes,
+        }
+        chosen = [*bench.options(url, **settings), *options]
+        async with bench.command("serve", *chosen) as command:
+            yield command, trainer, api.url
+
+
+async def until_pulled(trainer: Any, command: Any, *, batches: int) -> None:
+    while trainer.batches < batches:
+        assert command.process.returncode is None, command.said()
+        await asyncio.sleep(0.1)
