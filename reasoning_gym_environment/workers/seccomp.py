@@ -26,6 +26,7 @@ _PR_SET_SECCOMP = 22
 _PR_SET_NO_NEW_PRIVS = 38
 _SECCOMP_MODE_FILTER = 2
 _PROT_EXEC = 4
+_MADV_DONTNEED = 4
 _MORE_THAN_A_FORK = 0x7E82A100
 """CLONE_NEW*, CLONE_UNTRACED, CLONE_PARENT, CLONE_PTRACE, CLONE_VM."""
 
@@ -55,6 +56,7 @@ class _Machine:
     Attributes:
         audit: the kernel's name for it, AUDIT_ARCH_*.
         maps: mmap and mprotect, refused when they ask for executable memory.
+        madvise: allowed for giving memory back, which is all that malloc asks for.
         free: allowed whatever the arguments.
         clone, prctl, prlimit: a parent of children may fork with the first, protect itself with
             the second, and limit itself with the third.
@@ -64,6 +66,7 @@ class _Machine:
     audit: int
     write: int
     maps: tuple[int, ...]
+    madvise: int
     free: tuple[int, ...]
     clone: int
     prctl: int
@@ -71,8 +74,8 @@ class _Machine:
     parents: tuple[int, ...]
 
 
-# Allowed freely, in this order: brk, munmap, mremap, madvise, futex, getrandom, clock_gettime,
-# gettimeofday, getpid, gettid, sched_yield, rt_sigreturn, restart_syscall, exit, exit_group.
+# Allowed freely, in this order: brk, munmap, mremap, futex, getrandom, clock_gettime, gettimeofday,
+# getpid, gettid, sched_yield, rt_sigreturn, restart_syscall, exit, exit_group.
 # To parents of children: read, close, poll or ppoll, rt_sigprocmask, pipe2, wait4, setsid,
 # close_range, set_robust_list, rseq.
 _MACHINES = {
@@ -80,7 +83,8 @@ _MACHINES = {
         audit=0xC000003E,
         write=1,
         maps=(9, 10),
-        free=(12, 11, 25, 28, 202, 318, 228, 96, 39, 186, 24, 15, 219, 60, 231),
+        madvise=28,
+        free=(12, 11, 25, 202, 318, 228, 96, 39, 186, 24, 15, 219, 60, 231),
         clone=56,
         prctl=157,
         prlimit=302,
@@ -90,7 +94,8 @@ _MACHINES = {
         audit=0xC00000B7,
         write=64,
         maps=(222, 226),
-        free=(214, 215, 216, 233, 98, 278, 113, 169, 172, 178, 124, 139, 128, 93, 94),
+        madvise=233,
+        free=(214, 215, 216, 98, 278, 113, 169, 172, 178, 124, 139, 128, 93, 94),
         clone=220,
         prctl=167,
         prlimit=261,
@@ -143,6 +148,7 @@ def _all_but_write(machine: _Machine) -> bytes:
     ]
     for number in machine.maps:
         steps += _if_equal(number, *_unless_any_bit(_THIRD_ARGUMENT, _PROT_EXEC))
+    steps += _if_equal(machine.madvise, *_if_one_of(_THIRD_ARGUMENT, (_MADV_DONTNEED,)))
     for number in machine.free:
         steps += _if_equal(number, _allow)
     return b"".join(steps)

@@ -48,6 +48,10 @@ FORBIDDEN = {
     "change its user": "os.setuid(12345)",
     "sleep": "time.sleep(0)",
     "make memory executable": "mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC)",
+    "poison a page": "libc_call('madvise', page, 4096, 100)",
+    "merge pages with others": "libc_call('madvise', page, 4096, 12)",
+    "keep memory from its forks": "libc_call('madvise', page, 4096, 10)",
+    "ask for huge pages": "libc_call('madvise', page, 4096, 14)",
     "trace the parent": "libc_call('ptrace', 16, parent, 0, 0)",
     "read the parent's memory": "libc_call('process_vm_readv', parent, 0, 0, 0, 0, 0)",
     "lift its protection": "libc_call('prctl', 4, 1, 0, 0, 0)",
@@ -58,6 +62,8 @@ import ctypes, mmap, os, socket, sys, threading, time
 from reasoning_gym_environment.workers import seccomp
 path, parent, own = sys.argv[1], os.getppid(), os.getpid()
 libc = ctypes.CDLL(None, use_errno=True)
+memory = mmap.mmap(-1, 8192)
+page = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
 def libc_call(name, *arguments):
     if getattr(libc, name)(*arguments) < 0:
         raise OSError(ctypes.get_errno(), name)
@@ -168,6 +174,7 @@ def test_what_an_interpreter_needs_goes_on_under_the_filter(tmp_path: Path) -> N
     script = """
 assert seccomp.install(1) is None
 big = [bytearray(2**20) for _ in range(64)]; del big
+libc_call("madvise", page, 8192, 4)
 assert time.monotonic() > 0 and time.time() > 0 and len(os.urandom(8)) == 8 and os.getpid() == own
 lock = threading.Lock(); lock.acquire(); assert not lock.acquire(timeout=0.001)
 os.write(1, b"scored"); os._exit(7)
@@ -247,6 +254,9 @@ def test_the_filter_of_each_architecture_decides_alike(name: str) -> None:
         assert decide(number, 0, 4096, 3) == ALLOW
         assert {decide(number, 0, 4096, protection) for protection in (4, 5, 7)} == {REFUSE}
     assert decide(exit_group) == ALLOW
+    assert [advice for advice in range(128) if decide(machine.madvise, 0, 1, advice) == ALLOW] == [
+        4
+    ]
     assert {decide(number) for number in denied} == {REFUSE}
     other = seccomp._MACHINES["aarch64" if name == "x86_64" else "x86_64"]
     assert decision(program, audit=other.audit, number=write, arguments=(5,)) == KILL
