@@ -60,7 +60,7 @@ class Tokenizer(Protocol):
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
 
-    def decode(self, token_ids: list[int]) -> Any: ...
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str: ...
 
     def apply_chat_template(
         self, conversation: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
@@ -108,8 +108,10 @@ def text_of_tokens(tokenizer: Tokenizer, tokens: Sequence[int], text: str) -> st
         tokens: of the completion alone.
         text: the server's, in which channels can't be told apart without their special tokens.
     """
-    begins_a_channel = bool(tokens) and tokenizer.decode([tokens[0]]) == CHANNEL
-    return in_tags(str(tokenizer.decode(list(tokens)))) if begins_a_channel else text
+    begins = tokenizer.decode(tokens[:1], skip_special_tokens=False) if tokens else ""
+    if begins != CHANNEL:
+        return text
+    return in_tags(tokenizer.decode(tokens, skip_special_tokens=False))
 
 
 def completion_from_text(
