@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import re
 import uuid
@@ -14,6 +15,7 @@ from typing import Any
 
 import aiohttp
 from atroposlib.envs.base import BaseEnv
+from atroposlib.envs.server_handling.server_baseline import APIServer
 from tenacity import RetryError
 
 from ..errors import ConfigurationError, FixableError
@@ -25,7 +27,7 @@ from ..util.lifetime import closing_on_every_way_out
 from ..util.reachability import UnreachableError, require_reachable
 from .inference import Inference, root_cause
 from .scored_data import rollout_rows, rollout_table
-from .trl_server import TrlServer
+from .servers import CLIENTS
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +45,7 @@ class AtroposEnv(BaseEnv):
         statistics: what the run has counted so far.
         inference: the client of the inference servers.
         reach_seconds: how long a server may take to come up before the start is given up.
+        trains: whether something will train on the completions; `evaluate` says no.
         health_seconds: how long `process` and `evaluate` wait for a healthy inference server;
             `serve` waits for ever.
 
@@ -50,6 +53,8 @@ class AtroposEnv(BaseEnv):
         ConfigurationError: the tokenizer can't be loaded.
     """
 
+    server_cls: Any = APIServer
+    trains = True
     reach_seconds = 60.0
     health_seconds = 20.0
 
@@ -62,8 +67,8 @@ class AtroposEnv(BaseEnv):
     ) -> None:
         withhold_keys(config.data_dir_to_save_evals)  # whatever goes wrong from here on
         first = server_configs[0] if isinstance(server_configs, list) else server_configs
-        if first.server_type == "trl":
-            self.server_cls = TrlServer
+        if inspect.isabstract(self.server_cls):  # it stands for the server type's own
+            self.server_cls = CLIENTS[first.server_type]
         try:
             super().__init__(config, server_configs, slurm=slurm, testing=testing)
         except OSError as error:
@@ -138,6 +143,7 @@ class AtroposEnv(BaseEnv):
             await super().process_manager()
 
     async def _run_evaluate(self) -> None:
+        self.trains = False
         self.inference.patience = self.health_seconds
         async with closing_on_every_way_out(self.close):
             await super()._run_evaluate()

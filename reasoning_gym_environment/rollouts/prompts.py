@@ -58,6 +58,8 @@ class Tokenizer(Protocol):
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
 
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str: ...
+
     def apply_chat_template(
         self, conversation: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
     ) -> Any: ...
@@ -119,5 +121,23 @@ def completion_from_text(
         tokens=(*prompt_tokens, *tokens),
         masks=(*(MASKED for _ in prompt_tokens), *tokens),
         logprobs=None,
+        finish_reason=finish_reason,
+    )
+
+
+def completion_from_tokens(
+    tokenizer: Tokenizer,
+    prompt_tokens: Sequence[int],
+    tokens: Sequence[int],
+    logprobs: Sequence[float],
+    *,
+    finish_reason: str,
+) -> Completion:
+    """One completion as a server gave it: its own token ids, stop token included."""
+    return Completion(
+        text=tokenizer.decode(tokens, skip_special_tokens=True),
+        tokens=(*prompt_tokens, *tokens),
+        masks=(*(MASKED for _ in prompt_tokens), *tokens),
+        logprobs=(*(1.0 for _ in prompt_tokens), *logprobs),
         finish_reason=finish_reason,
     )
