@@ -124,10 +124,15 @@ class ReasoningGymEnv(AtroposEnv):
 
         Raises:
             UnreachableError: no inference server answers.
+            ConfigurationError: one refuses, or can't give what the configuration asks for.
             UnknownTaskError: a configured task does not exist.
             WorkerStartError: the worker processes don't come up.
         """
-        await self.inference.require_server(self.reach_seconds)
+        await self.inference.require_server(
+            self.reach_seconds,
+            max_length=self.max_length(),
+            sampling=self._sampling if self.trains else None,
+        )
         logger.info("Starting the task processes")
         await self._pool.start()
         await self.problems.prepare(with_ladders=bool(self.config.eval_levels))

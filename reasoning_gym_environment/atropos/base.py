@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import re
 import uuid
@@ -14,6 +15,7 @@ from typing import Any
 
 import aiohttp
 from atroposlib.envs.base import BaseEnv
+from atroposlib.envs.server_handling.server_baseline import APIServer
 from tenacity import RetryError
 
 from ..errors import ConfigurationError, FixableError
@@ -26,7 +28,7 @@ from ..util.reachability import UnreachableError, require_reachable
 from .failures import root_cause
 from .inference import Inference
 from .scored_data import rollout_rows, rollout_table
-from .trl_server import TrlServer
+from .servers import CLIENTS
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ class AtroposEnv(BaseEnv):
         statistics: what the run has counted so far.
         inference: the client of the inference servers.
         reach_seconds: how long a server may take to come up before the start is given up.
+        trains: whether something will train on the completions; `evaluate` says no.
         failing_seconds: how long `process` and `evaluate` bear that all requests fail before
             those under way are given up as well; `serve` waits for ever.
 
@@ -51,6 +54,8 @@ class AtroposEnv(BaseEnv):
         ConfigurationError: the tokenizer can't be loaded.
     """
 
+    server_cls: Any = APIServer
+    trains = True
     reach_seconds = 60.0
     failing_seconds = 20.0
 
@@ -63,8 +68,8 @@ class AtroposEnv(BaseEnv):
     ) -> None:
         withhold_keys(config.data_dir_to_save_evals)  # whatever goes wrong from here on
         first = server_configs[0] if isinstance(server_configs, list) else server_configs
-        if first.server_type == "trl":
-            self.server_cls = TrlServer
+        if inspect.isabstract(self.server_cls):  # it stands for the server type's own
+            self.server_cls = CLIENTS[first.server_type]
         try:
             super().__init__(config, server_configs, slurm=slurm, testing=testing)
         except OSError as error:
@@ -151,6 +156,7 @@ class AtroposEnv(BaseEnv):
             await super().process_manager()
 
     async def _run_evaluate(self) -> None:
+        self.trains = False
         self.inference.failover.patience = self.failing_seconds
         async with closing_on_every_way_out(self.close):
             await super()._run_evaluate()

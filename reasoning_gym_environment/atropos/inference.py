@@ -11,21 +11,24 @@ from atroposlib.envs.server_handling.server_manager import ServerManager
 
 from ..records import Completion
 from ..rollouts.prompts import (
-    MASKED,
     build_messages,
     completion_from_text,
+    completion_from_tokens,
     end_of_turn,
     join_reasoning,
     render_prompt,
-    text_of_tokens,
 )
 from ..rollouts.rollouts import InferenceError, Prompt, SamplingParams
 from ..util.reachability import require_reachable
 from .failover import Failover
 from .failures import heals, sentence
+from .findings import Needs
+from .replies import Ask
+from .servers import TokenClient
+from .start import agree
 
-TOKEN_SERVERS = frozenset({"vllm", "sglang", "trl"})
-"""Server types that return tokens and logprobs; the others return text alone."""
+KNOWN_TEXT = "Sort 3, 14 and 159: x = [3, 14, 159]\n\té 日本 🎉 <think></think>"
+"""Hardly two tokenizers encode it alike: digits, white space, accents, emoji, tags."""
 
 _KEPT_PROMPTS = 1024
 
@@ -47,8 +50,12 @@ class Inference:
     ) -> None:
         self._server = server
         self._tokenizer = tokenizer
-        self._gives_tokens = server_type in TOKEN_SERVERS
+        self._gives_tokens = server_type != "openai"  # those are asked at the start
         self._system_prompt = system_prompt
+        self._known: dict[str, Any] = {
+            "vocabulary": len(tokenizer),
+            "stops": frozenset(tokenizer.all_special_ids),
+        }
         self._turn_end = end_of_turn(tokenizer)
         self._encoding = asyncio.Lock()  # one group a turn: many at once would stall the loop
         self.failover = Failover(server)
@@ -111,8 +118,20 @@ class Inference:
         configs = [getattr(server, "config", None) for server in self._server.servers]
         return [url for url in (getattr(config, "base_url", None) for config in configs) if url]
 
-    async def require_server(self, seconds: float) -> None:
-        """Raises UnreachableError when no server answers within that time."""
+    async def require_server(
+        self, seconds: float, *, max_length: int, sampling: SamplingParams | None
+    ) -> None:
+        """Find out what the servers give.
+
+        Args:
+            seconds: how long to wait for one that answers.
+            max_length: tokens of prompt and completion.
+            sampling: None where nothing will train on the completions.
+
+        Raises:
+            UnreachableError: no server answers within that time.
+            ConfigurationError: a server refuses, or can't give what the run needs.
+        """
         if self.urls:
             await require_reachable(
                 self.urls,
@@ -120,6 +139,30 @@ class Inference:
                 way_out="start it, or set --openai.base_url",
                 seconds=seconds,
             )
+        if clients := [s for s in self._server.servers if isinstance(s, TokenClient)]:
+            needs = self._needs(max_length=max_length, sampling=sampling)
+            self._gives_tokens = await agree(clients, needs, seconds)
+
+    def _needs(self, *, max_length: int, sampling: SamplingParams | None) -> Needs:
+        prompt = self.prompt("What is 2 + 2?")
+        ask = Ask(
+            model=self.model,
+            prompt=prompt.tokens,
+            messages=prompt.messages,
+            n=2,
+            max_tokens=1,
+            temperature=1.0,
+            top_p=1.0,
+            candidates=1,
+            **self._known,
+        )
+        return Needs(
+            ask=ask,
+            text=KNOWN_TEXT,
+            text_ids=tuple(self._tokenizer.encode(KNOWN_TEXT, add_special_tokens=False)),
+            max_length=max_length,
+            sampling=sampling,
+        )
 
     async def close(self) -> None:
         """End the servers' health checks and close their connections."""
@@ -154,25 +197,21 @@ class Inference:
         ]
 
     async def _sample_tokens(
-        self, server: ServerManager, prompt: Prompt, request: dict[str, Any], max_length: int
+        self, server: ServerManager, prompt: Prompt, request: dict[str, Any], _: int
     ) -> list[Completion]:
-        async with server.managed_server(tokenizer=self._tokenizer) as managed:
-            reply = await managed.chat_completion(**request)
-            nodes = managed.get_state()["nodes"]
-        return [
-            Completion(
-                text=text_of_tokens(
-                    self._tokenizer,
-                    [mask for mask in node.masked_tokens if mask != MASKED],
-                    choice.message.content or "",
-                ),
-                tokens=tuple(node.tokens[:max_length]),
-                masks=tuple(node.masked_tokens[:max_length]),
-                logprobs=tuple(node.logprobs[:max_length]),
-                finish_reason="length" if len(node.tokens) > max_length else choice.finish_reason,
-            )
-            for choice, node in zip(reply.choices, nodes, strict=True)
-        ]
+        _, *columns = await server.tokens_and_logprobs_completion(
+            input_ids=list(prompt.tokens),
+            **self._known,
+            **request,
+        )
+        async with self._encoding:
+            await asyncio.sleep(0)
+            return [
+                completion_from_tokens(
+                    self._tokenizer, prompt.tokens, tokens, logprobs, finish_reason=finish_reason
+                )
+                for tokens, logprobs, finish_reason in zip(*columns, strict=True)
+            ]
 
 
 def _reasoning(message: Any) -> str | None:

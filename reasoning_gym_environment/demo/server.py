@@ -16,7 +16,7 @@ from .policy import Policy, ScriptedPolicy
 from .wire import Generation, generate
 
 _PROBE = ScriptedPolicy(["ok"])
-"""Answers the clients' health probes, which ask for one token every second."""
+"""Answers requests for one token: clients' health probes every second, and those of a start."""
 
 _SHUTDOWN_SECONDS = 0.5
 """How long requests that are under way may take to finish when the server closes."""
@@ -27,9 +27,9 @@ T = TypeVar("T")
 class PolicyServer:
     """Serves a policy on 127.0.0.1 while it is entered (`async with`), or from `start` to `close`.
 
-    It speaks OpenAI (`/v1/chat/completions`, `/v1/completions`), vLLM and SGLang (`/generate`)
-    and TRL (`/generate/`). Clients' health probes, which ask for a single token, never fail,
-    never reach the policy and are not counted.
+    It speaks OpenAI (`/v1/chat/completions`), stock vLLM (`/v1/completions`, `/tokenize`), SGLang
+    and atroposlib's vLLM (`/generate`), and TRL (`/generate/`). Requests for a single token, health
+    probes and those of a start, never fail, never reach the policy and are not counted.
 
     Args:
         tokenizer: of transformers, with a ChatML template.
@@ -39,6 +39,9 @@ class PolicyServer:
         seed: decides which ones.
         splits_reasoning: chat completions carry the thought in `reasoning_content`.
         ignores_n: every request gets one completion, as some hosted endpoints do.
+        chat_tokens: chat completions carry token ids and logprobs on request, as vLLM's do.
+        stock_vllm: it has the paths of `vllm serve`; without, those of atroposlib's vLLM alone.
+        raw_logprobs: logprobs are those before temperature, as vLLM's are by default.
 
     Attributes:
         url: without a trailing slash; set once it serves.
@@ -57,6 +60,9 @@ class PolicyServer:
         seed: int = 0,
         splits_reasoning: bool = False,
         ignores_n: bool = False,
+        chat_tokens: bool = False,
+        stock_vllm: bool = True,
+        raw_logprobs: bool = False,
     ) -> None:
         self.url = ""
         self.requests = 0
@@ -69,6 +75,9 @@ class PolicyServer:
         self._rng = random.Random(seed)
         self._splits_reasoning = splits_reasoning
         self._ignores_n = ignores_n
+        self._chat_tokens = chat_tokens
+        self._stock_vllm = stock_vllm
+        self._raw_logprobs = raw_logprobs
 
     async def start(self) -> PolicyServer:
         """For callers that can't use `async with`, a notebook say; they `close` it later."""
@@ -77,7 +86,7 @@ class PolicyServer:
             [
                 web.get("/health", self._health),
                 web.post("/v1/chat/completions", self._chat),
-                web.post("/v1/completions", self._completion),
+                *(self._stock_routes() if self._stock_vllm else []),
                 web.post("/generate", self._generate),
                 web.post("/generate/", self._trl_generate),
             ]
@@ -87,6 +96,12 @@ class PolicyServer:
         await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
         self.url = "http://{}:{}".format(*self._runner.addresses[0])
         return self
+
+    def _stock_routes(self) -> list[web.RouteDef]:
+        return [
+            web.post("/v1/completions", self._completion),
+            web.post("/tokenize", self._tokenize),
+        ]
 
     async def close(self) -> None:
         await self._runner.cleanup()
@@ -99,7 +114,7 @@ class PolicyServer:
 
     async def _fulfil(self, order: wire.Order) -> list[Generation]:
         """The completions of all questions in turn; raises HTTP 500 for the share that fails."""
-        policy, n = self._policy, 1 if self._ignores_n else order.n
+        policy = self._policy
         if order.max_tokens == 1:
             policy = _PROBE
         else:
@@ -108,13 +123,9 @@ class PolicyServer:
             if self._rng.random() < self._failure_rate:
                 self.failures += 1
                 raise web.HTTPInternalServerError(text="a failure that was asked for")
-        return [
-            generation
-            for question in order.questions
-            for generation in generate(
-                policy, self._tokenizer, question, n=n, max_tokens=order.max_tokens
-            )
-        ]
+        if self._ignores_n:
+            order = order._replace(n=1)
+        return generate(policy, self._tokenizer, order, raw_logprobs=self._raw_logprobs)
 
     async def _health(self, request: web.Request) -> web.Response:
         return web.Response()
@@ -123,12 +134,30 @@ class PolicyServer:
         body = await request.json()
         generations = await self._fulfil(wire.chat_order(body))
         reply = wire.chat_reply(generations, body["model"], splits_reasoning=self._splits_reasoning)
+        if self._chat_tokens and body.get("return_token_ids"):
+            reply = wire.with_chat_tokens(reply, generations, self._prompt_ids(body["messages"]))
         return web.json_response(reply)
+
+    def _prompt_ids(self, messages: list[dict[str, str]]) -> list[int]:
+        text = self._tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True
+        )
+        return list(self._tokenizer.encode(text))
 
     async def _completion(self, request: web.Request) -> web.Response:
         body = await request.json()
-        generations = await self._fulfil(wire.completion_order(body))
-        return web.json_response(wire.completion_reply(generations, body["model"]))
+        generations = await self._fulfil(wire.completion_order(body, self._tokenizer))
+        reply = wire.completion_reply(generations, body["model"])
+        if body.get("return_token_ids"):
+            reply = wire.with_completion_tokens(reply, generations, self._ids(body["prompt"]))
+        return web.json_response(reply)
+
+    def _ids(self, prompt: str | list[int]) -> list[int]:
+        return self._tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+
+    async def _tokenize(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        return web.json_response({"tokens": self._ids(body["prompt"])})
 
     async def _generate(self, request: web.Request) -> web.Response:
         """vLLM and SGLang share the path; their requests differ."""
@@ -141,8 +170,8 @@ class PolicyServer:
 
     async def _trl_generate(self, request: web.Request) -> web.Response:
         body = await request.json()
-        generations = await self._fulfil(wire.trl_order(body))
-        prompt_ids = [self._tokenizer.encode(prompt) for prompt in body["prompts"]]
+        generations = await self._fulfil(wire.trl_order(body, self._tokenizer))
+        prompt_ids = [self._ids(prompt) for prompt in body["prompts"]]
         return web.json_response(wire.trl_reply(generations, prompt_ids))
 
 

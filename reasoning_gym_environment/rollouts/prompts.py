@@ -101,17 +101,12 @@ def join_reasoning(prompt: str, reasoning: str | None, content: str) -> str:
     return f"{opening}{reasoning}</think>{content}" if content else f"{opening}{reasoning}"
 
 
-def text_of_tokens(tokenizer: Tokenizer, tokens: Sequence[int], text: str) -> str:
-    """A completion's text with its thought in think tags.
-
-    Args:
-        tokens: of the completion alone.
-        text: the server's, in which channels can't be told apart without their special tokens.
-    """
+def text_of_tokens(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
+    """The text of a completion's own tokens, with its thought in think tags."""
     begins = tokenizer.decode(tokens[:1], skip_special_tokens=False) if tokens else ""
-    if begins != CHANNEL:
-        return text
-    return in_tags(tokenizer.decode(tokens, skip_special_tokens=False))
+    channels = begins == CHANNEL  # without their special tokens they can't be told apart
+    text = tokenizer.decode(tokens, skip_special_tokens=not channels)
+    return in_tags(text) if channels else text
 
 
 def completion_from_text(
@@ -126,12 +121,11 @@ def completion_from_text(
     """Tokens and masks of one completion.
 
     Args:
-        text: as the model wrote it.
+        text: as the model wrote it. A tokenizer takes no half of a surrogate pair: the tokens are
+            those of U+FFFD there.
         turn_end: appended unless the completion was truncated.
         max_length: tokens in all. Encoding anew can give more than the server counted; what
             goes beyond is cut off, and the completion then counts as truncated.
-        text: as the model wrote it; a tokenizer takes no half of a surrogate pair, so the tokens
-            are those of U+FFFD in its place.
     """
     tokens = tokenizer.encode(made_whole(text)[0], add_special_tokens=False)
     if finish_reason != "length":
@@ -144,5 +138,23 @@ def completion_from_text(
         tokens=(*prompt_tokens, *tokens),
         masks=(*(MASKED for _ in prompt_tokens), *tokens),
         logprobs=None,
+        finish_reason=finish_reason,
+    )
+
+
+def completion_from_tokens(
+    tokenizer: Tokenizer,
+    prompt_tokens: Sequence[int],
+    tokens: Sequence[int],
+    logprobs: Sequence[float],
+    *,
+    finish_reason: str,
+) -> Completion:
+    """One completion as a server gave it: its own token ids, stop token included."""
+    return Completion(
+        text=text_of_tokens(tokenizer, tokens),
+        tokens=(*prompt_tokens, *tokens),
+        masks=(*(MASKED for _ in prompt_tokens), *tokens),
+        logprobs=(*(1.0 for _ in prompt_tokens), *logprobs),
         finish_reason=finish_reason,
     )

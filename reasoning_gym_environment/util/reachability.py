@@ -12,6 +12,7 @@ from ..errors import FixableError
 logger = logging.getLogger(__name__)
 
 _ATTEMPT_SECONDS = 5.0
+_PAUSE_SECONDS = 1.0
 
 
 class UnreachableError(FixableError):
@@ -34,20 +35,23 @@ async def _connect(url: str) -> None:
 
 
 async def require_reachable(
-    urls: Sequence[str], *, what: str, way_out: str, seconds: float, interval: float = 5.0
+    urls: Sequence[str], *, what: str, way_out: str, seconds: float, interval: float = 10.0
 ) -> None:
     """Wait until something listens at one of the URLs.
 
     Args:
         what: names the server in messages.
         way_out: what the user can do, in messages.
-        seconds: how long to keep trying; every failed round is logged.
+        seconds: how long to keep trying.
+        interval: seconds between lines in the log; the first comes at once.
 
     Raises:
         UnreachableError: nothing did, or a URL is malformed.
     """
     loop = asyncio.get_running_loop()
     give_up = loop.time() + seconds
+    pause = min(_PAUSE_SECONDS, interval)
+    rounds_a_line = round(interval / pause)
     attempt = 0
     while True:
         attempt += 1
@@ -63,5 +67,7 @@ async def require_reachable(
         said = f"{what} can't be reached at {', '.join(problems)}"
         if loop.time() >= give_up:
             raise UnreachableError(f"{said}: {way_out}")
-        logger.warning("%s, attempt %d: %s", said, attempt, way_out)
-        await asyncio.sleep(min(interval, max(0.0, give_up - loop.time())))
+        left = give_up - loop.time()
+        if (attempt - 1) % rounds_a_line == 0:
+            logger.warning("%s, attempt %d: %s; %.0f s left", said, attempt, way_out, left)
+        await asyncio.sleep(min(pause, left))

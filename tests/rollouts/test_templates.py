@@ -204,8 +204,7 @@ def test_a_reply_without_a_thought_is_trained_on_as_the_model_wrote_it(model: Mo
 
 def test_the_text_of_a_servers_tokens_has_its_thought_apart(model: Model) -> None:
     tokens = model.encode(model.template.written + model.template.special[-1])
-    servers_text = model.tokenizer.decode(tokens, skip_special_tokens=True)
-    text = text_of_tokens(model.tokenizer, tokens, servers_text)
+    text = text_of_tokens(model.tokenizer, tokens)
     assert split_thought(text) == (THOUGHT, REPLY)
     assert text == model.complete(model.template.written).text
 

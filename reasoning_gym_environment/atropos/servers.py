@@ -1,0 +1,181 @@
+"""Clients of atroposlib that get token ids and logprobs, one for each server type."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, ClassVar
+
+import aiohttp
+from atroposlib.envs.server_handling.openai_server import OpenAIServer
+from atroposlib.envs.server_handling.server_baseline import APIServer
+
+from .dialects import (
+    ChatText,
+    ChatTokens,
+    SglangGenerate,
+    TrlGenerate,
+    VllmCompletions,
+    VllmGenerate,
+)
+from .failures import own_words
+from .replies import Ask, Dialect, ReplyError, read
+
+_HEALTH_CHECK_SECONDS = 1.0
+
+
+class TokenClient:
+    """What the clients share: one JSON request in a dialect, and its checked reply.
+
+    Attributes:
+        dialects: those a server of this type may speak, the likeliest first.
+        dialect: the one it speaks, as the start has found out.
+        needs_tokens: whether a server that gives text alone is of no use.
+    """
+
+    dialects: ClassVar[tuple[Dialect, ...]]
+    needs_tokens: ClassVar[bool] = True
+    config: Any
+
+    @property
+    def root(self) -> str:
+        """The server's URL without `/v1`."""
+        return str(self.config.base_url).rstrip("/").removesuffix("/v1")
+
+    @property
+    def dialect(self) -> Dialect:
+        return getattr(self, "_dialect", self.dialects[0])
+
+    @dialect.setter
+    def dialect(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+
+    def session(self) -> aiohttp.ClientSession:
+        """A session with the configured key and time limit."""
+        key = self.config.api_key
+        return aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=self.config.timeout),
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+        )
+
+    def more(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The request as this client's configuration wants it."""
+        return body
+
+    async def ask(self, dialect: Dialect, ask: Ask) -> Any:
+        """The reply's JSON; raises what `request` raises."""
+        return await self.request("POST", dialect.path, self.more(dialect.body(ask)))
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Send one request and return the reply's JSON.
+
+        Raises:
+            aiohttp.ClientResponseError: the server refused; its message is the server's own words.
+            aiohttp.ClientError, asyncio.TimeoutError: there was no whole reply.
+            ReplyError: the reply is no JSON.
+        """
+        async with (
+            self.session() as session,
+            session.request(method, f"{self.root}{path}", json=body) as response,
+        ):
+            text = await response.text()
+            if not response.ok:
+                raise aiohttp.ClientResponseError(
+                    response.request_info,
+                    response.history,
+                    status=response.status,
+                    message=own_words(text) or str(response.reason),
+                )
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise ReplyError(f"the reply to {path} is no JSON: {own_words(text)!r}") from error
+
+    async def token_ids(self, text: str) -> list[int] | None:
+        """The server's token ids of a text; None where it doesn't tell."""
+        body = {"model": self.config.model_name, "prompt": text, "add_special_tokens": False}
+        try:
+            tokens = (await self.request("POST", "/tokenize", body))["tokens"]
+        except (aiohttp.ClientResponseError, KeyError, ReplyError, TypeError):
+            return None
+        return list(tokens)
+
+    async def _tokens_and_logprobs_completion_wrapper(
+        self, **kwargs: Any
+    ) -> tuple[list[int], list[list[int]], list[list[float]], list[str]]:
+        """Prompt tokens, and per completion its tokens, logprobs and finish reason.
+
+        `kwargs` are the fields of an `Ask`, its prompt under Atropos's name.
+        """
+        prompt = kwargs.pop("input_ids")
+        ask = Ask(prompt=tuple(prompt), **kwargs)
+        samples = read(self.dialect, await self.ask(self.dialect, ask), ask)
+        tokens, logprobs, reasons = zip(*samples, strict=True) if samples else ((), (), ())
+        return prompt, list(tokens), list(logprobs), list(reasons)
+
+
+class TokenServer(TokenClient, APIServer):
+    """A server that is asked for tokens alone; `/health` says how it is."""
+
+    async def check_server_status_task(self, chat_completion: bool = True) -> None:
+        while True:
+            self.server_healthy = await self._is_healthy()
+            await asyncio.sleep(_HEALTH_CHECK_SECONDS)
+
+    async def _is_healthy(self) -> bool:
+        try:
+            async with self.session() as session, session.get(f"{self.root}/health") as response:
+                return bool(response.ok)
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError):
+            return False
+
+    async def _chat_completion_wrapper(self, **kwargs: Any) -> Any:
+        raise NotImplementedError("it is asked for tokens")
+
+    async def _completion_wrapper(self, **kwargs: Any) -> Any:
+        raise NotImplementedError("it is asked for tokens")
+
+
+class VllmServer(TokenServer):
+    """Stock `vllm serve`, or atroposlib's own server around vLLM."""
+
+    dialects = (VllmCompletions(), VllmGenerate())
+
+
+class SglangServer(TokenServer):
+    """SGLang's native API."""
+
+    dialects = (SglangGenerate(),)
+
+
+class TrlServer(TokenServer):
+    """`trl vllm-serve`."""
+
+    dialects = (TrlGenerate(),)
+
+    async def token_ids(self, text: str) -> list[int] | None:
+        """Those of a prompt; the server may put a token that begins a text in front."""
+        reply = await self.request("POST", "/generate/", {"prompts": [text], "max_tokens": 1})
+        return list(reply["prompt_ids"][0])
+
+
+class ChatServer(TokenClient, OpenAIServer):
+    """Any chat completions endpoint; those that give token ids on request are asked for them."""
+
+    dialects = (ChatTokens(), ChatText())
+    needs_tokens = False
+
+    def more(self, body: dict[str, Any]) -> dict[str, Any]:
+        """With what Atropos's settings of reasoning add."""
+        added = self._inject_reasoning_kwargs(dict(body))
+        extra = added.pop("extra_body", {})
+        return {**added, **extra}
+
+
+CLIENTS: dict[str, type[TokenClient]] = {
+    "openai": ChatServer,
+    "sglang": SglangServer,
+    "trl": TrlServer,
+    "vllm": VllmServer,
+}
+"""By Atropos's `server_type`."""

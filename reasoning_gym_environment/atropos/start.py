@@ -1,0 +1,178 @@
+"""What is found out about the inference servers before the first rollout.
+
+Each server gets small requests of the very kind that rollouts make. `findings` says what their
+replies mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+
+from ..errors import ConfigurationError
+from ..util.reachability import UnreachableError
+from .findings import Found, Needs, are_raw, description, objection, refusal, same_text
+from .replies import Ask, Dialect, ReplyError, read
+from .servers import TokenClient
+
+logger = logging.getLogger(__name__)
+
+_NO_SUCH_PATH = (404, 405)
+_NOT_THIS_WAY = (400, *_NO_SUCH_PATH, 422)
+"""Refusals after which another dialect is tried."""
+
+_MAY_HEAL = (408, 429)
+_REPLY_SECONDS = 60.0
+_PAUSE_SECONDS = 1.0
+_LINE_EVERY = 10
+
+
+async def agree(servers: Sequence[TokenClient], needs: Needs, seconds: float) -> bool:
+    """Examine all servers and set the dialect that each is spoken to in.
+
+    A server that is down takes the first other one's dialect: it may come back.
+
+    Returns:
+        Whether token ids and logprobs come from the servers.
+
+    Raises:
+        ConfigurationError: a server refuses, or can't give what the run needs.
+        UnreachableError: none answered within that time.
+    """
+    results = await _examine_until_one_answers(servers, needs, seconds)
+    found = [result for result in results if isinstance(result, Found)]
+    for one in found:
+        if said := objection(one, needs):
+            raise ConfigurationError(said)
+        logger.info("The inference server at %s %s", one.url, description(one))
+    dialects = [one.dialect for one in found if one.dialect is not None]
+    if len(dialects) < len(found):
+        return False
+    for server, result in zip(servers, results, strict=True):
+        spoken = result.dialect if isinstance(result, Found) else None
+        server.dialect = spoken or dialects[0]
+    return True
+
+
+async def _examine_until_one_answers(
+    servers: Sequence[TokenClient], needs: Needs, seconds: float
+) -> list[Found | str]:
+    """What each server has shown, or why it has not answered."""
+    loop = asyncio.get_running_loop()
+    give_up, attempt = loop.time() + seconds, 0
+    while True:
+        results = await asyncio.gather(*(_examine_or_say(server, needs) for server in servers))
+        failures = [result for result in results if isinstance(result, str)]
+        said = f"no answer of {'; '.join(failures)}"
+        if len(failures) < len(results):
+            if failures:
+                logger.warning("Starting without them: %s", said)
+            return results
+        if loop.time() >= give_up:
+            raise UnreachableError(f"{said}: look at the server's own log")
+        if attempt % _LINE_EVERY == 0:
+            left = give_up - loop.time()
+            logger.warning("%s; trying for another %.0f s", said.capitalize(), left)
+        attempt += 1
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def _examine_or_say(server: TokenClient, needs: Needs) -> Found | str:
+    """What the server has shown, or why it has not, where that may heal."""
+    url = server.config.base_url
+    try:
+        return await asyncio.wait_for(examine(server, needs), _REPLY_SECONDS)
+    except asyncio.TimeoutError:
+        return f"the inference server at {url} (silent for {_REPLY_SECONDS:g} s)"
+    except aiohttp.ClientResponseError as error:
+        return f"the inference server at {url} (status {error.status}: {error.message})"
+    except (aiohttp.ClientError, OSError) as error:
+        return f"the inference server at {url} ({type(error).__name__}: {error})"
+
+
+async def examine(server: TokenClient, needs: Needs) -> Found:
+    """Ask a server and look at its replies.
+
+    Raises:
+        ConfigurationError: the server refuses, or its replies are of no use.
+        aiohttp.ClientError, OSError: it may heal.
+    """
+    url = str(server.config.base_url)
+    ask = replace(needs.ask, model=server.config.model_name)
+    try:
+        dialect, reply = await _first_dialect(server, ask)
+        found = Found(url=url, dialect=dialect, context=await _context(server))
+        if dialect is None:
+            return found
+        text_ids = await server.token_ids(needs.text)
+        if text_ids is not None:
+            found = replace(found, text_ids=tuple(text_ids))
+            if not same_text(text_ids, needs.text_ids):
+                return found
+        read(dialect, reply, ask)
+        return replace(found, raw=await _are_raw(server, dialect, reply, ask))
+    except aiohttp.ClientResponseError as error:
+        if error.status >= 500 or error.status in _MAY_HEAL:
+            raise
+        raise ConfigurationError(refusal(url, error.status, error.message)) from error
+    except ReplyError as error:
+        raise ConfigurationError(f"the inference server at {url} is of no use: {error}") from error
+
+
+async def _first_dialect(server: TokenClient, ask: Ask) -> tuple[Dialect | None, Any]:
+    """The first dialect that gets token ids, and its reply; no dialect where there is text alone.
+
+    Raises:
+        aiohttp.ClientResponseError: every dialect was refused; this refusal says most.
+        ReplyError: there are no token ids, and they are needed.
+    """
+    refusals: list[aiohttp.ClientResponseError] = []
+    for dialect in server.dialects:
+        try:
+            reply = await server.ask(dialect, ask)
+        except aiohttp.ClientResponseError as error:
+            if error.status not in _NOT_THIS_WAY:
+                raise
+            refusals.append(error)
+        else:
+            if _gives_tokens(dialect, reply):
+                return dialect, reply
+    if len(refusals) == len(server.dialects):
+        telling = (error for error in reversed(refusals) if error.status not in _NO_SUCH_PATH)
+        raise next(telling, refusals[0])
+    if server.needs_tokens:
+        raise ReplyError(
+            "it returns no token ids; take a newer version of it, or --openai.server_type openai"
+        )
+    return None, None
+
+
+def _gives_tokens(dialect: Dialect, reply: Any) -> bool:
+    try:
+        return dialect.gives_tokens(reply)
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return False
+
+
+async def _are_raw(server: TokenClient, dialect: Dialect, reply: Any, ask: Ask) -> bool | None:
+    """The same request at temperature 2 shows it; None where no candidates come back."""
+    warmer = await server.ask(dialect, replace(ask, temperature=2.0))
+    try:
+        return are_raw(dialect.best(reply), dialect.best(warmer))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return None
+
+
+async def _context(server: TokenClient) -> int | None:
+    """The context of our model, as vLLM and SGLang list it; None where a server doesn't tell."""
+    try:
+        models = (await server.request("GET", "/v1/models"))["data"]
+        [length] = [m["max_model_len"] for m in models if m["id"] == server.config.model_name]
+    except (aiohttp.ClientResponseError, KeyError, ReplyError, TypeError, ValueError):
+        return None
+    return length if isinstance(length, int) else None
