@@ -55,8 +55,8 @@ class LeavingServer(PolicyServer):
             "vllm",
             web.HTTPNotFound,
             '{"detail": "Not Found"}',
-            "404 Not Found from {}/generate (check --openai.model_name, --openai.base_url and "
-            "--openai.server_type)",
+            "404 Not Found from {}/v1/completions (check --openai.model_name, --openai.base_url "
+            "and --openai.server_type)",
         ),
     ],
 )
