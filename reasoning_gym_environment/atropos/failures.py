@@ -94,7 +94,7 @@ async def require_ok(response: aiohttp.ClientResponse) -> None:
             response.request_info,
             response.history,
             status=response.status,
-            message=await response.text() or (response.reason or ""),
+            message=own_words(await response.text()) or str(response.reason),
         )
 
 
