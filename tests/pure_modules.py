@@ -3,6 +3,8 @@
 PURE = [
     "errors",
     "records",
+    "atropos.dialects",
+    "atropos.replies",
     "evaluation.comparison",
     "evaluation.estimators",
     "evaluation.metrics",

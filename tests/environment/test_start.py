@@ -1,0 +1,277 @@
+"""What a start finds out about the servers, and the sentence with which it ends where they fail."""
+
+import logging
+from typing import Any
+
+import pytest
+from aiohttp import web
+from atroposlib.envs.base import APIServerConfig
+
+from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
+from reasoning_gym_environment.atropos.servers import CLIENTS
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.demo.tokenizer import TURN_END
+from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.util.reachability import UnreachableError
+
+ONE = ScriptedPolicy(["<answer>1</answer>"])
+TOKENS = pytest.mark.parametrize("kind", ["vllm", "sglang", "trl", "openai"])
+
+
+class RefusingServer(PolicyServer):
+    """Refuses every request with one status and one body, `times` times."""
+
+    status = 401
+    words = '{"error": {"message": "Incorrect API key provided.", "code": 401}}'
+    times = 1_000_000
+
+    async def _fulfil(self, order: Any) -> Any:
+        if self.times > 0:
+            self.times -= 1
+            raise _refusal(self.status, self.words)
+        return await super()._fulfil(order)
+
+
+def _refusal(status: int, words: str) -> web.HTTPException:
+    error = web.HTTPServiceUnavailable(text=words)
+    error.set_status(status)
+    return error
+
+
+class ForgetfulServer(PolicyServer):
+    """Renders another prompt than the one it was asked for, once told to."""
+
+    forgets = False
+
+    def _prompt_ids(self, messages: list[dict[str, str]]) -> list[int]:
+        return super()._prompt_ids(messages[1:] if self.forgets else messages)
+
+
+class TextServer(PolicyServer):
+    """Has vLLM's paths, but not its token ids."""
+
+    async def _completion(self, request: web.Request) -> web.Response:
+        return web.json_response({"choices": [{"index": 0, "text": "ok", "finish_reason": "stop"}]})
+
+    async def _generate(self, request: web.Request) -> web.Response:
+        raise web.HTTPNotFound
+
+
+class ForeignServer(PolicyServer):
+    """Has another tokenizer."""
+
+    def _ids(self, prompt: Any) -> list[int]:
+        return [token + 1 for token in super()._ids(prompt)] if isinstance(prompt, str) else prompt
+
+
+async def refusal_of(bench: Any, server: Any, kind: str, **changes: Any) -> str:
+    """The sentence that ends the start."""
+    with pytest.raises(ConfigurationError) as raised:
+        async with bench.environment(server.url, kind, **changes):
+            pass
+    return str(raised.value).replace(server.url, "URL")
+
+
+async def test_chat_completions_with_token_ids_are_taken_as_they_are(
+    bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with (
+        PolicyServer(ONE, tokenizer, chat_tokens=True) as server,
+        bench.environment(server.url, temperature=0.7) as env,
+    ):
+        group, _ = await env.collect_trajectories(await env.get_next_item())
+    assert len(group["tokens"]) == 4
+    for tokens, masks, logprobs in zip(
+        group["tokens"], group["masks"], group["inference_logprobs"], strict=True
+    ):
+        sampled = [mask for mask in masks if mask != -100]
+        assert tokenizer.decode(sampled) == f"<answer>1</answer>{TURN_END}"
+        assert logprobs == pytest.approx(
+            [1.0] * (len(tokens) - len(sampled)) + [-(1 + token % 10) / 10 for token in sampled]
+        )
+    assert (
+        "gives token ids through /v1/chat/completions with token ids; its logprobs are of the "
+        "distribution that is sampled" in caplog.text
+    )
+
+
+async def test_chat_completions_without_token_ids_are_said_to_be_text(
+    bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with (
+        PolicyServer(ONE, tokenizer) as server,
+        bench.environment(server.url, temperature=0.7) as env,
+    ):
+        group, _ = await env.collect_trajectories(await env.get_next_item())
+    assert group["inference_logprobs"] == []
+    assert caplog.text.count("gives text alone") == 1
+
+
+async def test_a_prompt_that_is_not_ours_loses_the_group(bench: Any, tokenizer: Any) -> None:
+    async with (
+        ForgetfulServer(ONE, tokenizer, chat_tokens=True) as server,
+        bench.environment(server.url) as env,
+    ):
+        problem = await env.get_next_item()
+        server.forgets = True
+        assert await env.collect_trajectories(problem) == (None, [])
+        assert env.statistics.counts["groups/lost"] == 1
+
+
+@pytest.mark.parametrize("stock_vllm", [True, False])
+async def test_which_vllm_is_there_is_found_out(
+    *, stock_vllm: bool, bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with (
+        PolicyServer(ONE, tokenizer, stock_vllm=stock_vllm) as server,
+        bench.environment(server.url, "vllm") as env,
+    ):
+        group, _ = await env.collect_trajectories(await env.get_next_item())
+    assert len(group["inference_logprobs"]) == 4
+    spoken = "vLLM's /v1/completions" if stock_vllm else "atroposlib's /generate"
+    assert caplog.text.count(f"gives token ids through {spoken}") == 1
+
+
+@TOKENS
+async def test_raw_logprobs_end_the_start_at_another_temperature(
+    kind: str, bench: Any, tokenizer: Any
+) -> None:
+    async with PolicyServer(ONE, tokenizer, raw_logprobs=True, chat_tokens=True) as server:
+        said = await refusal_of(bench, server, kind, temperature=0.7)
+        path = "" if kind == "trl" else "/v1"
+        assert said == (
+            f"the inference server at URL{path} gives raw logprobs, those before temperature and "
+            "top_p, so that importance ratios at temperature 0.7 and top_p 1 would be wrong: "
+            f"{CLIENTS[kind].dialects[0].processed_by}, or set --env.temperature 1 --env.top_p 1"
+        )
+        await refusal_of(bench, server, kind, top_p=0.9)
+        async with bench.environment(server.url, kind):
+            pass
+        async with bench.unprepared(server.url, kind, temperature=0.7) as env:
+            env.trains = False  # as `evaluate` does
+            await env.setup()
+
+
+async def test_vllm_is_told_how_to_give_the_sampled_distributions_logprobs(
+    bench: Any, tokenizer: Any
+) -> None:
+    async with PolicyServer(ONE, tokenizer, raw_logprobs=True) as server:
+        said = await refusal_of(bench, server, "vllm", temperature=0.5)
+    assert "start it with `vllm serve --logprobs-mode processed_logprobs`" in said
+
+
+@TOKENS
+@pytest.mark.parametrize(
+    ("status", "words", "said"),
+    [
+        (
+            401,
+            RefusingServer.words,
+            "status 401 (Incorrect API key provided): set --openai.api_key to the server's key",
+        ),
+        (
+            404,
+            '{"object": "error", "message": "The model `m` does not exist."}',
+            "status 404 (The model `m` does not exist): check --openai.model_name, "
+            "--openai.base_url and --openai.server_type",
+        ),
+        (
+            400,
+            "no such\nparameter",
+            "status 400 (no such parameter): check --openai.server_type and --openai.model_name",
+        ),
+    ],
+)
+async def test_a_refusal_ends_the_start_with_the_servers_own_words(
+    kind: str, status: int, words: str, said: str, bench: Any, tokenizer: Any
+) -> None:
+    async with RefusingServer(ONE, tokenizer) as server:
+        server.status, server.words = status, words
+        path = "" if kind == "trl" else "/v1"
+        assert await refusal_of(bench, server, kind) == (
+            f"the inference server at URL{path} refuses requests with {said}"
+        )
+
+
+@pytest.mark.parametrize("command", ["serve", "process", "evaluate"])
+async def test_a_refusal_is_the_commands_last_line(
+    command: str, bench: Any, tokenizer: Any, tmp_path: Any
+) -> None:
+    async with RefusingServer(ONE, tokenizer) as server:
+        changes = {"rollout_server_url": server.url}  # it listens: that is all `serve` looks at
+        if command == "process":
+            changes["data_path_to_save_groups"] = str(tmp_path / "groups.jsonl")
+        async with bench.command(command, *bench.options(server.url, **changes)) as running:
+            assert await running.exit_code() == 2, running.said()
+        assert running.said().splitlines()[-1] == (
+            f"error: the inference server at {server.url}/v1 refuses requests with status 401 "
+            "(Incorrect API key provided): set --openai.api_key to the server's key"
+        )
+
+
+@pytest.mark.parametrize("kind", ["vllm", "trl"])
+async def test_another_tokenizer_ends_the_start(kind: str, bench: Any, tokenizer: Any) -> None:
+    async with ForeignServer(ONE, tokenizer) as server:
+        said = await refusal_of(bench, server, kind)
+    assert "has another tokenizer: its token ids of a text begin [" in said
+    assert said.endswith("set --env.tokenizer_name to its model's tokenizer")
+
+
+async def test_a_vllm_without_token_ids_is_told_what_to_do(bench: Any, tokenizer: Any) -> None:
+    async with TextServer(ONE, tokenizer) as server:
+        said = await refusal_of(bench, server, "vllm")
+    assert said == (
+        "the inference server at URL/v1 is of no use: it returns no token ids; take a newer "
+        "version of it, or --openai.server_type openai"
+    )
+
+
+async def test_a_server_that_is_starting_is_waited_for(
+    bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with RefusingServer(ONE, tokenizer) as server:
+        server.status, server.words, server.times = 503, "loading", 1
+        async with bench.environment(server.url, "vllm"):
+            pass
+    assert "(status 503: loading); trying for another 60 s" in caplog.text
+
+
+async def test_a_server_that_stays_ill_ends_the_start(bench: Any, tokenizer: Any) -> None:
+    class Impatient(ReasoningGymEnv):
+        reach_seconds = 0.0
+
+    async with RefusingServer(ONE, tokenizer) as server:
+        server.status, server.words = 503, "loading"
+        with pytest.raises(UnreachableError) as raised:
+            async with bench.environment(server.url, "vllm", of=Impatient):
+                pass
+    assert str(raised.value) == (
+        f"no answer of the inference server at {server.url}/v1 (status 503: loading): look at the "
+        "server's own log"
+    )
+
+
+async def test_one_of_two_servers_is_enough_to_start(
+    bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        PolicyServer(ONE, tokenizer) as dead,
+        PolicyServer(ONE, tokenizer, stock_vllm=False) as server,
+    ):
+        await dead.close()
+        urls = [dead.url, server.url]
+        env = ReasoningGymEnv(
+            ReasoningGymEnvConfig(**bench.settings()),
+            [APIServerConfig(**bench.server(url, "vllm")) for url in urls],
+            start_worker=bench._start_worker,
+        )
+        try:
+            await env.setup()
+            assert {s.dialect.name for s in env.server.servers} == {"atroposlib's /generate"}
+        finally:
+            await env.close()
+    assert f"Starting without them: no answer of the inference server at {dead.url}" in caplog.text
