@@ -37,10 +37,10 @@ class TokenClient:
     needs_tokens: ClassVar[bool] = True
     config: Any
 
-    @property
-    def root(self) -> str:
-        """The server's URL without `/v1`."""
-        return str(self.config.base_url).rstrip("/").removesuffix("/v1")
+    def url(self, path: str) -> str:
+        """Where a path is; the configured URL may end with `/v1` or not."""
+        root = str(self.config.base_url).rstrip("/").removesuffix("/v1")
+        return f"{root}{path}"
 
     @property
     def dialect(self) -> Dialect:
@@ -76,7 +76,7 @@ class TokenClient:
         """
         async with (
             self.session() as session,
-            session.request(method, f"{self.root}{path}", json=body) as response,
+            session.request(method, self.url(path), json=body) as response,
         ):
             text = await response.text()
             if not response.ok:
@@ -124,7 +124,7 @@ class TokenServer(TokenClient, APIServer):
 
     async def _is_healthy(self) -> bool:
         try:
-            async with self.session() as session, session.get(f"{self.root}/health") as response:
+            async with self.session() as session, session.get(self.url("/health")) as response:
                 return bool(response.ok)
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError):
             return False
@@ -164,6 +164,12 @@ class ChatServer(TokenClient, OpenAIServer):
 
     dialects = (ChatTokens(), ChatText())
     needs_tokens = False
+
+    def url(self, path: str) -> str:
+        """Where OpenAI's own client looks: some endpoints have no `/v1`, or more after it."""
+        if path.startswith("/v1/"):
+            return str(self.openai.base_url).rstrip("/") + path.removeprefix("/v1")
+        return super().url(path)
 
     def more(self, body: dict[str, Any]) -> dict[str, Any]:
         """With what Atropos's settings of reasoning add."""

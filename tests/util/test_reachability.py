@@ -1,6 +1,7 @@
 """A server that listens is found; one that does not is named with the way out."""
 
 import asyncio
+import re
 import socket
 from collections.abc import AsyncIterator
 
@@ -73,6 +74,15 @@ async def test_every_failed_attempt_is_logged(deaf: str, caplog: pytest.LogCaptu
         await require(deaf, seconds=0.1)
     assert "attempt 1: start it" in caplog.text
     assert "attempt 2: start it" in caplog.text
+
+
+async def test_the_wait_is_said_at_once_and_then_every_ten_seconds(
+    deaf: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(UnreachableError):
+        await require_reachable([deaf], what="the server", way_out="start it", seconds=1.5)
+    [line] = [record.getMessage() for record in caplog.records]
+    assert re.search(r"attempt 1: start it; [12] s left$", line)
 
 
 async def test_a_server_that_comes_up_late_is_waited_for(
