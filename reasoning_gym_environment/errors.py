@@ -34,6 +34,10 @@ class GenerationError(RuntimeError):
     """A recipe could not be made into a problem."""
 
 
+class GenerationTimeoutError(GenerationError):
+    """A recipe's problem was not made within the deadline."""
+
+
 class PoolClosedError(RuntimeError):
     """Work was asked of a task pool that is closed."""
 

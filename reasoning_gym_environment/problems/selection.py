@@ -7,12 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ConfigurationError, GenerationError, did_you_mean
+from ..errors import (
+    ConfigurationError,
+    GenerationError,
+    GenerationTimeoutError,
+    did_you_mean,
+)
 from ..problems.levels import ComplexityMode
 from ..records import Ladder, Recipe
 from ..tasks.catalogue import require_known, select_tasks, task_weights
 from ..tasks.ladders import TaskLadder
-from ..workers.pool import TaskPool
+from ..workers.pool import MOST_MISSED, MakesProblems, TaskPool
 from .curriculum import Curriculum
 from .levels import FixedLevels, Levels, RandomLevels
 from .sampler import TaskSampling
@@ -126,7 +131,7 @@ def require_names(
 
 
 async def require_values(
-    pool: TaskPool, parameters: Mapping[str, Mapping[str, Any]], ladders: Mapping[str, Ladder]
+    pool: MakesProblems, parameters: Mapping[str, Mapping[str, Any]], ladders: Mapping[str, Ladder]
 ) -> None:
     """Make an item of each task with parameters, at each level it may be drawn at.
 
@@ -143,9 +148,10 @@ async def require_values(
 
 
 async def _require_item(
-    pool: TaskPool, task: str, parameters: Mapping[str, Any], shown: str
+    pool: MakesProblems, task: str, parameters: Mapping[str, Any], shown: str
 ) -> None:
     error: GenerationError | None = None
+    missed = 0
     for index in range(_TRIES):
         recipe = Recipe(task=task, seed=evaluation_seed(0, task, index), parameters=parameters)
         try:
@@ -153,6 +159,9 @@ async def _require_item(
             return
         except GenerationError as raised:
             error = raised
+            missed += isinstance(raised, GenerationTimeoutError)
+            if missed == MOST_MISSED:
+                break
     raise ConfigurationError(
         f"task_parameters: no item of {task} with {shown}: {error}; levels set both ends of a "
         "range, so set both"

@@ -14,7 +14,7 @@ from ..tasks.catalogue import Discovery, discover, read_registry
 from ..tasks.datasets import Datasets
 from ..tasks.facts import NOT_A_TASK
 from ..tasks.ladders import TaskLadder, build_ladders
-from . import protocol
+from . import limits, protocol
 
 CATALOGUE_REQUEST = "catalogue"
 """The request for a `Discovery`."""
@@ -46,12 +46,13 @@ def answer(request: Recipe | str, datasets: Datasets) -> Reply:
 
 
 def run(requests: BinaryIO, replies: BinaryIO) -> None:
-    """Serve until the parent goes away."""
+    """Serve until the parent goes away; the greeting says what is not enforced."""
     os.chdir(tempfile.gettempdir())  # programs of codeio leave files where they run
     datasets = Datasets()
+    gaps = limits.enter_generator()  # before the thread: a filter binds what is started under it
     inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_feed, args=(requests, inbox), daemon=True).start()
-    protocol.write_frame(replies, b"")
+    protocol.write_frame(replies, " ".join(gaps).encode())
     while True:
         reply = answer(pickle.loads(inbox.get()), datasets)
         protocol.write_frame(replies, pickle.dumps(reply))

@@ -1,4 +1,4 @@
-"""What a verifier's child may not do; set after the fork, before model text is read."""
+"""What workers may not do: a verifier's child, set before it reads model text, and a generator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import resource
 import sys
 from pathlib import Path
 
-from . import seccomp
+from . import generator_filter, seccomp
+
+GENERATOR_MEMORY = 4 * 2**30
+"""Bytes beyond what a generator has once the library is loaded: many times the hungriest level."""
 
 
 def address_space() -> int:
@@ -97,6 +100,22 @@ def enter_child(
         for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC):
             _limit(kind, 0)
         gaps += filter(None, [seccomp.install(reply)])
+    return gaps
+
+
+def enter_generator() -> list[str]:
+    """Put the calling process under the limits of a generator, before it starts a thread.
+
+    Returns:
+        Sentences that say what this system does not enforce.
+    """
+    gaps = []
+    if held := address_space():
+        _limit(resource.RLIMIT_AS, held + GENERATOR_MEMORY)
+    else:
+        gaps.append(f"No limit on memory: {sys.platform} does not say how much a process has.")
+    _limit(resource.RLIMIT_CORE, 0)
+    gaps += filter(None, [generator_filter.install()])
     return gaps
 
 

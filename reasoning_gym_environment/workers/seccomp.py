@@ -16,9 +16,10 @@ import errno
 import os
 import platform
 import signal
-import struct
 import sys
 from dataclasses import dataclass
+
+from . import bpf
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -26,27 +27,9 @@ _PR_SET_SECCOMP = 22
 _PR_SET_NO_NEW_PRIVS = 38
 _SECCOMP_MODE_FILTER = 2
 _PROT_EXEC = 4
-_MADV_DONTNEED = 4
+MADV_DONTNEED = 4
 _MORE_THAN_A_FORK = 0x7E82A100
 """CLONE_NEW*, CLONE_UNTRACED, CLONE_PARENT, CLONE_PTRACE, CLONE_VM."""
-
-_LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
-_JUMP_IF_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
-_JUMP_IF_AT_LEAST = 0x35  # BPF_JMP | BPF_JGE | BPF_K
-_JUMP_IF_ANY_BIT = 0x45  # BPF_JMP | BPF_JSET | BPF_K
-_RETURN = 0x06  # BPF_RET | BPF_K
-
-_KILL = 0x80000000
-_REFUSE = 0x00050000 | errno.EPERM
-_ALLOW = 0x7FFF0000
-
-# Offsets into struct seccomp_data; both machines are little-endian: the low word comes first.
-_NUMBER = 0
-_ARCHITECTURE = 4
-_FIRST_ARGUMENT = 16
-_THIRD_ARGUMENT = 32
-
-_X32_NUMBERS = 0x40000000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,53 +93,22 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def _instruction(code: int, operand: int, *, then: int = 0, otherwise: int = 0) -> bytes:
-    """Pack one struct sock_filter; jumps count instructions to leave out."""
-    return struct.pack("=HBBI", code, then, otherwise, operand)
-
-
-def _if_equal(operand: int, *body: bytes) -> list[bytes]:
-    """Run the body where the loaded word equals the operand."""
-    return [_instruction(_JUMP_IF_EQUAL, operand, otherwise=len(body)), *body]
-
-
-_allow, _refuse = (_instruction(_RETURN, what) for what in (_ALLOW, _REFUSE))
-
-
-def _unless_any_bit(argument: int, bits: int) -> list[bytes]:
-    """Allow the call unless the argument has one of these bits."""
-    asked = [_instruction(_LOAD, argument), _instruction(_JUMP_IF_ANY_BIT, bits, then=1)]
-    return [*asked, _allow, _refuse]
-
-
-def _if_one_of(argument: int, values: tuple[int, ...]) -> list[bytes]:
-    """Allow the call where the argument is one of these."""
-    equal = [step for value in values for step in _if_equal(value, _allow)]
-    return [_instruction(_LOAD, argument), *equal, _refuse]
-
-
 def _all_but_write(machine: _Machine) -> bytes:
     """The filter up to the last question; what is not allowed by then is a write or refused."""
-    kill = _instruction(_RETURN, _KILL)
-    steps = [
-        _instruction(_LOAD, _ARCHITECTURE),
-        _instruction(_JUMP_IF_EQUAL, machine.audit, then=1),
-        kill,
-        _instruction(_LOAD, _NUMBER),
-        _instruction(_JUMP_IF_AT_LEAST, _X32_NUMBERS, otherwise=1),
-        kill,
-    ]
+    steps = bpf.begin(machine.audit)
     for number in machine.maps:
-        steps += _if_equal(number, *_unless_any_bit(_THIRD_ARGUMENT, _PROT_EXEC))
-    steps += _if_equal(machine.madvise, *_if_one_of(_THIRD_ARGUMENT, (_MADV_DONTNEED,)))
+        steps += bpf.if_equal(number, *bpf.unless_any_bit(bpf.THIRD_ARGUMENT, _PROT_EXEC))
+    steps += bpf.if_equal(machine.madvise, *bpf.if_one_of(bpf.THIRD_ARGUMENT, (MADV_DONTNEED,)))
     for number in machine.free:
-        steps += _if_equal(number, _allow)
+        steps += bpf.if_equal(number, bpf.ALLOW)
     return b"".join(steps)
 
 
 def _write_only(machine: _Machine, reply_fd: int) -> bytes:
     """The end of the filter."""
-    return b"".join([*_if_equal(machine.write, *_if_one_of(_FIRST_ARGUMENT, (reply_fd,))), _refuse])
+    return b"".join(
+        [*bpf.if_equal(machine.write, *bpf.if_one_of(bpf.FIRST_ARGUMENT, (reply_fd,))), bpf.REFUSE]
+    )
 
 
 def _forks_and_waits(machine: _Machine) -> bytes:
@@ -171,13 +123,13 @@ def _forks_and_waits(machine: _Machine) -> bytes:
         _PR_SET_NO_NEW_PRIVS,
     )
     steps = [
-        *_if_equal(machine.clone, *_unless_any_bit(_FIRST_ARGUMENT, _MORE_THAN_A_FORK)),
-        *_if_equal(machine.prctl, *_if_one_of(_FIRST_ARGUMENT, protections)),
-        *_if_equal(machine.prlimit, *_if_one_of(_FIRST_ARGUMENT, (0,))),
+        *bpf.if_equal(machine.clone, *bpf.unless_any_bit(bpf.FIRST_ARGUMENT, _MORE_THAN_A_FORK)),
+        *bpf.if_equal(machine.prctl, *bpf.if_one_of(bpf.FIRST_ARGUMENT, protections)),
+        *bpf.if_equal(machine.prlimit, *bpf.if_one_of(bpf.FIRST_ARGUMENT, (0,))),
     ]
     for number in (machine.write, *machine.parents):
-        steps += _if_equal(number, _allow)
-    return b"".join([*steps, _refuse])
+        steps += bpf.if_equal(number, bpf.ALLOW)
+    return b"".join([*steps, bpf.REFUSE])
 
 
 def _own_machine() -> _Machine | None:
@@ -215,7 +167,7 @@ def install(reply_fd: int) -> str | None:
     Returns:
         None when the filter holds, else a sentence that says what is not enforced.
     """
-    return _enforce(_write_only(_MACHINE, reply_fd) if _MACHINE else b"")
+    return enforce(_BEGIN + _write_only(_MACHINE, reply_fd) if _MACHINE else b"")
 
 
 def install_for_parent() -> str | None:
@@ -226,13 +178,20 @@ def install_for_parent() -> str | None:
     Returns:
         As `install`.
     """
-    return _enforce(_FORKS_AND_WAITS)
+    return enforce(_BEGIN + _FORKS_AND_WAITS)
 
 
-def _enforce(end: bytes) -> str | None:
-    if _MACHINE is None:
+def enforce(program: bytes) -> str | None:
+    """Put the calling thread under a filter; what it starts from then on has it as well.
+
+    Args:
+        program: empty where there is none for this system.
+
+    Returns:
+        None when the filter holds, else a sentence that says what is not enforced.
+    """
+    if not program:
         return f"No syscall filter: there is none for {platform.system()} on {platform.machine()}."
-    program = _BEGIN + end
     header = _FilterProgram(len(program) // 8, program)
     try:
         _prctl(_PR_SET_NO_NEW_PRIVS, 1)

@@ -2,9 +2,14 @@
 
 import pytest
 
-from reasoning_gym_environment.errors import GenerationError
+from reasoning_gym_environment.errors import (
+    ConfigurationError,
+    GenerationError,
+    GenerationTimeoutError,
+)
+from reasoning_gym_environment.problems.selection import require_values
 from reasoning_gym_environment.records import Problem, Recipe
-from reasoning_gym_environment.workers.pool import TRIES, generate_surely
+from reasoning_gym_environment.workers.pool import MOST_MISSED, TRIES, generate_surely
 
 RECIPE = Recipe(task="gcd", seed=1)
 
@@ -35,3 +40,33 @@ async def test_what_always_fails_is_tried_three_times() -> None:
     with pytest.raises(GenerationError, match="missed 3"):
         await generate_surely(pool, RECIPE)
     assert pool.asked == TRIES == 3
+
+
+class Late(Busy):
+    """Misses its deadline, which is an error of its own."""
+
+    async def generate(self, recipe: Recipe) -> Problem:
+        try:
+            return await super().generate(recipe)
+        except GenerationError as error:
+            raise GenerationTimeoutError(str(error)) from error
+
+
+async def test_a_deadline_missed_once_is_forgiven() -> None:
+    pool = Late(1)
+    assert (await generate_surely(pool, RECIPE)).recipe == RECIPE
+    assert pool.asked == 2
+
+
+async def test_a_recipe_that_runs_into_the_deadline_is_not_tried_three_times() -> None:
+    pool = Late(9)
+    with pytest.raises(GenerationTimeoutError, match="missed 2"):
+        await generate_surely(pool, RECIPE)
+    assert pool.asked == MOST_MISSED == 2 < TRIES
+
+
+async def test_parameters_whose_items_run_into_the_deadline_are_not_tried_three_times() -> None:
+    pool = Late(9)
+    with pytest.raises(ConfigurationError, match=r"no item of gcd with .*: missed 2"):
+        await require_values(pool, {"gcd": {"max_value": 9}}, {})
+    assert pool.asked == MOST_MISSED
