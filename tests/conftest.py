@@ -2,8 +2,10 @@
 
 import asyncio
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,3 +106,10 @@ def tokenizer(tokenizer_folder: str) -> Any:
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(tokenizer_folder)
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder whose name is short enough for code in a parameter, which has a bound."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)

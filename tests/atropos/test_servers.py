@@ -47,7 +47,7 @@ async def test_a_chat_endpoint_is_asked_where_openais_client_asks(base_url: str,
         ("<h1>Bad\n  Gateway</h1>", "<h1>Bad Gateway</h1>"),
         ("[1]", "[1]"),
         ("", ""),
-        ("x" * 400, "x" * 300 + "…"),
+        ("x" * 400, "x" * 299 + "…"),
     ],
 )
 def test_a_refusal_is_repeated_in_one_short_line(body: str, words: str) -> None:

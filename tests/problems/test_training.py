@@ -45,10 +45,10 @@ async def has_room(_: Problem) -> bool:
 
 
 async def test_code_in_a_checkpoints_problem_does_not_run_and_the_next_problem_comes(
-    pool: TaskPool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    pool: TaskPool, short_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     problems = await started(pool, Counter())
-    code = f"__import__('os').system('id > {tmp_path}/ran')"
+    code = f"__import__('os').system('id > {short_path}/ran')"
     hostile = {"task": TASK, "seed": 2, "level": None, "parameters": {"symbols": [code]}}
     problems.load_state_dict({**problems.state_dict([]), "ahead": [hostile]})
     problem = await problems.next(has_room)
@@ -57,7 +57,7 @@ async def test_code_in_a_checkpoints_problem_does_not_run_and_the_next_problem_c
     assert verdict.score == 0.0
     assert problem.recipe.parameters == {}
     assert "symbols can't be" in caplog.text
-    assert list(tmp_path.iterdir()) == []
+    assert list(short_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ async def test_a_checkpoint_whose_problem_is_no_recipe_is_refused_by_a_sentence(
 
 
 async def test_hostile_task_parameters_are_refused_by_a_sentence(
-    pool: TaskPool, tmp_path: Path
+    pool: TaskPool, short_path: Path
 ) -> None:
     itself: list[Any] = []
     itself.append(itself)
-    for value in ([f"__import__('os').mkdir('{tmp_path}/ran')"], itself, 10**300, {"a": 1}):
+    for value in ([f"__import__('os').mkdir('{short_path}/ran')"], itself, 10**300, {"a": 1}):
         with pytest.raises(ConfigurationError, match=f"no item of {TASK} with .*symbols"):
             await started(pool, Counter(), task_parameters={TASK: {"symbols": value}})
-    assert list(tmp_path.iterdir()) == []
+    assert list(short_path.iterdir()) == []

@@ -180,12 +180,12 @@ async def test_what_this_version_does_not_know_is_kept(pool: TaskPool, gcd: Prob
 async def test_a_row_whose_recipe_is_hostile_is_kept_as_it_was_and_runs_nothing(
     pool: TaskPool,
     gcd: Problem,
-    tmp_path: Path,
+    short_path: Path,
     task: str,
     parameters: dict[str, Any],
     named: str,
 ) -> None:
-    code = f"__import__('os').system('id > {tmp_path}/ran')"
+    code = f"__import__('os').system('id > {short_path}/ran')"
     parameters = json.loads(json.dumps(parameters).replace("CODE", code))
     row = await trained(pool, gcd, *TEXTS)
     row["item_id"] = task
@@ -194,7 +194,7 @@ async def test_a_row_whose_recipe_is_hostile_is_kept_as_it_was_and_runs_nothing(
     assert row_of(result) == row
     assert result.kept.startswith(f"the problem can't be made again: {task}: ")
     assert named in result.kept
-    assert list(tmp_path.iterdir()) == []
+    assert list(short_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
