@@ -157,7 +157,8 @@ class ChatTokens:
             **_openai_body(ask),
             "messages": list(ask.messages),
             "logprobs": True,
-            "top_logprobs": ask.candidates,
+            # vLLM counts the sampled token among them, and puts it first
+            "top_logprobs": ask.candidates + 1 if ask.candidates else 0,
         }
 
     def gives_tokens(self, reply: Any) -> bool:

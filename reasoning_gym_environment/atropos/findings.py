@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from ..rollouts.rollouts import SamplingParams
 from .replies import Ask, Dialect
 
-_NOISE = 0.05
-"""By how much a logprob differs between two equal requests at the most (bfloat16)."""
+_NOISE = 0.25
+"""By what share of it a logprob differs between two equal requests at the most (bfloat16)."""
+
+_CERTAIN = -1e-5
+"""A logprob that is 0 but for rounding."""
 
 _SHOWN_IDS = 6
 
@@ -108,15 +111,16 @@ def same_text(theirs: Sequence[int], ours: Sequence[int]) -> bool:
 def are_raw(at_one: float, at_two: float) -> bool | None:
     """Whether the most probable token's logprobs at temperatures 1 and 2 are the same number.
 
-    None where it is all but certain at both: they would be equal either way.
+    None where it is certain: they would be equal either way. A temperature of 2 multiplies any
+    other token's: even the 0.01 of an all but certain one, since all others gain.
 
     Example:
-        >>> are_raw(-0.7, -0.7), are_raw(-0.7, -2.9), are_raw(-0.001, -0.01)
-        (True, False, None)
+        >>> are_raw(-0.7, -0.7), are_raw(-0.7, -2.9), are_raw(-0.01, -0.01), are_raw(0.0, 0.0)
+        (True, False, True, None)
     """
-    if min(at_one, at_two) > -_NOISE:
+    if min(at_one, at_two) > _CERTAIN:
         return None
-    return abs(at_one - at_two) < _NOISE
+    return abs(at_one - at_two) < _NOISE * abs(at_one)
 
 
 def _shown(ids: Sequence[int]) -> str:
