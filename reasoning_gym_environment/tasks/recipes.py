@@ -80,6 +80,13 @@ def _whole(value: object, end: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
 
 
+def _level(level: object) -> bool:
+    """A number below so many; stored ones may have a decimal point."""
+    if isinstance(level, bool) or not isinstance(level, int | float):
+        return False
+    return 0 <= level < _MOST_LEVELS
+
+
 def require_sound(recipe: Recipe) -> None:
     """Check what holds of every recipe: small, shallow, plain JSON.
 
@@ -91,7 +98,7 @@ def require_sound(recipe: Recipe) -> None:
         raise ValueError(f"its task is {shown(task)}")
     if not _whole(seed, _SEEDS):
         raise ValueError(f"its seed is {shown(seed)}, which is no number in [0, 2**53)")
-    if level is not None and not _whole(level, _MOST_LEVELS):
+    if level is not None and not _level(level):
         raise ValueError(f"its level is {shown(level)}, which is no number below {_MOST_LEVELS}")
     if not isinstance(parameters, Mapping) or len(parameters) > _LONGEST:
         raise ValueError(f"its parameters are {shown(parameters)}")
