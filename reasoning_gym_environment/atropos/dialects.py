@@ -53,10 +53,7 @@ class VllmGenerate:
     def body(self, ask: Ask) -> dict[str, Any]:
         return {
             "prompt": {"prompt_token_ids": list(ask.prompt)},
-            "n": ask.n,
-            "max_tokens": ask.max_tokens,
-            "temperature": ask.temperature,
-            "top_p": ask.top_p,
+            **_sampling(ask),
             "logprobs": ask.candidates,
         }
 
@@ -119,10 +116,7 @@ class TrlGenerate:
     def body(self, ask: Ask) -> dict[str, Any]:
         return {
             "prompts": [list(ask.prompt)],
-            "n": ask.n,
-            "max_tokens": ask.max_tokens,
-            "temperature": ask.temperature,
-            "top_p": ask.top_p,
+            **_sampling(ask),
             "logprobs": ask.candidates,
         }
 
@@ -188,8 +182,7 @@ class ChatText:
     processed_by = ""
 
     def body(self, ask: Ask) -> dict[str, Any]:
-        names = ("model", "n", "max_tokens", "temperature", "top_p")
-        return {"messages": list(ask.messages), **{name: getattr(ask, name) for name in names}}
+        return {"model": ask.model, "messages": list(ask.messages), **_sampling(ask)}
 
     def gives_tokens(self, reply: Any) -> bool:
         return False
@@ -201,16 +194,18 @@ class ChatText:
         raise ReplyError("there are no logprobs in a chat completion's text")
 
 
-def _openai_body(ask: Ask) -> dict[str, Any]:
+def _sampling(ask: Ask) -> dict[str, Any]:
+    """What is asked of every server that names these as OpenAI does."""
     return {
-        "model": ask.model,
         "n": ask.n,
         "max_tokens": ask.max_tokens,
         "temperature": ask.temperature,
         "top_p": ask.top_p,
-        "return_token_ids": True,
-        **_UNTOUCHED,
     }
+
+
+def _openai_body(ask: Ask) -> dict[str, Any]:
+    return {"model": ask.model, **_sampling(ask), "return_token_ids": True, **_UNTOUCHED}
 
 
 def _has(part: Mapping[str, Any], *names: str) -> bool:

@@ -16,6 +16,7 @@ import aiohttp
 
 from ..errors import ConfigurationError
 from ..util.reachability import UnreachableError
+from .failures import heals
 from .findings import Found, Needs, are_raw, description, objection, refusal, same_text
 from .replies import Ask, Dialect, ReplyError, read
 from .servers import TokenClient
@@ -26,7 +27,6 @@ _NO_SUCH_PATH = (404, 405)
 _NOT_THIS_WAY = (400, *_NO_SUCH_PATH, 422)
 """Refusals after which another dialect is tried."""
 
-_MAY_HEAL = (408, 429)
 _REPLY_SECONDS = 60.0
 _PAUSE_SECONDS = 1.0
 _LINE_EVERY = 10
@@ -117,7 +117,7 @@ async def examine(server: TokenClient, needs: Needs) -> Found:
         read(dialect, reply, ask)
         return replace(found, raw=await _are_raw(server, dialect, reply, ask))
     except aiohttp.ClientResponseError as error:
-        if error.status >= 500 or error.status in _MAY_HEAL:
+        if heals(error):
             raise
         raise ConfigurationError(refusal(url, error.status, error.message)) from error
     except ReplyError as error:
