@@ -47,8 +47,9 @@ class AtroposEnv(BaseEnv):
         inference: the client of the inference servers.
         reach_seconds: how long a server may take to come up before the start is given up.
         trains: whether something will train on the completions; `evaluate` says no.
-        failing_seconds: how long `process` and `evaluate` bear that all requests fail before
-            those under way are given up as well; `serve` waits for ever.
+        failing_seconds: how long `process` and `evaluate` ask again while all requests fail, before
+            those under way are given up as well.
+        outage_seconds: how long an evaluation does so while serving; training goes on for ever.
 
     Raises:
         ConfigurationError: the tokenizer can't be loaded.
@@ -58,6 +59,7 @@ class AtroposEnv(BaseEnv):
     trains = True
     reach_seconds = 60.0
     failing_seconds = 20.0
+    outage_seconds = 600.0
 
     def __init__(
         self,
@@ -150,14 +152,18 @@ class AtroposEnv(BaseEnv):
             raise self._ends_with
         await super().env_step_checks()
 
-    async def process_manager(self) -> None:
+    def _give_up_after_failing(self) -> None:
         self.inference.failover.patience = self.failing_seconds
+        self.inference.persistence = dict.fromkeys(("train", "eval"), self.failing_seconds)
+
+    async def process_manager(self) -> None:
+        self._give_up_after_failing()
         async with closing_on_every_way_out(self.close):
             await super().process_manager()
 
     async def _run_evaluate(self) -> None:
         self.trains = False
-        self.inference.failover.patience = self.failing_seconds
+        self._give_up_after_failing()
         async with closing_on_every_way_out(self.close):
             await super()._run_evaluate()
 

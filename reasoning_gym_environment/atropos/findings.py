@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..rollouts.rollouts import SamplingParams
+from .failures import WAYS_OUT
 from .replies import Ask, Dialect
 
 _NOISE = 0.25
@@ -15,12 +16,6 @@ _CERTAIN = -1e-5
 """A logprob that is 0 but for rounding."""
 
 _SHOWN_IDS = 6
-
-_WAYS_OUT = {
-    401: "set --openai.api_key to the server's key",
-    403: "set --openai.api_key to a key that may use the model",
-    404: "check --openai.model_name, --openai.base_url and --openai.server_type",
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,7 +94,7 @@ def refusal(url: str, status: int, words: str) -> str:
     said = words.rstrip(".")
     return (
         f"the inference server at {url} refuses requests with status {status} ({said}): "
-        f"{_WAYS_OUT.get(status, otherwise)}"
+        f"{WAYS_OUT.get(status, otherwise)}"
     )
 
 

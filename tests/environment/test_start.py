@@ -171,7 +171,8 @@ async def test_vllm_is_told_how_to_give_the_sampled_distributions_logprobs(
         (
             401,
             RefusingServer.words,
-            "status 401 (Incorrect API key provided): set --openai.api_key to the server's key",
+            "status 401 (Incorrect API key provided): set --openai.api_key to a key that the "
+            "server takes",
         ),
         (
             404,
@@ -209,7 +210,7 @@ async def test_a_refusal_is_the_commands_last_line(
             assert await running.exit_code() == 2, running.said()
         assert running.said().splitlines()[-1] == (
             f"error: the inference server at {server.url}/v1 refuses requests with status 401 "
-            "(Incorrect API key provided): set --openai.api_key to the server's key"
+            "(Incorrect API key provided): set --openai.api_key to a key that the server takes"
         )
 
 
