@@ -44,6 +44,7 @@ class Found:
         dialect: None where the server gives text alone.
         text_ids: its token ids of the text; None where it doesn't tell.
         context: tokens of prompt and completion it takes; None where it doesn't tell.
+        prompt_tokens: how many it counts in the prompt of the request; None where it doesn't tell.
         raw: whether logprobs are those before temperature and top_p; None where that can't be seen.
     """
 
@@ -51,6 +52,7 @@ class Found:
     dialect: Dialect | None
     text_ids: tuple[int, ...] | None = None
     context: int | None = None
+    prompt_tokens: int | None = None
     raw: bool | None = None
 
 
@@ -74,6 +76,21 @@ def objection(found: Found, needs: Needs) -> str | None:
             f"wrong: {found.dialect.processed_by}, or set --env.temperature 1 --env.top_p 1"
         )
     return None
+
+
+def doubt(found: Found, needs: Needs) -> str | None:
+    """Why training may see other tokens than the model did; None where nothing speaks for it.
+
+    No objection, since some endpoints count in tokens that aren't their model's.
+    """
+    counted, ours = found.prompt_tokens, len(needs.ask.prompt)
+    if found.dialect or needs.sampling is None or counted in (None, ours):
+        return None
+    return (
+        f"The inference server at {found.url} counts {counted} tokens in a prompt that has {ours} "
+        "by tokenizer_name and its chat template: unless it is its way of counting, the trainer "
+        "would see other tokens than the model; set --env.tokenizer_name to its model's tokenizer"
+    )
 
 
 def description(found: Found) -> str:
