@@ -198,7 +198,7 @@ class ReasoningGymEnv(AtroposEnv):
             self._count_lost_group(item, error)
             return None, []
         self._losses.came()
-        self._started_problems().record(group)
+        self._started_problems().record(item.recipe, solved=group.solved, scored=len(group.scored))
         await self._rollouts.keep(group, categories=self.categories, identity=self.identity())
         if not group.scored:
             self.statistics.counts["groups/unscored"] += 1
