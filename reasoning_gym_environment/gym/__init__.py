@@ -1,1 +1,1 @@
-"""Problems and scores for any trainer: Python without a server, a tokenizer or an event loop."""
+"""Problems, scores and streams for any trainer, as plain Python. Needs no server or tokenizer."""
