@@ -41,6 +41,7 @@ from reasoning_gym_environment.problems.curriculum import curriculum_metrics
 from reasoning_gym_environment.problems.selection import ProblemSettings
 from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.records import Completion, GroupResult, Problem
+from reasoning_gym_environment.rollouts.books import End
 from reasoning_gym_environment.rollouts.metrics import signal_lines
 from reasoning_gym_environment.rollouts.rollouts import (
     InferenceError,
@@ -151,12 +152,20 @@ class ReasoningGymEnv(AtroposEnv):
         await self._pool.close()
         self._dumps.close()
 
+    @property
+    def _processing(self) -> bool:
+        """Whether Atropos's `process` runs, which knows no backlog."""
+        return getattr(self, "process_mode", False)
+
     async def get_next_item(self) -> Problem:
         """The next problem of this replica's stream; never None.
 
         Raises:
             ConfigurationError: no prompt leaves room for a completion.
         """
+        if self._processing and self.backlog:
+            again: Problem = self.backlog.pop()
+            return again
         return await self._started_problems().next(
             lambda problem: self.inference.has_room(problem.question, self.max_length())
         )
@@ -185,25 +194,35 @@ class ReasoningGymEnv(AtroposEnv):
         Raises:
             InferenceError: in `process` mode, when inference has failed too often in a row.
         """
+        books = self.statistics.books
+        try:
+            with books.asking(lost_by=InferenceError):
+                group = await self._group_of(item)
+        except InferenceError as error:
+            self._note_loss(item, error)
+            return None, []
+        with books.settling():
+            await self._rollouts.keep(group, categories=self.categories, identity=self.identity())
+            if group.scored:
+                return self._to_send(group), []
+            books.end(End.UNSCORED)
+            return None, []
+
+    async def _group_of(self, problem: Problem) -> GroupResult:
+        """A scored group that the stream has learned from; raises InferenceError."""
         if self.serving:
             await self._losses.turn()
-        try:
-            group = await self._rollouts.sample(
-                item,
-                n=self.config.group_size,
-                max_length=self.max_length(),
-                sampling=self._sampling,
-            )
-        except InferenceError as error:
-            self._count_lost_group(item, error)
-            return None, []
+        self.chances.ask(problem.recipe)
+        group = await self._rollouts.sample(
+            problem,
+            n=self.config.group_size,
+            max_length=self.max_length(),
+            sampling=self._sampling,
+        )
         self._losses.came()
+        self.chances.came(problem.recipe)
         self._started_problems().record(group)
-        await self._rollouts.keep(group, categories=self.categories, identity=self.identity())
-        if not group.scored:
-            self.statistics.counts["groups/unscored"] += 1
-            return None, []
-        return self._to_send(group), []
+        return group
 
     def _to_send(self, group: GroupResult) -> dict[str, Any]:
         sampling = {"temperature": self._sampling.temperature, "top_p": self._sampling.top_p}
@@ -215,15 +234,16 @@ class ReasoningGymEnv(AtroposEnv):
             include_messages=self.config.include_messages,
         )
 
-    def _count_lost_group(self, problem: Problem, error: InferenceError) -> None:
-        self.statistics.counts["groups/lost"] += 1
+    def _note_loss(self, problem: Problem, error: InferenceError) -> None:
+        """Say that inference lost a group; raises InferenceError where `process` gives up."""
+        self.ask_again(problem)
         losses = self._losses
         losses.lost(problem.recipe.task, error)
         at = ", ".join(self.inference.urls)
         gives_up = InferenceError(
             f"{losses.in_a_row} groups in a row were lost; check the server at {at}: {error}"
         )
-        if getattr(self, "process_mode", False) and losses.in_a_row >= self.process_patience:
+        if self._processing and losses.in_a_row >= self.process_patience:
             raise gives_up from error
         if self.serving and losses.for_good >= self.process_patience:
             self.end_serving(gives_up)

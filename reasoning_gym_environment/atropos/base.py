@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from atroposlib.envs.base import BaseEnv
+import wandb
 from atroposlib.envs.server_handling.server_baseline import APIServer
 from tenacity import RetryError
 
@@ -25,6 +25,7 @@ from ..rollouts.prompts import resolve_system_prompt
 from ..util.files import replacing
 from ..util.lifetime import closing_on_every_way_out
 from ..util.reachability import UnreachableError, require_reachable
+from .delivery import DeliveringEnv
 from .failures import root_cause
 from .inference import Inference
 from .scored_data import rollout_rows, rollout_table
@@ -38,8 +39,8 @@ VERSIONS = {name: version(name) for name in _PACKAGES}
 _GOODBYE_SECONDS = 5
 
 
-class AtroposEnv(BaseEnv):
-    """Closes on every way out, counts what is sent, keeps checkpoints whole, hides API keys.
+class AtroposEnv(DeliveringEnv):
+    """Closes on every way out, keeps checkpoints whole, hides API keys.
 
     Attributes:
         run_id: names the run in everything it stores.
@@ -86,7 +87,6 @@ class AtroposEnv(BaseEnv):
             system_prompt=resolve_system_prompt(config.system_prompt),
         )
         self._closed = False
-        self._ends_with: FixableError | None = None
         if config.suppress_base_env_logs:
             logging.getLogger("atroposlib.envs.base").setLevel(logging.WARNING)
 
@@ -122,6 +122,7 @@ class AtroposEnv(BaseEnv):
 
         Raises:
             UnreachableError: the Atropos API does not answer, or stopped answering.
+            LostStateError: it was started anew.
             FixableError: what `end_serving` was given.
         """
         url = self.config.rollout_server_url
@@ -132,6 +133,7 @@ class AtroposEnv(BaseEnv):
                 way_out="start it with `run-api`, or set --env.rollout_server_url",
                 seconds=self.reach_seconds,
             )
+            await self.api.get("/info")  # Atropos's own requests at the start hang for minutes
             try:
                 await super().env_manager()
             except (aiohttp.ClientError, RetryError) as error:
@@ -139,16 +141,6 @@ class AtroposEnv(BaseEnv):
                     f"the Atropos API at {url} stopped answering ({root_cause(error)}): "
                     "restart it, the trainer and this environment"
                 ) from error
-
-    def end_serving(self, error: FixableError) -> None:
-        """End `serve` with this error; Atropos's loop swallows what its workers raise."""
-        self._ends_with = self._ends_with or error
-
-    async def env_step_checks(self) -> None:
-        """Do what is due between two rounds of the loop; raises what `end_serving` was given."""
-        if self._ends_with is not None:
-            raise self._ends_with
-        await super().env_step_checks()
 
     async def process_manager(self) -> None:
         self.inference.failover.patience = self.failing_seconds
@@ -172,12 +164,24 @@ class AtroposEnv(BaseEnv):
         await asyncio.gather(*running, return_exceptions=True)
         await self.close_parts()
         await self.inference.close()
-        if self.serving:
+        if self.serving and not self.api.lost:  # another environment may have our id
             await disconnect(self.config.rollout_server_url, self.env_id)
         if self.jsonl_writer is not None:
             self.jsonl_writer.close()
+        self._close_books()
         logger.info("Closed after %s", signal_line(self.statistics.total))
         logger.info("Counts of this run: %s", dict(sorted(self.statistics.counts.items())))
+
+    def _close_books(self) -> None:
+        """Say what became of all groups, in the log and in wandb."""
+        books = self.statistics.books
+        logger.info("Groups: %s", books)
+        if any(books.owed().values()):
+            logger.error("The books don't balance: %s", books.owed())
+        if wandb.run is not None and self.serving:
+            counts = self.statistics.counts
+            final = {f"{self.wandb_prepend}_counts/{name}": n for name, n in counts.items()}
+            wandb.run.summary.update(final)
 
     @abstractmethod
     async def close_parts(self) -> None:
@@ -201,14 +205,6 @@ class AtroposEnv(BaseEnv):
         if self.config.use_wandb and self.rollouts_for_wandb:
             wandb_metrics["train/rollouts"] = rollout_table(self.rollouts_for_wandb)
         return wandb_metrics
-
-    async def _send_scored_data_to_api(self, scored_data: Any) -> None:
-        try:
-            await super()._send_scored_data_to_api(scored_data)
-        except (aiohttp.ClientError, RetryError):
-            self.statistics.counts["groups/send_failures"] += 1
-            raise
-        self.statistics.counts["groups/sent"] += 1
 
     def save_checkpoint(self, step: int, data: dict[str, Any] | None = None) -> None:
         """Write the training stream's state, whole or not at all."""
