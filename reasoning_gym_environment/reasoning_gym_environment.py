@@ -254,6 +254,8 @@ class ReasoningGymEnv(AtroposEnv):
 
     async def evaluate(self, *args: Any, **kwargs: Any) -> None:
         """Run the fixed evaluation set and write its metrics and samples."""
+        if self.serving:
+            self.inference.persistence["eval"] = self.outage_seconds
         try:
             await self.evaluation.run(
                 step=self.curr_step if self.serving else None,

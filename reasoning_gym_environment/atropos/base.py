@@ -48,8 +48,9 @@ class AtroposEnv(DeliveringEnv):
         inference: the client of the inference servers.
         reach_seconds: how long a server may take to come up before the start is given up.
         trains: whether something will train on the completions; `evaluate` says no.
-        failing_seconds: how long `process` and `evaluate` bear that all requests fail before
-            those under way are given up as well; `serve` waits for ever.
+        failing_seconds: how long `process` and `evaluate` ask again while all requests fail, before
+            those under way are given up as well.
+        outage_seconds: how long an evaluation does so while serving; training goes on for ever.
 
     Raises:
         ConfigurationError: the tokenizer can't be loaded.
@@ -59,6 +60,7 @@ class AtroposEnv(DeliveringEnv):
     trains = True
     reach_seconds = 60.0
     failing_seconds = 20.0
+    outage_seconds = 600.0
 
     def __init__(
         self,
@@ -142,14 +144,18 @@ class AtroposEnv(DeliveringEnv):
                     "restart it, the trainer and this environment"
                 ) from error
 
-    async def process_manager(self) -> None:
+    def _give_up_after_failing(self) -> None:
         self.inference.failover.patience = self.failing_seconds
+        self.inference.persistence = dict.fromkeys(("train", "eval"), self.failing_seconds)
+
+    async def process_manager(self) -> None:
+        self._give_up_after_failing()
         async with closing_on_every_way_out(self.close):
             await super().process_manager()
 
     async def _run_evaluate(self) -> None:
         self.trains = False
-        self.inference.failover.patience = self.failing_seconds
+        self._give_up_after_failing()
         async with closing_on_every_way_out(self.close):
             await super()._run_evaluate()
 

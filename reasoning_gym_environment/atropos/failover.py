@@ -7,70 +7,83 @@ a word of why. Here the requests themselves are the probe: one that fails goes t
 from __future__ import annotations
 
 import asyncio
-import copy
 import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from atroposlib.envs.server_handling.server_baseline import APIServer
-from atroposlib.envs.server_handling.server_manager import ServerManager
-from tenacity import retry_if_exception
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
 from ..util.reachability import UnreachableError
 from .failures import heals, sentence
 
 logger = logging.getLogger(__name__)
 
+_ATTEMPTS = 3
+_LONGEST_PAUSE = 10.0
 _REST_SECONDS = 30.0
 _CHECK_SECONDS = 1.0
-_RETRIED = (
-    "chat_completion",
-    "_chat_comp",
-    "_chat_eval",
-    "_tokens_and_logprobs_comp",
-    "_tokens_and_logprobs_comp_eval",
-)
+_BETWEEN_LINES = 60.0
 
 T = TypeVar("T")
 
 
 class Failover:
-    """Asks the least busy server, and the next one where that fails.
+    """Asks the least busy server, and the next one where that fails; then, after a pause, again.
 
     A server that has failed comes last for a while; then one request tries it again.
 
     Args:
+        servers: Atropos's clients, each with its `config`.
         clock: gives the time in seconds.
 
     Attributes:
-        patience: seconds of nothing but failures after which requests fail at once.
+        patience: seconds of nothing but failures after which requests under way fail as well.
     """
 
-    def __init__(self, manager: ServerManager, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, servers: Sequence[Any], clock: Callable[[], float] = time.monotonic) -> None:
         self.patience = math.inf
-        self._manager = manager
+        self._servers = servers
         self._clock = clock
         self._busy: Counter[int] = Counter()
         self._failed_at: dict[int, float] = {}
+        self._said_at: dict[int, float] = {}
         self._failing_since: float | None = None
         self._failed_with = ""
-        for server in manager.servers:
-            if hasattr(server, "config"):
-                server.config.health_check = False
-        _refuse_only_once()
+        for server in servers:
+            server.config.health_check = False
 
-    async def ask(self, request: Callable[[ServerManager], Coroutine[Any, Any, T]]) -> T:
+    async def ask(
+        self, request: Callable[[Any], Coroutine[Any, Any, T]], *, persistence: float = 0.0
+    ) -> T:
         """What the first server gives that doesn't fail.
 
+        Where all fail and that may heal, they are asked three times, with pauses that grow.
+
         Args:
-            request: sends it to a manager of a single server.
+            request: sends it to a server.
+            persistence: seconds for which they are asked more often than that, of this request or
+                of nothing but failures.
 
         Raises:
             Exception: whatever it raised at the last server; one that may heal wins.
         """
+
+        def is_last(attempt: RetryCallState) -> bool:
+            seconds = max(attempt.seconds_since_start or 0.0, self._failing_seconds())
+            return attempt.attempt_number >= _ATTEMPTS and seconds >= persistence
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(_may_be_asked_again),
+            stop=is_last,
+            wait=wait_random_exponential(max=_LONGEST_PAUSE),
+            reraise=True,
+        )
+        return await retrying(self._ask_all, request)
+
+    async def _ask_all(self, request: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         failures: list[Exception] = []
         for number in self._order():
             try:
@@ -91,18 +104,13 @@ class Failover:
         """All servers, the one to ask first in front; a server whose rest is over gets a try."""
         now = self._clock()
         resting = {n for n, at in self._failed_at.items() if now - at < _REST_SECONDS}
-        numbers = range(len(self._manager.servers))
-        order = sorted(numbers, key=lambda n: (n in resting, self._busy[n]))
+        order = sorted(range(len(self._servers)), key=lambda n: (n in resting, self._busy[n]))
         if order[0] in self._failed_at:
             self._failed_at[order[0]] = now  # the others wait for what becomes of this one
         return order
 
-    async def _ask_one(
-        self, number: int, request: Callable[[ServerManager], Coroutine[Any, Any, T]]
-    ) -> T:
-        alone = copy.copy(self._manager)
-        alone.servers = [self._manager.servers[number]]
-        asked = asyncio.ensure_future(request(alone))
+    async def _ask_one(self, number: int, request: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        asked = asyncio.ensure_future(request(self._servers[number]))
         self._busy[number] += 1
         try:
             while not asked.done():
@@ -113,25 +121,27 @@ class Failover:
             self._busy[number] -= 1
             asked.cancel()
 
+    def _failing_seconds(self) -> float:
+        """Since when nothing but failures has come."""
+        return 0.0 if self._failing_since is None else self._clock() - self._failing_since
+
     def _check_patience(self) -> None:
         """Raises UnreachableError when all requests have failed for too long."""
-        since = self._failing_since
-        if since is not None and self._clock() - since > self.patience:
+        if self._failing_seconds() > self.patience:
             raise UnreachableError(
                 f"no server has answered for {self.patience:g} s: {self._failed_with}"
             )
 
     def _note_failure(self, number: int, error: Exception) -> None:
-        if number not in self._failed_at and len(self._manager.servers) > 1:
-            logger.warning("An inference server fails, others are asked: %s", sentence(error))
-        self._failed_at[number] = self._clock()
+        """Say of each server once a minute why it fails."""
+        now = self._failed_at[number] = self._clock()
+        if now - self._said_at.get(number, -math.inf) >= _BETWEEN_LINES:
+            self._said_at[number] = now
+            others = ", others are asked" if len(self._servers) > 1 else ""
+            url = self._servers[number].config.base_url
+            logger.warning("The inference server at %s fails%s: %s", url, others, sentence(error))
 
 
-def _refuse_only_once() -> None:
-    """Have Atropos's clients take a refusal for final; they would ask nine times."""
-
-    def may_heal(error: BaseException) -> bool:
-        return isinstance(error, Exception) and heals(error)
-
-    for name in _RETRIED:
-        getattr(APIServer, name).retry.retry = retry_if_exception(may_heal)
+def _may_be_asked_again(error: BaseException) -> bool:
+    """Not where it is cancelled, patience has ended, or a server has refused it."""
+    return isinstance(error, Exception) and not isinstance(error, UnreachableError) and heals(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from http import HTTPStatus
 from typing import Any
@@ -15,12 +16,15 @@ from ..util.terminal import visible
 
 _WORDS = 300
 """Characters of a server's reply that are shown."""
+CONNECT_SECONDS = 10
+"""How long connecting to a server may take."""
 _ASK_AGAIN = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
-_WAYS_OUT: dict[int, str] = {
+WAYS_OUT: dict[int, str] = {
     HTTPStatus.UNAUTHORIZED: "set --openai.api_key to a key that the server takes",
     HTTPStatus.FORBIDDEN: "set --openai.api_key to a key that the server takes",
     HTTPStatus.NOT_FOUND: "check --openai.model_name, --openai.base_url and --openai.server_type",
 }
+"""By the status of a refusal."""
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -56,13 +60,15 @@ def sentence(error: BaseException) -> str:
         return _refusal(cause.status, str(cause.request_info.real_url), cause.message)
     if isinstance(cause, FixableError):
         return str(cause)
+    if isinstance(cause, asyncio.TimeoutError | openai.APITimeoutError):
+        return f"no reply in time ({CONNECT_SECONDS} s to connect, --openai.timeout for the whole)"
     beneath = cause.__cause__ if isinstance(cause, openai.APIConnectionError) else None
     return _one_line(f"{type(cause).__name__}: {cause}" + (f" ({beneath})" if beneath else ""))
 
 
 def _refusal(code: int, url: str, body: str) -> str:
     phrase = HTTPStatus(code).phrase if code in set(HTTPStatus) else ""
-    said, way_out = own_words(body), _WAYS_OUT.get(code)
+    said, way_out = own_words(body), WAYS_OUT.get(code)
     words = f": {said}" if said and said != phrase else ""
     return (
         f"{code} {phrase}".rstrip() + f" from {url}{words}" + (f" ({way_out})" if way_out else "")

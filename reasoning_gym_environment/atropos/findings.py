@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..rollouts.rollouts import SamplingParams
+from .failures import WAYS_OUT
 from .replies import Ask, Dialect
 
 _NOISE = 0.25
@@ -15,12 +16,6 @@ _CERTAIN = -1e-5
 """A logprob that is 0 but for rounding."""
 
 _SHOWN_IDS = 6
-
-_WAYS_OUT = {
-    401: "set --openai.api_key to the server's key",
-    403: "set --openai.api_key to a key that may use the model",
-    404: "check --openai.model_name, --openai.base_url and --openai.server_type",
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +44,7 @@ class Found:
         dialect: None where the server gives text alone.
         text_ids: its token ids of the text; None where it doesn't tell.
         context: tokens of prompt and completion it takes; None where it doesn't tell.
+        prompt_tokens: how many it counts in the prompt of the request; None where it doesn't tell.
         raw: whether logprobs are those before temperature and top_p; None where that can't be seen.
     """
 
@@ -56,6 +52,7 @@ class Found:
     dialect: Dialect | None
     text_ids: tuple[int, ...] | None = None
     context: int | None = None
+    prompt_tokens: int | None = None
     raw: bool | None = None
 
 
@@ -81,6 +78,21 @@ def objection(found: Found, needs: Needs) -> str | None:
     return None
 
 
+def doubt(found: Found, needs: Needs) -> str | None:
+    """Why training may see other tokens than the model did; None where nothing speaks for it.
+
+    No objection, since some endpoints count in tokens that aren't their model's.
+    """
+    counted, ours = found.prompt_tokens, len(needs.ask.prompt)
+    if found.dialect or needs.sampling is None or counted in (None, ours):
+        return None
+    return (
+        f"The inference server at {found.url} counts {counted} tokens in a prompt that has {ours} "
+        "by tokenizer_name and its chat template: unless it is its way of counting, the trainer "
+        "would see other tokens than the model; set --env.tokenizer_name to its model's tokenizer"
+    )
+
+
 def description(found: Found) -> str:
     """What the server gives, in words, for the log."""
     if found.dialect is None:
@@ -99,7 +111,7 @@ def refusal(url: str, status: int, words: str) -> str:
     said = words.rstrip(".")
     return (
         f"the inference server at {url} refuses requests with status {status} ({said}): "
-        f"{_WAYS_OUT.get(status, otherwise)}"
+        f"{WAYS_OUT.get(status, otherwise)}"
     )
 
 

@@ -43,6 +43,8 @@ class Inference:
 
     Attributes:
         failover: decides which server is asked.
+        persistence: by split, seconds for which requests that fail are asked again; without,
+            three times.
     """
 
     def __init__(
@@ -58,7 +60,8 @@ class Inference:
         }
         self._turn_end = end_of_turn(tokenizer)
         self._encoding = asyncio.Lock()  # one group a turn: many at once would stall the loop
-        self.failover = Failover(server)
+        self.failover = Failover(server.servers)
+        self.persistence: dict[str, float] = {}
         self.prompt = functools.lru_cache(_KEPT_PROMPTS)(self._render)
 
     def _render(self, question: str) -> Prompt:
@@ -83,26 +86,25 @@ class Inference:
         """Exactly `n` completions of at most `max_length` tokens with their prompt.
 
         Raises:
-            InferenceError: the servers failed, after Atropos's own retries, or there is no room.
+            InferenceError: the servers failed, or there is no room.
         """
         prompt, room = self.prompt(question), self.room(question, max_length)
         if room < 1:
             raise InferenceError(f"the prompt leaves no room in {max_length} tokens")
         request = {
             "messages": prompt.messages,
-            "n": n,
             "max_tokens": room,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "split": sampling.split,
         }
-        ask = self._sample_tokens if self._gives_tokens else self._sample_text
         try:
-            completions = await self.failover.ask(
-                lambda server: ask(server, prompt, request, max_length)
+            parts = await asyncio.gather(
+                *(self._part(prompt, {**request, "n": part}, max_length) for part in self._parts(n))
             )
         except Exception as error:
             raise InferenceError(sentence(error), heals=heals(error)) from error
+        completions = [completion for part in parts for completion in part]
         if len(completions) != n:
             raise InferenceError(f"{len(completions)} completions where {n} were asked for")
         return completions
@@ -165,16 +167,28 @@ class Inference:
         )
 
     async def close(self) -> None:
-        """End the servers' health checks and close their connections."""
+        """Close the servers' connections."""
         for server in self._server.servers:
-            if check := getattr(server, "check_task", None):
-                check.cancel()
-                await asyncio.gather(check, return_exceptions=True)
             if client := getattr(server, "openai", None):
                 await client.close()
 
+    def _parts(self, n: int) -> list[int]:
+        """Into how many completions a request of `n` is split: Atropos has a most."""
+        most = self._server.max_n_completions
+        return [min(most, n - begun) for begun in range(0, n, most)]
+
+    async def _part(
+        self, prompt: Prompt, request: dict[str, Any], max_length: int
+    ) -> list[Completion]:
+        """What some server gives, perhaps another than that of the group's other parts."""
+        ask = self._sample_tokens if self._gives_tokens else self._sample_text
+        return await self.failover.ask(
+            lambda server: ask(server, prompt, request, max_length),
+            persistence=self.persistence.get(request["split"], 0.0),
+        )
+
     async def _sample_text(
-        self, server: ServerManager, prompt: Prompt, request: dict[str, Any], max_length: int
+        self, server: Any, prompt: Prompt, request: dict[str, Any], max_length: int
     ) -> list[Completion]:
         reply = await server.chat_completion(**request)
         async with self._encoding:
@@ -197,7 +211,7 @@ class Inference:
         ]
 
     async def _sample_tokens(
-        self, server: ServerManager, prompt: Prompt, request: dict[str, Any], _: int
+        self, server: Any, prompt: Prompt, request: dict[str, Any], _: int
     ) -> list[Completion]:
         _, *columns = await server.tokens_and_logprobs_completion(
             input_ids=list(prompt.tokens),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any, ClassVar
 
 import aiohttp
 from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServer
+from openai import AsyncClient, Timeout
+from tenacity import stop_after_attempt
 
 from .dialects import (
     ChatText,
@@ -18,10 +19,11 @@ from .dialects import (
     VllmCompletions,
     VllmGenerate,
 )
-from .failures import own_words
+from .failures import CONNECT_SECONDS, own_words
 from .replies import Ask, Dialect, ReplyError, read
 
-_HEALTH_CHECK_SECONDS = 1.0
+_ONCE: dict[str, Any] = {"stop": stop_after_attempt(1), "reraise": True}
+"""Instead of Atropos's own retries: `Failover` decides who is asked again, and when."""
 
 
 class TokenClient:
@@ -36,6 +38,8 @@ class TokenClient:
     dialects: ClassVar[tuple[Dialect, ...]]
     needs_tokens: ClassVar[bool] = True
     config: Any
+    _tokens_and_logprobs_comp = APIServer._tokens_and_logprobs_comp.retry_with(**_ONCE)
+    _tokens_and_logprobs_comp_eval = APIServer._tokens_and_logprobs_comp_eval.retry_with(**_ONCE)
 
     def url(self, path: str) -> str:
         """Where a path is; the configured URL may end with `/v1` or not."""
@@ -54,7 +58,7 @@ class TokenClient:
         """A session with the configured key and time limit."""
         key = self.config.api_key
         return aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=self.config.timeout),
+            timeout=aiohttp.ClientTimeout(total=self.config.timeout, sock_connect=CONNECT_SECONDS),
             headers={"Authorization": f"Bearer {key}"} if key else {},
         )
 
@@ -115,19 +119,10 @@ class TokenClient:
 
 
 class TokenServer(TokenClient, APIServer):
-    """A server that is asked for tokens alone; `/health` says how it is."""
+    """A server that is asked for tokens alone."""
 
     async def check_server_status_task(self, chat_completion: bool = True) -> None:
-        while True:
-            self.server_healthy = await self._is_healthy()
-            await asyncio.sleep(_HEALTH_CHECK_SECONDS)
-
-    async def _is_healthy(self) -> bool:
-        try:
-            async with self.session() as session, session.get(self.url("/health")) as response:
-                return bool(response.ok)
-        except (aiohttp.ClientError, asyncio.TimeoutError, OSError):
-            return False
+        """Do nothing: the base class wants the method, and `Failover` turns the checks off."""
 
     async def _chat_completion_wrapper(self, **kwargs: Any) -> Any:
         raise NotImplementedError("it is asked for tokens")
@@ -164,6 +159,15 @@ class ChatServer(TokenClient, OpenAIServer):
 
     dialects = (ChatTokens(), ChatText())
     needs_tokens = False
+    openai: AsyncClient
+    chat_completion = APIServer.chat_completion.retry_with(**_ONCE)
+    _chat_comp = APIServer._chat_comp.retry_with(**_ONCE)
+    _chat_eval = APIServer._chat_eval.retry_with(**_ONCE)
+
+    def __init__(self, config: Any, reasoning_config: Any = None) -> None:
+        super().__init__(config, reasoning_config)
+        limits = Timeout(config.timeout, connect=CONNECT_SECONDS)
+        self.openai = self.openai.with_options(max_retries=0, timeout=limits)
 
     def url(self, path: str) -> str:
         """Where OpenAI's own client looks: some endpoints have no `/v1`, or more after it."""

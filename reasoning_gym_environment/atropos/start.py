@@ -17,7 +17,7 @@ import aiohttp
 from ..errors import ConfigurationError
 from ..util.reachability import UnreachableError
 from .failures import heals
-from .findings import Found, Needs, are_raw, description, objection, refusal, same_text
+from .findings import Found, Needs, are_raw, description, doubt, objection, refusal, same_text
 from .replies import Ask, Dialect, ReplyError, read
 from .servers import TokenClient
 
@@ -50,6 +50,8 @@ async def agree(servers: Sequence[TokenClient], needs: Needs, seconds: float) ->
         if said := objection(one, needs):
             raise ConfigurationError(said)
         logger.info("The inference server at %s %s", one.url, description(one))
+        if said := doubt(one, needs):
+            logger.warning("%s", said)
     dialects = [one.dialect for one in found if one.dialect is not None]
     if len(dialects) < len(found):
         return False
@@ -108,7 +110,7 @@ async def examine(server: TokenClient, needs: Needs) -> Found:
         dialect, reply = await _first_dialect(server, ask)
         found = Found(url=url, dialect=dialect, context=await _context(server))
         if dialect is None:
-            return found
+            return replace(found, prompt_tokens=_prompt_tokens(reply))
         text_ids = await server.token_ids(needs.text)
         if text_ids is not None:
             found = replace(found, text_ids=tuple(text_ids))
@@ -132,6 +134,7 @@ async def _first_dialect(server: TokenClient, ask: Ask) -> tuple[Dialect | None,
         ReplyError: there are no token ids, and they are needed.
     """
     refusals: list[aiohttp.ClientResponseError] = []
+    reply = None
     for dialect in server.dialects:
         try:
             reply = await server.ask(dialect, ask)
@@ -149,7 +152,15 @@ async def _first_dialect(server: TokenClient, ask: Ask) -> tuple[Dialect | None,
         raise ReplyError(
             "it returns no token ids; take a newer version of it, or --openai.server_type openai"
         )
-    return None, None
+    return None, reply
+
+
+def _prompt_tokens(reply: Any) -> int | None:
+    """How many tokens the server counts in the prompt; None where it doesn't tell."""
+    try:
+        return int(reply["usage"]["prompt_tokens"])
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _gives_tokens(dialect: Dialect, reply: Any) -> bool:

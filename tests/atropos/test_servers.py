@@ -1,17 +1,76 @@
-"""Where the clients send their requests, and what they repeat of a refusal."""
+"""Where the clients send their requests, how often and how long, and what is said of failures."""
 
+import asyncio
+import socket
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from atroposlib.envs.server_handling.server_baseline import APIServerConfig
+from atroposlib.envs.server_handling.server_baseline import APIServer, APIServerConfig
+from tenacity import stop_after_attempt
 
+from reasoning_gym_environment.atropos.failures import sentence
 from reasoning_gym_environment.atropos.servers import CLIENTS, ChatServer, own_words
 
 pytestmark = pytest.mark.processes  # OpenAI's client asks for the system's name
 
 
+ASK = {"messages": [{"role": "user", "content": "?"}], "n": 1, "max_tokens": 1}
+SAMPLING = {"temperature": 1.0, "top_p": 1.0, "vocabulary": 9, "stops": frozenset()}
+
+
 def client(kind: str, base_url: str) -> Any:
-    return CLIENTS[kind](APIServerConfig(base_url=base_url, model_name="m", api_key="x"))
+    server = {"base_url": base_url, "model_name": "m", "api_key": "x"}
+    return CLIENTS[kind](APIServerConfig(**server, timeout=1, health_check=False))
+
+
+async def failure_of(kind: str, base_url: str) -> Exception:
+    """What one request raises."""
+    server = client(kind, base_url)
+    if kind == "openai":
+        request = server.chat_completion(**ASK)
+    else:
+        request = server.tokens_and_logprobs_completion(input_ids=[1], **ASK, **SAMPLING)
+    [error] = await asyncio.gather(request, return_exceptions=True)
+    assert isinstance(error, Exception)
+    return error
+
+
+@pytest.fixture
+def bound() -> Iterator[socket.socket]:
+    """Of a port where connections are refused until it listens."""
+    with socket.socket() as port:
+        port.bind(("127.0.0.1", 0))
+        yield port
+
+
+def url_of(port: socket.socket) -> str:
+    return "http://{}:{}/v1".format(*port.getsockname())
+
+
+@pytest.mark.parametrize("kind", ["openai", "vllm"])
+async def test_a_refused_connection_is_no_reason_to_ask_again(
+    kind: str, bound: socket.socket
+) -> None:
+    error = await asyncio.wait_for(failure_of(kind, url_of(bound)), timeout=5)
+    assert "connect" in sentence(error).lower()
+
+
+@pytest.mark.parametrize("kind", ["openai", "vllm"])
+async def test_a_silent_server_is_given_up_after_atroposs_timeout(
+    kind: str, bound: socket.socket
+) -> None:
+    bound.listen()
+    error = await asyncio.wait_for(failure_of(kind, url_of(bound)), timeout=10)
+    assert sentence(error) == "no reply in time (10 s to connect, --openai.timeout for the whole)"
+
+
+def test_atroposs_own_clients_keep_their_retries() -> None:
+    for name in ("_chat_comp", "_tokens_and_logprobs_comp"):
+        stop = getattr(APIServer, name).retry.stop
+        assert isinstance(stop, stop_after_attempt)
+        assert stop.max_attempt_number == 3
+        assert getattr(ChatServer, name).retry.stop.max_attempt_number == 1
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang", "trl"])

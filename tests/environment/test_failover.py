@@ -12,15 +12,15 @@ from reasoning_gym_environment.util.reachability import UnreachableError
 
 
 class Servers:
-    """A manager of servers that are names, some of them down."""
+    """Servers that are names, some of them down."""
 
     def __init__(self, *names: str, down: str = "") -> None:
-        self.servers = list(names)
+        self.all = [SimpleNamespace(config=SimpleNamespace(base_url=name)) for name in names]
         self.down = set(down.split())
         self.asked: Counter[str] = Counter()
 
-    async def request(self, manager: Any) -> str:
-        [name] = manager.servers
+    async def request(self, server: Any) -> str:
+        name = server.config.base_url
         self.asked[name] += 1
         await asyncio.sleep(0.01)
         if name in self.down:
@@ -30,21 +30,21 @@ class Servers:
 
 async def test_requests_are_spread_over_the_servers() -> None:
     servers = Servers("a", "b", "c")
-    asking = Failover(servers)  # type: ignore[arg-type]  # it has what is used of one
+    asking = Failover(servers.all)
     answers = await asyncio.gather(*(asking.ask(servers.request) for _ in range(9)))
     assert Counter(answers) == {"a": 3, "b": 3, "c": 3}
 
 
 async def test_what_a_server_fails_at_goes_to_the_next() -> None:
     servers = Servers("a", "b", down="a")
-    asking = Failover(servers)  # type: ignore[arg-type]  # it has what is used of one
+    asking = Failover(servers.all)
     answers = await asyncio.gather(*(asking.ask(servers.request) for _ in range(4)))
     assert answers == ["b"] * 4
 
 
 async def test_a_server_that_failed_is_left_alone_for_a_while() -> None:
     servers = Servers("a", "b", down="a")
-    asking = Failover(servers)  # type: ignore[arg-type]  # it has what is used of one
+    asking = Failover(servers.all)
     for _ in range(10):
         assert await asking.ask(servers.request) == "b"
     assert servers.asked == {"a": 1, "b": 10}
@@ -52,7 +52,7 @@ async def test_a_server_that_failed_is_left_alone_for_a_while() -> None:
 
 async def test_after_a_rest_one_request_tries_it_again() -> None:
     servers, now = Servers("a", "b", down="a"), 1000.0
-    asking = Failover(servers, lambda: now)  # type: ignore[arg-type]  # it has what is used of one
+    asking = Failover(servers.all, lambda: now)
     await asking.ask(servers.request)
     servers.asked.clear()
     now += 31.0
@@ -67,14 +67,14 @@ async def test_after_a_rest_one_request_tries_it_again() -> None:
 
 async def test_without_any_server_the_failure_is_raised() -> None:
     servers = Servers("a", "b", down="a b")
-    asking = Failover(servers)  # type: ignore[arg-type]  # it has what is used of one
+    asking = Failover(servers.all)
     with pytest.raises(ConnectionError, match="b is down"):
         await asking.ask(servers.request)
 
 
 async def test_patience_ends_requests_that_hang_after_failures() -> None:
     servers = Servers("a", down="a")
-    asking = Failover(servers)  # type: ignore[arg-type]  # it has what is used of one
+    asking = Failover(servers.all)
     with pytest.raises(ConnectionError):
         await asking.ask(servers.request)
     asking.patience = 0.0
@@ -88,6 +88,46 @@ async def test_patience_ends_requests_that_hang_after_failures() -> None:
 
 async def test_the_health_checks_of_atropos_are_off() -> None:
     config = SimpleNamespace(health_check=True)
-    manager = SimpleNamespace(servers=[SimpleNamespace(config=config)])
-    Failover(manager)  # type: ignore[arg-type]  # it has what is used of one
+    Failover([SimpleNamespace(config=config)])
     assert config.health_check is False
+
+
+async def test_each_servers_failure_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    servers, now = Servers("a", "b", "c", down="a b"), 1000.0
+    asking = Failover(servers.all, lambda: now)
+    for _ in range(3):
+        await asking.ask(servers.request)
+        now += 31.0
+    said = "The inference server at {0} fails, others are asked: ConnectionError: {0} is down"
+    assert caplog.messages == [said.format(name) for name in "abab"]
+
+
+async def test_a_single_servers_failure_is_said_without_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    servers = Servers("a", down="a")
+    with pytest.raises(ConnectionError):
+        await Failover(servers.all).ask(servers.request)
+    assert caplog.messages == ["The inference server at a fails: ConnectionError: a is down"]
+    assert servers.asked["a"] == 3
+
+
+async def test_an_outage_is_waited_for_as_long_as_is_asked_for() -> None:
+    servers = Servers("a", down="a")
+    asking = Failover(servers.all)
+    persistent = asyncio.create_task(asking.ask(servers.request, persistence=60.0))
+    while servers.asked["a"] < 4:
+        await asyncio.sleep(0.01)
+    servers.down.clear()
+    assert await asyncio.wait_for(persistent, timeout=30) == "a"
+
+
+async def test_after_a_long_outage_requests_fail_at_the_third_time() -> None:
+    servers, now = Servers("a", down="a"), 1000.0
+    asking = Failover(servers.all, lambda: now)
+    with pytest.raises(ConnectionError):
+        await asking.ask(servers.request)
+    now += 60.0
+    with pytest.raises(ConnectionError):
+        await asking.ask(servers.request, persistence=60.0)
+    assert servers.asked["a"] == 6

@@ -23,9 +23,10 @@ GROUPS = 3
 
 
 class Impatient(ReasoningGymEnv):
-    """Gives up after two lost groups."""
+    """Gives up after two lost groups, each of them asked for for a second."""
 
     process_patience = 2
+    failing_seconds = 1.0
 
 
 class TeachingEnv(ReasoningGymEnv):

@@ -1,6 +1,7 @@
 """One group of rollouts on each of Atropos's server types, over real HTTP."""
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -8,8 +9,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from aiohttp import web
 
-from reasoning_gym_environment import ReasoningGymEnv
+from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.run import SERVER_TYPES
 from reasoning_gym_environment.demo.server import PolicyServer
@@ -17,8 +19,22 @@ from reasoning_gym_environment.demo.tokenizer import TURN_END, TURN_START
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.records import Problem
 from reasoning_gym_environment.rollouts.prompts import SYSTEM_PROMPTS
+from reasoning_gym_environment.rollouts.rollouts import SamplingParams
 
 TRUNCATED = Sample(text="<think>and then, and then", finish_reason="length")
+
+
+BROKEN = "half \ud83d <answer>nope</answer>"
+
+
+class BrokenTextServer(PolicyServer):
+    """Answers every chat with half a surrogate pair, as JSON can carry it."""
+
+    async def _chat(self, request: web.Request) -> web.Response:
+        reply = json.loads((await super()._chat(request)).text or "")
+        for choice in reply["choices"]:
+            choice["message"]["content"] = BROKEN
+        return web.json_response(reply)
 
 
 @dataclass
@@ -109,6 +125,18 @@ async def test_logprobs_are_the_servers_and_aligned(running: Running) -> None:
         assert logprobs == pytest.approx(expected)
 
 
+async def test_evaluation_has_places_of_its_own_at_the_server(running: Running) -> None:
+    [server] = running.env.server.servers
+    trained, evaluated = len(server.request_timings), len(server.eval_request_timings)
+    problem = await running.env.get_next_item()
+    running.script.play("<answer>1</answer>")
+    sampling = SamplingParams(temperature=0.1, top_p=1.0, split="eval")
+    length = running.env.max_length()
+    await running.env.inference.sample(problem.question, n=9, max_length=length, sampling=sampling)
+    assert len(server.request_timings) == trained
+    assert len(server.eval_request_timings) == evaluated + 2  # at most 8 completions a request
+
+
 async def test_the_group_says_how_it_was_sampled(running: Running) -> None:
     _, _, group = await played(running)
     assert group["generation_params"] == {"temperature": 0.7, "top_p": 0.9}
@@ -183,6 +211,24 @@ async def test_reasoning_content_is_the_thought(bench: Any, script: Any, tokeniz
     assert [m[-1]["content"] for m in group["messages"]] == [right, hidden] * 2
     for masks, text in zip(group["masks"], [right, hidden] * 2, strict=True):
         assert tokenizer.decode([m for m in masks if m != -100]) == text + TURN_END
+
+
+async def test_half_a_surrogate_pair_in_a_reply_is_a_row_and_a_dump(
+    bench: Any, tokenizer: Any
+) -> None:
+    async with (
+        BrokenTextServer(ScriptedPolicy([""]), tokenizer) as server,
+        bench.environment(server.url, dump_failed_rollouts=True, include_messages=True) as env,
+    ):
+        group = await group_of(env, await env.get_next_item())
+    assert [m[-1]["content"] for m in group["messages"]] == [BROKEN] * 4
+    for masks in group["masks"]:
+        text = tokenizer.decode([mask for mask in masks if mask != -100])
+        assert text == BROKEN.replace("\ud83d", "\ufffd") + TURN_END
+    assert env.statistics.counts["rollouts/broken_text"] == 4
+    [dump] = bench.folder.glob("dumps/*.jsonl")
+    [row] = read_dump(dump).rows
+    assert {rollout["conversation"][-1]["content"] for rollout in row["rollouts"]} == {BROKEN}
 
 
 async def test_an_endpoint_that_ignores_n_gives_whole_groups(bench: Any, tokenizer: Any) -> None:

@@ -134,6 +134,24 @@ async def test_a_dead_server_costs_no_group_that_another_could_serve(
     assert env.statistics.counts["groups/lost"] == 0
 
 
+async def test_an_evaluation_while_serving_waits_for_a_server_that_is_away(
+    bench: Any, tokenizer: Any
+) -> None:
+    async with (
+        LeavingServer(HONEST, tokenizer) as server,
+        bench.environment(server.url, "vllm") as env,
+    ):
+        await server.close()
+        env.env_id = env.curr_step = 0  # as in `serve`
+        evaluating = asyncio.create_task(env.evaluate())
+        await asyncio.sleep(4)  # by then, others have asked three times and given up
+        await server.come_back()
+        await asyncio.wait_for(evaluating, timeout=60)
+        del env.env_id
+    assert env.evaluation.report.numbers()["eval/unscored"] == 0
+    assert env.statistics.counts["evaluation/failed_requests"] == 0
+
+
 async def test_a_server_without_the_model_costs_no_group_either(
     bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -148,7 +166,7 @@ async def test_a_server_without_the_model_costs_no_group_either(
     assert all(group is not None for group, _ in results)
     [warning] = [message for message in caplog.messages if "others are asked" in message]
     assert warning == (
-        "An inference server fails, others are asked: 404 Not Found from "
+        f"The inference server at {first.url}/v1 fails, others are asked: 404 Not Found from "
         f"{first.url}/v1/chat/completions: The model `m` does not exist. (check "
         "--openai.model_name, --openai.base_url and --openai.server_type)"
     )

@@ -1,5 +1,6 @@
 """What a start finds out about the servers, and the sentence with which it ends where they fail."""
 
+import json
 import logging
 from typing import Any
 
@@ -58,6 +59,16 @@ class TextServer(PolicyServer):
         raise web.HTTPNotFound
 
 
+class CountingServer(PolicyServer):
+    """Says how many tokens the prompt of a chat has."""
+
+    prompt_tokens = 0
+
+    async def _chat(self, request: web.Request) -> web.Response:
+        reply = json.loads((await super()._chat(request)).text or "")
+        return web.json_response({**reply, "usage": {"prompt_tokens": self.prompt_tokens}})
+
+
 class ForeignServer(PolicyServer):
     """Has another tokenizer."""
 
@@ -108,6 +119,27 @@ async def test_chat_completions_without_token_ids_are_said_to_be_text(
         group, _ = await env.collect_trajectories(await env.get_next_item())
     assert group["inference_logprobs"] == []
     assert caplog.text.count("gives text alone") == 1
+
+
+async def test_text_from_a_prompt_of_another_length_is_doubted_once(
+    bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with CountingServer(ONE, tokenizer) as server:
+        async with bench.unprepared(server.url) as env:
+            ours = len(env.inference.prompt("What is 2 + 2?").tokens)
+            server.prompt_tokens = ours
+            await env.setup()
+        assert "counts" not in caplog.text
+        server.prompt_tokens = ours + 1
+        async with bench.environment(server.url):
+            pass
+    [said] = [message for message in caplog.messages if "counts" in message]
+    assert said == (
+        f"The inference server at {server.url}/v1 counts {ours + 1} tokens in a prompt that has "
+        f"{ours} by tokenizer_name and its chat template: unless it is its way of counting, the "
+        "trainer would see other tokens than the model; set --env.tokenizer_name to its model's "
+        "tokenizer"
+    )
 
 
 async def test_a_prompt_that_is_not_ours_loses_the_group(bench: Any, tokenizer: Any) -> None:
@@ -171,7 +203,8 @@ async def test_vllm_is_told_how_to_give_the_sampled_distributions_logprobs(
         (
             401,
             RefusingServer.words,
-            "status 401 (Incorrect API key provided): set --openai.api_key to the server's key",
+            "status 401 (Incorrect API key provided): set --openai.api_key to a key that the "
+            "server takes",
         ),
         (
             404,
@@ -209,7 +242,7 @@ async def test_a_refusal_is_the_commands_last_line(
             assert await running.exit_code() == 2, running.said()
         assert running.said().splitlines()[-1] == (
             f"error: the inference server at {server.url}/v1 refuses requests with status 401 "
-            "(Incorrect API key provided): set --openai.api_key to the server's key"
+            "(Incorrect API key provided): set --openai.api_key to a key that the server takes"
         )
 
 
