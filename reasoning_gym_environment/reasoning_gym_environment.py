@@ -25,7 +25,6 @@ from typing import Any
 from atroposlib.envs.base import APIServerConfig
 
 from reasoning_gym_environment.atropos.base import AtroposEnv
-from reasoning_gym_environment.atropos.losses import Losses
 from reasoning_gym_environment.atropos.scored_data import to_scored_data_group
 from reasoning_gym_environment.config import (
     ReasoningGymEnvConfig,
@@ -63,8 +62,6 @@ class ReasoningGymEnv(AtroposEnv):
         start_worker: where the worker processes of its task pool come from.
 
     Attributes:
-        process_patience: groups in a row that inference may lose before `process` gives up;
-            `serve` gives up when so many are lost in a row whose failure can't heal.
         problems: the training problems, whether or not their stream has begun.
         evaluation: the fixed evaluation set and its last results.
 
@@ -74,7 +71,6 @@ class ReasoningGymEnv(AtroposEnv):
 
     name = "reasoning_gym"
     env_config_cls = ReasoningGymEnvConfig
-    process_patience = 5
 
     def __init__(
         self,
@@ -106,7 +102,6 @@ class ReasoningGymEnv(AtroposEnv):
         self._sampling = SamplingParams(
             temperature=config.temperature, top_p=config.top_p, split="train"
         )
-        self._losses = Losses()
         if config.debug_logging:
             logging.getLogger("reasoning_gym_environment").setLevel(logging.DEBUG)
 
@@ -152,18 +147,13 @@ class ReasoningGymEnv(AtroposEnv):
         await self._pool.close()
         self._dumps.close()
 
-    @property
-    def _processing(self) -> bool:
-        """Whether Atropos's `process` runs, which knows no backlog."""
-        return getattr(self, "process_mode", False)
-
     async def get_next_item(self) -> Problem:
         """The next problem of this replica's stream; never None.
 
         Raises:
             ConfigurationError: no prompt leaves room for a completion.
         """
-        if self._processing and self.backlog:
+        if self.processing and self.backlog:
             again: Problem = self.backlog.pop()
             return again
         return await self._started_problems().next(
@@ -199,7 +189,7 @@ class ReasoningGymEnv(AtroposEnv):
             with books.asking(lost_by=InferenceError):
                 group = await self._group_of(item)
         except InferenceError as error:
-            self._note_loss(item, error)
+            self.note_loss(item, error)
             return None, []
         with books.settling():
             await self._rollouts.keep(group, categories=self.categories, identity=self.identity())
@@ -211,7 +201,7 @@ class ReasoningGymEnv(AtroposEnv):
     async def _group_of(self, problem: Problem) -> GroupResult:
         """A scored group that the stream has learned from; raises InferenceError."""
         if self.serving:
-            await self._losses.turn()
+            await self.losses.turn()
         self.chances.ask(problem.recipe)
         group = await self._rollouts.sample(
             problem,
@@ -219,7 +209,7 @@ class ReasoningGymEnv(AtroposEnv):
             max_length=self.max_length(),
             sampling=self._sampling,
         )
-        self._losses.came()
+        self.losses.came()
         self.chances.came(problem.recipe)
         self._started_problems().record(group)
         return group
@@ -233,20 +223,6 @@ class ReasoningGymEnv(AtroposEnv):
             mask_truncated=self.config.mask_too_long_completions,
             include_messages=self.config.include_messages,
         )
-
-    def _note_loss(self, problem: Problem, error: InferenceError) -> None:
-        """Say that inference lost a group; raises InferenceError where `process` gives up."""
-        self.ask_again(problem)
-        losses = self._losses
-        losses.lost(problem.recipe.task, error)
-        at = ", ".join(self.inference.urls)
-        gives_up = InferenceError(
-            f"{losses.in_a_row} groups in a row were lost; check the server at {at}: {error}"
-        )
-        if self._processing and losses.in_a_row >= self.process_patience:
-            raise gives_up from error
-        if self.serving and losses.for_good >= self.process_patience:
-            self.end_serving(gives_up)
 
     async def score(self, problem: Problem, completions: Sequence[Completion]) -> GroupResult:
         """Score completions of one problem; every completion keeps its place."""

@@ -104,11 +104,6 @@ class AtroposEnv(DeliveringEnv):
     def stream_in(self, state: dict[str, Any]) -> None:
         """Continue the stream that `stream_out` has described."""
 
-    @property
-    def serving(self) -> bool:
-        """Whether the API knows this environment."""
-        return hasattr(self, "env_id")
-
     def max_length(self) -> int:
         """Tokens of a row; a group with a row as long as the trainer's limit is dropped whole."""
         limit: int = self.config.max_token_length

@@ -14,8 +14,11 @@ from ..problems.chances import Chances
 from ..records import Problem
 from ..rollouts.books import End
 from ..rollouts.metrics import Statistics
+from ..rollouts.rollouts import InferenceError
 from ..util.outages import Paced
 from ..util.reachability import UnreachableError
+from .inference import Inference
+from .losses import Losses
 from .soundness import fault
 from .trainer_api import ApiRefusedError, LostStateError, TrainerApi, pack
 
@@ -29,17 +32,24 @@ class DeliveringEnv(BaseEnv):
     """Speaks with Atropos's API in the place of the base class, which takes a refusal for success.
 
     Attributes:
-        statistics: what the run has counted so far; a subclass sets it.
+        statistics: what the run has counted so far.
+        inference: the client of the inference servers; a subclass sets both.
         api: the client of Atropos's API.
         chances: which problems may be asked again.
+        losses: the groups that inference has lost in a row.
+        process_patience: groups in a row that inference may lose before `process` gives up;
+            `serve` gives up when so many are lost in a row whose failure can't heal.
     """
 
     statistics: Statistics
+    inference: Inference
+    process_patience = 5
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
         self.api = TrainerApi(config.rollout_server_url)
         self.chances = Chances()
+        self.losses = Losses()
         self._refusal_line = Paced()
         self._ends_with: FixableError | None = None
 
@@ -52,6 +62,16 @@ class DeliveringEnv(BaseEnv):
         if self._ends_with is not None:
             raise self._ends_with
         await super().env_step_checks()
+
+    @property
+    def processing(self) -> bool:
+        """Whether Atropos's `process` runs, which knows no backlog."""
+        return getattr(self, "process_mode", False)
+
+    @property
+    def serving(self) -> bool:
+        """Whether the API knows this environment."""
+        return hasattr(self, "env_id")
 
     async def _register_env(self) -> Any:
         """The API's reply; raises ApiRefusedError and UnreachableError."""
@@ -105,6 +125,20 @@ class DeliveringEnv(BaseEnv):
             self.backlog.append(problem)
         else:
             self.statistics.counts["problems/given_up"] += 1
+
+    def note_loss(self, problem: Problem, error: InferenceError) -> None:
+        """Say that inference lost a group; raises InferenceError where `process` gives up."""
+        self.ask_again(problem)
+        losses = self.losses
+        losses.lost(problem.recipe.task, error)
+        at = ", ".join(self.inference.urls)
+        gives_up = InferenceError(
+            f"{losses.in_a_row} groups in a row were lost; check the server at {at}: {error}"
+        )
+        if self.processing and losses.in_a_row >= self.process_patience:
+            raise gives_up from error
+        if self.serving and losses.for_good >= self.process_patience:
+            self.end_serving(gives_up)
 
     async def handle_send_to_api(
         self,

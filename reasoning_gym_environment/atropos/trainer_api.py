@@ -127,7 +127,7 @@ class TrainerApi:
         try:
             await asyncio.wait({asked}, timeout=_SILENT_SECONDS)
             if not asked.done():
-                self._outage.fails(this, f"silent for {_SILENT_SECONDS:g} s")
+                self._outage.fails(this, "it hangs", already=_SILENT_SECONDS)
             reply = await asked
         except ApiRefusedError:
             self._outage.answered(this)

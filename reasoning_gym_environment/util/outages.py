@@ -38,20 +38,33 @@ class Outage:
     Args:
         what: names the server at the beginning of a sentence.
         clock: gives the time in seconds.
+        lost: what is counted as lost.
     """
 
-    def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        what: str,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        lost: str = "groups lost",
+    ) -> None:
         self._what = what
+        self._unit = lost
         self._clock = clock
         self._failing: set[object] = set()
         self._since: float | None = None
         self._lost = 0
         self._line = Paced(clock)
 
-    def fails(self, request: object, why: str) -> None:
-        """Note that a request fails, for the first time or again."""
+    def fails(self, request: object, why: str, *, already: float = 0.0) -> None:
+        """Note that a request fails, for the first time or again.
+
+        Args:
+            already: for how many seconds it has when that is first seen.
+        """
         if self._since is None:
-            self._since, self._lost, self._line = self._clock(), 0, Paced(self._clock)
+            self._since = self._clock() - already
+            self._lost, self._line = 0, Paced(self._clock)
         self._failing.add(request)
         if self._line.due():
             seconds = self._clock() - self._since
@@ -64,14 +77,15 @@ class Outage:
         if self._since is None or self._failing:
             return
         logger.warning(
-            "%s is back after %.0f s, %d groups lost",
+            "%s is back after %.0f s, %d %s",
             self._what,
             self._clock() - self._since,
             self._lost,
+            self._unit,
         )
         self._since = None
 
     def dropped(self, request: object, *, lost: int = 0) -> None:
-        """Note that a request is no longer tried, and how many groups are lost with it."""
+        """Note that a request is no longer tried, and how much is lost with it."""
         self._failing.discard(request)
         self._lost += lost

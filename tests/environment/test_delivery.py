@@ -210,7 +210,7 @@ async def test_a_hanging_api_is_said_within_ten_seconds_and_waited_for(
         os.kill(api.pid, signal.SIGSTOP)
         polling = asyncio.create_task(env.get_status())
         try:
-            await until(lambda: "silent for 8 s" in caplog.text, seconds=10)
+            await until(lambda: "doesn't answer for 8 s: it hangs" in caplog.text, seconds=10)
         finally:
             os.kill(api.pid, signal.SIGCONT)
         await asyncio.wait_for(polling, 10)

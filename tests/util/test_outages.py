@@ -57,3 +57,16 @@ def test_it_lasts_while_any_request_fails(clock: Clock, caplog: pytest.LogCaptur
         "The API is back after 0 s, 0 groups lost",
         "The API doesn't answer: refused",
     ]
+
+
+def test_what_had_lasted_before_it_was_seen_counts(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    outage = Outage("The server", clock, lost="requests given up")
+    outage.fails("a", "it hangs", already=8.0)
+    clock.now += 2.0
+    outage.answered("a")
+    assert caplog.messages == [
+        "The server doesn't answer for 8 s: it hangs",
+        "The server is back after 10 s, 0 requests given up",
+    ]
