@@ -15,6 +15,7 @@ if not __package__:  # started or imported by path: this file hides the package 
     del sys.modules[__name__]
     importlib.import_module(__name__)
 
+import asyncio
 import gc
 import logging
 import sys
@@ -48,7 +49,8 @@ from reasoning_gym_environment.rollouts.rollouts import (
     RolloutSettings,
     SamplingParams,
 )
-from reasoning_gym_environment.storage.dumps import DumpWriter
+from reasoning_gym_environment.storage.dump_writer import DumpWriter
+from reasoning_gym_environment.storage.rows import recipe_key
 from reasoning_gym_environment.workers.pool import TaskPool
 from reasoning_gym_environment.workers.processes import StartWorker, WorkerProcess
 
@@ -87,7 +89,9 @@ class ReasoningGymEnv(AtroposEnv):
         super().__init__(config, server_configs, slurm=slurm, testing=testing)
         counts = self.statistics.counts
         self._pool = TaskPool(pool_settings(config), counts, start_worker=start_worker)
-        self._dumps = DumpWriter(Path(config.data_dumps_dir), self.run_id, counts)
+        self._dumps = DumpWriter(
+            Path(config.data_dumps_dir), self.run_id, counts, synced=config.sync_dumps
+        )
         self.problems = TrainingProblems(settings_of(ProblemSettings, config), self._pool, counts)
         self._rollouts = Rollouts(
             self.inference,
@@ -106,6 +110,7 @@ class ReasoningGymEnv(AtroposEnv):
             temperature=config.temperature, top_p=config.top_p, split="train"
         )
         self._losses = Losses()
+        self._keeping: dict[str, asyncio.Task[GroupResult]] = {}
         if config.debug_logging:
             logging.getLogger("reasoning_gym_environment").setLevel(logging.DEBUG)
 
@@ -149,7 +154,7 @@ class ReasoningGymEnv(AtroposEnv):
     async def close_parts(self) -> None:
         self.problems.close()
         await self._pool.close()
-        self._dumps.close()
+        await asyncio.to_thread(self._dumps.close)
 
     async def get_next_item(self) -> Problem:
         """The next problem of this replica's stream; never None.
@@ -180,30 +185,41 @@ class ReasoningGymEnv(AtroposEnv):
     async def collect_trajectories(self, item: Problem) -> tuple[dict[str, Any] | None, list[Any]]:
         """One group of rollouts, scored and dumped; None where there is nothing to send.
 
-        While a trainer is served and inference fails, it waits for its turn to ask again.
+        While a trainer is served and inference fails, it waits for its turn to ask again. A group
+        whose worker was cancelled while it was dumped is given to whoever asks for its problem
+        again, so that it is neither lost nor on disk twice.
 
         Raises:
             InferenceError: in `process` mode, when inference has failed too often in a row.
         """
-        if self.serving:
-            await self._losses.turn()
-        try:
-            group = await self._rollouts.sample(
-                item,
-                n=self.config.group_size,
-                max_length=self.max_length(),
-                sampling=self._sampling,
-            )
-        except InferenceError as error:
-            self._count_lost_group(item, error)
-            return None, []
-        self._losses.came()
-        self._started_problems().record(group)
-        await self._rollouts.keep(group, categories=self.categories, identity=self.identity())
+        key = recipe_key(item.recipe)
+        if key not in self._keeping:
+            if self.serving:
+                await self._losses.turn()
+            try:
+                group = await self._rollouts.sample(
+                    item,
+                    n=self.config.group_size,
+                    max_length=self.max_length(),
+                    sampling=self._sampling,
+                )
+            except InferenceError as error:
+                self._count_lost_group(item, error)
+                return None, []
+            self._losses.came()
+            self._keeping[key] = asyncio.create_task(self._keep(group))
+        group = await asyncio.shield(self._keeping[key])
+        del self._keeping[key]
         if not group.scored:
             self.statistics.counts["groups/unscored"] += 1
             return None, []
         return self._to_send(group), []
+
+    async def _keep(self, group: GroupResult) -> GroupResult:
+        """Learn from a group, count it and dump it."""
+        self._started_problems().record(group)
+        await self._rollouts.keep(group, categories=self.categories, identity=self.identity())
+        return group
 
     def _to_send(self, group: GroupResult) -> dict[str, Any]:
         sampling = {"temperature": self._sampling.temperature, "top_p": self._sampling.top_p}
