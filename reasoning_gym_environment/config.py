@@ -165,6 +165,9 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
         le=1,
         description="A group is successful when one of its scores is above this.",
     )
+    sync_dumps: bool = Field(
+        default=False, description="Count a group only when it would outlive a power cut."
+    )
     data_dumps_dir: str = Field(
         default="data_dumps",
         min_length=1,

@@ -15,6 +15,7 @@ if not __package__:  # started or imported by path: this file hides the package 
     del sys.modules[__name__]
     importlib.import_module(__name__)
 
+import asyncio
 import gc
 import logging
 import sys
@@ -48,7 +49,8 @@ from reasoning_gym_environment.rollouts.rollouts import (
     RolloutSettings,
     SamplingParams,
 )
-from reasoning_gym_environment.storage.dumps import DumpWriter
+from reasoning_gym_environment.storage.dump_writer import DumpWriter
+from reasoning_gym_environment.storage.rows import recipe_key
 from reasoning_gym_environment.workers.pool import TaskPool
 from reasoning_gym_environment.workers.processes import StartWorker, WorkerProcess
 
@@ -84,7 +86,9 @@ class ReasoningGymEnv(AtroposEnv):
         super().__init__(config, server_configs, slurm=slurm, testing=testing)
         counts = self.statistics.counts
         self._pool = TaskPool(pool_settings(config), counts, start_worker=start_worker)
-        self._dumps = DumpWriter(Path(config.data_dumps_dir), self.run_id, counts)
+        self._dumps = DumpWriter(
+            Path(config.data_dumps_dir), self.run_id, counts, synced=config.sync_dumps
+        )
         self.problems = TrainingProblems(settings_of(ProblemSettings, config), self._pool, counts)
         self._rollouts = Rollouts(
             self.inference,
@@ -102,6 +106,7 @@ class ReasoningGymEnv(AtroposEnv):
         self._sampling = SamplingParams(
             temperature=config.temperature, top_p=config.top_p, split="train"
         )
+        self._keeping: dict[str, asyncio.Task[GroupResult]] = {}
         if config.debug_logging:
             logging.getLogger("reasoning_gym_environment").setLevel(logging.DEBUG)
 
@@ -145,7 +150,11 @@ class ReasoningGymEnv(AtroposEnv):
     async def close_parts(self) -> None:
         self.problems.close()
         await self._pool.close()
-        self._dumps.close()
+        await asyncio.to_thread(self._dumps.close)
+        for keeping in self._keeping.values():  # of workers that were cancelled
+            if not keeping.cancel() and not keeping.exception():
+                self.statistics.books.end(End.CANCELLED)
+        await asyncio.gather(*self._keeping.values(), return_exceptions=True)
 
     async def get_next_item(self) -> Problem:
         """The next problem of this replica's stream; never None.
@@ -179,24 +188,33 @@ class ReasoningGymEnv(AtroposEnv):
     async def collect_trajectories(self, item: Problem) -> tuple[dict[str, Any] | None, list[Any]]:
         """One group of rollouts, scored and dumped; None where there is nothing to send.
 
-        While a trainer is served and inference fails, it waits for its turn to ask again.
+        While a trainer is served and inference fails, it waits for its turn to ask again. A group
+        whose worker was cancelled while it was dumped is given to whoever asks for its problem
+        again, so that it is neither lost nor on disk twice.
 
         Raises:
             InferenceError: in `process` mode, when inference has failed too often in a row.
         """
-        books = self.statistics.books
+        books, key = self.statistics.books, recipe_key(item.recipe)
+        if key not in self._keeping:
+            try:
+                with books.asking(lost_by=InferenceError):
+                    group = await self._group_of(item)
+            except InferenceError as error:
+                self.note_loss(item, error)
+                return None, []
+            self._keeping[key] = asyncio.create_task(self._keep(group))
         try:
-            with books.asking(lost_by=InferenceError):
-                group = await self._group_of(item)
-        except InferenceError as error:
-            self.note_loss(item, error)
-            return None, []
-        with books.settling():
-            await self._rollouts.keep(group, categories=self.categories, identity=self.identity())
-            if group.scored:
-                return self._to_send(group), []
+            group = await asyncio.shield(self._keeping[key])
+        except Exception:
+            del self._keeping[key]
+            raise
+        del self._keeping[key]
+        if not group.scored:
             books.end(End.UNSCORED)
             return None, []
+        with books.settling():
+            return self._to_send(group), []
 
     async def _group_of(self, problem: Problem) -> GroupResult:
         """A scored group that the stream has learned from; raises InferenceError."""
@@ -212,6 +230,12 @@ class ReasoningGymEnv(AtroposEnv):
         self.losses.came()
         self.chances.came(problem.recipe)
         self._started_problems().record(group)
+        return group
+
+    async def _keep(self, group: GroupResult) -> GroupResult:
+        """Count a group and dump it."""
+        with self.statistics.books.settling():
+            await self._rollouts.keep(group, categories=self.categories, identity=self.identity())
         return group
 
     def _to_send(self, group: GroupResult) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ..records import Problem
 from ..rollouts.books import End
 from ..rollouts.metrics import Statistics
 from ..rollouts.rollouts import InferenceError
-from ..util.outages import Paced
+from ..util.outage import Outage
 from ..util.reachability import UnreachableError
 from .inference import Inference
 from .losses import Losses
@@ -50,7 +50,7 @@ class DeliveringEnv(BaseEnv):
         self.api = TrainerApi(config.rollout_server_url)
         self.chances = Chances()
         self.losses = Losses()
-        self._refusal_line = Paced()
+        self._refusals = Outage()
         self._ends_with: FixableError | None = None
 
     def end_serving(self, error: FixableError) -> None:
@@ -207,8 +207,8 @@ class DeliveringEnv(BaseEnv):
         return End.SENT
 
     def _refuse(self, problem: Problem | None, why: str) -> End:
-        if self._refusal_line.due():
-            refused = self.statistics.counts[f"groups/{End.REFUSED.value}"] + 1
+        if self._refusals.failed():
             task = problem.recipe.task if problem else "an unknown task"
+            refused = self._refusals.lost
             logger.warning("Not sent: a group of %s, %d refused so far: %s", task, refused, why)
         return End.REFUSED

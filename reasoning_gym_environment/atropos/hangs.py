@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..errors import FixableError
-from ..util.outages import Outage
+from ..util.outage import FailingRequests
 
 _QUIET_SECONDS = 4.0
 """So long nothing comes before a server is asked whether it is there; it has 4 s to answer."""
@@ -48,7 +48,7 @@ class Watch:
         self._heard = self._asked = -math.inf
         self._longest = 0.0
         name = f"The inference server at {server.config.base_url}"
-        self._outage = Outage(name, clock, lost="requests given up")
+        self._outage = FailingRequests(name, clock, lost="requests given up")
 
     async def reply(self, request: asyncio.Future[T], check: Callable[[], None]) -> T:
         """The reply to a request.

@@ -19,7 +19,7 @@ from typing import Any
 import aiohttp
 
 from ..errors import TRY_AGAIN, FixableError
-from ..util.outages import Outage
+from ..util.outage import FailingRequests
 from ..util.reachability import UnreachableError
 from .failures import own_words
 
@@ -71,7 +71,7 @@ class TrainerApi:
         self.lost = False
         self._url = url
         self._clock = clock
-        self._outage = Outage(f"The Atropos API at {url}", clock)
+        self._outage = FailingRequests(f"The Atropos API at {url}", clock)
         self._mark = {
             "desired_name": f"mark-{uuid.uuid4()}",
             "max_token_length": 1,

@@ -17,6 +17,7 @@ from reasoning_gym_environment.atropos.trainer_api import ApiRefusedError, LostS
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import TRY_AGAIN
+from reasoning_gym_environment.util.outage import Outage
 from reasoning_gym_environment.util.reachability import UnreachableError
 
 HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
@@ -95,12 +96,11 @@ async def test_an_unsound_logprob_does_not_reach_the_trainers_batch(
 async def test_what_is_refused_is_said_with_its_reason(
     serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
-    serving.env._refusal_line = type(serving.env._refusal_line)()
-    refused = serving.env.statistics.counts["groups/refused"]
+    serving.env._refusals = Outage()
     await serving.deliver(scores=[1.0, 0.0, float("nan"), 0.0])
     await serving.deliver(scores=[1.0])
     assert [m for m in caplog.messages if m.startswith("Not sent")] == [
-        f"Not sent: a group of gcd, {refused + 1} refused so far: nan is no score"
+        "Not sent: a group of gcd, 1 refused so far: nan is no score"
     ]
 
 
@@ -113,7 +113,7 @@ async def test_half_a_character_in_a_message_is_not_sent(serving: Serving) -> No
 async def test_a_body_that_a_proxy_refuses_is_not_counted_as_sent(
     serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
-    serving.env._refusal_line = type(serving.env._refusal_line)()
+    serving.env._refusals = Outage()
     serving.between.largest = 100
     refused = await serving.deliver()
     serving.between.largest = float("inf")

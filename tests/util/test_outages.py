@@ -2,7 +2,7 @@
 
 import pytest
 
-from reasoning_gym_environment.util.outages import Outage, Paced
+from reasoning_gym_environment.util.outage import FailingRequests, Outage
 
 
 class Clock:
@@ -20,10 +20,10 @@ def clock() -> Clock:
 
 
 def test_a_line_is_due_at_once_and_then_once_a_minute(clock: Clock) -> None:
-    line = Paced(clock)
+    line = Outage(clock)
     due = []
     for _ in range(7):
-        due.append(line.due())
+        due.append(line.failed())
         clock.now += 20.0
     assert due == [True, False, False, True, False, False, True]
 
@@ -31,7 +31,7 @@ def test_a_line_is_due_at_once_and_then_once_a_minute(clock: Clock) -> None:
 def test_an_outage_has_a_beginning_a_line_a_minute_and_an_end(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outage = Outage("The API", clock)
+    outage = FailingRequests("The API", clock)
     for _ in range(70):
         outage.fails("a", "refused")
         clock.now += 1.0
@@ -46,7 +46,7 @@ def test_an_outage_has_a_beginning_a_line_a_minute_and_an_end(
 
 
 def test_it_lasts_while_any_request_fails(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    outage = Outage("The API", clock)
+    outage = FailingRequests("The API", clock)
     outage.fails("a", "413")
     outage.answered("b")
     assert len(caplog.messages) == 1
@@ -62,7 +62,7 @@ def test_it_lasts_while_any_request_fails(clock: Clock, caplog: pytest.LogCaptur
 def test_what_had_lasted_before_it_was_seen_counts(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outage = Outage("The server", clock, lost="requests given up")
+    outage = FailingRequests("The server", clock, lost="requests given up")
     outage.fails("a", "it hangs", already=8.0)
     clock.now += 2.0
     outage.answered("a")
