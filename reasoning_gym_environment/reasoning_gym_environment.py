@@ -25,7 +25,7 @@ from typing import Any
 
 from atroposlib.envs.base import APIServerConfig
 
-from reasoning_gym_environment.atropos.base import AtroposEnv
+from reasoning_gym_environment.atropos.base import VERSIONS, AtroposEnv
 from reasoning_gym_environment.atropos.losses import Losses
 from reasoning_gym_environment.atropos.scored_data import to_scored_data_group
 from reasoning_gym_environment.config import (
@@ -155,6 +155,9 @@ class ReasoningGymEnv(AtroposEnv):
         self.problems.close()
         await self._pool.close()
         await asyncio.to_thread(self._dumps.close)
+
+    def evaluation_key(self) -> str:
+        return self.evaluation.key(max_length=self.max_length(), versions=VERSIONS)
 
     async def get_next_item(self) -> Problem:
         """The next problem of this replica's stream; never None.

@@ -15,6 +15,7 @@ PURE = [
     "problems.sampler",
     "problems.seeds",
     "problems.signal_estimates",
+    "problems.stored_state",
     "rollouts.channels",
     "rollouts.hints",
     "rollouts.metrics",

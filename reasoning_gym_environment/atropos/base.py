@@ -8,13 +8,11 @@ import logging
 import re
 import uuid
 from abc import abstractmethod
-from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-from atroposlib.envs.base import BaseEnv
 from atroposlib.envs.server_handling.server_baseline import APIServer
 from tenacity import RetryError
 
@@ -27,6 +25,7 @@ from ..util.lifetime import closing_on_every_way_out
 from ..util.reachability import UnreachableError, require_reachable
 from .failures import root_cause
 from .inference import Inference
+from .replica import ReplicaEnv
 from .scored_data import rollout_rows, rollout_table
 from .servers import CLIENTS
 
@@ -38,8 +37,8 @@ VERSIONS = {name: version(name) for name in _PACKAGES}
 _GOODBYE_SECONDS = 5
 
 
-class AtroposEnv(BaseEnv):
-    """Closes on every way out, counts what is sent, keeps checkpoints whole, hides API keys.
+class AtroposEnv(ReplicaEnv):
+    """Closes on every way out, counts what is sent, hides API keys.
 
     Attributes:
         run_id: names the run in everything it stores.
@@ -89,18 +88,6 @@ class AtroposEnv(BaseEnv):
         self._ends_with: FixableError | None = None
         if config.suppress_base_env_logs:
             logging.getLogger("atroposlib.envs.base").setLevel(logging.WARNING)
-
-    @abstractmethod
-    def stream_out(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
-        """The training stream's state, as JSON.
-
-        Args:
-            unfinished: problems handed out but not yet trained on; they come first after a resume.
-        """
-
-    @abstractmethod
-    def stream_in(self, state: dict[str, Any]) -> None:
-        """Continue the stream that `stream_out` has described."""
 
     @property
     def serving(self) -> bool:
@@ -171,6 +158,7 @@ class AtroposEnv(BaseEnv):
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         await self.close_parts()
+        await self.close_replica()
         await self.inference.close()
         if self.serving:
             await disconnect(self.config.rollout_server_url, self.env_id)
@@ -209,28 +197,6 @@ class AtroposEnv(BaseEnv):
             self.statistics.counts["groups/send_failures"] += 1
             raise
         self.statistics.counts["groups/sent"] += 1
-
-    def save_checkpoint(self, step: int, data: dict[str, Any] | None = None) -> None:
-        """Write the training stream's state, whole or not at all."""
-        running = [entry["item"] for entry in self.running_items.values()]
-        state = self.stream_out([*running, *self.backlog])
-        super().save_checkpoint(f"{step}.partial", {**(data or {}), "stream_state": state})
-        folder = Path(self.checkpoint_dir) / "env_checkpoints" / str(self.wandb_prepend)
-        (folder / f"step-{step}.partial.json").replace(folder / f"step-{step}.json")
-
-    def load_checkpoint(self) -> None:
-        """Continue the stream exactly where the checkpoint of the trainer's step left it."""
-        self.stream_state: dict[str, Any] | None = None
-        super().load_checkpoint()  # sets an attribute for each of the file's keys
-        if self.stream_state is None:
-            logger.warning(
-                "No checkpoint for step %s of %s below %r: the training stream starts anew",
-                self.curr_step,
-                self.wandb_prepend,
-                self.checkpoint_dir,
-            )
-            return
-        self.stream_in(self.stream_state)
 
 
 async def disconnect(url: str, env_id: int) -> None:
