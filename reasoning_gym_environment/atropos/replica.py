@@ -68,10 +68,13 @@ class ReplicaEnv(BaseEnv):
             data["wandb_name"] = f"{self.config.wandb_name}_{self.config.replica}"
         self.env_id = data["env_id"]  # from here on the API has to be told of leaving
         self.wandb_prepend, self.checkpoint_dir = data["wandb_name"], data["checkpoint_dir"]
-        if data["checkpoint_interval"] > 0:
+        saves = data["checkpoint_interval"] > 0
+        if saves:
             self.checkpoints.require_writable()
-        if data["checkpoint_interval"] > 0 or self.config.replica:
+        if saves or self.config.replica:
             await self.checkpoints.claim()
+        if saves and data["starting_step"] == 0:
+            self.save_checkpoint(0)
         return data
 
     @cached_property

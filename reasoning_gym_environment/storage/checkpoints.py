@@ -104,7 +104,9 @@ class Checkpoints:
             return
         self._saving = self._thread.submit(lambda: self.save(step, content))
         await asyncio.wait([self._saving], timeout=STALL_SECONDS)
-        if not self._saving.done():
+        if self._saving.done():
+            self._saving.result()
+        else:
             logger.warning("The disk holds up the checkpoint of step %d: training goes on", step)
 
     def failed(self, step: int, reason: str) -> None:
@@ -125,12 +127,17 @@ class Checkpoints:
         self._lock.release()
 
     def newest(self, step: int) -> Path | None:
-        """Find the newest checkpoint that is not after a step; None where there is none."""
-        steps = [
-            number for path in self._folder.glob("step-*.json") if (number := _step(path)) >= 0
-        ]
-        below = [number for number in steps if number <= step]
-        return self._path(max(below)) if below else None
+        """Find a step's checkpoint, or the newest before it; None where there is none.
+
+        What is older than that of step 0 was left by an earlier run in the same folder.
+        """
+        if self._path(step).exists():
+            return self._path(step)
+        began = self._path(0)
+        since = began.stat().st_mtime_ns if began.exists() else 0
+        found = [path for path in self._folder.glob("step-*.json") if 0 <= _step(path) < step]
+        of_this_run = [path for path in found if path.stat().st_mtime_ns >= since]
+        return max(of_this_run, key=_step, default=None)
 
     def _path(self, step: int) -> Path:
         return self._folder / f"step-{step}.json"

@@ -51,6 +51,20 @@ def test_the_newest_that_is_not_after_the_trainers_step_is_found(tmp_path: Path)
     assert read_checkpoint(folder / "step-6.json") == {"step": 6}
 
 
+def test_what_an_earlier_run_left_in_the_folder_is_not_continued_by_accident(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "env_0"
+    saved(folder, 3, 6)
+    for path in folder.iterdir():
+        os.utime(path, (1, 1))
+    checkpoints = saved(folder, 0)
+    assert checkpoints.newest(5) == folder / "step-0.json"
+    assert checkpoints.newest(6) == folder / "step-6.json"  # as the trainer says
+    checkpoints.save(3, {"stream_state": "this run's"})
+    assert checkpoints.newest(5) == folder / "step-3.json"
+
+
 def test_a_later_state_never_comes_under_an_earlier_step(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
