@@ -25,7 +25,7 @@ from typing import Any
 
 from atroposlib.envs.base import APIServerConfig
 
-from reasoning_gym_environment.atropos.base import AtroposEnv
+from reasoning_gym_environment.atropos.base import VERSIONS, AtroposEnv
 from reasoning_gym_environment.atropos.scored_data import to_scored_data_group
 from reasoning_gym_environment.config import (
     ReasoningGymEnvConfig,
@@ -155,6 +155,9 @@ class ReasoningGymEnv(AtroposEnv):
             if not keeping.cancel() and not keeping.exception():
                 self.statistics.books.end(End.CANCELLED)
         await asyncio.gather(*self._keeping.values(), return_exceptions=True)
+
+    def evaluation_key(self) -> str:
+        return self.evaluation.key(max_length=self.max_length(), versions=VERSIONS)
 
     async def get_next_item(self) -> Problem:
         """The next problem of this replica's stream; never None.

@@ -17,6 +17,7 @@ PURE = [
     "problems.sampler",
     "problems.seeds",
     "problems.signal_estimates",
+    "problems.stored_state",
     "rollouts.books",
     "rollouts.channels",
     "rollouts.hints",

@@ -8,7 +8,6 @@ import logging
 import re
 import uuid
 from abc import abstractmethod
-from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,9 @@ from ..rollouts.prompts import resolve_system_prompt
 from ..util.files import replacing
 from ..util.lifetime import closing_on_every_way_out
 from ..util.reachability import UnreachableError, require_reachable
-from .delivery import DeliveringEnv
 from .failures import root_cause
 from .inference import Inference
+from .replica import ReplicaEnv
 from .scored_data import rollout_rows, rollout_table
 from .servers import CLIENTS
 
@@ -39,8 +38,8 @@ VERSIONS = {name: version(name) for name in _PACKAGES}
 _GOODBYE_SECONDS = 5
 
 
-class AtroposEnv(DeliveringEnv):
-    """Closes on every way out, keeps checkpoints whole, hides API keys.
+class AtroposEnv(ReplicaEnv):
+    """Closes on every way out, hides API keys.
 
     Attributes:
         run_id: names the run in everything it stores.
@@ -91,18 +90,6 @@ class AtroposEnv(DeliveringEnv):
         self._closed = False
         if config.suppress_base_env_logs:
             logging.getLogger("atroposlib.envs.base").setLevel(logging.WARNING)
-
-    @abstractmethod
-    def stream_out(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
-        """The training stream's state, as JSON.
-
-        Args:
-            unfinished: problems handed out but not yet trained on; they come first after a resume.
-        """
-
-    @abstractmethod
-    def stream_in(self, state: dict[str, Any]) -> None:
-        """Continue the stream that `stream_out` has described."""
 
     def max_length(self) -> int:
         """Tokens of a row; a group with a row as long as the trainer's limit is dropped whole."""
@@ -164,6 +151,7 @@ class AtroposEnv(DeliveringEnv):
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         await self.close_parts()
+        await self.close_replica()
         await self.inference.close()
         if self.serving and not self.api.lost:  # another environment may have our id
             await disconnect(self.config.rollout_server_url, self.env_id)
@@ -206,28 +194,6 @@ class AtroposEnv(DeliveringEnv):
         if self.config.use_wandb and self.rollouts_for_wandb:
             wandb_metrics["train/rollouts"] = rollout_table(self.rollouts_for_wandb)
         return wandb_metrics
-
-    def save_checkpoint(self, step: int, data: dict[str, Any] | None = None) -> None:
-        """Write the training stream's state, whole or not at all."""
-        running = [entry["item"] for entry in self.running_items.values()]
-        state = self.stream_out([*running, *self.backlog])
-        super().save_checkpoint(f"{step}.partial", {**(data or {}), "stream_state": state})
-        folder = Path(self.checkpoint_dir) / "env_checkpoints" / str(self.wandb_prepend)
-        (folder / f"step-{step}.partial.json").replace(folder / f"step-{step}.json")
-
-    def load_checkpoint(self) -> None:
-        """Continue the stream exactly where the checkpoint of the trainer's step left it."""
-        self.stream_state: dict[str, Any] | None = None
-        super().load_checkpoint()  # sets an attribute for each of the file's keys
-        if self.stream_state is None:
-            logger.warning(
-                "No checkpoint for step %s of %s below %r: the training stream starts anew",
-                self.curr_step,
-                self.wandb_prepend,
-                self.checkpoint_dir,
-            )
-            return
-        self.stream_in(self.stream_state)
 
 
 async def disconnect(url: str, env_id: int) -> None:

@@ -57,12 +57,6 @@ class DeliveringEnv(BaseEnv):
         """End `serve` with this error; Atropos's loop swallows what its workers raise."""
         self._ends_with = self._ends_with or error
 
-    async def env_step_checks(self) -> None:
-        """Do what is due between two rounds of the loop; raises what `end_serving` was given."""
-        if self._ends_with is not None:
-            raise self._ends_with
-        await super().env_step_checks()
-
     @property
     def processing(self) -> bool:
         """Whether Atropos's `process` runs, which knows no backlog."""
@@ -96,7 +90,10 @@ class DeliveringEnv(BaseEnv):
         Raises:
             LostStateError: the API isn't the one that this environment registered at.
             ApiRefusedError, UnreachableError: it refuses, or has not answered for a minute.
+            FixableError: what `end_serving` was given.
         """
+        if self._ends_with is not None:
+            raise self._ends_with
         self.status_dict = await self.api.get("/status-env", {"env_id": self.env_id})
         step = self.status_dict["current_step"]
         if step < self.curr_step:

@@ -110,7 +110,7 @@ class DumpWriter:
         queued = self._thread.submit(lambda: self._write(kind, row))
         self._queued.add(queued)
         queued.add_done_callback(self._taken)
-        while not queued.done() and (not self._stalls() or self._must_wait()):
+        while queued in self._queued and (not self._stalls() or self._must_wait()):
             await asyncio.wait([queued], timeout=_LOOK_SECONDS)
         if queued.done():
             queued.result()

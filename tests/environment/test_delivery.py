@@ -283,9 +283,8 @@ async def test_an_id_that_belongs_to_another_environment_ends_the_run(
         problem = await env.get_next_item()
         group, _ = await env.collect_trajectories(problem)
         await env.handle_send_to_api(group, problem)
-        await env.get_status()
         with pytest.raises(LostStateError, match="it has our id for another environment"):
-            await env.env_step_checks()
+            await env.get_status()
     assert env.statistics.counts["groups/send_failures"] == 1
 
 

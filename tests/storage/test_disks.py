@@ -11,11 +11,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from small_disks import memory_disk, mounted
 
 from reasoning_gym_environment.storage.dump_writer import QUEUE_ROWS, SUCCESSFUL, DumpWriter
 from reasoning_gym_environment.storage.dumps import read_dump
@@ -26,29 +26,9 @@ FILE = "reasoning_gym_environment_rollouts_run_0000.jsonl"
 pytestmark = pytest.mark.processes
 
 
-def mount(*arguments: str) -> None:
-    """Skips the test where this is not allowed."""
-    tried = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
-    if tried.returncode:
-        pytest.skip(f"mounting is not allowed here: {tried.stderr.strip()}")
-
-
-@contextmanager
-def mounted(folder: Path, *arguments: str) -> Iterator[Path]:
-    if os.name != "posix" or not shutil.which("mount") or os.geteuid() != 0:
-        pytest.skip("mounting needs root")
-    folder.mkdir()
-    mount(*arguments, str(folder))
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 kB."""
-    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=64k", "tmpfs") as folder:
+    with memory_disk(tmp_path / "small", "64k") as folder:
         yield folder
 
 
