@@ -143,7 +143,10 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit code: 2 for what the user can put right."""
+    """Run a command and return the exit code.
+
+    2 is for what the user can put right, 75 for what the same command may get past later.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(USAGE)
@@ -156,12 +159,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(arguments)
     except FixableError as error:
-        return _fail(str(error))
+        return _fail(str(error), error.exit_status)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
 
 
-def _fail(message: str) -> int:
+def _fail(message: str, status: int = FixableError.exit_status) -> int:
     print(f"error: {visible(message)}", file=sys.stderr)
-    return 2
+    return status

@@ -11,7 +11,7 @@ from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnu
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from .errors import did_you_mean
-from .evaluation.run import EvaluationSettings
+from .evaluation.run import DECISIVE, EvaluationSettings
 from .problems.levels import ComplexityMode, require_level_where_fixed
 from .problems.sampler import TaskSampling
 from .records import SOLVED_SCORE
@@ -27,26 +27,13 @@ if TYPE_CHECKING:
 DEFAULT_MODEL = "NousResearch/DeepHermes-3-Llama-3-8B-Preview"
 
 
-DECISIVE = (
-    "eval_attempts",
-    "eval_levels",
-    "eval_seed",
-    "eval_temperature",
-    "generation_timeout",
-    "max_reasoning_tokens",
-    "num_eval_samples_per_task",
-    "reasoning_effort",
-    "thinking_mode",
-    "tokenizer_name",
-)
-"""The options that determine an evaluation's results as they stand, beside those of scoring."""
-
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "include_tasks": text.split_names,
     "exclude_tasks": text.split_names,
     "eval_levels": text.parse_difficulties,
     "task_weights": text.parse_weights,
     "task_parameters": text.parse_parameters,
+    "replica": text.parse_name,
 }
 """What an option's text means; lists and mappings from a file pass through them as well."""
 
@@ -65,6 +52,11 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
         default="reasoning_gym", description="Names the run in wandb and at the API."
     )
     seed: int = Field(default=42, description="Seed of the training stream.")
+    replica: str = Field(
+        default="",
+        description="Name of this replica, such as 0: one of the same name continues where it "
+        "ended, with its curriculum. Unset, the API numbers replicas as they come.",
+    )
     include_tasks: str | list[str] = Field(
         default=[],
         description="Tasks and categories to train on, as a list or separated by commas; "
@@ -164,6 +156,9 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
         ge=0,
         le=1,
         description="A group is successful when one of its scores is above this.",
+    )
+    sync_dumps: bool = Field(
+        default=False, description="Count a group only when it would outlive a power cut."
     )
     data_dumps_dir: str = Field(
         default="data_dumps",

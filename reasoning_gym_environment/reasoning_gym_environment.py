@@ -15,6 +15,7 @@ if not __package__:  # started or imported by path: this file hides the package 
     del sys.modules[__name__]
     importlib.import_module(__name__)
 
+import asyncio
 import gc
 import logging
 import sys
@@ -24,8 +25,7 @@ from typing import Any
 
 from atroposlib.envs.base import APIServerConfig
 
-from reasoning_gym_environment.atropos.base import AtroposEnv
-from reasoning_gym_environment.atropos.losses import Losses
+from reasoning_gym_environment.atropos.base import VERSIONS, AtroposEnv
 from reasoning_gym_environment.atropos.scored_data import to_scored_data_group
 from reasoning_gym_environment.config import (
     ReasoningGymEnvConfig,
@@ -41,6 +41,7 @@ from reasoning_gym_environment.problems.curriculum import curriculum_metrics
 from reasoning_gym_environment.problems.selection import ProblemSettings
 from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.records import Completion, GroupResult, Problem
+from reasoning_gym_environment.rollouts.books import End
 from reasoning_gym_environment.rollouts.metrics import signal_lines
 from reasoning_gym_environment.rollouts.rollouts import (
     InferenceError,
@@ -48,7 +49,8 @@ from reasoning_gym_environment.rollouts.rollouts import (
     RolloutSettings,
     SamplingParams,
 )
-from reasoning_gym_environment.storage.dumps import DumpWriter
+from reasoning_gym_environment.storage.dump_writer import DumpWriter
+from reasoning_gym_environment.storage.rows import recipe_key
 from reasoning_gym_environment.workers.pool import TaskPool
 from reasoning_gym_environment.workers.processes import StartWorker, WorkerProcess
 
@@ -62,8 +64,6 @@ class ReasoningGymEnv(AtroposEnv):
         start_worker: where the worker processes of its task pool come from.
 
     Attributes:
-        process_patience: groups in a row that inference may lose before `process` gives up;
-            `serve` gives up when so many are lost in a row whose failure can't heal.
         problems: the training problems, whether or not their stream has begun.
         evaluation: the fixed evaluation set and its last results.
 
@@ -73,7 +73,6 @@ class ReasoningGymEnv(AtroposEnv):
 
     name = "reasoning_gym"
     env_config_cls = ReasoningGymEnvConfig
-    process_patience = 5
 
     def __init__(
         self,
@@ -87,7 +86,9 @@ class ReasoningGymEnv(AtroposEnv):
         super().__init__(config, server_configs, slurm=slurm, testing=testing)
         counts = self.statistics.counts
         self._pool = TaskPool(pool_settings(config), counts, start_worker=start_worker)
-        self._dumps = DumpWriter(Path(config.data_dumps_dir), self.run_id, counts)
+        self._dumps = DumpWriter(
+            Path(config.data_dumps_dir), self.run_id, counts, synced=config.sync_dumps
+        )
         self.problems = TrainingProblems(settings_of(ProblemSettings, config), self._pool, counts)
         self._rollouts = Rollouts(
             self.inference,
@@ -105,7 +106,7 @@ class ReasoningGymEnv(AtroposEnv):
         self._sampling = SamplingParams(
             temperature=config.temperature, top_p=config.top_p, split="train"
         )
-        self._losses = Losses()
+        self._keeping: dict[str, asyncio.Task[GroupResult]] = {}
         if config.debug_logging:
             logging.getLogger("reasoning_gym_environment").setLevel(logging.DEBUG)
 
@@ -149,7 +150,14 @@ class ReasoningGymEnv(AtroposEnv):
     async def close_parts(self) -> None:
         self.problems.close()
         await self._pool.close()
-        self._dumps.close()
+        await asyncio.to_thread(self._dumps.close)
+        for keeping in self._keeping.values():  # of workers that were cancelled
+            if not keeping.cancel() and not keeping.exception():
+                self.statistics.books.end(End.CANCELLED)
+        await asyncio.gather(*self._keeping.values(), return_exceptions=True)
+
+    def evaluation_key(self) -> str:
+        return self.evaluation.key(max_length=self.max_length(), versions=VERSIONS)
 
     async def get_next_item(self) -> Problem:
         """The next problem of this replica's stream; never None.
@@ -157,6 +165,9 @@ class ReasoningGymEnv(AtroposEnv):
         Raises:
             ConfigurationError: no prompt leaves room for a completion.
         """
+        if self.processing and self.backlog:
+            again: Problem = self.backlog.pop()
+            return again
         return await self._started_problems().next(
             lambda problem: self.inference.has_room(problem.question, self.max_length())
         )
@@ -180,30 +191,57 @@ class ReasoningGymEnv(AtroposEnv):
     async def collect_trajectories(self, item: Problem) -> tuple[dict[str, Any] | None, list[Any]]:
         """One group of rollouts, scored and dumped; None where there is nothing to send.
 
-        While a trainer is served and inference fails, it waits for its turn to ask again.
+        While a trainer is served and inference fails, it waits for its turn to ask again. A group
+        whose worker was cancelled while it was dumped is given to whoever asks for its problem
+        again, so that it is neither lost nor on disk twice.
 
         Raises:
             InferenceError: in `process` mode, when inference has failed too often in a row.
         """
-        if self.serving:
-            await self._losses.turn()
+        books, key = self.statistics.books, recipe_key(item.recipe)
+        if key not in self._keeping:
+            try:
+                with books.asking(lost_by=InferenceError):
+                    group = await self._group_of(item)
+            except InferenceError as error:
+                self.note_loss(item, error)
+                return None, []
+            self._keeping[key] = asyncio.create_task(self._keep(group))
         try:
-            group = await self._rollouts.sample(
-                item,
-                n=self.config.group_size,
-                max_length=self.max_length(),
-                sampling=self._sampling,
-            )
-        except InferenceError as error:
-            self._count_lost_group(item, error)
-            return None, []
-        self._losses.came()
-        self._started_problems().record(item.recipe, solved=group.solved, scored=len(group.scored))
-        await self._rollouts.keep(group, categories=self.categories, identity=self.identity())
+            group = await asyncio.shield(self._keeping[key])
+        except Exception:
+            del self._keeping[key]
+            raise
+        del self._keeping[key]
         if not group.scored:
-            self.statistics.counts["groups/unscored"] += 1
+            books.end(End.UNSCORED)
             return None, []
-        return self._to_send(group), []
+        with books.settling():
+            return self._to_send(group), []
+
+    async def _group_of(self, problem: Problem) -> GroupResult:
+        """A scored group that the stream has learned from; raises InferenceError."""
+        if self.serving:
+            await self.losses.turn()
+        self.chances.ask(problem.recipe)
+        group = await self._rollouts.sample(
+            problem,
+            n=self.config.group_size,
+            max_length=self.max_length(),
+            sampling=self._sampling,
+        )
+        self.losses.came()
+        self.chances.came(problem.recipe)
+        self._started_problems().record(
+            problem.recipe, solved=group.solved, scored=len(group.scored)
+        )
+        return group
+
+    async def _keep(self, group: GroupResult) -> GroupResult:
+        """Count a group and dump it."""
+        with self.statistics.books.settling():
+            await self._rollouts.keep(group, categories=self.categories, identity=self.identity())
+        return group
 
     def _to_send(self, group: GroupResult) -> dict[str, Any]:
         sampling = {"temperature": self._sampling.temperature, "top_p": self._sampling.top_p}
@@ -214,19 +252,6 @@ class ReasoningGymEnv(AtroposEnv):
             mask_truncated=self.config.mask_too_long_completions,
             include_messages=self.config.include_messages,
         )
-
-    def _count_lost_group(self, problem: Problem, error: InferenceError) -> None:
-        self.statistics.counts["groups/lost"] += 1
-        losses = self._losses
-        losses.lost(problem.recipe.task, error)
-        at = ", ".join(self.inference.urls)
-        gives_up = InferenceError(
-            f"{losses.in_a_row} groups in a row were lost; check the server at {at}: {error}"
-        )
-        if getattr(self, "process_mode", False) and losses.in_a_row >= self.process_patience:
-            raise gives_up from error
-        if self.serving and losses.for_good >= self.process_patience:
-            self.end_serving(gives_up)
 
     async def score(self, problem: Problem, completions: Sequence[Completion]) -> GroupResult:
         """Score completions of one problem; every completion keeps its place."""

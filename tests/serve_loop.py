@@ -24,7 +24,9 @@ class KeepingTrainer(Trainer):
 
 
 @asynccontextmanager
-async def training(api: ApiServer, folder: Path, *, batch_size: int) -> AsyncIterator[Any]:
+async def training(
+    api: ApiServer, folder: Path, *, batch_size: int, save_every: int = 0
+) -> AsyncIterator[Any]:
     """A trainer that pulls batches in the background; what it can't use fails the test."""
     trainer = KeepingTrainer(
         api.url,
@@ -32,6 +34,7 @@ async def training(api: ApiServer, folder: Path, *, batch_size: int) -> AsyncIte
         max_token_len=MAX_TOKEN_LEN,
         num_steps=1000,
         checkpoint_dir=folder,
+        save_checkpoint_interval=save_every,
     )
     task = asyncio.create_task(trainer.run())
     try:
@@ -44,22 +47,38 @@ async def training(api: ApiServer, folder: Path, *, batch_size: int) -> AsyncIte
 
 @asynccontextmanager
 async def serving(
-    bench: Any, tokenizer: Any, policy: Any, *, batch_size: int = 8, **changes: Any
+    bench: Any,
+    tokenizer: Any,
+    policy: Any,
+    *,
+    batch_size: int = 8,
+    save_every: int = 0,
+    **changes: Any,
 ) -> AsyncIterator[tuple[Any, Any, str]]:
     """The `serve` command, the trainer it feeds, and the API's URL."""
     async with (
         PolicyServer(policy, tokenizer) as server,
-        serving_from(bench, server.url, batch_size=batch_size, **changes) as served,
+        serving_from(
+            bench, server.url, batch_size=batch_size, save_every=save_every, **changes
+        ) as served,
     ):
         yield served
 
 
 @asynccontextmanager
 async def serving_from(
-    bench: Any, url: str, *options: str, batch_size: int = 8, **changes: Any
+    bench: Any,
+    url: str,
+    *options: str,
+    batch_size: int = 8,
+    save_every: int = 0,
+    **changes: Any,
 ) -> AsyncIterator[tuple[Any, Any, str]]:
     """The same with servers that are there already, and more options of the command."""
-    async with ApiServer() as api, training(api, bench.folder, batch_size=batch_size) as trainer:
+    async with (
+        ApiServer() as api,
+        training(api, bench.folder, batch_size=batch_size, save_every=save_every) as trainer,
+    ):
         settings = {
             "rollout_server_url": api.url,
             "ensure_scores_are_not_same": False,

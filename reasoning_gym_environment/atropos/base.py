@@ -8,13 +8,12 @@ import logging
 import re
 import uuid
 from abc import abstractmethod
-from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-from atroposlib.envs.base import BaseEnv
+import wandb
 from atroposlib.envs.server_handling.server_baseline import APIServer
 from tenacity import RetryError
 
@@ -27,6 +26,7 @@ from ..util.lifetime import closing_on_every_way_out
 from ..util.reachability import UnreachableError, require_reachable
 from .failures import root_cause
 from .inference import Inference
+from .replica import ReplicaEnv
 from .scored_data import rollout_rows, rollout_table
 from .servers import CLIENTS
 
@@ -38,8 +38,8 @@ VERSIONS = {name: version(name) for name in _PACKAGES}
 _GOODBYE_SECONDS = 5
 
 
-class AtroposEnv(BaseEnv):
-    """Closes on every way out, counts what is sent, keeps checkpoints whole, hides API keys.
+class AtroposEnv(ReplicaEnv):
+    """Closes on every way out, hides API keys.
 
     Attributes:
         run_id: names the run in everything it stores.
@@ -88,26 +88,8 @@ class AtroposEnv(BaseEnv):
             system_prompt=resolve_system_prompt(config.system_prompt),
         )
         self._closed = False
-        self._ends_with: FixableError | None = None
         if config.suppress_base_env_logs:
             logging.getLogger("atroposlib.envs.base").setLevel(logging.WARNING)
-
-    @abstractmethod
-    def stream_out(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
-        """The training stream's state, as JSON.
-
-        Args:
-            unfinished: problems handed out but not yet trained on; they come first after a resume.
-        """
-
-    @abstractmethod
-    def stream_in(self, state: dict[str, Any]) -> None:
-        """Continue the stream that `stream_out` has described."""
-
-    @property
-    def serving(self) -> bool:
-        """Whether the API knows this environment."""
-        return hasattr(self, "env_id")
 
     def max_length(self) -> int:
         """Tokens of a row; a group with a row as long as the trainer's limit is dropped whole."""
@@ -124,6 +106,7 @@ class AtroposEnv(BaseEnv):
 
         Raises:
             UnreachableError: the Atropos API does not answer, or stopped answering.
+            LostStateError: it was started anew.
             FixableError: what `end_serving` was given.
         """
         url = self.config.rollout_server_url
@@ -134,6 +117,7 @@ class AtroposEnv(BaseEnv):
                 way_out="start it with `run-api`, or set --env.rollout_server_url",
                 seconds=self.reach_seconds,
             )
+            await self.api.get("/info")  # Atropos's own requests at the start hang for minutes
             try:
                 await super().env_manager()
             except (aiohttp.ClientError, RetryError) as error:
@@ -141,16 +125,6 @@ class AtroposEnv(BaseEnv):
                     f"the Atropos API at {url} stopped answering ({root_cause(error)}): "
                     "restart it, the trainer and this environment"
                 ) from error
-
-    def end_serving(self, error: FixableError) -> None:
-        """End `serve` with this error; Atropos's loop swallows what its workers raise."""
-        self._ends_with = self._ends_with or error
-
-    async def env_step_checks(self) -> None:
-        """Do what is due between two rounds of the loop; raises what `end_serving` was given."""
-        if self._ends_with is not None:
-            raise self._ends_with
-        await super().env_step_checks()
 
     def _give_up_after_failing(self) -> None:
         self.inference.failover.patience = self.failing_seconds
@@ -177,13 +151,26 @@ class AtroposEnv(BaseEnv):
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         await self.close_parts()
+        await self.close_replica()
         await self.inference.close()
-        if self.serving:
+        if self.serving and not self.api.lost:  # another environment may have our id
             await disconnect(self.config.rollout_server_url, self.env_id)
         if self.jsonl_writer is not None:
             self.jsonl_writer.close()
+        self._close_books()
         logger.info("Closed after %s", signal_line(self.statistics.total))
         logger.info("Counts of this run: %s", dict(sorted(self.statistics.counts.items())))
+
+    def _close_books(self) -> None:
+        """Say what became of all groups, in the log and in wandb."""
+        books = self.statistics.books
+        logger.info("Groups: %s", books)
+        if any(books.owed().values()):
+            logger.error("The books don't balance: %s", books.owed())
+        if wandb.run is not None and self.serving:
+            counts = self.statistics.counts
+            final = {f"{self.wandb_prepend}_counts/{name}": n for name, n in counts.items()}
+            wandb.run.summary.update(final)
 
     @abstractmethod
     async def close_parts(self) -> None:
@@ -207,36 +194,6 @@ class AtroposEnv(BaseEnv):
         if self.config.use_wandb and self.rollouts_for_wandb:
             wandb_metrics["train/rollouts"] = rollout_table(self.rollouts_for_wandb)
         return wandb_metrics
-
-    async def _send_scored_data_to_api(self, scored_data: Any) -> None:
-        try:
-            await super()._send_scored_data_to_api(scored_data)
-        except (aiohttp.ClientError, RetryError):
-            self.statistics.counts["groups/send_failures"] += 1
-            raise
-        self.statistics.counts["groups/sent"] += 1
-
-    def save_checkpoint(self, step: int, data: dict[str, Any] | None = None) -> None:
-        """Write the training stream's state, whole or not at all."""
-        running = [entry["item"] for entry in self.running_items.values()]
-        state = self.stream_out([*running, *self.backlog])
-        super().save_checkpoint(f"{step}.partial", {**(data or {}), "stream_state": state})
-        folder = Path(self.checkpoint_dir) / "env_checkpoints" / str(self.wandb_prepend)
-        (folder / f"step-{step}.partial.json").replace(folder / f"step-{step}.json")
-
-    def load_checkpoint(self) -> None:
-        """Continue the stream exactly where the checkpoint of the trainer's step left it."""
-        self.stream_state: dict[str, Any] | None = None
-        super().load_checkpoint()  # sets an attribute for each of the file's keys
-        if self.stream_state is None:
-            logger.warning(
-                "No checkpoint for step %s of %s below %r: the training stream starts anew",
-                self.curr_step,
-                self.wandb_prepend,
-                self.checkpoint_dir,
-            )
-            return
-        self.stream_in(self.stream_state)
 
 
 async def disconnect(url: str, env_id: int) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ..errors import FixableError
 from ..evaluation.store import RUN, SAMPLES, settings_in
-from ..storage.dumps import FAILED, distinct_files, read_groups
+from ..storage.dump_writer import FAILED
+from ..storage.dumps import distinct_files, read_groups
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
 

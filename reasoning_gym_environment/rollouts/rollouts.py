@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from ..errors import FixableError
 from ..records import Completion, GroupResult, Problem
 from ..scoring.grading import ScoringSettings, Verifier, grade
-from ..storage.dumps import DumpWriter, dump_kind
+from ..storage.dump_writer import DumpWriter, dump_kind
 from ..storage.rows import StoredGroup
 from .hints import Hints
 from .metrics import Statistics

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -77,6 +78,21 @@ def parse_difficulties(value: str | float | list[float]) -> list[float]:
         if not 0 <= difficulty <= 1:
             raise ValueError(f"{difficulty} is no difficulty from 0 to 1")
     return difficulties
+
+
+def parse_name(value: str | int) -> str:
+    """Read a name that files may have as a part of theirs; raises ValueError for another.
+
+    Example:
+        >>> parse_name(3), parse_name("eu-1"), parse_name("")
+        ('3', 'eu-1', '')
+    """
+    name = str(value)
+    if not re.fullmatch(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,49})?", name):
+        raise ValueError(
+            f"{name!r:.60} is no name of at most 50 letters, digits and _.-, which begins with one"
+        )
+    return name
 
 
 def shown(value: Any) -> str:

@@ -14,7 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..errors import GenerationError, GenerationTimeoutError, WorkerLostError, WorkerTimeoutError
+from ..errors import (
+    GenerationError,
+    GenerationTimeoutError,
+    WorkerDiedError,
+    WorkerLostError,
+    WorkerTimeoutError,
+)
 from ..records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
 from ..tasks.ladders import TaskLadder
@@ -151,7 +157,7 @@ class TaskPool:
                 f"{shown(recipe.task)}: the recipe is refused: {error}"
             ) from error
         try:
-            result = await self._ask_generator(recipe, self._settings.generation_timeout)
+            result = await self._ask_living_generator(recipe)
         except WorkerTimeoutError as error:
             self._counts["generation/timeouts"] += 1
             raise GenerationTimeoutError(f"{recipe.task}: {error}") from error
@@ -161,6 +167,18 @@ class TaskPool:
         if isinstance(result, str):
             self._counts["generation/errors"] += 1
             raise GenerationError(f"{recipe.task}: {result}")
+        return result
+
+    async def _ask_living_generator(self, recipe: Recipe) -> Problem | str:
+        """Ask again where a generator died, in TRIES tries; raises WorkerLostError."""
+        result: Problem | str
+        for _ in range(TRIES - 1):
+            try:
+                result = await self._ask_generator(recipe, self._settings.generation_timeout)
+                return result
+            except WorkerDiedError:
+                self._counts["generation/asked_again"] += 1
+        result = await self._ask_generator(recipe, self._settings.generation_timeout)
         return result
 
     async def _ask_generator(self, request: Recipe | str, timeout: float) -> Any:
@@ -187,8 +205,19 @@ class TaskPool:
         try:
             return await self._ask_host(problem, answers)
         except WorkerLostError as error:
-            detail = f"brought down its verifier host twice: {error}"
-            return [Verdict(score=0.0, status=Status.CRASHED, detail=detail)]
+            return [self._without_host(error)]
+
+    def _without_host(self, error: WorkerLostError) -> Verdict:
+        """Say what becomes of an answer that two hosts were lost over.
+
+        Behind the filter no answer can end a host: one that died was killed from outside.
+        """
+        sandboxed = self._settings.containment is not Containment.FORKS
+        if sandboxed and isinstance(error, WorkerDiedError):
+            detail = "the verifier's host was killed from outside twice"
+            return Verdict(score=None, status=Status.UNSCORED, detail=detail)
+        detail = f"brought down its verifier host twice: {error}"
+        return Verdict(score=0.0, status=Status.CRASHED, detail=detail)
 
     async def _ask_host(self, problem: Problem, answers: tuple[str, ...]) -> list[Verdict]:
         settings = self._settings

@@ -15,7 +15,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import IO, Protocol
 
-from ..errors import PoolClosedError, WorkerLostError, WorkerStartError, WorkerTimeoutError
+from ..errors import (
+    PoolClosedError,
+    WorkerDiedError,
+    WorkerLostError,
+    WorkerStartError,
+    WorkerTimeoutError,
+)
 from .protocol import LENGTH
 
 logger = logging.getLogger(__name__)
@@ -142,14 +148,14 @@ class WorkerProcess:
 
         Raises:
             WorkerTimeoutError: no reply within `timeout` seconds; the worker must be killed.
-            WorkerLostError: the process is gone.
+            WorkerDiedError: the process is gone.
         """
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(LENGTH.pack(len(payload)) + payload)
             await self._process.stdin.drain()
         except (BrokenPipeError, ConnectionResetError) as error:
-            raise WorkerLostError("the worker process is gone") from error
+            raise WorkerDiedError("the worker process is gone") from error
         return await self._reply(timeout)
 
     async def _reply(self, timeout: float) -> bytes:
@@ -158,7 +164,7 @@ class WorkerProcess:
         except asyncio.TimeoutError as error:
             raise WorkerTimeoutError(f"no reply within {timeout:g} s") from error
         except (asyncio.IncompleteReadError, ConnectionResetError) as error:
-            raise WorkerLostError("the worker process died") from error
+            raise WorkerDiedError("the worker process died") from error
 
     async def _read_frame(self) -> bytes:
         assert self._process.stdout is not None

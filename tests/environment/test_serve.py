@@ -77,7 +77,9 @@ async def weight_of_a_newcomer(api_url: str) -> float:
 
 
 @in_linux
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+)
 async def test_batches_arrive_until_a_signal_ends_it_all(
     number: signal.Signals, code: int, bench: Any, tokenizer: Any
 ) -> None:

@@ -17,14 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.storage.dumps import (
+from reasoning_gym_environment.storage.dump_writer import (
     FAILED,
     SUCCESSFUL,
     DumpKind,
     DumpWriter,
     dump_kind,
-    read_dump,
 )
+from reasoning_gym_environment.storage.dumps import read_dump
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.storage.schema import SCHEMA_VERSION
 from reasoning_gym_environment.util.files import append_whole
