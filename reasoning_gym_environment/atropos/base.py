@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import re
+import sys
 import uuid
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,17 +17,22 @@ from typing import Any
 import aiohttp
 from atroposlib.envs.base import BaseEnv
 from atroposlib.envs.server_handling.server_baseline import APIServer
+from atroposlib.frontend.jsonl2html import generate_html
 from tenacity import RetryError
 
 from ..errors import ConfigurationError, FixableError
 from ..records import Problem
 from ..rollouts.metrics import Statistics, signal_line
 from ..rollouts.prompts import resolve_system_prompt
-from ..util.files import replacing
+from ..rollouts.summary import Summary, summarizing
 from ..util.lifetime import closing_on_every_way_out
 from ..util.reachability import UnreachableError, require_reachable
+from ..util.terminal import visible
+from .checks import require_usable, withhold_keys
 from .failures import root_cause
 from .inference import Inference
+from .launch import run_command_line
+from .process import process
 from .scored_data import rollout_rows, rollout_table
 from .servers import CLIENTS
 
@@ -47,6 +53,7 @@ class AtroposEnv(BaseEnv):
         inference: the client of the inference servers.
         reach_seconds: how long a server may take to come up before the start is given up.
         trains: whether something will train on the completions; `evaluate` says no.
+        summary: what came since the last line about it; a line is logged every `summary_seconds`.
         failing_seconds: how long `process` and `evaluate` bear that all requests fail before
             those under way are given up as well; `serve` waits for ever.
 
@@ -56,6 +63,7 @@ class AtroposEnv(BaseEnv):
 
     server_cls: Any = APIServer
     trains = True
+    summary_seconds = 10.0
     reach_seconds = 60.0
     failing_seconds = 20.0
 
@@ -67,18 +75,20 @@ class AtroposEnv(BaseEnv):
         testing: bool = False,
     ) -> None:
         withhold_keys(config.data_dir_to_save_evals)  # whatever goes wrong from here on
+        require_usable(config, server_configs)
         first = server_configs[0] if isinstance(server_configs, list) else server_configs
         if inspect.isabstract(self.server_cls):  # it stands for the server type's own
             self.server_cls = CLIENTS[first.server_type]
         try:
             super().__init__(config, server_configs, slurm=slurm, testing=testing)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise ConfigurationError(
                 f"tokenizer_name {config.tokenizer_name!r} (or the server's) can't be loaded: "
                 f"{str(error).splitlines()[0]} Give a name on the Hugging Face hub or a folder."
             ) from error
         self.run_id = str(uuid.uuid4())
         self.statistics = Statistics()
+        self.summary = Summary()
         self.inference = Inference(
             self.server,
             self.tokenizer,
@@ -89,6 +99,19 @@ class AtroposEnv(BaseEnv):
         self._ends_with: FixableError | None = None
         if config.suppress_base_env_logs:
             logging.getLogger("atroposlib.envs.base").setLevel(logging.WARNING)
+
+    @classmethod
+    def cli(cls) -> None:
+        """Run serve, process or evaluate as the program's arguments say; ends with a status.
+
+        Raises:
+            SystemExit: 2, after one sentence, for what the user can put right.
+        """
+        try:
+            run_command_line(cls, sys.argv[1:])
+        except FixableError as error:
+            print(f"error: {visible(str(error))}", file=sys.stderr)  # noqa: T201 - a program's last word
+            raise SystemExit(2) from None
 
     @abstractmethod
     def stream_out(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
@@ -125,7 +148,8 @@ class AtroposEnv(BaseEnv):
             FixableError: what `end_serving` was given.
         """
         url = self.config.rollout_server_url
-        async with closing_on_every_way_out(self.close):
+        async with closing_on_every_way_out(self.close), self._summarizing():
+            await self.prepare()
             await require_reachable(
                 [url],
                 what="the Atropos API",
@@ -150,10 +174,25 @@ class AtroposEnv(BaseEnv):
             raise self._ends_with
         await super().env_step_checks()
 
+    def _summarizing(self) -> AbstractAsyncContextManager[None]:
+        return summarizing(self.summary, self.summary_seconds)
+
+    @abstractmethod
+    async def prepare(self) -> None:
+        """Check all that can be known without a server. May be called again.
+
+        Raises:
+            FixableError: a setting can't work.
+        """
+
     async def process_manager(self) -> None:
+        """Collect as many groups as were asked for; nothing is left behind on any way out."""
         self.inference.failover.patience = self.failing_seconds
-        async with closing_on_every_way_out(self.close):
-            await super().process_manager()
+        async with closing_on_every_way_out(self.close), self._summarizing():
+            await process(self)
+        path = self.config.data_path_to_save_groups
+        if path and Path(path).exists():
+            generate_html(path)
 
     async def _run_evaluate(self) -> None:
         self.trains = False
@@ -176,6 +215,9 @@ class AtroposEnv(BaseEnv):
             await disconnect(self.config.rollout_server_url, self.env_id)
         if self.jsonl_writer is not None:
             self.jsonl_writer.close()
+            path = Path(self.config.data_path_to_save_groups)
+            if not path.stat().st_size:  # of a start that failed
+                path.unlink()
         logger.info("Closed after %s", signal_line(self.statistics.total))
         logger.info("Counts of this run: %s", dict(sorted(self.statistics.counts.items())))
 
@@ -244,20 +286,3 @@ async def disconnect(url: str, env_id: int) -> None:
             response.raise_for_status()
     except (aiohttp.ClientError, asyncio.TimeoutError) as error:
         logger.warning("Could not tell the API at %s of leaving: %s", url, error)
-
-
-def withhold_keys(folder: str | None) -> None:
-    """Take the API key out of the configuration Atropos puts beside results one may publish.
-
-    Raises:
-        FixableError: the file can't be written to.
-    """
-    path = Path(folder or "", "evaluate_config.yaml")
-    if folder is None or not path.exists():
-        return
-    try:
-        text = re.sub(r"(\bapi_key:).*", r"\1 withheld", path.read_text())
-        with replacing(path) as whole:
-            whole.write_text(text)
-    except OSError as error:
-        raise FixableError(f"the API key can't be taken out of {path}: {error}") from error

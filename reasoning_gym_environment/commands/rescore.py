@@ -9,17 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
-from pydantic import ValidationError
 
-from ..cli import describe_validation
-from ..config import (
-    ReasoningGymEnvConfig,
-    default_config,
-    pool_settings,
-    scoring_settings,
-)
 from ..errors import FixableError
 from ..evaluation.metrics import Background, evaluation_report
 from ..evaluation.store import write_metrics
@@ -32,7 +25,12 @@ from ..tasks.catalogue import known_categories
 from ..tasks.chance import chance_floors
 from ..util.files import require_free, require_writable, write_whole
 from ..util.terminal import visible
-from ..workers.pool import TaskPool
+from ..util.validation import describe_validation
+from ..workers.pool import PoolSettings, TaskPool
+from .options import read_options
+
+if TYPE_CHECKING:
+    from ..config import ReasoningGymEnvConfig  # it brings Atropos along, which takes seconds
 
 logger = logging.getLogger(__name__)
 
@@ -44,16 +42,19 @@ SETTINGS += ["generation_timeout", "task_processes"]
 def main(arguments: Sequence[str]) -> int:
     """Write a rescored file beside each file; 1 when some rows could not be scored again."""
     options = build_parser().parse_args(arguments)
+    from ..config import pool_settings, scoring_settings
+
     config = build_config(options)
     files = chosen_files(options)
     contents = {path: read_groups(path) for path in files}
     for path in files:
         require_writable(path.parent)
-    by_file = asyncio.run(rescore_files(contents, config))
+    scoring = scoring_settings(config)
+    by_file = asyncio.run(rescore_files(contents, pool_settings(config), scoring))
     results = [result for done in by_file.values() for result in done]
     written = [f"{path} -> {rescored_path(path).name}" for path in files]
     torn = sum(content.torn for content in contents.values())
-    summary = describe_rescoring(results, scoring_settings(config), torn=torn)
+    summary = describe_rescoring(results, scoring, torn=torn)
     print(visible("\n".join([*written, *summary])))
     for path, done in by_file.items():
         groups = [result.after for result in done]
@@ -92,11 +93,11 @@ def build_parser() -> ArgumentParser:
     parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="dumps or samples")
     parser.add_argument("--force", action="store_true", help="replace rescored files")
     parser.add_argument("--config", metavar="FILE.yaml", type=Path, help="settings, as for serve")
-    defaults = default_config()
+    known = {option.name: option for option in read_options()}
     for name in SETTINGS:
-        about = str(ReasoningGymEnvConfig.model_fields[name].description)
-        default = scoring_settings(defaults).to_json().get(name, getattr(defaults, name))
-        parser.add_argument(f"--env.{name}", metavar="VALUE", help=f"{about} (default: {default})")
+        option = known[f"env.{name}"]
+        about = f"{option.about} (default: {option.default})".replace("%", "%%")
+        parser.add_argument(f"--{option.name}", metavar="VALUE", help=about)
     return parser
 
 
@@ -106,6 +107,11 @@ def build_config(options: Namespace) -> ReasoningGymEnvConfig:
     Raises:
         FixableError: the file can't be read, or a value can't be used.
     """
+    from pydantic import ValidationError
+
+    from ..atropos.defaults import default_config
+    from ..config import ReasoningGymEnvConfig
+
     settings = default_config().model_dump()
     given = {name: getattr(options, f"env.{name}") for name in SETTINGS}
     try:
@@ -122,10 +128,9 @@ def build_config(options: Namespace) -> ReasoningGymEnvConfig:
 
 
 async def rescore_files(
-    contents: dict[Path, GroupFile], config: ReasoningGymEnvConfig
+    contents: dict[Path, GroupFile], settings: PoolSettings, scoring: ScoringSettings
 ) -> dict[Path, list[Rescored]]:
     """Score all files again; each is written as soon as it is done."""
-    settings = pool_settings(config)
     results: dict[Path, list[Rescored]] = {}
     async with TaskPool(settings, Counter()) as pool:
         for path, content in contents.items():
@@ -133,7 +138,7 @@ async def rescore_files(
             done = await rescore(
                 content.groups,
                 pool,
-                scoring_settings(config),
+                scoring,
                 concurrency=2 * settings.processes,
             )
             write_whole(rescored_path(path), "".join(result.after.line() for result in done))
