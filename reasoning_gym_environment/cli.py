@@ -82,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = did_you_mean(arguments[0], COMMANDS, otherwise=known, most=1)
         return _fail(f"there is no command {arguments[0]!r}; {hint}")
     configure_logging()
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch is not needed
     try:
         return run(arguments)
     except FixableError as error:

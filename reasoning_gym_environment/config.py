@@ -150,6 +150,10 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
     dump_failed_rollouts: bool = Field(
         default=False, description="Dump groups in which every score is 0 to JSONL files."
     )
+    dump_all_rollouts: bool = Field(
+        default=False,
+        description="Dump every group to JSONL files; `process` does unless told otherwise.",
+    )
     rollout_save_score_threshold: float = Field(
         default=0.7,
         ge=0,
@@ -230,7 +234,7 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
         Raises:
             UnwritableError: a setting names such a place.
         """
-        if self.dump_rollouts or self.dump_failed_rollouts:
+        if self.dump_rollouts or self.dump_failed_rollouts or self.dump_all_rollouts:
             require_place(Path(self.data_dumps_dir), "data_dumps_dir")
         if self.data_dir_to_save_evals:
             require_place(Path(self.data_dir_to_save_evals), "data_dir_to_save_evals")

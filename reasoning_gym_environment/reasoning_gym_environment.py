@@ -266,7 +266,7 @@ class ReasoningGymEnv(AtroposEnv):
     async def wandb_log(self, wandb_metrics: dict[str, Any] | None = None) -> None:
         """Log what has been counted since the last call, and the last evaluation."""
         for line in signal_lines(self.statistics.interval, self.categories.values()):
-            logger.info("Since the last report: %s", line)
+            logger.debug("Since the last report: %s", line)
         counted = self.statistics.take_report()
         stats = self.get_curriculum_stats()
         levels = curriculum_metrics(stats, self.categories) if stats["curriculum_mode"] else {}

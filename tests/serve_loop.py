@@ -1,7 +1,7 @@
 """The `serve` command between a real API server, a trainer and policies over HTTP."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -44,12 +44,18 @@ async def training(api: ApiServer, folder: Path, *, batch_size: int) -> AsyncIte
 
 @asynccontextmanager
 async def serving(
-    bench: Any, tokenizer: Any, policy: Any, *, batch_size: int = 8, **changes: Any
+    bench: Any,
+    tokenizer: Any,
+    policy: Any,
+    *,
+    batch_size: int = 8,
+    flags: Sequence[str] = (),
+    **changes: Any,
 ) -> AsyncIterator[tuple[Any, Any, str]]:
     """The `serve` command, the trainer it feeds, and the API's URL."""
     async with (
         PolicyServer(policy, tokenizer) as server,
-        serving_from(bench, server.url, batch_size=batch_size, **changes) as served,
+        serving_from(bench, server.url, *flags, batch_size=batch_size, **changes) as served,
     ):
         yield served
 

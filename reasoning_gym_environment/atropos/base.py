@@ -32,7 +32,7 @@ from .checks import require_usable, withhold_keys
 from .failures import root_cause
 from .inference import Inference
 from .launch import run_command_line
-from .process import process
+from .process import process, what_was_written
 from .scored_data import rollout_rows, rollout_table
 from .servers import CLIENTS
 
@@ -193,6 +193,7 @@ class AtroposEnv(BaseEnv):
         path = self.config.data_path_to_save_groups
         if path and Path(path).exists():
             generate_html(path)
+        sys.stdout.write(f"{what_was_written(self.config, self.run_id)}\n")
 
     async def _run_evaluate(self) -> None:
         self.trains = False
@@ -216,7 +217,7 @@ class AtroposEnv(BaseEnv):
         if self.jsonl_writer is not None:
             self.jsonl_writer.close()
             path = Path(self.config.data_path_to_save_groups)
-            if not path.stat().st_size:  # of a start that failed
+            if path.is_file() and not path.stat().st_size:  # of a start that failed, and no device
                 path.unlink()
         logger.info("Closed after %s", signal_line(self.statistics.total))
         logger.info("Counts of this run: %s", dict(sorted(self.statistics.counts.items())))

@@ -13,9 +13,15 @@ from ..config import ReasoningGymEnvConfig
 DEFAULT_MODEL = "NousResearch/DeepHermes-3-Llama-3-8B-Preview"
 
 COMMAND_DEFAULTS: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
-    {"process": {"ensure_scores_are_not_same": False, "include_messages": True}}
+    {
+        "process": {
+            "ensure_scores_are_not_same": False,
+            "include_messages": True,
+            "dump_all_rollouts": True,
+        }
+    }
 )
-"""By command, where it starts from something else; as in Atropos."""
+"""By command, where it starts from something else."""
 
 
 class ServerConfig(APIServerConfig):

@@ -17,7 +17,7 @@ from atroposlib.envs.base import APIServerConfig
 from atroposlib.envs.server_handling.server_manager import ServerManagerConfig
 from pydantic import BaseModel, ValidationError
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, FixableError
 from ..util.command_line import ENV, SERVER, Given, Known, read_given
 from ..util.files import replacing, require_place
 from ..util.logs import WITHHELD, Withholder
@@ -49,6 +49,7 @@ def launch(
     require_places(command, config)
     if command == "evaluate" and config.data_dir_to_save_evals:
         keep_configuration(Path(config.data_dir_to_save_evals), config, servers, flags)
+    logging.getLogger("atroposlib.envs.base").setLevel(logging.INFO)  # Atropos sets DEBUG
     logger.info("%s", headline(command, config, servers))
     env = env_class(config, servers, slurm=flags.slurm, testing=flags.testing)
     env.summary_seconds = summary_seconds
@@ -127,8 +128,12 @@ def run_command_line(env_class: type[AtroposEnv], arguments: Sequence[str]) -> N
     if command not in RUNS:
         raise ConfigurationError(f"there is no command {command!r}; there are {', '.join(RUNS)}")
     given = read_given(options, known_settings(env_class.env_config_cls))
-    sys.argv[1:] = Withholder(given.keys).clean_arguments(sys.argv[1:])
-    launch(env_class, command, given)
+    withholder = Withholder(given.keys)
+    sys.argv[1:] = withholder.clean_arguments(sys.argv[1:])
+    try:
+        launch(env_class, command, given)
+    except FixableError as error:
+        raise FixableError(withholder.clean(str(error))) from error
 
 
 def known_settings(env_model: type[BaseModel]) -> Known:

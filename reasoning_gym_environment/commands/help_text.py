@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from itertools import groupby
 
 from .options import Option
 
+_PARENTHESIS = re.compile(r" \([^)]*\)")
+
 _WIDTH = 118
-_COLUMN = 44
+_COLUMN = 37
 
 ABOUT = {
     "serve": "Feed a trainer through the Atropos API, until training ends.",
@@ -69,8 +72,9 @@ def entry(option: Option, command: str, *, everything: bool) -> str:
     brackets = f"[{'; '.join(filter(None, (default, option.limits())))}]"
     name = f"  --{option.name}"
     if not everything:
-        room = max(20, _WIDTH - _COLUMN - len(brackets) - 1)
-        about = textwrap.shorten(brief(option.about), room, placeholder=" …")
+        room = max(24, _WIDTH - _COLUMN - len(brackets) - 1)
+        clause = brief(option.about).partition(":" if option.choices else "\n")[0]
+        about = textwrap.shorten(clause, room, placeholder=" …")
         return f"{name:{_COLUMN}}{about} {brackets}"
     lines = textwrap.wrap(f"{option.about} {brackets}", _WIDTH - _COLUMN)
     first = name if len(name) < _COLUMN else f"{name}\n{'':{_COLUMN}}".rstrip("\n")
@@ -78,12 +82,12 @@ def entry(option: Option, command: str, *, everything: bool) -> str:
 
 
 def brief(about: str) -> str:
-    """Take the first clause of what is said of an option.
+    """Take the first clause of what is said of an option, without parentheses.
 
     Example:
         >>> brief("Tasks to leave out; wins over include_tasks.")
         'Tasks to leave out'
     """
-    for end in (";", ":", " (", ". "):
-        about = about.partition(end)[0]
+    for end in (";", ". "):
+        about = _PARENTHESIS.sub("", about).partition(end)[0]
     return about.rstrip(".")

@@ -64,6 +64,8 @@ class Option:
 
     def limits(self) -> str:
         """Write its choices or bounds as people read them; empty where there are none."""
+        if self.bounds.keys() == {"ge", "le"}:
+            return f"{self.bounds['ge']:g} to {self.bounds['le']:g}"
         said = [f"{_HOLDS[name][0]} {bound:g}" for name, bound in self.bounds.items()]
         return ", ".join(self.choices) or " and ".join(said)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -63,15 +62,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _launch(command: str, given: Given, logs: Logs, withholder: Withholder) -> None:
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch is not needed
     live = sys.stderr.isatty() and not logs.quiet and not logs.as_json
     handler = None
     if live:
         from ..util.progress import AboveBars
 
         handler = AboveBars(_SUMMARY)
-    level = logging.WARNING if logs.quiet else logging.INFO
-    configure_logging(withholder, level=level, as_json=logs.as_json, handler=handler)
+    configure_logging(withholder, quiet=logs.quiet, as_json=logs.as_json, handler=handler)
     if not is_on(given.env.get("debug_logging")):
         for name in _OF_EVERY_GROUP:
             logging.getLogger(f"{_PACKAGE}.{name}").setLevel(logging.WARNING)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,10 +25,21 @@ class Offer(NamedTuple):
     ladders: dict[str, TaskLadder]
 
 
-def shipped() -> Offer | None:
-    """Read what the installed version offers; None where the file is of another version."""
+@cache
+def ladder_heights() -> dict[str, int]:
+    """Count the levels of each task, in the version that the file is of."""
+    ladders = json.loads(TABLE.read_text(encoding="utf-8"))["ladders"]
+    return {task: len(row["levels"]) for task, row in ladders.items()}
+
+
+def shipped(installed: str = "") -> Offer | None:
+    """Read what the installed version offers; None where the file is of another version.
+
+    Args:
+        installed: the version; unless given, it is looked up.
+    """
     content = json.loads(TABLE.read_text(encoding="utf-8"))
-    if content["version"] != version("reasoning-gym"):
+    if content["version"] != (installed or version("reasoning-gym")):
         return None
     ladders = {
         task: TaskLadder(

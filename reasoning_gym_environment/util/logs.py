@@ -65,19 +65,21 @@ class JsonLines(PlainLines):
 def configure_logging(
     withholder: Withholder | None = None,
     *,
-    level: int = logging.INFO,
+    quiet: bool = False,
     as_json: bool = False,
     handler: logging.Handler | None = None,
 ) -> None:
-    """Log to standard error, in place of where it went before.
+    """Log to standard error; a host's own handlers stay, unless `withholder` is given.
 
     Args:
-        withholder: knows the keys.
+        withholder: knows the keys; no handler that doesn't is left.
+        quiet: warnings and errors alone, whatever else is switched on.
         handler: writes the records; a plain one unless given.
     """
     handler = handler or logging.StreamHandler()
+    handler.setLevel(logging.WARNING if quiet else logging.NOTSET)
     form = JsonLines if as_json else PlainLines
     handler.setFormatter(form(withholder or Withholder()))
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=withholder is not None)
     for chatty in ("httpx", "httpx2"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -32,7 +32,8 @@ class AboveBars(logging.StreamHandler):  # type: ignore[type-arg]  # no paramete
     def emit(self, record: logging.LogRecord) -> None:
         try:
             if record.name == self._live:
-                self._line = self._line or tqdm(bar_format="{desc}", leave=False)
+                if self._line is None:
+                    self._line = tqdm(bar_format="{desc}", leave=False)
                 self._line.set_description_str(record.getMessage())
             else:
                 tqdm.write(self.format(record), file=self.stream)
