@@ -119,6 +119,11 @@ def rows() -> list[dict[str, Any]]:
     return [*(row for group in ours.values() for row in group), *servers, *last]
 
 
+def lines(rows: list[dict[str, Any]]) -> str:
+    """JSON with a line for each row."""
+    return "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n"
+
+
 def bare(option: Option) -> str:
     """The field's name."""
     return option.name.removeprefix("env.")
@@ -150,7 +155,7 @@ def updated(text: str) -> str:
 
 
 def main() -> int | str:
-    written = {README: updated(README.read_text()), TABLE: json.dumps(rows(), indent=1) + "\n"}
+    written = {README: updated(README.read_text()), TABLE: lines(rows())}
     if "--check" not in sys.argv[1:]:
         for path, text in written.items():
             path.write_text(text)

@@ -17,7 +17,12 @@ from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
 async def main() -> None:
     async with TaskPool(PoolSettings(processes=1), Counter()) as pool:
         offer = Offer(await pool.discover(), await pool.ladders())
-    TABLE.write_text(json.dumps(to_json(offer, version("reasoning-gym")), indent=1) + "\n")
+    content = to_json(offer, version("reasoning-gym"))
+    ladders = ",\n".join(
+        f"{json.dumps(task)}: {json.dumps(row)}" for task, row in content["ladders"].items()
+    )
+    head = json.dumps({name: value for name, value in content.items() if name != "ladders"})
+    TABLE.write_text(f'{head[:-1]}, "ladders": {{\n{ladders}\n}}}}\n')  # a line for each task
 
 
 if __name__ == "__main__":
