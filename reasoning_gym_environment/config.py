@@ -220,7 +220,8 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
                 f"{text.shown(self.complexity_level)}: fixed needs a level from 0 to 1, and no "
                 "other mode takes one"
             )
-        if self.dump_rollouts and self.rollout_save_score_threshold == 1:
+        none_above = self.rollout_save_score_threshold == 1 and not self.dump_all_rollouts
+        if self.dump_rollouts and none_above:
             raise ValueError(
                 "rollout_save_score_threshold is 1 and no score is above that: nothing would be "
                 "dumped; lower it or switch dump_rollouts off"

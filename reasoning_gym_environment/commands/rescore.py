@@ -6,12 +6,10 @@ import asyncio
 import logging
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from ..errors import FixableError
 from ..evaluation.metrics import Background, evaluation_report
@@ -23,11 +21,12 @@ from ..storage.rescoring import Rescored, describe_rescoring, rescore
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
 from ..tasks.chance import chance_floors
+from ..util.command_line import read_file
 from ..util.files import require_free, require_writable, write_whole
 from ..util.terminal import visible
 from ..util.validation import describe_validation
 from ..workers.pool import PoolSettings, TaskPool
-from .options import read_options
+from .options import known_of, read_options
 
 if TYPE_CHECKING:
     from ..config import ReasoningGymEnvConfig  # it brings Atropos along, which takes seconds
@@ -113,18 +112,25 @@ def build_config(options: Namespace) -> ReasoningGymEnvConfig:
     from ..config import ReasoningGymEnvConfig
 
     settings = default_config().model_dump()
+    if options.config:
+        settings |= env_section(options.config)
     given = {name: getattr(options, f"env.{name}") for name in SETTINGS}
+    settings |= {name: value for name, value in given.items() if value is not None}
     try:
-        if options.config:
-            settings |= dict(yaml.safe_load(options.config.read_text(encoding="utf-8"))["env"])
-        settings |= {name: value for name, value in given.items() if value is not None}
         return ReasoningGymEnvConfig(**settings)
     except ValidationError as error:
         raise FixableError(describe_validation(error)) from error
-    except (OSError, yaml.YAMLError, ValueError, TypeError, KeyError) as error:
-        raise FixableError(
-            f"{options.config} can't be read as settings with an `env` section: {error!r}"
-        ) from error
+
+
+def env_section(file: Path) -> Mapping[str, Any]:
+    """Read the environment's settings in a file; raises FixableError where there are none."""
+    try:
+        env = read_file(file, known_of(read_options())).env
+    except FixableError as error:
+        raise FixableError(f"{file} can't be read as settings: {error}") from error
+    if not env:
+        raise FixableError(f"{file} can't be read as settings: it has no `env` section")
+    return env
 
 
 async def rescore_files(
