@@ -127,6 +127,8 @@ def run_command_line(env_class: type[AtroposEnv], arguments: Sequence[str]) -> N
     command, *options = arguments or [""]
     if command not in RUNS:
         raise ConfigurationError(f"there is no command {command!r}; there are {', '.join(RUNS)}")
+    if {"-h", "--help", "--help-all"} & {*options}:
+        raise ConfigurationError(f"`reasoning-gym-environment {command} --help-all` lists them all")
     given = read_given(options, known_settings(env_class.env_config_cls))
     withholder = Withholder(given.keys)
     sys.argv[1:] = withholder.clean_arguments(sys.argv[1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -63,6 +64,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _launch(command: str, given: Given, logs: Logs, withholder: Withholder) -> None:
     live = sys.stderr.isatty() and not logs.quiet and not logs.as_json
+    if logs.quiet or logs.as_json:
+        os.environ.setdefault("WANDB_SILENT", "true")
     handler = None
     if live:
         from ..util.progress import AboveBars

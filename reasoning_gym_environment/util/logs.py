@@ -81,5 +81,6 @@ def configure_logging(
     form = JsonLines if as_json else PlainLines
     handler.setFormatter(form(withholder or Withholder()))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=withholder is not None)
+    logging.captureWarnings(withholder is not None)
     for chatty in ("httpx", "httpx2"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
