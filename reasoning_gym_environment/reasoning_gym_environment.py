@@ -23,14 +23,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from atroposlib.envs.base import APIServerConfig
-
 from reasoning_gym_environment.atropos.base import VERSIONS, AtroposEnv
+from reasoning_gym_environment.atropos.defaults import (
+    ServerConfig,
+    default_config,
+    default_server,
+)
 from reasoning_gym_environment.atropos.scored_data import to_scored_data_group
 from reasoning_gym_environment.config import (
     ReasoningGymEnvConfig,
-    default_config,
-    default_server,
     evaluation_settings,
     pool_settings,
     scoring_settings,
@@ -111,7 +112,7 @@ class ReasoningGymEnv(AtroposEnv):
             logging.getLogger("reasoning_gym_environment").setLevel(logging.DEBUG)
 
     @classmethod
-    def config_init(cls) -> tuple[ReasoningGymEnvConfig, list[APIServerConfig]]:
+    def config_init(cls) -> tuple[ReasoningGymEnvConfig, list[ServerConfig]]:
         """The defaults of the command line."""
         return default_config(), [default_server()]
 
@@ -120,23 +121,34 @@ class ReasoningGymEnv(AtroposEnv):
         """Category by name of the tasks in use; empty before `setup`."""
         return dict(self.problems.categories)
 
+    async def prepare(self) -> None:
+        """Start the worker processes and choose the tasks. May be called again.
+
+        Raises:
+            UnknownTaskError: a configured task does not exist.
+            ConfigurationError: no task is left, or one refuses its parameters.
+            WorkerStartError: the worker processes don't come up.
+        """
+        if self.categories:
+            return
+        logger.info("Starting the task processes")
+        await self._pool.start()
+        await self.problems.prepare(with_ladders=bool(self.config.eval_levels))
+
     async def setup(self) -> None:
-        """Check the inference servers, start the worker processes, make the evaluation set.
+        """Prepare, check the inference servers, make the evaluation set.
 
         Raises:
             UnreachableError: no inference server answers.
             ConfigurationError: one refuses, or can't give what the configuration asks for.
-            UnknownTaskError: a configured task does not exist.
-            WorkerStartError: the worker processes don't come up.
+            FixableError: what `prepare` raises.
         """
+        await self.prepare()
         await self.inference.require_server(
             self.reach_seconds,
             max_length=self.max_length(),
             sampling=self._sampling if self.trains else None,
         )
-        logger.info("Starting the task processes")
-        await self._pool.start()
-        await self.problems.prepare(with_ladders=bool(self.config.eval_levels))
         await self.evaluation.prepare(self._pool, self.problems.categories, self.problems.ladders)
         gc.collect()
         gc.freeze()  # a full collection of all that Atropos imports stalls the loop by 80 ms
@@ -232,6 +244,7 @@ class ReasoningGymEnv(AtroposEnv):
         )
         self.losses.came()
         self.chances.came(problem.recipe)
+        self.summary.add(group)
         self._started_problems().record(
             problem.recipe, solved=group.solved, scored=len(group.scored)
         )
@@ -280,7 +293,7 @@ class ReasoningGymEnv(AtroposEnv):
     async def wandb_log(self, wandb_metrics: dict[str, Any] | None = None) -> None:
         """Log what has been counted since the last call, and the last evaluation."""
         for line in signal_lines(self.statistics.interval, self.categories.values()):
-            logger.info("Since the last report: %s", line)
+            logger.debug("Since the last report: %s", line)
         counted = self.statistics.take_report()
         stats = self.get_curriculum_stats()
         levels = curriculum_metrics(stats, self.categories) if stats["curriculum_mode"] else {}

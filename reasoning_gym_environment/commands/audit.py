@@ -10,6 +10,7 @@ from pathlib import Path
 from ..audit.known import Known, known_findings
 from ..audit.pages import as_html, as_json, as_markdown, as_text, chance_floors
 from ..audit.run import AuditSettings, audit_tasks, unexplained
+from ..util.files import require_place
 
 
 def main(
@@ -33,6 +34,9 @@ def main(
     if options.items < 1:
         parser.error(f"--items is {options.items}: at least one is needed")
 
+    for output in (options.html, options.markdown, options.floors):
+        if output is not None:
+            require_place(output.parent, str(output))
     names = [name for name in options.tasks.split(",") if name]
     table = known_findings() if known is None else known
     audit = asyncio.run(audit_tasks(AuditSettings(tasks=names, items=options.items, known=table)))

@@ -14,6 +14,7 @@ from ..records import FORMAT_FAILURES, SOLVED_SCORE, Signal, Status
 from ..rollouts.metrics import Mean
 from ..storage.rows import StoredGroup, StoredRollout, recipe_key
 from ..tasks.chance import chance_floors
+from ..tasks.shipped import ladder_heights
 from ..util.grouping import Key, group_by
 from .material import category_of
 
@@ -97,6 +98,17 @@ def chance_of(group: StoredGroup) -> float | None:
     threshold = group.scoring.get("solved_threshold", SOLVED_SCORE)
     default = group.recipe.level is None and not group.recipe.parameters
     return chance_floors(threshold).get(group.task) if default else None
+
+
+def difficulty_of(group: StoredGroup) -> float | None:
+    """Place the group's level on its task's ladder, from 0 to 1; None where it has no level.
+
+    Ladders have different lengths, so that levels of two tasks can't be compared as they are.
+    """
+    height = ladder_heights().get(group.task, 0)
+    if group.difficulty is not None or group.recipe.level is None or height < 2:
+        return group.difficulty
+    return min(1.0, group.recipe.level / (height - 1))
 
 
 def solved_share(groups: Sequence[StoredGroup]) -> Share | None:

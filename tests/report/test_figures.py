@@ -152,7 +152,7 @@ def test_levels_rise_in_the_order_of_the_groups(tmp_path: Path) -> None:
     found = contents(tmp_path, rows)
     levels = [value["level"] for value in found.charts["level_time/arithmetic"].values]
     assert levels == [0.0, 0.0, 1.0, 1.0]
-    assert [r.name for r in found.shares["level"]] == ["level 0", "level 1"]
+    assert [r.name for r in found.shares["level"]] == ["difficulty 0.0", "difficulty 0.3"]
     assert len(found.charts["level_map/training/arithmetic"].values) == 2
 
 
