@@ -26,9 +26,14 @@ def main(
         description="Examine every task's verifier and levels.",
     )
     parser.add_argument("--tasks", default="", help="names, separated by commas; default: all")
-    parser.add_argument("--items", type=int, default=30, help="of each task (default: 30)")
+    parser.add_argument(
+        "--items",
+        type=int,
+        default=30,
+        help="of each task (default: 30); floors are measured on ten times as many",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    for kind, what in (("html", "a page"), ("markdown", "a page"), ("floors", "chance floors")):
+    for kind, what in (("html", "a page"), ("markdown", "a page"), ("floors", "the floors")):
         parser.add_argument(f"--{kind}", metavar="FILE", type=Path, help=f"write {what} there")
     options = parser.parse_args(arguments)
     if options.items < 1:

@@ -20,7 +20,7 @@ from ..storage.dumps import RESCORED, GroupFile, distinct_files, read_groups, re
 from ..storage.rescoring import Rescored, describe_rescoring, rescore
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
-from ..tasks.chance import chance_floors
+from ..tasks.chance import chance_floors, no_reasoning_floors
 from ..util.command_line import read_file
 from ..util.files import require_free, require_writable, write_whole
 from ..util.terminal import visible
@@ -162,6 +162,7 @@ def measure(samples: Sequence[StoredGroup], path: Path, *, solved_threshold: flo
     background = Background(
         categories=known_categories(),
         floors=chance_floors(solved_threshold),
+        no_reasoning_floors=no_reasoning_floors(solved_threshold),
         attempts=max(len(sample.rollouts) for sample in samples),
     )
     report = evaluation_report(samples, background)

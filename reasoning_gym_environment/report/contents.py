@@ -93,7 +93,7 @@ class Contents:
 
     @property
     def chance_marked(self) -> bool:
-        """Whether any mark of chance is drawn."""
+        """Whether any floor is drawn."""
         rows = (row for table in self.shares.values() for row in table)
         return any(row.share.chance is not None for row in rows)
 
@@ -195,7 +195,7 @@ def library_versions(groups: Sequence[StoredGroup]) -> Iterator[str]:
 
 
 def says_of(place: str) -> str:
-    return f"Solved share with 95% intervals and chance marks, by {place.replace('/', ' in ')}"
+    return f"Solved share with 95% intervals and floors, by {place.replace('/', ' in ')}"
 
 
 def share_tables(series: Mapping[str, Sequence[StoredGroup]]) -> dict[str, list[ShareRow]]:
