@@ -152,12 +152,8 @@ class ReasoningGymEnv(AtroposEnv):
         await self.evaluation.prepare(self._pool, self.problems.categories, self.problems.ladders)
         gc.collect()
         gc.freeze()  # a full collection of all that Atropos imports stalls the loop by 80 ms
-        logger.info(
-            "Set up: %d tasks, %d evaluation items, run %s",
-            len(self.categories),
-            len(self.evaluation.items),
-            self.run_id,
-        )
+        tasks, items = len(self.categories), len(self.evaluation.items)
+        logger.info("Set up: %d tasks, %d evaluation items, run %s", tasks, items, self.run_id)
 
     async def close_parts(self) -> None:
         self.problems.close()
@@ -231,23 +227,21 @@ class ReasoningGymEnv(AtroposEnv):
         with books.settling():
             return self._to_send(group), []
 
-    async def _group_of(self, problem: Problem) -> GroupResult:
+    async def _group_of(self, item: Problem) -> GroupResult:
         """A scored group that the stream has learned from; raises InferenceError."""
         if self.serving:
             await self.losses.turn()
-        self.chances.ask(problem.recipe)
+        self.chances.ask(item.recipe)
         group = await self._rollouts.sample(
-            problem,
+            item,
             n=self.config.group_size,
             max_length=self.max_length(),
             sampling=self._sampling,
         )
         self.losses.came()
-        self.chances.came(problem.recipe)
+        self.chances.came(item.recipe)
         self.summary.add(group)
-        self._started_problems().record(
-            problem.recipe, solved=group.solved, scored=len(group.scored)
-        )
+        self._started_problems().record(item.recipe, solved=group.solved, scored=len(group.scored))
         return group
 
     async def _keep(self, group: GroupResult) -> GroupResult:
@@ -301,15 +295,5 @@ class ReasoningGymEnv(AtroposEnv):
         await super().wandb_log({**(wandb_metrics or {}), **counted, **levels, **curves})
 
     def get_curriculum_stats(self) -> dict[str, Any]:
-        """Where the curriculum has each task; JSON.
-
-        Returns:
-            `curriculum_mode`, whether there is a curriculum; if so, `target_accuracy`,
-            `total_tasks_tracked`, `tasks_with_adjustments`, `average_complexity` in [0, 1], and
-            `task_details`: by task its `level`, `difficulty`, recent `solved_share` and more.
-        """
-        stats = self.problems.curriculum_stats()
-        if not stats:
-            return {"curriculum_mode": False}
-        target = self.config.curriculum_target_accuracy
-        return {"curriculum_mode": True, "target_accuracy": target, **stats}
+        """Where the curriculum has each task: see `TrainingProblems.curriculum_stats`."""
+        return self.problems.curriculum_stats()
