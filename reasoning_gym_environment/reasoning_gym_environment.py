@@ -53,7 +53,7 @@ from reasoning_gym_environment.rollouts.rollouts import (
 from reasoning_gym_environment.storage.dump_writer import DumpWriter
 from reasoning_gym_environment.storage.rows import recipe_key
 from reasoning_gym_environment.workers.pool import TaskPool
-from reasoning_gym_environment.workers.processes import StartWorker, WorkerProcess
+from reasoning_gym_environment.workers.processes import StartWorker
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class ReasoningGymEnv(AtroposEnv):
     """Trains on reasoning-gym's tasks: samples problems, asks for grouped rollouts, scores them.
 
     Args:
-        start_worker: where the worker processes of its task pool come from.
+        start_worker: where the worker processes of its task pool come from, if not from its own.
 
     Attributes:
         problems: the training problems, whether or not their stream has begun.
@@ -82,7 +82,7 @@ class ReasoningGymEnv(AtroposEnv):
         slurm: bool = False,
         testing: bool = False,
         *,
-        start_worker: StartWorker = WorkerProcess.start,
+        start_worker: StartWorker | None = None,
     ) -> None:
         super().__init__(config, server_configs, slurm=slurm, testing=testing)
         counts = self.statistics.counts
