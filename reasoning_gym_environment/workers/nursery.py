@@ -106,7 +106,7 @@ class WorkerProcess:
         """End the process and all that shares its session; waits until it is gone."""
         _ours.discard(self)
         self._nursery.end(self.pid)
-        with contextlib.suppress(asyncio.TimeoutError, ConnectionResetError):
+        with contextlib.suppress(asyncio.TimeoutError, OSError):
             await asyncio.wait_for(self._reader.read(), _GONE_SECONDS)
         self._writer.close()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from process_tree import PROC, children, descendants, is_alive, survivors
 
-from reasoning_gym_environment.errors import GenerationError, WorkerStartError
+from reasoning_gym_environment.errors import WorkerStartError
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.workers.nursery import Nursery, worker_environment
 from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
@@ -147,8 +147,6 @@ async def test_a_nursery_that_is_killed_costs_no_worker_and_is_started_again() -
         for pid in workers:
             os.kill(pid, signal.SIGKILL)
         await survivors(workers)
-        with pytest.raises(GenerationError, match="the worker process"):
-            await pool.generate(problem.recipe)
         assert (await pool.generate(problem.recipe)).question == problem.question
 
 
