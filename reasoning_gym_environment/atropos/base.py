@@ -18,6 +18,7 @@ import wandb
 from atroposlib.envs.server_handling.server_baseline import APIServer
 from atroposlib.frontend.jsonl2html import generate_html
 from tenacity import RetryError
+from tqdm import tqdm
 
 from ..errors import ConfigurationError, FixableError
 from ..records import Problem
@@ -173,7 +174,7 @@ class AtroposEnv(ReplicaEnv):
         path = self.config.data_path_to_save_groups
         if path and Path(path).exists():
             generate_html(path)
-        sys.stdout.write(f"{what_was_written(self.config, self.run_id)}\n")
+        tqdm.write(what_was_written(self.config, self.run_id), file=sys.stdout)  # above a live line
 
     async def _run_evaluate(self) -> None:
         self.trains = False
