@@ -1,7 +1,7 @@
-"""Train language models on reasoning-gym's tasks with Atropos.
+"""Train language models on reasoning-gym's tasks, with Atropos or from any trainer.
 
 Example:
-    from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
+    from reasoning_gym_environment import ReasoningGym, ReasoningGymEnv, ReasoningGymEnvConfig
 
 The packages, each of which imports from itself and from those before it:
 
@@ -10,6 +10,7 @@ The packages, each of which imports from itself and from those before it:
     scoring                 from a text to a reward: extraction, guards, grading
     workers                 the processes in which the library runs, and what contains them
     problems                which problem comes next: sampler, curriculum, stream
+    gym                     problems and scores for any trainer, in Python
     storage                 groups on disk: rows, dumps, rescoring, export
     rollouts                one group: prompt, completions, grades, counts
     evaluation              plan, run, store, metrics, comparison
@@ -31,12 +32,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .config import ReasoningGymEnvConfig
+    from .gym.asynchronous import AsyncReasoningGym
+    from .gym.blocking import ReasoningGym
     from .reasoning_gym_environment import ReasoningGymEnv
     from .storage.dumps import read_dump
 
-__all__ = ["ReasoningGymEnv", "ReasoningGymEnvConfig", "read_dump"]
+__all__ = [
+    "AsyncReasoningGym",
+    "ReasoningGym",
+    "ReasoningGymEnv",
+    "ReasoningGymEnvConfig",
+    "read_dump",
+]
 
 _HOMES = {
+    "AsyncReasoningGym": ".gym.asynchronous",
+    "ReasoningGym": ".gym.blocking",
     "ReasoningGymEnv": ".reasoning_gym_environment",
     "ReasoningGymEnvConfig": ".config",
     "read_dump": ".storage.dumps",

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_v
 
 from .errors import did_you_mean
 from .evaluation.run import DECISIVE, EvaluationSettings
-from .problems.levels import ComplexityMode
+from .problems.levels import ComplexityMode, require_level_where_fixed
 from .problems.sampler import TaskSampling
 from .records import SOLVED_SCORE
 from .rollouts.prompts import SYSTEM_PROMPTS, resolve_system_prompt
@@ -215,12 +215,7 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
                 f"batch_size is {self.batch_size}, less than group_size {self.group_size}; "
                 "raise batch_size, or leave it at -1 for the trainer to set"
             )
-        if (self.complexity_mode is ComplexityMode.FIXED) != (self.complexity_level is not None):
-            raise ValueError(
-                f"complexity_mode is {text.shown(self.complexity_mode)} and complexity_level is "
-                f"{text.shown(self.complexity_level)}: fixed needs a level from 0 to 1, and no "
-                "other mode takes one"
-            )
+        require_level_where_fixed(self.complexity_mode, self.complexity_level)
         if self.dump_rollouts and self.rollout_save_score_threshold == 1:
             raise ValueError(
                 "rollout_save_score_threshold is 1 and no score is above that: nothing would be "

@@ -151,8 +151,8 @@ class ReasoningGymEnv(AtroposEnv):
         self.problems.close()
         await self._pool.close()
         await asyncio.to_thread(self._dumps.close)
-        for keeping in self._keeping.values():  # of workers that were cancelled
-            if not keeping.cancel() and not keeping.exception():
+        for kept in self._keeping.values():  # of workers that were cancelled
+            if not kept.cancel() and not kept.exception():
                 self.statistics.books.end(End.CANCELLED)
         await asyncio.gather(*self._keeping.values(), return_exceptions=True)
 
@@ -166,8 +166,7 @@ class ReasoningGymEnv(AtroposEnv):
             ConfigurationError: no prompt leaves room for a completion.
         """
         if self.processing and self.backlog:
-            again: Problem = self.backlog.pop()
-            return again
+            return self.backlog.pop()
         return await self._started_problems().next(
             lambda problem: self.inference.has_room(problem.question, self.max_length())
         )
@@ -210,9 +209,9 @@ class ReasoningGymEnv(AtroposEnv):
         try:
             group = await asyncio.shield(self._keeping[key])
         except Exception:
-            del self._keeping[key]
+            self._keeping.pop(key)
             raise
-        del self._keeping[key]
+        self._keeping.pop(key)
         if not group.scored:
             books.end(End.UNSCORED)
             return None, []
@@ -232,7 +231,8 @@ class ReasoningGymEnv(AtroposEnv):
         )
         self.losses.came()
         self.chances.came(problem.recipe)
-        self._started_problems().record(group)
+        scored = len(group.scored)
+        self._started_problems().record(problem.recipe, solved=group.solved, scored=scored)
         return group
 
     async def _keep(self, group: GroupResult) -> GroupResult:

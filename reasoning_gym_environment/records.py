@@ -177,3 +177,8 @@ class GroupResult:
     def scored(self) -> tuple[Attempt, ...]:
         """The attempts about which the verifier could say something."""
         return tuple(a for a in self.attempts if a.verdict.status is not Status.UNSCORED)
+
+    @property
+    def solved(self) -> int:
+        """How many attempts are solved."""
+        return sum(a.verdict.status is Status.SOLVED for a in self.attempts)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, settings
+from worker_stock import WorkerStock
 
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.tasks.catalogue import known_categories
@@ -78,6 +79,13 @@ async def uncontained() -> AsyncIterator[TaskPool]:
     settings = PoolSettings(processes=2, containment=Containment.FORKS)
     async with TaskPool(settings, Counter()) as pool:
         yield pool
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def stock() -> AsyncIterator[WorkerStock]:
+    stock = WorkerStock()
+    yield stock
+    await stock.close()
 
 
 @pytest.fixture(scope="session")

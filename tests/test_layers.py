@@ -23,6 +23,7 @@ ORDER = (
     ("scoring",),
     ("workers",),
     ("problems",),
+    ("gym",),
     ("storage",),
     ("rollouts",),
     ("evaluation",),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from ..errors import ConfigurationError
 from ..records import Ladder
 
 LEAST_WITHOUT_ROOM = 5
@@ -20,6 +21,20 @@ class ComplexityMode(str, Enum):
     RANDOM = "random"
     CURRICULUM = "curriculum"
     FIXED = "fixed"
+
+
+def require_level_where_fixed(mode: ComplexityMode | None, level: float | None) -> None:
+    """Refuse a complexity level without the mode that takes one, or the other way round.
+
+    Raises:
+        ConfigurationError: so it is, or the level is not in [0, 1].
+    """
+    if (mode is ComplexityMode.FIXED) != (level is not None) or not 0 <= (level or 0) <= 1:
+        raise ConfigurationError(
+            f"complexity_mode is {mode.value if mode else 'unset'} and complexity_level is "
+            f"{'unset' if level is None else level}: fixed needs a level from 0 to 1, and no other "
+            "mode takes one"
+        )
 
 
 def position_of(difficulty: float, height: int) -> float:

@@ -35,6 +35,7 @@ class ProblemSettings:
 
     Attributes:
         max_token_length: of prompt and completion; levels whose questions don't fit are left out.
+            None where nobody counts tokens.
     """
 
     seed: int
@@ -46,7 +47,7 @@ class ProblemSettings:
     complexity_level: float | None
     curriculum_target_accuracy: float
     sampling: TaskSampling
-    max_token_length: int
+    max_token_length: int | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

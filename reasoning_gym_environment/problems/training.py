@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..errors import ConfigurationError
-from ..records import GroupResult, Ladder, Problem, Recipe, Status
+from ..records import Ladder, Problem, Recipe
 from ..tasks.recipes import read_recipe
 from ..workers.pool import TaskPool
 from .curriculum import Curriculum
@@ -128,11 +128,10 @@ class TrainingProblems:
         )
         return True
 
-    def record(self, group: GroupResult) -> None:
-        """Let the levels and the choice of tasks follow a group's result."""
+    def record(self, recipe: Recipe, *, solved: int, scored: int) -> None:
+        """Let levels and the choice of tasks follow a group: `solved` of its `scored` rollouts."""
         assert self._sampler is not None
-        solved = sum(a.verdict.status is Status.SOLVED for a in group.scored)
-        move = self._sampler.record(group.problem.recipe, solved=solved, scored=len(group.scored))
+        move = self._sampler.record(recipe, solved=solved, scored=scored)
         if move is not None:
             self._counts["curriculum/moves"] += 1
             logger.info("Curriculum: %s", move)

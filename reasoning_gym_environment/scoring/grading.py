@@ -100,26 +100,33 @@ async def grade_texts(
     Args:
         lengths: tokens of each text and its prompt.
     """
-    extractions = [extract_answer(text) for text in texts]
-    answers = [e.answer for e in extractions if e.answer is not None]
-    given = await verifier.verify(problem, answers)
-    if settings.answer_tolerance:
-        given = await tolerate_form(problem, answers, given, verifier)
-    found = iter(given)
-    verdicts = [
-        next(found) if e.failure is None else Verdict(score=0.0, status=e.failure)
-        for e in extractions
-    ]
+    found = await verify_texts(problem, texts, verifier, answer_tolerance=settings.answer_tolerance)
     rewards = shape_rewards(
-        verdicts,
+        [verdict for _, verdict in found],
         lengths,
         max_length=settings.max_token_length,
         penalty_start=settings.length_penalty_start,
         mode=settings.score_mode,
     )
     return [
-        Grade(extraction.answer, verdict, reward)
-        for extraction, verdict, reward in zip(extractions, verdicts, rewards, strict=True)
+        Grade(answer, verdict, reward)
+        for (answer, verdict), reward in zip(found, rewards, strict=True)
+    ]
+
+
+async def verify_texts(
+    problem: Problem, texts: Sequence[str], verifier: Verifier, *, answer_tolerance: bool
+) -> list[tuple[str | None, Verdict]]:
+    """Extract the answer of each text and have it verified, in the order given."""
+    extractions = [extract_answer(text) for text in texts]
+    answers = [e.answer for e in extractions if e.answer is not None]
+    given = await verifier.verify(problem, answers)
+    if answer_tolerance:
+        given = await tolerate_form(problem, answers, given, verifier)
+    verdicts = iter(given)
+    return [
+        (e.answer, Verdict(score=0.0, status=e.failure) if e.failure else next(verdicts))
+        for e in extractions
     ]
 
 

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
@@ -86,10 +87,18 @@ class WorkerProcess:
         self._process = process
         self._errors = errors
         self.greeting = ""
+        _alive.add(self)
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def leave_to_parent(self) -> None:
+        """In a fork of this process: give up its copy of the pipe, so that it ends with ours."""
+        assert self._process.stdin is not None
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self._process.stdin.get_extra_info("pipe").fileno())
+        os.close(null)
 
     @classmethod
     async def start(cls, role: str) -> WorkerProcess:
@@ -164,6 +173,7 @@ class WorkerProcess:
 
     async def kill(self) -> None:
         """End the process and all that shares its session; waits until it is gone."""
+        _alive.discard(self)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
@@ -174,6 +184,17 @@ class WorkerProcess:
     def _last_words(self) -> str:
         self._errors.seek(0)
         return self._errors.read()[-_STDERR_TAIL:].decode(errors="replace").strip()
+
+
+_alive: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()
+
+
+def _leave_all_to_parent() -> None:
+    for worker in list(_alive):
+        worker.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_all_to_parent)
 
 
 class WorkerGroup:

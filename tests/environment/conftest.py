@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from atroposlib.envs.base import APIServerConfig
 from worker_stock import WorkerStock
 
@@ -165,13 +164,6 @@ class Command:
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")
-
-
-@pytest_asyncio.fixture(scope="session")
-async def stock() -> AsyncIterator[WorkerStock]:
-    stock = WorkerStock()
-    yield stock
-    await stock.close()
 
 
 @pytest.fixture

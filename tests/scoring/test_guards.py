@@ -14,6 +14,7 @@ from reasoning_gym_environment.scoring.guards import ACCEPTED, GUARDS, ceiling
 from reasoning_gym_environment.scoring.tolerance import relaxed
 from reasoning_gym_environment.tasks.datasets import Datasets
 from reasoning_gym_environment.tasks.facts import KNOWN_TASKS, MARKS_ARE_ANSWER
+from reasoning_gym_environment.tasks.ladders import build_ladders
 
 # The library leaves files open.
 pytestmark = [
@@ -178,6 +179,30 @@ def test_a_plan_loses_nothing_unless_it_lists_moves_that_cant_be_made(items: Ite
         assert ceiling("boxnet", json.dumps(idle + steps), entry) == 0.5
 
 
+@pytest.mark.parametrize(
+    "answer", ["P ∧ ¬S", "¬S ∧ P", "¬S", "¬(S \N{LOGICAL OR} ¬P)", "¬(P → S)", "S → Q"]
+)
+def test_a_conclusion_shorter_than_the_premises_it_rests_on_loses_nothing(
+    items: Items, answer: str
+) -> None:
+    entry = items.entry("propositional_logic", 5)
+    assert entry["metadata"]["premises"] == ["¬(P ↔ S)", "P", "P"]
+    assert items.verified("propositional_logic", answer, entry) == 1.0
+    assert ceiling("propositional_logic", answer, entry) == 1.0
+
+
+@pytest.mark.parametrize("level", range(5))
+def test_the_own_conclusion_loses_nothing_at_any_level(level: int) -> None:
+    [ladder] = build_ladders(["propositional_logic"]).values()
+    datasets, parameters = Datasets(), ladder.levels[level]
+    for seed in range(MANY):
+        recipe = Recipe(task="propositional_logic", seed=seed, level=level, parameters=parameters)
+        entry = datasets.entry(recipe)
+        example = entry["metadata"]["example_answer"]
+        for text in (example, f"¬¬({example})", f"({example})", f"The answer is: {example}."):
+            assert ceiling("propositional_logic", text, entry) == 1.0, text
+
+
 @pytest.mark.parametrize(("task", "seed", "answer"), spread("accepted"))
 def test_what_is_accepted_is_still_paid(items: Items, task: str, seed: int, answer: str) -> None:
     entry = items.entry(task, seed)
@@ -221,6 +246,9 @@ def test_an_unguarded_task_has_no_ceiling() -> None:
         "{",
         "[" * 4000,
         "(" * 3990 + "P" + ")" * 3990,
+        "¬" * 300 + "P",
+        "¬" * 900 + "P",
+        "P → " * 240 + "P",
         "-" * 9000 + "1",
         "1e999999999",
         "1/0",

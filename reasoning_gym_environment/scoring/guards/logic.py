@@ -5,10 +5,11 @@ The library is imported where it is needed: only worker processes do, and have i
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import operator
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..tolerance import relaxed
 from .progress import progress
@@ -24,8 +25,10 @@ _ANY_STATEMENT = 0.05
 
 
 def conclusion(answer: str, entry: Mapping[str, Any]) -> float:
-    """Refuse premises and tautologies: they follow from any premises.
+    """Refuse what restates premises, and tautologies: both follow without a step of reasoning.
 
+    A statement restates premises when it has the truth table of one of them, or of some of them
+    joined by "and", and isn't shorter: a shorter one is a simplification, so somebody reasoned.
     Order, brackets, doubled negation and repetition make no other statement. The entry's own
     example is right even where it is a premise.
     """
@@ -34,31 +37,72 @@ def conclusion(answer: str, entry: Mapping[str, Any]) -> float:
     metadata = entry["metadata"]
     if len(answer) > _LONGEST_CONCLUSION:
         return 0.0
+    columns, always = _truth_columns(metadata["variables"])
     try:
-        statement = parse_expr(relaxed(answer))
-    except (ValueError, RecursionError):  # no statement, though a name between tags is one
+        statement = _meaning(parse_expr(relaxed(answer)), columns, always)
+    except (ValueError, RecursionError, KeyError):  # no statement, or about something else
         return 0.0
-    if str(statement) == str(parse_expr(metadata["example_answer"])):
+    if statement.text == _normal_form(parse_expr(metadata["example_answer"])):
         return 1.0
-    if not _names(statement) <= set(metadata["variables"]):
-        return 0.0
-    if _is_tautology(statement):
+    if statement.table == always:
         return _ANY_STATEMENT
-    premises = [_normal_form(parse_expr(premise)) for premise in metadata["premises"]]
-    return 0.0 if _normal_form(statement) in premises else 1.0
+    premises = [_meaning(parse_expr(text), columns, always) for text in metadata["premises"]]
+    return 0.0 if _restates(statement, premises) else 1.0
 
 
-def _names(statement: Expression) -> set[str]:
-    if statement.operator is None:
-        return {statement.left}
-    parts = (statement.left, statement.right)
-    return set().union(*(_names(part) for part in parts if part is not None))
+class _Statement(NamedTuple):
+    """A statement in its normal form, and its truth table: one bit for each assignment."""
+
+    text: str
+    table: int
+
+    @property
+    def size(self) -> int:
+        """How many names and signs it has."""
+        return len(self.text) - self.text.count("(") - self.text.count(")")
 
 
-def _is_tautology(statement: Expression) -> bool:
-    names = sorted(_names(statement))
-    rows = itertools.product((True, False), repeat=len(names))
-    return all(statement.evaluate(dict(zip(names, row, strict=True))) for row in rows)
+def _restates(statement: _Statement, premises: Sequence[_Statement]) -> bool:
+    implied = [p for p in premises if not statement.table & ~p.table]
+    if _all_of(implied) != statement.table:
+        return False
+    sizes = [p.size for p in implied if p.table == statement.table]
+    for premise in sorted(implied, key=lambda p: p.size, reverse=True):
+        others = [p for p in implied if p is not premise]
+        if _all_of(others) == statement.table:
+            implied = others
+    sizes.append(sum(p.size for p in implied) + len(implied) - 1)
+    return statement.size >= min(sizes)
+
+
+def _all_of(statements: Sequence[_Statement]) -> int:
+    return reduce(operator.and_, (one.table for one in statements), -1)
+
+
+def _meaning(statement: Expression, columns: Mapping[str, int], always: int) -> _Statement:
+    return _Statement(_normal_form(statement), _table(statement, columns, always))
+
+
+def _truth_columns(names: Sequence[str]) -> tuple[dict[str, int], int]:
+    """Lay out a truth table: each name's bits by assignment, and those of what is always true."""
+    always = (1 << (1 << len(names))) - 1
+    return {name: always // ((1 << (1 << i)) + 1) for i, name in enumerate(names)}, always
+
+
+def _table(statement: Expression, columns: Mapping[str, int], always: int) -> int:
+    """Work out a statement's truth table; raises KeyError on a name that has no column."""
+    sign = statement.operator  # an enumeration of texts
+    if sign is None:
+        return columns[statement.left]
+    left = _table(statement.left, columns, always)
+    if sign == "¬":
+        return always ^ left
+    right = _table(statement.right, columns, always)
+    if sign == "∧":
+        return left & right
+    if sign == "→":
+        return (always ^ left) | right
+    return always ^ left ^ right if sign == "↔" else left | right
 
 
 def _normal_form(statement: Expression) -> str:
@@ -92,24 +136,44 @@ def roles(answer: str, entry: Mapping[str, Any]) -> float:
 
 
 def possible_moves(answer: str, entry: Mapping[str, Any]) -> float:
-    """Measure how many of the plan's moves can be made when their turn comes, in [0, 1].
+    """Set a plan's moves that can't be made when their turn comes against those it needs.
 
-    The verifier skips the others, but the question asks for an agent to be named only if it has
-    something to do.
+    The verifier skips them, but the question asks for an agent to be named only if it has
+    something to do. What is needed is counted on the shortest ways: moves to and fro don't make
+    up for others.
     """
     from reasoning_gym.games.boxnet import action_from_response
 
-    state = entry["metadata"]["initial_state"]
-    made = listed = 0
+    start = state = entry["metadata"]["initial_state"]
+    idle = 0
     try:
         for step in json.loads(answer):
             for agent, move in step.items():
                 after = action_from_response(state, [{agent: move}])
-                made += after != state
-                listed += 1
+                idle += after == state
                 state = after
     except json.JSONDecodeError:  # the verifier can't read it either
         return 1.0
     except (LookupError, TypeError, AttributeError, ValueError, RecursionError):
         return 0.0  # the verifier raises
-    return made / listed if listed else 1.0
+    needed = _moves_needed(start)
+    return needed / (needed + idle)
+
+
+def _moves_needed(state: Mapping[str, Sequence[str]]) -> int:
+    """Count the moves of taking each box to the nearest target of its colour that is left."""
+    held = [(tuple(map(float, at.split("_"))), what) for at, all_ in state.items() for what in all_]
+    targets = [(at, what) for at, what in held if what.startswith("target_")]
+    moves = 0
+    for (row, column), box in held:
+        if not box.startswith("box_"):
+            continue
+        ways = {
+            (at, what): abs(at[0] - row) + abs(at[1] - column)
+            for at, what in targets
+            if what.removeprefix("target_") == box.removeprefix("box_")
+        }
+        nearest = min(ways, key=ways.__getitem__)
+        targets.remove(nearest)
+        moves += int(ways[nearest]) + 1
+    return moves

@@ -162,7 +162,10 @@ GUARDS: Mapping[str, Guard] = MappingProxyType(
         ),
         "propositional_logic": Guard(
             ceiling=logic.conclusion,
-            reason="A premise repeated is paid, since it follows; so is a tautology.",
+            reason=(
+                "Premises repeated are paid, in other words or joined, since they follow;"
+                " so is a tautology."
+            ),
         ),
         "boxnet": Guard(
             ceiling=logic.possible_moves,
@@ -226,10 +229,10 @@ _PARTIAL = {
     "pool_matrix": "any matrix of the right shape earns 0.1",
     "prime_factorization": "the number itself is right where it is prime: it solves 0.22",
     "propositional_logic": (
-        "much follows: that one of the variables is true solves 0.87, one of P and Q 0.80;"
-        " where the premises contradict each other, everything follows: on 0.22;"
-        " a premise weakened by an alternative earns 0.94, any statement 0.05;"
-        " a premise that is the item's own example of an answer is paid: 0.05"
+        "much follows: that one of the variables is true solves 0.92, one of P and Q 0.82, a"
+        " premise weakened by an alternative 0.61, any statement earns 0.05; where the premises"
+        " contradict each other, everything follows: on 0.24; a premise that is the item's own"
+        " example of an answer is paid: 0.05"
     ),
     "puzzle24": "the sum of the numbers given is 24 on 0.27 of the items",
     "quantum_lock": "any longer way to the target earns 0.5; the constant `BBBB` earns 0.06",
@@ -239,6 +242,7 @@ _PARTIAL = {
     "rush_hour": "moves that aren't legal are ignored; 3000 random ones solve none of 20",
     "shortest_path": "`infeasible` solves 0.30, any longer path earns 0.5",
     "sokoban": "moves that aren't legal are ignored; 300 random ones solve 1 of 20",
+    "string_insertion": "where nothing is to be inserted, the string as given is right: 0.95",
     "time_intervals": "errors below 2 % are paid: the constant `12:00` earns 0.004, 0.26 at most",
     "tower_of_hanoi": "any legal moves earn 0.05",
     "tsumego": "any point earns 0.05",

@@ -1,0 +1,171 @@
+"""Problems and scores in an event loop: what is the same, what is refused, what is left behind."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from worker_stock import WorkerStock
+
+from reasoning_gym_environment import AsyncReasoningGym
+from reasoning_gym_environment.errors import ConfigurationError, PoolClosedError
+from reasoning_gym_environment.problems.seeds import is_evaluation_seed
+from reasoning_gym_environment.records import Problem, Recipe, Status
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def gym(stock: WorkerStock) -> AsyncIterator[AsyncReasoningGym]:
+    async with AsyncReasoningGym(processes=1, start_worker=stock.lend) as gym:
+        yield gym
+
+
+def right(problem: Problem) -> str:
+    return f"<think>easy</think><answer>{problem.oracle}</answer>"
+
+
+async def test_the_same_arguments_give_the_same_problems(gym: AsyncReasoningGym) -> None:
+    first = await gym.problems("chain_sum", level=2, count=3, seed=5)
+    assert first == await gym.problems("chain_sum", level=2, count=3, seed=5)
+    assert [p.recipe.level for p in first] == [2, 2, 2]
+    assert len({p.question for p in first}) == 3
+    assert first[:2] == await gym.problems("chain_sum", level=2, count=2, seed=5)
+
+
+async def test_training_and_evaluation_have_no_seed_in_common(gym: AsyncReasoningGym) -> None:
+    for split in ("train", "eval"):
+        problems = await gym.problems("gcd", count=4, split=split)
+        assert {is_evaluation_seed(p.recipe.seed) for p in problems} == {split == "eval"}
+
+
+async def test_parameters_win_over_those_of_the_level(gym: AsyncReasoningGym) -> None:
+    own = {"min_terms": 7, "max_terms": 7}
+    [problem] = await gym.problems("chain_sum", level=0, parameters=own)
+    assert own.items() <= dict(problem.recipe.parameters).items()
+    assert sum(sign in "+-" for sign in problem.question.split()) == 6
+
+
+async def test_a_completion_is_scored_as_in_training(gym: AsyncReasoningGym) -> None:
+    [problem] = await gym.problems("gcd")
+    score = await gym.score(problem, right(problem))
+    assert (score.score, score.status, score.answer) == (1.0, Status.SOLVED, problem.oracle)
+    assert score.solved
+    assert score.to_json()["status"] == "solved"
+    none = await gym.score(problem, "It is four.")
+    assert (none.score, none.status, none.answer) == (0.0, Status.NO_ANSWER, None)
+
+
+async def test_scores_come_in_the_order_of_the_completions(gym: AsyncReasoningGym) -> None:
+    one, other = await gym.problems("gcd", count=2)
+    pairs = [(one, right(one)), (other, "nothing"), (one, "nothing"), (other, right(other))]
+    scores = await gym.score_many(pairs)
+    assert [s.status for s in scores] == [
+        Status.SOLVED,
+        Status.NO_ANSWER,
+        Status.NO_ANSWER,
+        Status.SOLVED,
+    ]
+
+
+async def test_a_recipe_stands_for_its_problem(gym: AsyncReasoningGym) -> None:
+    [problem] = await gym.problems("chain_sum", level=1)
+    stored = problem.recipe.to_json()
+    assert (await gym.problem(stored)).question == problem.question
+    assert (await gym.score(stored, right(problem))).solved
+    assert (await gym.score(problem.recipe, right(problem))).solved
+
+
+async def test_what_cannot_be_made_is_unscored_and_not_wrong(gym: AsyncReasoningGym) -> None:
+    code = {"symbols": ["__import__('os').system('true')"]}
+    recipe = Recipe(task="simple_integration", seed=2, parameters=code)
+    score = await gym.score(recipe, "<answer>x</answer>")
+    assert (score.score, score.status) == (None, Status.UNSCORED)
+    assert "symbols can't be" in score.detail
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"task": "gdc"}, "task: 'gdc' is no task; did you mean gcd?"),
+        ({"task": "gcd", "level": 99}, "gcd has no level 99: its levels go from 0 to "),
+        ({"task": "gcd", "split": "test"}, "split is 'test'; it is train or eval"),
+        ({"task": "gcd", "parameters": {"size_of_it": 1}}, "no parameter 'size_of_it'"),
+    ],
+)
+async def test_a_mistake_is_refused_in_a_sentence(
+    gym: AsyncReasoningGym, arguments: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        await gym.problems(**arguments)
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"complexity_mode": "hard"}, "complexity_mode is 'hard'; it is one of random, "),
+        ({"complexity_mode": "fixed"}, "complexity_mode is fixed and complexity_level is unset"),
+        ({"complexity_level": 0.5}, "complexity_mode is unset and complexity_level is 0.5"),
+        ({"sampling": "best"}, "sampling is 'best'; it is one of uniform, signal"),
+        ({"curriculum_target_accuracy": 1}, "curriculum_target_accuracy is 1; it lies between"),
+        ({"tasks": ["gdc"]}, "include_tasks: 'gdc' is no task or category; did you mean gcd?"),
+    ],
+)
+async def test_a_stream_that_cannot_be_is_refused_in_a_sentence(
+    gym: AsyncReasoningGym, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        await gym.stream(**options)
+    assert says in str(refused.value)
+
+
+async def test_what_is_no_recipe_is_refused_and_nothing_is_scored(gym: AsyncReasoningGym) -> None:
+    [problem] = await gym.problems("gcd")
+    with pytest.raises(ConfigurationError, match="this is no sound recipe: its seed is 'x'"):
+        await gym.score_many([(problem, "4"), ({"task": "gcd", "seed": "x"}, "4")])
+
+
+async def test_a_stream_climbs_with_what_it_observes_and_its_state_continues_it(
+    gym: AsyncReasoningGym,
+) -> None:
+    options: dict[str, Any] = {"tasks": ["gcd"], "complexity_mode": "curriculum", "seed": 3}
+    stream = await gym.stream(**options)
+    for _ in range(20):
+        stream.observe(await stream.next(), solved=8, attempts=8)
+    assert stream.levels()["task_details"]["gcd"]["level"] > 0
+    last = await stream.next()
+    state = stream.state_dict([last])
+    other = await gym.stream(**options)
+    other.load_state_dict(state)
+    following = [last] + [await stream.next() for _ in range(3)]
+    assert [await other.next() for _ in range(4)] == following
+    with pytest.raises(ValueError, match="solved is 9, which is not from 0 to attempts, 8"):
+        stream.observe(last, solved=9, attempts=8)
+    stream.close()
+    other.close()
+
+
+async def test_reserved_questions_do_not_come(gym: AsyncReasoningGym) -> None:
+    plain = await gym.stream(["gcd"])
+    questions = [(await plain.next()).question for _ in range(4)]
+    stream = await gym.stream(["gcd"], reserved=questions[:3])
+    assert (await stream.next()).question == questions[3]
+    plain.close()
+    stream.close()
+
+
+async def test_a_closed_gym_says_so(stock: WorkerStock) -> None:
+    gym = AsyncReasoningGym(processes=1, start_worker=stock.lend)
+    await gym.close()
+    with pytest.raises(PoolClosedError, match="this gym is closed; make another"):
+        await gym.tasks()
+    await gym.close()
+
+
+async def test_callers_at_once_start_the_workers_once(stock: WorkerStock) -> None:
+    async with AsyncReasoningGym(processes=1, start_worker=stock.lend) as gym:
+        recipe = Recipe(task="gcd", seed=4)
+        made = await asyncio.gather(*(gym.problem(recipe) for _ in range(5)))
+    assert all(problem == made[0] for problem in made)

@@ -1,0 +1,123 @@
+"""The gym without an event loop: in threads, beside a running loop, after a fork, at the end."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from process_tree import PROC, children, survivors
+
+from reasoning_gym_environment import ReasoningGym
+from reasoning_gym_environment.errors import PoolClosedError
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(not PROC.exists(), reason="reads /proc"),
+]
+
+
+@pytest.fixture(scope="module")
+def gym() -> Iterator[ReasoningGym]:
+    with ReasoningGym(processes=1) as gym:
+        yield gym
+
+
+def right(gym: ReasoningGym) -> bool:
+    [problem] = gym.problems("gcd", level=1)
+    return gym.score(problem, f"<answer>{problem.oracle}</answer>").solved
+
+
+async def test_it_works_where_a_loop_runs_already(gym: ReasoningGym) -> None:
+    assert asyncio.get_running_loop().is_running()
+    assert right(gym)
+
+
+def test_threads_may_use_it_at_once(gym: ReasoningGym) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda _: right(gym), range(8))) == [True] * 8
+
+
+def test_a_stream_is_iterated_and_continued(gym: ReasoningGym) -> None:
+    stream = gym.stream(["gcd"], complexity_mode="curriculum", seed=2)
+    first = next(iter(stream))
+    stream.observe(first, solved=1, attempts=2)
+    assert list(stream.levels()["task_details"]) == ["gcd"]
+    state = stream.state_dict([first])
+    other = gym.stream(["gcd"], complexity_mode="curriculum", seed=2)
+    other.load_state_dict(state)
+    assert [other.next(), other.next()] == [first, stream.next()]
+
+
+def test_a_fork_of_the_program_has_workers_of_its_own(gym: ReasoningGym) -> None:
+    stream = gym.stream(["gcd"])
+    before = children(os.getpid())
+    pid = os.fork()
+    if pid == 0:
+        try:
+            with pytest.raises(PoolClosedError, match="this stream belongs to process"):
+                stream.next()
+            assert right(gym)
+            gym.close()
+        except BaseException:  # noqa: BLE001 - a fork of the test run must end here
+            os._exit(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert children(os.getpid()) == before
+    assert right(gym)
+    assert stream.next().recipe.task == "gcd"
+
+
+ENDS = {
+    "the end of the program": "",
+    "an exception": "raise SystemExit(3)",
+    "kill -9": "os.kill(os.getpid(), 9)",
+    "kill -9 while a fork lives on": (
+        "if os.fork():\n    os.kill(os.getpid(), 9)\n"
+        "os.close(0)\nos.close(1)\ntime.sleep(600)"  # else the program's end would wait for them
+    ),
+}
+USES_A_GYM = """
+import os, time
+from reasoning_gym_environment import ReasoningGym
+os.setpgid(0, 0)
+gym = ReasoningGym(processes=1)
+[problem] = gym.problems("gcd")
+print("ready", flush=True)
+input()
+"""
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+async def test_no_worker_outlives_the_program(end: str) -> None:
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", USES_A_GYM + end, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
+    )
+    assert program.stdout is not None
+    assert program.stdin is not None
+    assert await program.stdout.readline() == b"ready\n"
+    workers = children(program.pid)
+    assert len(workers) == 2
+    program.stdin.write(b"\n")
+    await program.wait()
+    left = await survivors(workers)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(program.pid, signal.SIGKILL)  # the fork
+    assert left == set()
+
+
+def test_a_closed_gym_says_so() -> None:
+    gym = ReasoningGym()
+    gym.close()
+    gym.close()
+    with pytest.raises(PoolClosedError, match="this gym is closed; make another"):
+        gym.tasks()
+
+
+def test_an_option_that_does_not_exist_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="prozesses"):
+        ReasoningGym(prozesses=2)  # type: ignore[call-arg]  # it is what is tested
