@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+
 from reasoning_gym_environment.demo.api_server import ApiServer
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.trainer import Trainer
@@ -43,6 +45,30 @@ async def training(
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+@asynccontextmanager
+async def training_from(
+    step: int, folder: Path, *, num_steps: int, save_every: int
+) -> AsyncIterator[tuple[str, Trainer]]:
+    """The URL of a real API with a real trainer that has come to a step."""
+    async with ApiServer() as api:
+        trainer = Trainer(
+            api.url,
+            batch_size=8,
+            max_token_len=MAX_TOKEN_LEN,
+            num_steps=num_steps,
+            checkpoint_dir=folder,
+            save_checkpoint_interval=save_every,
+            starting_step=step,
+        )
+        task = asyncio.create_task(trainer.run())
+        try:
+            yield api.url, trainer
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError, aiohttp.ClientError):
+                await task
 
 
 @asynccontextmanager

@@ -2,46 +2,24 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
-from serve_loop import until_pulled
+from serve_loop import training_from, until_pulled
 
 from reasoning_gym_environment import ReasoningGymEnv
-from reasoning_gym_environment.demo.api_server import ApiServer
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.demo.trainer import Trainer
 from reasoning_gym_environment.errors import FixableError
 
 HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
 SAVED_EVERY = 3
 
 
-@asynccontextmanager
-async def training(folder: Path, *, step: int = 0) -> AsyncIterator[tuple[str, Trainer]]:
-    """The URL of a real API with a real trainer that has come to a step."""
-    async with ApiServer() as api:
-        trainer = Trainer(
-            api.url,
-            batch_size=8,
-            max_token_len=2048,
-            num_steps=100_000,
-            checkpoint_dir=folder,
-            save_checkpoint_interval=SAVED_EVERY,
-            starting_step=step,
-        )
-        task = asyncio.create_task(trainer.run())
-        try:
-            yield api.url, trainer
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError, aiohttp.ClientError):
-                await task
+def training(folder: Path, *, step: int = 0) -> Any:
+    """A real API and a real trainer."""
+    return training_from(step, folder, num_steps=100_000, save_every=SAVED_EVERY)
 
 
 async def come_to(env: ReasoningGymEnv, step: int) -> None:
