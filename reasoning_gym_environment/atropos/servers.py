@@ -157,12 +157,14 @@ class SglangServer(TokenServer):
 
 
 class TrlServer(TokenServer):
-    """`trl vllm-serve`."""
+    """`trl vllm-serve`: stock vLLM from TRL 1.11 on, a server of its own before."""
 
-    dialects = (TrlGenerate(),)
+    dialects = (VllmCompletions(), TrlGenerate())
 
     async def token_ids(self, text: str) -> list[int] | None:
-        """Those of a prompt; the server may put a token that begins a text in front."""
+        """Those of a prompt where no other way is; a token that begins a text may be in front."""
+        if (ids := await super().token_ids(text)) is not None:
+            return ids
         reply = await self.request("POST", "/generate/", {"prompts": [text], "max_tokens": 1})
         return list(reply["prompt_ids"][0])
 
