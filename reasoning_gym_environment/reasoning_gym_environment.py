@@ -159,8 +159,8 @@ class ReasoningGymEnv(AtroposEnv):
         self.problems.close()
         await self._pool.close()
         await asyncio.to_thread(self._dumps.close)
-        for keeping in self._keeping.values():  # of workers that were cancelled
-            if not keeping.cancel() and not keeping.exception():
+        for kept in self._keeping.values():  # of workers that were cancelled
+            if not kept.cancel() and not kept.exception():
                 self.statistics.books.end(End.CANCELLED)
         await asyncio.gather(*self._keeping.values(), return_exceptions=True)
 
@@ -174,8 +174,7 @@ class ReasoningGymEnv(AtroposEnv):
             ConfigurationError: no prompt leaves room for a completion.
         """
         if self.processing and self.backlog:
-            again: Problem = self.backlog.pop()
-            return again
+            return self.backlog.pop()
         return await self._started_problems().next(
             lambda problem: self.inference.has_room(problem.question, self.max_length())
         )

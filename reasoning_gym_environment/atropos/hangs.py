@@ -34,8 +34,9 @@ class Watch:
 
     Attributes:
         check_seconds: how often a request that waits is looked at.
-        bears: seconds of silence after which requests are given up. One that takes ten times as
-            long as any before, and longer than this, is given up as well; then this doubles.
+        bears: seconds of silence after which requests are given up. One that takes longer than
+            this, and ten times as long as any before, is given up as well, and the next such one
+            after twice its time.
     """
 
     check_seconds = 1.0
@@ -46,7 +47,7 @@ class Watch:
         self._clock = clock
         self._begun: dict[object, float] = {}
         self._heard = self._asked = -math.inf
-        self._longest = 0.0
+        self._longest = self._least = 0.0
         name = f"The inference server at {server.config.base_url}"
         self._outage = FailingRequests(name, clock, lost="requests given up")
 
@@ -98,9 +99,8 @@ class Watch:
         if min(age, self._silent()) >= self.bears:
             self._outage.dropped(self, lost=1)
             raise HangingError(f"the inference server at {at} was silent for {self.bears:g} s")
-        limit = max(self.bears, _TIMES_THE_LONGEST * self._longest)
-        if age >= limit:
-            self.bears *= 2
+        if age >= max(self.bears, self._least, _TIMES_THE_LONGEST * self._longest):
+            self._least = 2 * age
             raise HangingError(
                 f"no reply from {at} after {age:.0f} s; the longest before took "
                 f"{self._longest:.1f} s"

@@ -107,6 +107,19 @@ async def test_a_request_that_a_server_has_forgotten_is_given_up_and_the_next_ha
         assert clock.now - begun == seconds
 
 
+async def test_requests_that_are_forgotten_together_leave_patience_with_silence_as_it_is() -> None:
+    server = Server(there=True)
+    watch = Hasty(server, clock := Clock())
+    waiting = [await waited(watch, clock, 1) for _ in range(3)]
+    ended = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(end) for end in ended} == {HangingError}
+    server.there = False
+    begun = clock.now
+    with pytest.raises(HangingError, match="was silent for 60 s"):
+        await (await waited(watch, clock, 1000))
+    assert clock.now - begun == 60
+
+
 async def test_who_has_seen_long_completions_waits_for_them() -> None:
     watch = Hasty(Server(there=True), clock := Clock())
     reply: asyncio.Future[str] = asyncio.get_running_loop().create_future()
