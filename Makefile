@@ -26,6 +26,7 @@ lint: $(VENV)/.installed-dev  # style and types
 	$(VENV)/bin/mypy
 
 docs: $(VENV)/.installed-dev  # write the tables that are made from the code
+	$(VENV)/bin/python docs/shipped_tasks.py
 	$(VENV)/bin/python docs/configuration_table.py
 
 clean:  # remove the virtual environment

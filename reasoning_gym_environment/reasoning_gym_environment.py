@@ -23,14 +23,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from atroposlib.envs.base import APIServerConfig
-
 from reasoning_gym_environment.atropos.base import VERSIONS, AtroposEnv
+from reasoning_gym_environment.atropos.defaults import (
+    ServerConfig,
+    default_config,
+    default_server,
+)
 from reasoning_gym_environment.atropos.scored_data import to_scored_data_group
 from reasoning_gym_environment.config import (
     ReasoningGymEnvConfig,
-    default_config,
-    default_server,
     evaluation_settings,
     pool_settings,
     scoring_settings,
@@ -52,7 +53,7 @@ from reasoning_gym_environment.rollouts.rollouts import (
 from reasoning_gym_environment.storage.dump_writer import DumpWriter
 from reasoning_gym_environment.storage.rows import recipe_key
 from reasoning_gym_environment.workers.pool import TaskPool
-from reasoning_gym_environment.workers.processes import StartWorker, WorkerProcess
+from reasoning_gym_environment.workers.processes import StartWorker
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class ReasoningGymEnv(AtroposEnv):
     """Trains on reasoning-gym's tasks: samples problems, asks for grouped rollouts, scores them.
 
     Args:
-        start_worker: where the worker processes of its task pool come from.
+        start_worker: where the worker processes of its task pool come from, if not from its own.
 
     Attributes:
         problems: the training problems, whether or not their stream has begun.
@@ -81,7 +82,7 @@ class ReasoningGymEnv(AtroposEnv):
         slurm: bool = False,
         testing: bool = False,
         *,
-        start_worker: StartWorker = WorkerProcess.start,
+        start_worker: StartWorker | None = None,
     ) -> None:
         super().__init__(config, server_configs, slurm=slurm, testing=testing)
         counts = self.statistics.counts
@@ -111,7 +112,7 @@ class ReasoningGymEnv(AtroposEnv):
             logging.getLogger("reasoning_gym_environment").setLevel(logging.DEBUG)
 
     @classmethod
-    def config_init(cls) -> tuple[ReasoningGymEnvConfig, list[APIServerConfig]]:
+    def config_init(cls) -> tuple[ReasoningGymEnvConfig, list[ServerConfig]]:
         """The defaults of the command line."""
         return default_config(), [default_server()]
 
@@ -120,32 +121,39 @@ class ReasoningGymEnv(AtroposEnv):
         """Category by name of the tasks in use; empty before `setup`."""
         return dict(self.problems.categories)
 
+    async def prepare(self) -> None:
+        """Start the worker processes and choose the tasks. May be called again.
+
+        Raises:
+            UnknownTaskError: a configured task does not exist.
+            ConfigurationError: no task is left, or one refuses its parameters.
+            WorkerStartError: the worker processes don't come up.
+        """
+        if self.categories:
+            return
+        logger.info("Starting the task processes")
+        await self._pool.start()
+        await self.problems.prepare(with_ladders=bool(self.config.eval_levels))
+
     async def setup(self) -> None:
-        """Check the inference servers, start the worker processes, make the evaluation set.
+        """Prepare, check the inference servers, make the evaluation set.
 
         Raises:
             UnreachableError: no inference server answers.
             ConfigurationError: one refuses, or can't give what the configuration asks for.
-            UnknownTaskError: a configured task does not exist.
-            WorkerStartError: the worker processes don't come up.
+            FixableError: what `prepare` raises.
         """
+        await self.prepare()
         await self.inference.require_server(
             self.reach_seconds,
             max_length=self.max_length(),
             sampling=self._sampling if self.trains else None,
         )
-        logger.info("Starting the task processes")
-        await self._pool.start()
-        await self.problems.prepare(with_ladders=bool(self.config.eval_levels))
         await self.evaluation.prepare(self._pool, self.problems.categories, self.problems.ladders)
         gc.collect()
         gc.freeze()  # a full collection of all that Atropos imports stalls the loop by 80 ms
-        logger.info(
-            "Set up: %d tasks, %d evaluation items, run %s",
-            len(self.categories),
-            len(self.evaluation.items),
-            self.run_id,
-        )
+        tasks, items = len(self.categories), len(self.evaluation.items)
+        logger.info("Set up: %d tasks, %d evaluation items, run %s", tasks, items, self.run_id)
 
     async def close_parts(self) -> None:
         self.problems.close()
@@ -209,30 +217,30 @@ class ReasoningGymEnv(AtroposEnv):
         try:
             group = await asyncio.shield(self._keeping[key])
         except Exception:
-            self._keeping.pop(key)
+            del self._keeping[key]
             raise
-        self._keeping.pop(key)
+        del self._keeping[key]
         if not group.scored:
             books.end(End.UNSCORED)
             return None, []
         with books.settling():
             return self._to_send(group), []
 
-    async def _group_of(self, problem: Problem) -> GroupResult:
+    async def _group_of(self, item: Problem) -> GroupResult:
         """A scored group that the stream has learned from; raises InferenceError."""
         if self.serving:
             await self.losses.turn()
-        self.chances.ask(problem.recipe)
+        self.chances.ask(item.recipe)
         group = await self._rollouts.sample(
-            problem,
+            item,
             n=self.config.group_size,
             max_length=self.max_length(),
             sampling=self._sampling,
         )
         self.losses.came()
-        self.chances.came(problem.recipe)
-        scored = len(group.scored)
-        self._started_problems().record(problem.recipe, solved=group.solved, scored=scored)
+        self.chances.came(item.recipe)
+        self.summary.add(group)
+        self._started_problems().record(item.recipe, solved=group.solved, scored=len(group.scored))
         return group
 
     async def _keep(self, group: GroupResult) -> GroupResult:
@@ -278,7 +286,7 @@ class ReasoningGymEnv(AtroposEnv):
     async def wandb_log(self, wandb_metrics: dict[str, Any] | None = None) -> None:
         """Log what has been counted since the last call, and the last evaluation."""
         for line in signal_lines(self.statistics.interval, self.categories.values()):
-            logger.info("Since the last report: %s", line)
+            logger.debug("Since the last report: %s", line)
         counted = self.statistics.take_report()
         stats = self.get_curriculum_stats()
         levels = curriculum_metrics(stats, self.categories) if stats["curriculum_mode"] else {}
@@ -286,15 +294,5 @@ class ReasoningGymEnv(AtroposEnv):
         await super().wandb_log({**(wandb_metrics or {}), **counted, **levels, **curves})
 
     def get_curriculum_stats(self) -> dict[str, Any]:
-        """Where the curriculum has each task; JSON.
-
-        Returns:
-            `curriculum_mode`, whether there is a curriculum; if so, `target_accuracy`,
-            `total_tasks_tracked`, `tasks_with_adjustments`, `average_complexity` in [0, 1], and
-            `task_details`: by task its `level`, `difficulty`, recent `solved_share` and more.
-        """
-        stats = self.problems.curriculum_stats()
-        if not stats:
-            return {"curriculum_mode": False}
-        target = self.config.curriculum_target_accuracy
-        return {"curriculum_mode": True, "target_accuracy": target, **stats}
+        """Where the curriculum has each task: see `TrainingProblems.curriculum_stats`."""
+        return self.problems.curriculum_stats()

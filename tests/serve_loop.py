@@ -1,7 +1,7 @@
 """The `serve` command between a real API server, a trainer and policies over HTTP."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -79,13 +79,14 @@ async def serving(
     *,
     batch_size: int = 8,
     save_every: int = 0,
+    flags: Sequence[str] = (),
     **changes: Any,
 ) -> AsyncIterator[tuple[Any, Any, str]]:
     """The `serve` command, the trainer it feeds, and the API's URL."""
     async with (
         PolicyServer(policy, tokenizer) as server,
         serving_from(
-            bench, server.url, batch_size=batch_size, save_every=save_every, **changes
+            bench, server.url, *flags, batch_size=batch_size, save_every=save_every, **changes
         ) as served,
     ):
         yield served

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import re
+import sys
 import uuid
 from abc import abstractmethod
+from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,22 @@ from typing import Any
 import aiohttp
 import wandb
 from atroposlib.envs.server_handling.server_baseline import APIServer
+from atroposlib.frontend.jsonl2html import generate_html
 from tenacity import RetryError
 
 from ..errors import ConfigurationError, FixableError
 from ..records import Problem
 from ..rollouts.metrics import Statistics, signal_line
 from ..rollouts.prompts import resolve_system_prompt
-from ..util.files import replacing
+from ..rollouts.summary import Summary, summarizing
 from ..util.lifetime import closing_on_every_way_out
 from ..util.reachability import UnreachableError, require_reachable
+from ..util.terminal import visible
+from .checks import require_usable, withhold_keys
 from .failures import root_cause
 from .inference import Inference
+from .launch import run_command_line
+from .process import process, what_was_written
 from .replica import ReplicaEnv
 from .scored_data import rollout_rows, rollout_table
 from .servers import CLIENTS
@@ -47,6 +53,7 @@ class AtroposEnv(ReplicaEnv):
         inference: the client of the inference servers.
         reach_seconds: how long a server may take to come up before the start is given up.
         trains: whether something will train on the completions; `evaluate` says no.
+        summary: what came since the last line about it; a line is logged every `summary_seconds`.
         failing_seconds: how long `process` and `evaluate` ask again while all requests fail, before
             those under way are given up as well.
         outage_seconds: how long an evaluation does so while serving; training goes on for ever.
@@ -57,6 +64,7 @@ class AtroposEnv(ReplicaEnv):
 
     server_cls: Any = APIServer
     trains = True
+    summary_seconds = 10.0
     reach_seconds = 60.0
     failing_seconds = 20.0
     outage_seconds = 600.0
@@ -69,18 +77,20 @@ class AtroposEnv(ReplicaEnv):
         testing: bool = False,
     ) -> None:
         withhold_keys(config.data_dir_to_save_evals)  # whatever goes wrong from here on
+        require_usable(config, server_configs)
         first = server_configs[0] if isinstance(server_configs, list) else server_configs
         if inspect.isabstract(self.server_cls):  # it stands for the server type's own
             self.server_cls = CLIENTS[first.server_type]
         try:
             super().__init__(config, server_configs, slurm=slurm, testing=testing)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise ConfigurationError(
                 f"tokenizer_name {config.tokenizer_name!r} (or the server's) can't be loaded: "
                 f"{str(error).splitlines()[0]} Give a name on the Hugging Face hub or a folder."
             ) from error
         self.run_id = str(uuid.uuid4())
         self.statistics = Statistics()
+        self.summary = Summary()
         self.inference = Inference(
             self.server,
             self.tokenizer,
@@ -90,6 +100,19 @@ class AtroposEnv(ReplicaEnv):
         self._closed = False
         if config.suppress_base_env_logs:
             logging.getLogger("atroposlib.envs.base").setLevel(logging.WARNING)
+
+    @classmethod
+    def cli(cls) -> None:
+        """Run serve, process or evaluate as the program's arguments say; ends with a status.
+
+        Raises:
+            SystemExit: after one sentence, for what the user can put right or try again.
+        """
+        try:
+            run_command_line(cls, sys.argv[1:])
+        except FixableError as error:
+            print(f"error: {visible(str(error))}", file=sys.stderr)  # noqa: T201 - a program's last word
+            raise SystemExit(error.exit_status) from None
 
     def max_length(self) -> int:
         """Tokens of a row; a group with a row as long as the trainer's limit is dropped whole."""
@@ -110,7 +133,8 @@ class AtroposEnv(ReplicaEnv):
             FixableError: what `end_serving` was given.
         """
         url = self.config.rollout_server_url
-        async with closing_on_every_way_out(self.close):
+        async with closing_on_every_way_out(self.close), self._summarizing():
+            await self.prepare()
             await require_reachable(
                 [url],
                 what="the Atropos API",
@@ -130,10 +154,26 @@ class AtroposEnv(ReplicaEnv):
         self.inference.failover.patience = self.failing_seconds
         self.inference.persistence = dict.fromkeys(("train", "eval"), self.failing_seconds)
 
+    def _summarizing(self) -> AbstractAsyncContextManager[None]:
+        return summarizing(self.summary, self.summary_seconds)
+
+    @abstractmethod
+    async def prepare(self) -> None:
+        """Check all that can be known without a server. May be called again.
+
+        Raises:
+            FixableError: a setting can't work.
+        """
+
     async def process_manager(self) -> None:
+        """Collect as many groups as were asked for; nothing is left behind on any way out."""
         self._give_up_after_failing()
-        async with closing_on_every_way_out(self.close):
-            await super().process_manager()
+        async with closing_on_every_way_out(self.close), self._summarizing():
+            await process(self)
+        path = self.config.data_path_to_save_groups
+        if path and Path(path).exists():
+            generate_html(path)
+        sys.stdout.write(f"{what_was_written(self.config, self.run_id)}\n")
 
     async def _run_evaluate(self) -> None:
         self.trains = False
@@ -157,6 +197,9 @@ class AtroposEnv(ReplicaEnv):
             await disconnect(self.config.rollout_server_url, self.env_id)
         if self.jsonl_writer is not None:
             self.jsonl_writer.close()
+            path = Path(self.config.data_path_to_save_groups)
+            if path.is_file() and not path.stat().st_size:  # of a start that failed, and no device
+                path.unlink()
         self._close_books()
         logger.info("Closed after %s", signal_line(self.statistics.total))
         logger.info("Counts of this run: %s", dict(sorted(self.statistics.counts.items())))
@@ -207,20 +250,3 @@ async def disconnect(url: str, env_id: int) -> None:
             response.raise_for_status()
     except (aiohttp.ClientError, asyncio.TimeoutError) as error:
         logger.warning("Could not tell the API at %s of leaving: %s", url, error)
-
-
-def withhold_keys(folder: str | None) -> None:
-    """Take the API key out of the configuration Atropos puts beside results one may publish.
-
-    Raises:
-        FixableError: the file can't be written to.
-    """
-    path = Path(folder or "", "evaluate_config.yaml")
-    if folder is None or not path.exists():
-        return
-    try:
-        text = re.sub(r"(\bapi_key:).*", r"\1 withheld", path.read_text())
-        with replacing(path) as whole:
-            whole.write_text(text)
-    except OSError as error:
-        raise FixableError(f"the API key can't be taken out of {path}: {error}") from error

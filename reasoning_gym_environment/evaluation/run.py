@@ -17,7 +17,7 @@ from ..records import Attempt, Completion, GroupResult, Ladder, Problem, Reward,
 from ..rollouts.rollouts import InferenceError, SamplingParams
 from ..scoring.grading import ScoringSettings
 from ..storage.rows import StoredGroup, recipe_key, stable_json
-from ..tasks.chance import chance_floors
+from ..tasks.chance import chance_floors, no_reasoning_floors
 from ..util.progress import with_progress
 from ..workers.pool import MakesProblems
 from .metrics import Background, EvaluationReport, evaluation_report
@@ -229,6 +229,7 @@ class Evaluation:
         background = Background(
             categories=self._categories,
             floors=chance_floors(self._settings.scoring.solved_threshold),
+            no_reasoning_floors=no_reasoning_floors(self._settings.scoring.solved_threshold),
             attempts=self._settings.eval_attempts,
         )
         return evaluation_report(samples, background)

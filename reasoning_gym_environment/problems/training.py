@@ -137,9 +137,18 @@ class TrainingProblems:
             logger.info("Curriculum: %s", move)
 
     def curriculum_stats(self) -> dict[str, Any]:
-        """Where each task stands; empty unless the mode is `curriculum`."""
+        """Where the curriculum has each task; JSON.
+
+        Returns:
+            `curriculum_mode`, whether there is a curriculum; if so, `target_accuracy`,
+            `total_tasks_tracked`, `tasks_with_adjustments`, `average_complexity` in [0, 1], and
+            `task_details`: by task its `level`, `difficulty`, recent `solved_share` and more.
+        """
         levels = self._selection.levels
-        return levels.stats() if isinstance(levels, Curriculum) else {}
+        if not isinstance(levels, Curriculum):
+            return {"curriculum_mode": False}
+        target = self._settings.curriculum_target_accuracy
+        return {"curriculum_mode": True, "target_accuracy": target, **levels.stats()}
 
     def state_dict(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
         """JSON: the stream's state.

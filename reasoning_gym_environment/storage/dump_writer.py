@@ -46,22 +46,29 @@ class DumpKind:
 
 SUCCESSFUL = DumpKind(name="rollouts", groups_per_file=100)
 FAILED = DumpKind(name="FAILED_rollouts", groups_per_file=50)
+PARTIAL = DumpKind(name="PARTIAL_rollouts", groups_per_file=100)
 
 
 def dump_kind(
-    rewards: Iterable[float], *, threshold: float, successful: bool, failed: bool
+    rewards: Iterable[float],
+    *,
+    threshold: float,
+    successful: bool,
+    failed: bool,
+    everything: bool = False,
 ) -> DumpKind | None:
     """Choose a group's kind: successful with any reward above the threshold, failed with all 0.
 
     Args:
         successful, failed: whether that kind is dumped at all.
+        everything: whether all kinds are, what lies between them as well.
     """
     best = max(rewards)
-    if successful and best > threshold:
-        return SUCCESSFUL
-    if failed and best == 0.0:
-        return FAILED
-    return None
+    if best > threshold:
+        return SUCCESSFUL if successful or everything else None
+    if best == 0.0:
+        return FAILED if failed or everything else None
+    return PARTIAL if everything else None
 
 
 class DumpWriter:

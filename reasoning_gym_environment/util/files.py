@@ -41,6 +41,26 @@ def require_writable(folder: Path) -> None:
         raise UnwritableError(f"{folder} can't be written to: {error.strerror}") from error
 
 
+def require_place(folder: Path, setting: str) -> None:
+    """Refuse a folder that can neither be made nor written to; none is made here.
+
+    Args:
+        setting: names it in the message.
+
+    Raises:
+        UnwritableError: files can't go there.
+    """
+    try:
+        nearest = next(path for path in (folder, *folder.parents) if path.exists())
+        if not nearest.is_dir():
+            raise NotADirectoryError(0, f"{nearest} is a file")
+        tempfile.TemporaryFile(dir=nearest).close()
+    except OSError as error:
+        raise UnwritableError(
+            f"{setting}: nothing can be written to {folder} ({error.strerror}); give another folder"
+        ) from error
+
+
 def write_whole(path: Path, text: str, *, synced: bool = False) -> None:
     """Replace a file; what it held stays where that fails.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -103,3 +103,14 @@ def shown(value: Any) -> str:
         ('unset', '0.5')
     """
     return "unset" if value is None else str(getattr(value, "value", value))
+
+
+PARSERS: dict[str, Callable[[Any], Any]] = {
+    "include_tasks": split_names,
+    "exclude_tasks": split_names,
+    "eval_levels": parse_difficulties,
+    "task_weights": parse_weights,
+    "task_parameters": parse_parameters,
+    "replica": parse_name,
+}
+"""What an option's text means; lists and mappings from a file pass through them as well."""

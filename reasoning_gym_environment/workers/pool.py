@@ -26,7 +26,8 @@ from ..tasks.catalogue import Discovery
 from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import require_sound, shown
 from .generator import CATALOGUE_REQUEST, LADDERS_REQUEST
-from .processes import StartWorker, WorkerGroup, WorkerProcess
+from .nursery import Nursery
+from .processes import StartWorker, WorkerGroup
 from .protocol import Containment, VerifyRequest, unpack_verdicts
 
 logger = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class TaskPool:
 
     Args:
         counts: where generation timeouts and errors, and worker restarts, are counted.
-        start_worker: where its workers come from.
+        start_worker: where its workers come from; a nursery of its own where None.
 
     Example:
         async with TaskPool(PoolSettings(processes=2), Counter()) as pool:
@@ -89,12 +90,14 @@ class TaskPool:
         settings: PoolSettings,
         counts: Counter[str],
         *,
-        start_worker: StartWorker = WorkerProcess.start,
+        start_worker: StartWorker | None = None,
     ) -> None:
         self._settings = settings
         self._counts = counts
+        self._nursery = Nursery()
+        start = start_worker or self._nursery.start
         self._generators, self._hosts = (
-            WorkerGroup(role, size=settings.processes, counts=counts, start_worker=start_worker)
+            WorkerGroup(role, size=settings.processes, counts=counts, start_worker=start)
             for role in ("generator", "verifier")
         )
 
@@ -121,6 +124,7 @@ class TaskPool:
     async def close(self) -> None:
         """Kill all workers. May be called again."""
         await asyncio.gather(self._generators.close(), self._hosts.close())
+        await self._nursery.close()
 
     async def discover(self) -> Discovery:
         """Ask a generator what the installed library offers."""
