@@ -1,4 +1,4 @@
-"""A row from outside is a group that everything can read, or is refused with what is wrong."""
+"""A row from outside can be shown, exported and reported, or is refused with what is wrong."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from json_values import ODD, places, with_value, without
 
+from reasoning_gym_environment.report.figures import level_points, overview
+from reasoning_gym_environment.report.samples import group_sample
 from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.storage.showing import render_rollout
+from reasoning_gym_environment.storage.training_rows import dpo_rows, record_rows, sft_rows
 
 ROW: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "stored/dump.jsonl").read_text().splitlines()[0]
@@ -22,9 +26,13 @@ def require_readable(row: Any) -> None:
     except ValueError:
         return
     assert json.loads(json.dumps(group.to_json())).keys() >= {"item_id", "rollouts", "recipe"}
-    for rollout in group.rollouts:
-        assert isinstance(rollout.text, str)
-        assert list(rollout.prompt) == list(rollout.conversation[:-1])
+    for number in range(len(group.rollouts)):
+        render_rollout(group, number, full=True)
+    for rows_of in (sft_rows, dpo_rows, record_rows):
+        list(rows_of(group))
+    overview([group])
+    level_points([group])
+    group_sample(group, 100)
 
 
 def test_the_stored_row_is_read() -> None:
