@@ -1,4 +1,4 @@
-"""Writes README's configuration table from the config class; `--check` only compares.
+"""Writes the table of docs/configuration.md from the config class; `--check` only compares.
 
 python docs/configuration_table.py [--check]
 """
@@ -13,7 +13,7 @@ from atroposlib.envs.base import BaseEnvConfig
 
 from reasoning_gym_environment.config import ReasoningGymEnvConfig, default_config
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+PAGE = Path(__file__).with_name("configuration.md")
 BEGIN, END = "<!-- configuration table: begin -->", "<!-- configuration table: end -->"
 
 
@@ -58,12 +58,10 @@ def updated(text: str) -> str:
 
 
 def main() -> int | str:
-    text = README.read_text()
+    text = PAGE.read_text()
     if "--check" in sys.argv[1:]:
-        return (
-            0 if updated(text) == text else "README's configuration table is out of date: make docs"
-        )
-    README.write_text(updated(text))
+        return 0 if updated(text) == text else "docs/configuration.md is out of date: make docs"
+    PAGE.write_text(updated(text))
     return 0
 
 
