@@ -18,7 +18,9 @@ PAGES = {
 }
 """What lies at the top of the repository, and its page."""
 
-FILES = {"examples/rollouts.ipynb": "examples/rollouts.ipynb"}
+FOLDERS = ("examples", "deploy")
+"""Folders at the top whose files are on the site as they are."""
+
 _TARGET = re.compile(r"(\]\()([^)#\s]+)")
 
 
@@ -29,8 +31,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         if source == "LICENSE":
             text = f"# Licence\n\n```text\n{text}```\n"
         files.append(File.generated(config, page, content=text))
-    for source, target in FILES.items():
-        files.append(File.generated(config, target, abs_src_path=str(ROOT / source)))
+    for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.*")):
+        name = path.relative_to(ROOT).as_posix()
+        files.append(File.generated(config, name, abs_src_path=str(path)))
     return files
 
 
