@@ -3,7 +3,6 @@
 import asyncio
 import fcntl
 import os
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from demo_runs import run_demo
 from hypothesis import HealthCheck, settings
 from worker_stock import WorkerStock
 
@@ -129,12 +129,7 @@ def demo_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (root / "demo.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "demo.out").exists():
-            demo = [sys.executable, "-m", "reasoning_gym_environment", "demo", "--seconds", "12"]
-            done = subprocess.run(
-                [*demo, "--data-dumps-dir", str(folder)], capture_output=True, text=True
-            )
-            assert done.returncode == 0, done.stdout + done.stderr
-            (folder / "demo.out").write_text(done.stdout)
+            run_demo(folder)
     return folder
 
 
