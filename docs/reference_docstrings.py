@@ -13,7 +13,7 @@ from typing import Any
 from griffe import Extension, Module, Object
 
 _EXAMPLE = re.compile(r"^Example:\n((?:[ \t]+.*(?:\n|$)|\n)+)", re.MULTILINE)
-_SEE = re.compile(r": see `(\w+)\.(\w+)`\.$")
+_SEE = re.compile(r": see `([A-Z]\w+)\.(\w+)`\.$")
 
 
 def fenced(match: re.Match[str]) -> str:

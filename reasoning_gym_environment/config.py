@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnum
+from atroposlib.envs.base import BaseEnvConfig
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from .errors import did_you_mean
-from .evaluation.run import EvaluationSettings
+from .evaluation.run import DECISIVE, EvaluationSettings
 from .problems.levels import ComplexityMode, require_level_where_fixed
 from .problems.sampler import TaskSampling
 from .records import SOLVED_SCORE
@@ -19,36 +18,14 @@ from .rollouts.prompts import SYSTEM_PROMPTS, resolve_system_prompt
 from .scoring.grading import ScoringSettings
 from .scoring.rewards import ScoreMode
 from .util import settings_text as text
+from .util.files import require_place
 from .workers.pool import PoolSettings, default_processes
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-DEFAULT_MODEL = "NousResearch/DeepHermes-3-Llama-3-8B-Preview"
-
-
-DECISIVE = (
-    "eval_attempts",
-    "eval_levels",
-    "eval_seed",
-    "eval_temperature",
-    "generation_timeout",
-    "max_reasoning_tokens",
-    "num_eval_samples_per_task",
-    "reasoning_effort",
-    "thinking_mode",
-    "tokenizer_name",
-)
-"""The options that determine an evaluation's results as they stand, beside those of scoring."""
-
-_PARSERS: dict[str, Callable[[Any], Any]] = {
-    "include_tasks": text.split_names,
-    "exclude_tasks": text.split_names,
-    "eval_levels": text.parse_difficulties,
-    "task_weights": text.parse_weights,
-    "task_parameters": text.parse_parameters,
-}
-"""What an option's text means; lists and mappings from a file pass through them as well."""
+AT_LEAST = {"group_size": 1, "max_token_length": 2, "max_eval_workers": 1}
+"""The least values of options that Atropos itself has no bounds for."""
 
 
 class ReasoningGymEnvConfig(BaseEnvConfig):
@@ -65,6 +42,11 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
         default="reasoning_gym", description="Names the run in wandb and at the API."
     )
     seed: int = Field(default=42, description="Seed of the training stream.")
+    replica: str = Field(
+        default="",
+        description="Name of this replica, such as 0: one of the same name continues where it "
+        "ended, with its curriculum. Unset, the API numbers replicas as they come.",
+    )
     include_tasks: str | list[str] = Field(
         default=[],
         description="Tasks and categories to train on, as a list or separated by commas; "
@@ -159,11 +141,18 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
     dump_failed_rollouts: bool = Field(
         default=False, description="Dump groups in which every score is 0 to JSONL files."
     )
+    dump_all_rollouts: bool = Field(
+        default=False,
+        description="Dump every group to JSONL files; `process` does unless told otherwise.",
+    )
     rollout_save_score_threshold: float = Field(
         default=0.7,
         ge=0,
         le=1,
         description="A group is successful when one of its scores is above this.",
+    )
+    sync_dumps: bool = Field(
+        default=False, description="Count a group only when it would outlive a power cut."
     )
     data_dumps_dir: str = Field(
         default="data_dumps",
@@ -204,15 +193,14 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
             raise ValueError(f"there is no setting {unknown[0]!r}" + (hint and f"; {hint}"))
         return data
 
-    @field_validator(*_PARSERS)
+    @field_validator(*text.PARSERS)
     @classmethod
     def _parse_text(cls, value: Any, info: ValidationInfo) -> Any:
-        return _PARSERS[str(info.field_name)](value)
+        return text.PARSERS[str(info.field_name)](value)
 
     @model_validator(mode="after")
     def _consistent(self) -> ReasoningGymEnvConfig:
-        at_least = {"group_size": 1, "max_token_length": 2, "max_eval_workers": 1}
-        for name, least in at_least.items():
+        for name, least in AT_LEAST.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         if self.batch_size != -1 and self.batch_size < self.group_size:
@@ -221,7 +209,8 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
                 "raise batch_size, or leave it at -1 for the trainer to set"
             )
         require_level_where_fixed(self.complexity_mode, self.complexity_level)
-        if self.dump_rollouts and self.rollout_save_score_threshold == 1:
+        none_above = self.rollout_save_score_threshold == 1 and not self.dump_all_rollouts
+        if self.dump_rollouts and none_above:
             raise ValueError(
                 "rollout_save_score_threshold is 1 and no score is above that: nothing would be "
                 "dumped; lower it or switch dump_rollouts off"
@@ -229,31 +218,19 @@ class ReasoningGymEnvConfig(BaseEnvConfig):
         self.wandb_name = self.wandb_name or "reasoning_gym"  # the API registers no nameless one
         return self
 
+    def require_places(self) -> None:
+        """Refuse a place that is asked for and can't be written to.
 
-def default_config() -> ReasoningGymEnvConfig:
-    """What the command line starts from."""
-    return ReasoningGymEnvConfig(
-        tokenizer_name=DEFAULT_MODEL,
-        group_size=8,
-        max_token_length=8192,
-        total_steps=250,
-        batch_size=1024,
-        steps_per_eval=25,
-        wandb_name="reasoning_gym_think",
-        eval_handling=EvalHandlingEnum.NONE,
-        num_rollouts_per_group_for_logging=4,
-        num_rollouts_to_keep=50,
-    )
-
-
-def default_server() -> APIServerConfig:
-    """One local server, where Atropos's launch scripts put the first."""
-    return APIServerConfig(
-        model_name=DEFAULT_MODEL,
-        base_url="http://localhost:9004/v1",
-        api_key="x",
-        num_requests_for_eval=256,
-    )
+        Raises:
+            UnwritableError: a setting names such a place.
+        """
+        if self.dump_rollouts or self.dump_failed_rollouts or self.dump_all_rollouts:
+            require_place(Path(self.data_dumps_dir), "data_dumps_dir")
+        if self.data_dir_to_save_evals:
+            require_place(Path(self.data_dir_to_save_evals), "data_dir_to_save_evals")
+        if self.data_path_to_save_groups:
+            folder = Path(self.data_path_to_save_groups).parent
+            require_place(folder, "data_path_to_save_groups")
 
 
 Settings = TypeVar("Settings", bound="DataclassInstance")

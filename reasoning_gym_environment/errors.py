@@ -8,10 +8,20 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import ClassVar
+
+TRY_AGAIN = 75
+"""Exit status where the same command may succeed later: EX_TEMPFAIL of sysexits.h."""
 
 
 class FixableError(Exception):
-    """Something in the user's hands is wrong; the message names the value and the way out."""
+    """Something in the user's hands is wrong; the message names the value and the way out.
+
+    Attributes:
+        exit_status: of a command that it ends.
+    """
+
+    exit_status: ClassVar[int] = 2
 
 
 class ConfigurationError(FixableError, ValueError):
@@ -28,6 +38,10 @@ class WorkerLostError(RuntimeError):
 
 class WorkerTimeoutError(WorkerLostError):
     """A worker process was killed at its deadline."""
+
+
+class WorkerDiedError(WorkerLostError):
+    """A worker process ended, and not by our hand."""
 
 
 class GenerationError(RuntimeError):

@@ -15,6 +15,7 @@ if not __package__:  # started or imported by path: this file hides the package 
     del sys.modules[__name__]
     importlib.import_module(__name__)
 
+import asyncio
 import gc
 import logging
 import sys
@@ -22,15 +23,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from atroposlib.envs.base import APIServerConfig
-
-from reasoning_gym_environment.atropos.base import AtroposEnv
-from reasoning_gym_environment.atropos.losses import Losses
+from reasoning_gym_environment.atropos.base import VERSIONS, AtroposEnv
+from reasoning_gym_environment.atropos.defaults import (
+    ServerConfig,
+    default_config,
+    default_server,
+)
 from reasoning_gym_environment.atropos.scored_data import to_scored_data_group
 from reasoning_gym_environment.config import (
     ReasoningGymEnvConfig,
-    default_config,
-    default_server,
     evaluation_settings,
     pool_settings,
     scoring_settings,
@@ -41,6 +42,7 @@ from reasoning_gym_environment.problems.curriculum import curriculum_metrics
 from reasoning_gym_environment.problems.selection import ProblemSettings
 from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.records import Completion, GroupResult, Problem
+from reasoning_gym_environment.rollouts.books import End
 from reasoning_gym_environment.rollouts.metrics import signal_lines
 from reasoning_gym_environment.rollouts.rollouts import (
     InferenceError,
@@ -48,9 +50,10 @@ from reasoning_gym_environment.rollouts.rollouts import (
     RolloutSettings,
     SamplingParams,
 )
-from reasoning_gym_environment.storage.dumps import DumpWriter
+from reasoning_gym_environment.storage.dump_writer import DumpWriter
+from reasoning_gym_environment.storage.rows import recipe_key
 from reasoning_gym_environment.workers.pool import TaskPool
-from reasoning_gym_environment.workers.processes import StartWorker, WorkerProcess
+from reasoning_gym_environment.workers.processes import StartWorker
 
 logger = logging.getLogger(__name__)
 
@@ -59,11 +62,9 @@ class ReasoningGymEnv(AtroposEnv):
     """Trains on reasoning-gym's tasks: samples problems, asks for grouped rollouts, scores them.
 
     Args:
-        start_worker: where the worker processes of its task pool come from.
+        start_worker: where the worker processes of its task pool come from, if not from its own.
 
     Attributes:
-        process_patience: groups in a row that inference may lose before `process` gives up;
-            `serve` gives up when so many are lost in a row whose failure can't heal.
         problems: the training problems, whether or not their stream has begun.
         evaluation: the fixed evaluation set and its last results.
 
@@ -73,7 +74,6 @@ class ReasoningGymEnv(AtroposEnv):
 
     name = "reasoning_gym"
     env_config_cls = ReasoningGymEnvConfig
-    process_patience = 5
 
     def __init__(
         self,
@@ -82,12 +82,14 @@ class ReasoningGymEnv(AtroposEnv):
         slurm: bool = False,
         testing: bool = False,
         *,
-        start_worker: StartWorker = WorkerProcess.start,
+        start_worker: StartWorker | None = None,
     ) -> None:
         super().__init__(config, server_configs, slurm=slurm, testing=testing)
         counts = self.statistics.counts
         self._pool = TaskPool(pool_settings(config), counts, start_worker=start_worker)
-        self._dumps = DumpWriter(Path(config.data_dumps_dir), self.run_id, counts)
+        self._dumps = DumpWriter(
+            Path(config.data_dumps_dir), self.run_id, counts, synced=config.sync_dumps
+        )
         self.problems = TrainingProblems(settings_of(ProblemSettings, config), self._pool, counts)
         self._rollouts = Rollouts(
             self.inference,
@@ -105,12 +107,12 @@ class ReasoningGymEnv(AtroposEnv):
         self._sampling = SamplingParams(
             temperature=config.temperature, top_p=config.top_p, split="train"
         )
-        self._losses = Losses()
+        self._keeping: dict[str, asyncio.Task[GroupResult]] = {}
         if config.debug_logging:
             logging.getLogger("reasoning_gym_environment").setLevel(logging.DEBUG)
 
     @classmethod
-    def config_init(cls) -> tuple[ReasoningGymEnvConfig, list[APIServerConfig]]:
+    def config_init(cls) -> tuple[ReasoningGymEnvConfig, list[ServerConfig]]:
         """The defaults of the command line."""
         return default_config(), [default_server()]
 
@@ -119,37 +121,51 @@ class ReasoningGymEnv(AtroposEnv):
         """Category by name of the tasks in use; empty before `setup`."""
         return dict(self.problems.categories)
 
+    async def prepare(self) -> None:
+        """Start the worker processes and choose the tasks. May be called again.
+
+        Raises:
+            UnknownTaskError: a configured task does not exist.
+            ConfigurationError: no task is left, or one refuses its parameters.
+            WorkerStartError: the worker processes don't come up.
+        """
+        if self.categories:
+            return
+        logger.info("Starting the task processes")
+        await self._pool.start()
+        await self.problems.prepare(with_ladders=bool(self.config.eval_levels))
+
     async def setup(self) -> None:
-        """Check the inference servers, start the worker processes, make the evaluation set.
+        """Prepare, check the inference servers, make the evaluation set.
 
         Raises:
             UnreachableError: no inference server answers.
             ConfigurationError: one refuses, or can't give what the configuration asks for.
-            UnknownTaskError: a configured task does not exist.
-            WorkerStartError: the worker processes don't come up.
+            FixableError: what `prepare` raises.
         """
+        await self.prepare()
         await self.inference.require_server(
             self.reach_seconds,
             max_length=self.max_length(),
             sampling=self._sampling if self.trains else None,
         )
-        logger.info("Starting the task processes")
-        await self._pool.start()
-        await self.problems.prepare(with_ladders=bool(self.config.eval_levels))
         await self.evaluation.prepare(self._pool, self.problems.categories, self.problems.ladders)
         gc.collect()
         gc.freeze()  # a full collection of all that Atropos imports stalls the loop by 80 ms
-        logger.info(
-            "Set up: %d tasks, %d evaluation items, run %s",
-            len(self.categories),
-            len(self.evaluation.items),
-            self.run_id,
-        )
+        tasks, items = len(self.categories), len(self.evaluation.items)
+        logger.info("Set up: %d tasks, %d evaluation items, run %s", tasks, items, self.run_id)
 
     async def close_parts(self) -> None:
         self.problems.close()
         await self._pool.close()
-        self._dumps.close()
+        await asyncio.to_thread(self._dumps.close)
+        for kept in self._keeping.values():  # of workers that were cancelled
+            if not kept.cancel() and not kept.exception():
+                self.statistics.books.end(End.CANCELLED)
+        await asyncio.gather(*self._keeping.values(), return_exceptions=True)
+
+    def evaluation_key(self) -> str:
+        return self.evaluation.key(max_length=self.max_length(), versions=VERSIONS)
 
     async def get_next_item(self) -> Problem:
         """The next problem of this replica's stream; never None.
@@ -157,6 +173,8 @@ class ReasoningGymEnv(AtroposEnv):
         Raises:
             ConfigurationError: no prompt leaves room for a completion.
         """
+        if self.processing and self.backlog:
+            return self.backlog.pop()
         return await self._started_problems().next(
             lambda problem: self.inference.has_room(problem.question, self.max_length())
         )
@@ -180,30 +198,56 @@ class ReasoningGymEnv(AtroposEnv):
     async def collect_trajectories(self, item: Problem) -> tuple[dict[str, Any] | None, list[Any]]:
         """One group of rollouts, scored and dumped; None where there is nothing to send.
 
-        While a trainer is served and inference fails, it waits for its turn to ask again.
+        While a trainer is served and inference fails, it waits for its turn to ask again. A group
+        whose worker was cancelled while it was dumped is given to whoever asks for its problem
+        again, so that it is neither lost nor on disk twice.
 
         Raises:
             InferenceError: in `process` mode, when inference has failed too often in a row.
         """
-        if self.serving:
-            await self._losses.turn()
+        books, key = self.statistics.books, recipe_key(item.recipe)
+        if key not in self._keeping:
+            try:
+                with books.asking(lost_by=InferenceError):
+                    group = await self._group_of(item)
+            except InferenceError as error:
+                self.note_loss(item, error)
+                return None, []
+            self._keeping[key] = asyncio.create_task(self._keep(group))
         try:
-            group = await self._rollouts.sample(
-                item,
-                n=self.config.group_size,
-                max_length=self.max_length(),
-                sampling=self._sampling,
-            )
-        except InferenceError as error:
-            self._count_lost_group(item, error)
-            return None, []
-        self._losses.came()
-        self._started_problems().record(item.recipe, solved=group.solved, scored=len(group.scored))
-        await self._rollouts.keep(group, categories=self.categories, identity=self.identity())
+            group = await asyncio.shield(self._keeping[key])
+        except Exception:
+            del self._keeping[key]
+            raise
+        del self._keeping[key]
         if not group.scored:
-            self.statistics.counts["groups/unscored"] += 1
+            books.end(End.UNSCORED)
             return None, []
-        return self._to_send(group), []
+        with books.settling():
+            return self._to_send(group), []
+
+    async def _group_of(self, item: Problem) -> GroupResult:
+        """A scored group that the stream has learned from; raises InferenceError."""
+        if self.serving:
+            await self.losses.turn()
+        self.chances.ask(item.recipe)
+        group = await self._rollouts.sample(
+            item,
+            n=self.config.group_size,
+            max_length=self.max_length(),
+            sampling=self._sampling,
+        )
+        self.losses.came()
+        self.chances.came(item.recipe)
+        self.summary.add(group)
+        self._started_problems().record(item.recipe, solved=group.solved, scored=len(group.scored))
+        return group
+
+    async def _keep(self, group: GroupResult) -> GroupResult:
+        """Count a group and dump it."""
+        with self.statistics.books.settling():
+            await self._rollouts.keep(group, categories=self.categories, identity=self.identity())
+        return group
 
     def _to_send(self, group: GroupResult) -> dict[str, Any]:
         sampling = {"temperature": self._sampling.temperature, "top_p": self._sampling.top_p}
@@ -214,19 +258,6 @@ class ReasoningGymEnv(AtroposEnv):
             mask_truncated=self.config.mask_too_long_completions,
             include_messages=self.config.include_messages,
         )
-
-    def _count_lost_group(self, problem: Problem, error: InferenceError) -> None:
-        self.statistics.counts["groups/lost"] += 1
-        losses = self._losses
-        losses.lost(problem.recipe.task, error)
-        at = ", ".join(self.inference.urls)
-        gives_up = InferenceError(
-            f"{losses.in_a_row} groups in a row were lost; check the server at {at}: {error}"
-        )
-        if getattr(self, "process_mode", False) and losses.in_a_row >= self.process_patience:
-            raise gives_up from error
-        if self.serving and losses.for_good >= self.process_patience:
-            self.end_serving(gives_up)
 
     async def score(self, problem: Problem, completions: Sequence[Completion]) -> GroupResult:
         """Score completions of one problem; every completion keeps its place."""
@@ -255,7 +286,7 @@ class ReasoningGymEnv(AtroposEnv):
     async def wandb_log(self, wandb_metrics: dict[str, Any] | None = None) -> None:
         """Log what has been counted since the last call, and the last evaluation."""
         for line in signal_lines(self.statistics.interval, self.categories.values()):
-            logger.info("Since the last report: %s", line)
+            logger.debug("Since the last report: %s", line)
         counted = self.statistics.take_report()
         stats = self.get_curriculum_stats()
         levels = curriculum_metrics(stats, self.categories) if stats["curriculum_mode"] else {}
@@ -263,15 +294,5 @@ class ReasoningGymEnv(AtroposEnv):
         await super().wandb_log({**(wandb_metrics or {}), **counted, **levels, **curves})
 
     def get_curriculum_stats(self) -> dict[str, Any]:
-        """Where the curriculum has each task; JSON.
-
-        Returns:
-            `curriculum_mode`, whether there is a curriculum; if so, `target_accuracy`,
-            `total_tasks_tracked`, `tasks_with_adjustments`, `average_complexity` in [0, 1], and
-            `task_details`: by task its `level`, `difficulty`, recent `solved_share` and more.
-        """
-        stats = self.problems.curriculum_stats()
-        if not stats:
-            return {"curriculum_mode": False}
-        target = self.config.curriculum_target_accuracy
-        return {"curriculum_mode": True, "target_accuracy": target, **stats}
+        """Where the curriculum has each task: see `TrainingProblems.curriculum_stats`."""
+        return self.problems.curriculum_stats()

@@ -1,10 +1,12 @@
 """The `serve` command between a real API server, a trainer and policies over HTTP."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import aiohttp
 
 from reasoning_gym_environment.demo.api_server import ApiServer
 from reasoning_gym_environment.demo.server import PolicyServer
@@ -24,7 +26,9 @@ class KeepingTrainer(Trainer):
 
 
 @asynccontextmanager
-async def training(api: ApiServer, folder: Path, *, batch_size: int) -> AsyncIterator[Any]:
+async def training(
+    api: ApiServer, folder: Path, *, batch_size: int, save_every: int = 0
+) -> AsyncIterator[Any]:
     """A trainer that pulls batches in the background; what it can't use fails the test."""
     trainer = KeepingTrainer(
         api.url,
@@ -32,6 +36,7 @@ async def training(api: ApiServer, folder: Path, *, batch_size: int) -> AsyncIte
         max_token_len=MAX_TOKEN_LEN,
         num_steps=1000,
         checkpoint_dir=folder,
+        save_checkpoint_interval=save_every,
     )
     task = asyncio.create_task(trainer.run())
     try:
@@ -43,23 +48,64 @@ async def training(api: ApiServer, folder: Path, *, batch_size: int) -> AsyncIte
 
 
 @asynccontextmanager
+async def training_from(
+    step: int, folder: Path, *, num_steps: int, save_every: int
+) -> AsyncIterator[tuple[str, Trainer]]:
+    """The URL of a real API with a real trainer that has come to a step."""
+    async with ApiServer() as api:
+        trainer = Trainer(
+            api.url,
+            batch_size=8,
+            max_token_len=MAX_TOKEN_LEN,
+            num_steps=num_steps,
+            checkpoint_dir=folder,
+            save_checkpoint_interval=save_every,
+            starting_step=step,
+        )
+        task = asyncio.create_task(trainer.run())
+        try:
+            yield api.url, trainer
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError, aiohttp.ClientError):
+                await task
+
+
+@asynccontextmanager
 async def serving(
-    bench: Any, tokenizer: Any, policy: Any, *, batch_size: int = 8, **changes: Any
+    bench: Any,
+    tokenizer: Any,
+    policy: Any,
+    *,
+    batch_size: int = 8,
+    save_every: int = 0,
+    flags: Sequence[str] = (),
+    **changes: Any,
 ) -> AsyncIterator[tuple[Any, Any, str]]:
     """The `serve` command, the trainer it feeds, and the API's URL."""
     async with (
         PolicyServer(policy, tokenizer) as server,
-        serving_from(bench, server.url, batch_size=batch_size, **changes) as served,
+        serving_from(
+            bench, server.url, *flags, batch_size=batch_size, save_every=save_every, **changes
+        ) as served,
     ):
         yield served
 
 
 @asynccontextmanager
 async def serving_from(
-    bench: Any, url: str, *options: str, batch_size: int = 8, **changes: Any
+    bench: Any,
+    url: str,
+    *options: str,
+    batch_size: int = 8,
+    save_every: int = 0,
+    **changes: Any,
 ) -> AsyncIterator[tuple[Any, Any, str]]:
     """The same with servers that are there already, and more options of the command."""
-    async with ApiServer() as api, training(api, bench.folder, batch_size=batch_size) as trainer:
+    async with (
+        ApiServer() as api,
+        training(api, bench.folder, batch_size=batch_size, save_every=save_every) as trainer,
+    ):
         settings = {
             "rollout_server_url": api.url,
             "ensure_scores_are_not_same": False,

@@ -13,8 +13,9 @@ PACKAGE = ROOT / "reasoning_gym_environment"
 
 
 @pytest.mark.processes
-def test_the_configuration_table_is_that_of_the_config_class() -> None:
-    script = ROOT / "docs" / "configuration_table.py"
+@pytest.mark.parametrize("table", ["configuration_table", "task_table"])
+def test_the_tables_are_those_of_the_code(table: str) -> None:
+    script = ROOT / "docs" / f"{table}.py"
     checked = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr
 

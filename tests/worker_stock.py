@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 
-from reasoning_gym_environment.workers.processes import WorkerProcess
+from reasoning_gym_environment.workers.nursery import Nursery, WorkerProcess
 
 
 class LentWorker:
@@ -44,12 +44,14 @@ class WorkerStock:
 
     def __init__(self) -> None:
         self._idle: dict[str, list[WorkerProcess]] = defaultdict(list)
+        self._nursery = Nursery()
 
     async def lend(self, role: str) -> LentWorker:
         idle = self._idle[role]
-        worker = idle.pop() if idle else await WorkerProcess.start(role)
+        worker = idle.pop() if idle else await self._nursery.start(role)
         return LentWorker(worker, idle.append)
 
     async def close(self) -> None:
         workers = [worker for idle in self._idle.values() for worker in idle]
         await asyncio.gather(*(worker.kill() for worker in workers))
+        await self._nursery.close()

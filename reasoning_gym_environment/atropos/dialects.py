@@ -107,7 +107,7 @@ class SglangGenerate:
 
 
 class TrlGenerate:
-    """The `/generate/` of `trl vllm-serve`, which takes token ids since TRL 1.0."""
+    """The `/generate/` of `trl vllm-serve` in TRL 1.0 to 1.10; from 1.11 on it runs stock vLLM."""
 
     name = "TRL's /generate/"
     path = "/generate/"
@@ -140,7 +140,7 @@ class TrlGenerate:
 
 
 class ChatTokens:
-    """Chat completions with token ids, which vLLM gives on request."""
+    """Chat completions with token ids, which vLLM and SGLang give on request."""
 
     name = "/v1/chat/completions with token ids"
     path = "/v1/chat/completions"
@@ -156,13 +156,15 @@ class ChatTokens:
         }
 
     def gives_tokens(self, reply: Any) -> bool:
-        return _has(reply["choices"][0], "token_ids", "logprobs")
+        choice = reply["choices"][0]
+        return _has(choice, "logprobs") and _chat_ids(choice) is not None
 
     def samples(self, reply: Any, ask: Ask) -> list[Sampled]:
-        require_prompt(reply["prompt_token_ids"], ask)
+        for choice in reply["choices"]:  # SGLang repeats the prompt in each
+            require_prompt(choice.get("prompt_token_ids", reply.get("prompt_token_ids")), ask)
         return [
             Sampled(
-                choice["token_ids"],
+                _chat_ids(choice),
                 [entry["logprob"] for entry in choice["logprobs"]["content"]],
                 choice["finish_reason"],
             )
@@ -210,6 +212,11 @@ def _openai_body(ask: Ask) -> dict[str, Any]:
 
 def _has(part: Mapping[str, Any], *names: str) -> bool:
     return all(part.get(name) is not None for name in names)
+
+
+def _chat_ids(choice: Any) -> Any:
+    """A choice's token ids, by the name that vLLM or SGLang gives them."""
+    return choice.get("token_ids", choice.get("response_token_ids"))
 
 
 def _several(reply: Any) -> list[Any]:

@@ -18,13 +18,13 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_ran
 
 from ..util.reachability import UnreachableError
 from .failures import heals, sentence
+from .hangs import HangingError, Watch
 
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
 _LONGEST_PAUSE = 10.0
 _REST_SECONDS = 30.0
-_CHECK_SECONDS = 1.0
 _BETWEEN_LINES = 60.0
 
 T = TypeVar("T")
@@ -41,10 +41,12 @@ class Failover:
 
     Attributes:
         patience: seconds of nothing but failures after which requests under way fail as well.
+        watches: of each server, what waits for its replies.
     """
 
     def __init__(self, servers: Sequence[Any], clock: Callable[[], float] = time.monotonic) -> None:
         self.patience = math.inf
+        self.watches = [Watch(server, clock) for server in servers]
         self._servers = servers
         self._clock = clock
         self._busy: Counter[int] = Counter()
@@ -73,7 +75,8 @@ class Failover:
 
         def is_last(attempt: RetryCallState) -> bool:
             seconds = max(attempt.seconds_since_start or 0.0, self._failing_seconds())
-            return attempt.attempt_number >= _ATTEMPTS and seconds >= persistence
+            enough = attempt.attempt_number >= _ATTEMPTS or _hung(attempt)
+            return enough and seconds >= persistence
 
         retrying = AsyncRetrying(
             retry=retry_if_exception(_may_be_asked_again),
@@ -113,13 +116,9 @@ class Failover:
         asked = asyncio.ensure_future(request(self._servers[number]))
         self._busy[number] += 1
         try:
-            while not asked.done():
-                await asyncio.wait({asked}, timeout=_CHECK_SECONDS)
-                self._check_patience()
-            return asked.result()
+            return await self.watches[number].reply(asked, self._check_patience)
         finally:
             self._busy[number] -= 1
-            asked.cancel()
 
     def _failing_seconds(self) -> float:
         """Since when nothing but failures has come."""
@@ -145,3 +144,7 @@ class Failover:
 def _may_be_asked_again(error: BaseException) -> bool:
     """Not where it is cancelled, patience has ended, or a server has refused it."""
     return isinstance(error, Exception) and not isinstance(error, UnreachableError) and heals(error)
+
+
+def _hung(attempt: RetryCallState) -> bool:
+    return attempt.outcome is not None and isinstance(attempt.outcome.exception(), HangingError)

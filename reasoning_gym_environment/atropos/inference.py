@@ -31,6 +31,8 @@ KNOWN_TEXT = "Sort 3, 14 and 159: x = [3, 14, 159]\n\té 日本 🎉 <think></th
 """Hardly two tokenizers encode it alike: digits, white space, accents, emoji, tags."""
 
 _KEPT_PROMPTS = 1024
+_ROUNDS = 3
+"""So often a server is asked for what is missing of its completions."""
 
 
 class Inference:
@@ -180,12 +182,21 @@ class Inference:
     async def _part(
         self, prompt: Prompt, request: dict[str, Any], max_length: int
     ) -> list[Completion]:
-        """What some server gives, perhaps another than that of the group's other parts."""
+        """What some server gives, perhaps another than that of the group's other parts.
+
+        What is missing of a reply is asked for again; what is too much is left out.
+        """
         ask = self._sample_tokens if self._gives_tokens else self._sample_text
-        return await self.failover.ask(
-            lambda server: ask(server, prompt, request, max_length),
-            persistence=self.persistence.get(request["split"], 0.0),
-        )
+        n, completions = request["n"], list[Completion]()
+        for _ in range(_ROUNDS):
+            rest = {**request, "n": n - len(completions)}
+            completions += await self.failover.ask(
+                functools.partial(ask, prompt=prompt, request=rest, max_length=max_length),
+                persistence=self.persistence.get(request["split"], 0.0),
+            )
+            if len(completions) >= n:
+                break
+        return completions[:n]
 
     async def _sample_text(
         self, server: Any, prompt: Prompt, request: dict[str, Any], max_length: int
@@ -211,7 +222,7 @@ class Inference:
         ]
 
     async def _sample_tokens(
-        self, server: Any, prompt: Prompt, request: dict[str, Any], _: int
+        self, server: Any, prompt: Prompt, request: dict[str, Any], max_length: int
     ) -> list[Completion]:
         _, *columns = await server.tokens_and_logprobs_completion(
             input_ids=list(prompt.tokens),

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 import wandb
 
 from ..records import Attempt, GroupResult, Problem, Status
+from ..util.whole_text import made_whole
 
 
 def overrides(attempt: Attempt, *, mask_truncated: bool) -> dict[str, Any]:
-    """Rollouts that must not move the policy: truncated ones if asked, unscored ones always."""
+    """Rollouts that must not move the policy: unscored and empty ones, truncated ones if asked."""
     unscored = attempt.verdict.status is Status.UNSCORED
-    if unscored or (mask_truncated and attempt.completion.truncated):
+    empty = not attempt.completion.completion_tokens
+    if unscored or empty or (mask_truncated and attempt.completion.truncated):
         return {"set_advantage_to_zero": True}
     return {}
 
@@ -39,7 +41,9 @@ def to_scored_data_group(
         "inference_logprobs": [list(c.logprobs) for c in completions if c.logprobs is not None],
         "overrides": [overrides(a, mask_truncated=mask_truncated) for a in group.attempts],
         "generation_params": dict(generation_params),
-        "messages": [[*prompt, {"role": "assistant", "content": c.text}] for c in completions]
+        "messages": [
+            [*prompt, {"role": "assistant", "content": made_whole(c.text)[0]}] for c in completions
+        ]
         if include_messages
         else None,
         "statuses": [attempt.verdict.status.value for attempt in group.attempts],

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import warnings
 from typing import Any, ClassVar
 
 import aiohttp
 from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServer
 from openai import AsyncClient, Timeout
+from openai.types.chat import ChatCompletion
 from tenacity import stop_after_attempt
 
 from .dialects import (
@@ -22,6 +25,7 @@ from .dialects import (
 from .failures import CONNECT_SECONDS, own_words
 from .replies import Ask, Dialect, ReplyError, read
 
+_THERE_SECONDS = 4.0
 _ONCE: dict[str, Any] = {"stop": stop_after_attempt(1), "reraise": True}
 """Instead of Atropos's own retries: `Failover` decides who is asked again, and when."""
 
@@ -95,6 +99,15 @@ class TokenClient:
         except ValueError as error:
             raise ReplyError(f"the reply to {path} is no JSON: {own_words(text)!r}") from error
 
+    async def is_there(self) -> bool:
+        """Whether anything answers within seconds, whatever it says."""
+        limit = aiohttp.ClientTimeout(total=_THERE_SECONDS)
+        try:
+            async with self.session() as session, session.get(self.url("/health"), timeout=limit):
+                return True
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError):
+            return False
+
     async def token_ids(self, text: str) -> list[int] | None:
         """The server's token ids of a text; None where it doesn't tell."""
         body = {"model": self.config.model_name, "prompt": text, "add_special_tokens": False}
@@ -144,12 +157,14 @@ class SglangServer(TokenServer):
 
 
 class TrlServer(TokenServer):
-    """`trl vllm-serve`."""
+    """`trl vllm-serve`: stock vLLM from TRL 1.11 on, a server of its own before."""
 
-    dialects = (TrlGenerate(),)
+    dialects = (VllmCompletions(), TrlGenerate())
 
     async def token_ids(self, text: str) -> list[int] | None:
-        """Those of a prompt; the server may put a token that begins a text in front."""
+        """Those of a prompt where no other way is; a token that begins a text may be in front."""
+        if (ids := await super().token_ids(text)) is not None:
+            return ids
         reply = await self.request("POST", "/generate/", {"prompts": [text], "max_tokens": 1})
         return list(reply["prompt_ids"][0])
 
@@ -168,6 +183,18 @@ class ChatServer(TokenClient, OpenAIServer):
         super().__init__(config, reasoning_config)
         limits = Timeout(config.timeout, connect=CONNECT_SECONDS)
         self.openai = self.openai.with_options(max_retries=0, timeout=limits)
+
+    async def _chat_completion_wrapper(self, **kwargs: Any) -> ChatCompletion:
+        """The completions that came, which may be fewer than were asked for."""
+        reply: ChatCompletion
+        if self.config.n_kwarg_is_ignored:
+            reply = await super()._chat_completion_wrapper(**kwargs)
+            return reply
+        reply = await self.openai.chat.completions.create(**kwargs)
+        if len(reply.choices) == 1 < kwargs["n"]:
+            warnings.warn("n kwarg is ignored by the API, setting to True", stacklevel=2)
+            self.config.n_kwarg_is_ignored = True
+        return reply
 
     def url(self, path: str) -> str:
         """Where OpenAI's own client looks: some endpoints have no `/v1`, or more after it."""

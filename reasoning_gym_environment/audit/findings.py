@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from ..records import SOLVED_SCORE, Status, Verdict
+from ..tasks.chance import Floors
 from ..util.grouping import group_by
 from .known import Known, explanation
 from .ladder_proof import LevelProof
@@ -70,7 +71,7 @@ class TaskAudit:
         oracle: share of the items whose own answer has full credit; None without one.
         degenerate: the best probe of each kind that no verifier should pay for, on the items
             where it isn't right.
-        floor: the constant answer that solves most items.
+        floors: what the best constant answer and the best strategy without reasoning solve.
         forms: share of the items on which a form of the right answer keeps full credit.
         median_seconds, worst_seconds: of scoring right answers, at all levels.
         unseen: kinds of findings that are known of the task and were not found.
@@ -81,7 +82,7 @@ class TaskAudit:
     items: int
     oracle: float | None
     degenerate: Mapping[str, Share]
-    floor: Share
+    floors: Floors
     forms: Mapping[str, float]
     levels: Sequence[LevelProof]
     median_seconds: float
@@ -111,13 +112,6 @@ def shares(observations: Iterable[Observation], *, but_right: bool = False) -> l
 
 def of_kind(observations: Iterable[Observation], *kinds: Kind) -> list[Observation]:
     return [one for one in observations if one.probe.kind in kinds]
-
-
-def chance(observations: Sequence[Observation]) -> Share:
-    """Find the best constant answer; blank ones don't count, since no answer is found there."""
-    constants = of_kind(observations, Kind.EMPTY, Kind.JUNK, Kind.CONSTANT)
-    found = shares(one for one in constants if one.probe.answer.strip())
-    return found[0] if found else Share(label="", items=0, solved=0.0, score=0.0)
 
 
 def answer_findings(task: str, observations: Sequence[Observation]) -> list[Finding]:
@@ -179,6 +173,7 @@ def judge(
     observations: Sequence[Observation],
     levels: Sequence[LevelProof],
     *,
+    floors: Floors,
     seconds: Sequence[float],
     known: Mapping[str, Mapping[str, Known]],
 ) -> TaskAudit:
@@ -186,6 +181,7 @@ def judge(
 
     Args:
         levels: the default configuration first.
+        floors: of the default items.
         seconds: of scoring right answers.
         known: findings that are no news.
     """
@@ -198,7 +194,7 @@ def judge(
         items=len(levels[0].problems),
         oracle=_full(oracles) if oracles else None,
         degenerate={kind.value: found[0] for kind, found in kinds.items() if found},
-        floor=chance(observations),
+        floors=floors,
         forms=_forms(observations),
         levels=levels,
         median_seconds=median(seconds) if seconds else 0.0,

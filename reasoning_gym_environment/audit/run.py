@@ -16,6 +16,7 @@ from ..tasks.facts import EXECUTES_ANSWERS, NOT_A_TASK
 from ..util.progress import with_progress
 from ..workers.pool import PoolSettings, TaskPool, default_processes
 from .findings import Finding, Observation, TaskAudit, judge
+from .floors import find_floors
 from .known import Known
 from .ladder_proof import LevelProof, prove_level
 from .probes import Probe, constants_for, probes_for
@@ -23,6 +24,9 @@ from .probes import Probe, constants_for, probes_for
 _SEED = 1
 _TASKS_AT_ONCE = 4
 _LEVEL_ITEMS = 3
+_FLOOR_ITEMS = 10
+"""For each item that is examined: a floor is a figure to compare with, not a search for faults."""
+
 _EXECUTING_SHARE = 4
 """Tasks that execute answers are examined on fewer items: each answer has its own process."""
 
@@ -33,7 +37,7 @@ class AuditSettings:
 
     Attributes:
         tasks: names; empty is every task.
-        items: of each task, at its default configuration.
+        items: of each task, at its default configuration; floors take ten times as many.
         known: findings that are no news, by task and kind.
     """
 
@@ -88,6 +92,7 @@ async def audit_task(
         category,
         observations,
         proofs,
+        floors=await find_floors(pool, task, _FLOOR_ITEMS * settings.items),
         seconds=[verdict.seconds for proof in proofs for verdict in proof.verdicts],
         known=settings.known,
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from ..audit.known import Known, known_findings
 from ..audit.pages import as_html, as_json, as_markdown, as_text, chance_floors
 from ..audit.run import AuditSettings, audit_tasks, unexplained
+from ..util.files import require_place
 
 
 def main(
@@ -25,14 +26,22 @@ def main(
         description="Examine every task's verifier and levels.",
     )
     parser.add_argument("--tasks", default="", help="names, separated by commas; default: all")
-    parser.add_argument("--items", type=int, default=30, help="of each task (default: 30)")
+    parser.add_argument(
+        "--items",
+        type=int,
+        default=30,
+        help="of each task (default: 30); floors are measured on ten times as many",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    for kind, what in (("html", "a page"), ("markdown", "a page"), ("floors", "chance floors")):
+    for kind, what in (("html", "a page"), ("markdown", "a page"), ("floors", "the floors")):
         parser.add_argument(f"--{kind}", metavar="FILE", type=Path, help=f"write {what} there")
     options = parser.parse_args(arguments)
     if options.items < 1:
         parser.error(f"--items is {options.items}: at least one is needed")
 
+    for output in (options.html, options.markdown, options.floors):
+        if output is not None:
+            require_place(output.parent, str(output))
     names = [name for name in options.tasks.split(",") if name]
     table = known_findings() if known is None else known
     audit = asyncio.run(audit_tasks(AuditSettings(tasks=names, items=options.items, known=table)))

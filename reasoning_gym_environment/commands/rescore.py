@@ -6,20 +6,11 @@ import asyncio
 import logging
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import yaml
-from pydantic import ValidationError
-
-from ..cli import describe_validation
-from ..config import (
-    ReasoningGymEnvConfig,
-    default_config,
-    pool_settings,
-    scoring_settings,
-)
 from ..errors import FixableError
 from ..evaluation.metrics import Background, evaluation_report
 from ..evaluation.store import write_metrics
@@ -29,10 +20,16 @@ from ..storage.dumps import RESCORED, GroupFile, distinct_files, read_groups, re
 from ..storage.rescoring import Rescored, describe_rescoring, rescore
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
-from ..tasks.chance import chance_floors
+from ..tasks.chance import chance_floors, no_reasoning_floors
+from ..util.command_line import read_file
 from ..util.files import require_free, require_writable, write_whole
 from ..util.terminal import visible
-from ..workers.pool import TaskPool
+from ..util.validation import describe_validation
+from ..workers.pool import PoolSettings, TaskPool
+from .options import known_of, read_options
+
+if TYPE_CHECKING:
+    from ..config import ReasoningGymEnvConfig  # it brings Atropos along, which takes seconds
 
 logger = logging.getLogger(__name__)
 
@@ -44,16 +41,19 @@ SETTINGS += ["generation_timeout", "task_processes"]
 def main(arguments: Sequence[str]) -> int:
     """Write a rescored file beside each file; 1 when some rows could not be scored again."""
     options = build_parser().parse_args(arguments)
+    from ..config import pool_settings, scoring_settings
+
     config = build_config(options)
     files = chosen_files(options)
     contents = {path: read_groups(path) for path in files}
     for path in files:
         require_writable(path.parent)
-    by_file = asyncio.run(rescore_files(contents, config))
+    scoring = scoring_settings(config)
+    by_file = asyncio.run(rescore_files(contents, pool_settings(config), scoring))
     results = [result for done in by_file.values() for result in done]
     written = [f"{path} -> {rescored_path(path).name}" for path in files]
     torn = sum(content.torn for content in contents.values())
-    summary = describe_rescoring(results, scoring_settings(config), torn=torn)
+    summary = describe_rescoring(results, scoring, torn=torn)
     print(visible("\n".join([*written, *summary])))
     for path, done in by_file.items():
         groups = [result.after for result in done]
@@ -92,11 +92,11 @@ def build_parser() -> ArgumentParser:
     parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="dumps or samples")
     parser.add_argument("--force", action="store_true", help="replace rescored files")
     parser.add_argument("--config", metavar="FILE.yaml", type=Path, help="settings, as for serve")
-    defaults = default_config()
+    known = {option.name: option for option in read_options()}
     for name in SETTINGS:
-        about = str(ReasoningGymEnvConfig.model_fields[name].description)
-        default = scoring_settings(defaults).to_json().get(name, getattr(defaults, name))
-        parser.add_argument(f"--env.{name}", metavar="VALUE", help=f"{about} (default: {default})")
+        option = known[f"env.{name}"]
+        about = f"{option.about} (default: {option.default})".replace("%", "%%")
+        parser.add_argument(f"--{option.name}", metavar="VALUE", help=about)
     return parser
 
 
@@ -106,26 +106,37 @@ def build_config(options: Namespace) -> ReasoningGymEnvConfig:
     Raises:
         FixableError: the file can't be read, or a value can't be used.
     """
+    from pydantic import ValidationError
+
+    from ..atropos.defaults import default_config
+    from ..config import ReasoningGymEnvConfig
+
     settings = default_config().model_dump()
+    if options.config:
+        settings |= env_section(options.config)
     given = {name: getattr(options, f"env.{name}") for name in SETTINGS}
+    settings |= {name: value for name, value in given.items() if value is not None}
     try:
-        if options.config:
-            settings |= dict(yaml.safe_load(options.config.read_text(encoding="utf-8"))["env"])
-        settings |= {name: value for name, value in given.items() if value is not None}
         return ReasoningGymEnvConfig(**settings)
     except ValidationError as error:
         raise FixableError(describe_validation(error)) from error
-    except (OSError, yaml.YAMLError, ValueError, TypeError, KeyError) as error:
-        raise FixableError(
-            f"{options.config} can't be read as settings with an `env` section: {error!r}"
-        ) from error
+
+
+def env_section(file: Path) -> Mapping[str, Any]:
+    """Read the environment's settings in a file; raises FixableError where there are none."""
+    try:
+        env = read_file(file, known_of(read_options())).env
+    except FixableError as error:
+        raise FixableError(f"{file} can't be read as settings: {error}") from error
+    if not env:
+        raise FixableError(f"{file} can't be read as settings: it has no `env` section")
+    return env
 
 
 async def rescore_files(
-    contents: dict[Path, GroupFile], config: ReasoningGymEnvConfig
+    contents: dict[Path, GroupFile], settings: PoolSettings, scoring: ScoringSettings
 ) -> dict[Path, list[Rescored]]:
     """Score all files again; each is written as soon as it is done."""
-    settings = pool_settings(config)
     results: dict[Path, list[Rescored]] = {}
     async with TaskPool(settings, Counter()) as pool:
         for path, content in contents.items():
@@ -133,7 +144,7 @@ async def rescore_files(
             done = await rescore(
                 content.groups,
                 pool,
-                scoring_settings(config),
+                scoring,
                 concurrency=2 * settings.processes,
             )
             write_whole(rescored_path(path), "".join(result.after.line() for result in done))
@@ -151,6 +162,7 @@ def measure(samples: Sequence[StoredGroup], path: Path, *, solved_threshold: flo
     background = Background(
         categories=known_categories(),
         floors=chance_floors(solved_threshold),
+        no_reasoning_floors=no_reasoning_floors(solved_threshold),
         attempts=max(len(sample.rollouts) for sample in samples),
     )
     report = evaluation_report(samples, background)

@@ -16,7 +16,10 @@ from ..problems.seeds import evaluation_seed
 from ..records import Ladder, Recipe
 from ..tasks.catalogue import TaskInfo, require_known, select_tasks
 from ..tasks.ladders import TaskLadder
+from ..tasks.shipped import Offer, shipped
 from ..workers.pool import PoolSettings, TaskPool
+
+logger = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -34,20 +37,30 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def _answer(options: Namespace) -> str:
-    async with TaskPool(PoolSettings(processes=1), Counter()) as pool:
-        discovery = await pool.discover()
-        if discovery.warning:
-            logging.getLogger(__name__).warning("%s", discovery.warning)
-        ladders = await pool.ladders()
-        if options.levels:
-            require_known([options.levels], ladders, "--levels", what="task")
-            return await _levels(pool, options.levels, ladders[options.levels])
+    offer = shipped()
+    if offer and options.levels:
+        require_known([options.levels], offer.ladders, "--levels", what="task")
+    if offer is None or options.levels:
+        logger.info("Starting the library, which takes a few seconds")
+        async with TaskPool(PoolSettings(processes=1), Counter()) as pool:
+            offer = offer or await _ask(pool)
+            if options.levels:
+                require_known([options.levels], offer.ladders, "--levels", what="task")
+                return await _levels(pool, options.levels, offer.ladders[options.levels])
     tasks = select_tasks(
-        discovery,
+        offer.discovery,
         include=[name for name in options.include_tasks.split(",") if name],
         exclude=[name for name in options.exclude_tasks.split(",") if name],
     )
-    return _json(tasks, ladders) if options.json else _table(tasks, ladders)
+    return _json(tasks, offer.ladders) if options.json else _table(tasks, offer.ladders)
+
+
+async def _ask(pool: TaskPool) -> Offer:
+    """Ask the installed library, where it is of another version than the one known."""
+    discovery = await pool.discover()
+    if discovery.warning:
+        logger.warning("%s", discovery.warning)
+    return Offer(discovery, await pool.ladders())
 
 
 def _json(tasks: Sequence[TaskInfo], ladders: Mapping[str, TaskLadder]) -> str:

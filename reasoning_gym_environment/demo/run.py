@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ..util.files import require_place
+
 SERVER_TYPES = ("openai", "vllm", "sglang", "trl")
 
 
@@ -73,6 +75,7 @@ def parse_settings(argv: Sequence[str]) -> DemoSettings:
 def main(argv: Sequence[str]) -> int:
     """Run the demo; 0 only if groups were collected, sent and pulled by the trainer."""
     settings = parse_settings(argv)
+    require_place(settings.data_dumps_dir, "--data-dumps-dir")
     _log_to_file(settings)
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch is not needed
     from ..report.page import write_report  # heavy, and not needed for --help

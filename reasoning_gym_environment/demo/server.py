@@ -28,8 +28,9 @@ class PolicyServer:
     """Serves a policy on 127.0.0.1 while it is entered (`async with`), or from `start` to `close`.
 
     It speaks OpenAI (`/v1/chat/completions`), stock vLLM (`/v1/completions`, `/tokenize`), SGLang
-    and atroposlib's vLLM (`/generate`), and TRL (`/generate/`). Requests for a single token, health
-    probes and those of a start, never fail, never reach the policy and are not counted.
+    and atroposlib's vLLM (`/generate`), and TRL before 1.11 (`/generate/`). Requests for a single
+    token, health probes and those of a start, never fail, never reach the policy and are not
+    counted.
 
     Args:
         tokenizer: of transformers, with a ChatML template.

@@ -27,11 +27,13 @@ class Background:
         categories: category by task; a task that is not in it counts as "other".
         floors: task to the share of its default items that the best constant answer solves.
         attempts: completions asked for per item.
+        no_reasoning_floors: the same of the best copy from the question.
     """
 
     categories: Mapping[str, str]
     floors: Mapping[str, float]
     attempts: int
+    no_reasoning_floors: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +46,7 @@ class Slice:
         size: how many samples, or tasks where each task has the same weight.
         shares: what is estimated with an error, in [0, 1]: score, solved, avg@n, pass@k.
         means: what is given without one: unscored, format_failures, truncated,
-            completion_tokens, reward, chance, above_chance.
+            completion_tokens, reward, chance, no_reasoning_floor, above_chance.
     """
 
     size: int
@@ -160,13 +162,13 @@ def _slice(samples: Sequence[StoredGroup], background: Background) -> Slice:
     return Slice(
         size=len(samples),
         shares={name: share(own) for name, own in clusters.items() if own},
-        means=_means(samples, background.floors),
+        means=_means(samples, background),
     )
 
 
 def _by_tasks(tasks: Sequence[Sequence[StoredGroup]], background: Background) -> Slice:
     clusters = [_clusters(samples, background.attempts) for samples in tasks]
-    means = [_means(samples, background.floors) for samples in tasks]
+    means = [_means(samples, background) for samples in tasks]
     known = {name: [own[name] for own in clusters if own[name]] for name in clusters[0]}
     names = sorted({name for own in means for name in own})
     return Slice(
@@ -190,25 +192,33 @@ def _clusters(samples: Sequence[StoredGroup], attempts: int) -> dict[str, Cluste
     return clusters
 
 
-def _means(samples: Sequence[StoredGroup], floors: Mapping[str, float]) -> Numbers:
+def _means(samples: Sequence[StoredGroup], background: Background) -> Numbers:
     """Average what has no error: over all attempts, those that came or those scored."""
     rollouts = [rollout for sample in samples for rollout in sample.rollouts]
     given = [r for r in rollouts if r.length is not None]
-    against_chance = _against_chance(samples, floors)
+    chance, no_reasoning = background.floors, background.no_reasoning_floors
     values = {
         "unscored": [float(not r.scored) for r in rollouts],
         "format_failures": [float(r.status in FORMAT_FAILURES) for r in given],
         "truncated": [float(r.truncated) for r in given],
         "completion_tokens": [float(r.length or 0) for r in given],
         "reward": [r.score for r in rollouts if r.scored],
-        "chance": [floor for floor, _ in against_chance],
-        "above_chance": [float(r.solved) - floor for floor, r in against_chance],
+        "chance": [floor for floor, _ in _against(chance, samples)],
+        "no_reasoning_floor": [floor for floor, _ in _against(no_reasoning, samples)],
+        "above_chance": [
+            float(r.solved) - floor for floor, r in _against(_higher(chance, no_reasoning), samples)
+        ],
     }
     return {name: _mean(own) for name, own in values.items() if own}
 
 
-def _against_chance(
-    samples: Iterable[StoredGroup], floors: Mapping[str, float]
+def _higher(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
+    """Take the higher floor of each task."""
+    return {task: max(first.get(task, 0.0), second.get(task, 0.0)) for task in {*first, *second}}
+
+
+def _against(
+    floors: Mapping[str, float], samples: Iterable[StoredGroup]
 ) -> list[tuple[float, StoredRollout]]:
     """Pair the scored rollouts at the default configuration, where floors apply, with theirs."""
     return [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
 from collections import Counter
@@ -15,8 +16,8 @@ from ..problems.stream import question_hash
 from ..records import Attempt, Completion, GroupResult, Ladder, Problem, Reward, Status, Verdict
 from ..rollouts.rollouts import InferenceError, SamplingParams
 from ..scoring.grading import ScoringSettings
-from ..storage.rows import StoredGroup, recipe_key
-from ..tasks.chance import chance_floors
+from ..storage.rows import StoredGroup, recipe_key, stable_json
+from ..tasks.chance import chance_floors, no_reasoning_floors
 from ..util.progress import with_progress
 from ..workers.pool import MakesProblems
 from .metrics import Background, EvaluationReport, evaluation_report
@@ -25,6 +26,20 @@ from .store import EvaluationStore, unused
 from .tables import evaluation_table, headline
 
 logger = logging.getLogger(__name__)
+
+DECISIVE = (
+    "eval_attempts",
+    "eval_levels",
+    "eval_seed",
+    "eval_temperature",
+    "generation_timeout",
+    "max_reasoning_tokens",
+    "num_eval_samples_per_task",
+    "reasoning_effort",
+    "thinking_mode",
+    "tokenizer_name",
+)
+"""The options that determine an evaluation's results as they stand, beside those of scoring."""
 
 
 class Samples(Protocol):
@@ -146,16 +161,23 @@ class Evaluation:
         if self._begun or step is not None:
             folder = unused(folder)
         self._begun = True
-        settings = {
+        return EvaluationStore(folder, {**self._determined_by(max_length, versions), "step": step})
+
+    def _determined_by(self, max_length: int, versions: Any) -> dict[str, Any]:
+        """All that determines the results, but the trainer's step; JSON."""
+        return {
             **self._settings.scoring.to_json(),
             **self._settings.decisive,
             "library_versions": versions,
             "max_token_length": max_length,
             "model_name": self._settings.model,
-            "step": step,
             "tasks": sorted(self._categories),
         }
-        return EvaluationStore(folder, settings)
+
+    def key(self, *, max_length: int, versions: Any) -> str:
+        """Name the evaluation; equal for replicas whose evaluations have equal results."""
+        text = stable_json(self._determined_by(max_length, versions))
+        return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
     async def _ask(
         self, store: EvaluationStore, max_length: int, identity: Mapping[str, Any]
@@ -207,6 +229,7 @@ class Evaluation:
         background = Background(
             categories=self._categories,
             floors=chance_floors(self._settings.scoring.solved_threshold),
+            no_reasoning_floors=no_reasoning_floors(self._settings.scoring.solved_threshold),
             attempts=self._settings.eval_attempts,
         )
         return evaluation_report(samples, background)

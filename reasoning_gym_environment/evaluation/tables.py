@@ -15,7 +15,8 @@ LEAST_ITEMS = 6
 
 _NOTHING = Slice(size=0, shares={}, means={})
 _LEGEND = (
-    "chance: what the best constant answer solves; ! where the interval isn't above it\n"
+    "chance: what the best constant answer solves; trivial: what a copy from the question, or a\n"
+    "sum of its numbers, solves; ! where the interval isn't above it\n"
     "format: no answer, or several; cut: truncated"
 )
 _CHANGES = f"{'':32} {'items':>6} {'before':>8} {'after':>8} {'change':>8}  {'95 %':>15}"
@@ -40,8 +41,8 @@ def _evaluation_lines(report: EvaluationReport) -> Iterator[str]:
 
     default, k = report.default, report.attempts
     yield (
-        f"{'':30} {'items':>6} {'solved':>7} {'95 %':>12} {'chance':>7} {'score':>6} "
-        f"{f'pass@{k}':>8} {'unscored':>8} {'format':>7} {'cut':>7} {'tokens':>7}"
+        f"{'':30} {'items':>6} {'solved':>7} {'95 %':>12} {'chance':>7} {'trivial':>7} "
+        f"{'score':>6} {f'pass@{k}':>8} {'unscored':>8} {'format':>7} {'cut':>7} {'tokens':>7}"
     )
     overall, macro = (default.by_items, default.by_tasks) if default else (_NOTHING, _NOTHING)
     yield _row("every item counts the same", overall, overall.size, k)
@@ -78,14 +79,17 @@ def _row(title: str, own: Slice, items: int, k: int) -> str:
         value = own.value(name)
         return "-" if value is None else format(value, form)
 
-    interval, mark = "-", " "
-    if solved := own.shares.get("solved"):
+    def floor(name: str) -> str:
+        mark = "!" if solved and solved.low <= own.means.get(name, -1.0) else " "
+        return cell(name, ".1%") + mark
+
+    solved, interval = own.shares.get("solved"), "-"
+    if solved:
         interval = f"{solved.low * 100:.1f} - {solved.high * 100:.1f}"
-        mark = "!" if solved.low <= own.means.get("chance", -1.0) else " "
     return (
         f"{title:30} {items or '-':>6} {cell('solved', '.1%'):>7} {interval:>12} "
-        f"{cell('chance', '.1%'):>6}{mark} {cell('score', '.3f'):>6} "
-        f"{cell(f'pass@{k}', '.1%'):>8} {cell('unscored', '.1%'):>8} "
+        f"{floor('chance'):>7} {floor('no_reasoning_floor'):>7} "
+        f"{cell('score', '.3f'):>6} {cell(f'pass@{k}', '.1%'):>8} {cell('unscored', '.1%'):>8} "
         f"{cell('format_failures', '.1%'):>7} {cell('truncated', '.1%'):>7} "
         f"{cell('completion_tokens', '.0f'):>7}"
     ).rstrip()

@@ -16,7 +16,7 @@ from ..scoring.grading import verify_texts
 from ..tasks.catalogue import known_categories, require_known
 from ..tasks.ladders import TaskLadder
 from ..workers.pool import PoolSettings, TaskPool, default_processes
-from ..workers.processes import StartWorker, WorkerProcess
+from ..workers.processes import StartWorker
 from .checks import Scorable, checked, key_of, require_split, seed_of
 from .stream import AsyncProblemStream, StreamOptions, problem_settings
 from .values import Score, TaskSummary
@@ -48,7 +48,7 @@ class AsyncReasoningGym:
         generation_timeout: seconds for one problem.
         verify_timeout: seconds for one answer.
         verify_group_timeout: seconds for all answers to one problem.
-        start_worker: where worker processes come from.
+        start_worker: where worker processes come from, if not from its own.
 
     Attributes:
         counts: items that could not be made, workers that were replaced, and the like.
@@ -68,7 +68,7 @@ class AsyncReasoningGym:
         generation_timeout: float = 10.0,
         verify_timeout: float = 5.0,
         verify_group_timeout: float = 120.0,
-        start_worker: StartWorker = WorkerProcess.start,
+        start_worker: StartWorker | None = None,
     ) -> None:
         self._settings = PoolSettings(
             processes=default_processes() if processes is None else processes,

@@ -206,7 +206,7 @@ class ProblemStream:
         self._run(observe())
 
     def levels(self) -> dict[str, Any]:
-        """Where the curriculum has each task, as JSON; empty without a curriculum."""
+        """Where the curriculum has each task: see `TrainingProblems.curriculum_stats`."""
 
         async def levels() -> dict[str, Any]:
             return self._stream.levels()

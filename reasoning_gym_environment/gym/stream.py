@@ -110,7 +110,7 @@ class AsyncProblemStream:
         self._problems.record(problem.recipe, solved=solved, scored=attempts)
 
     def levels(self) -> dict[str, Any]:
-        """Where the curriculum has each task, as JSON; empty without a curriculum."""
+        """Where the curriculum has each task: see `TrainingProblems.curriculum_stats`."""
         return self._problems.curriculum_stats()
 
     def state_dict(self, unfinished: Sequence[Problem] = ()) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any
 
 from ..records import Recipe
+from ..tasks.recipes import shown
 from .levels import Levels, Move
 from .seeds import SEED_BITS, hash_bits, training_seed
 from .signal_estimates import SignalEstimates
@@ -125,6 +126,18 @@ class Sampler:
             "levels": self._levels.state_dict(),
             "signal": self._signal.state_dict() if self._signal else [],
         }
+
+    def require_own(self, state: Mapping[str, Any]) -> None:
+        """Refuse the state of another run's stream, or another replica's; raises ValueError."""
+        if state["run_seed"] != self._run_seed:
+            raise ValueError(
+                f"it is of a run with seed {shown(state['run_seed'])}, this one's is "
+                f"{self._run_seed}"
+            )
+        if state["replica"] != self._replica:
+            raise ValueError(
+                f"it is of replica {shown(state['replica'])}, this one is {self._replica!r}"
+            )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue another stream; of what was learnt, take over what fits these tasks and ladders.

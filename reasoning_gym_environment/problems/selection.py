@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from ..errors import (
 )
 from ..problems.levels import ComplexityMode
 from ..records import Ladder, Recipe
-from ..tasks.catalogue import require_known, select_tasks, task_weights
+from ..tasks.catalogue import TaskInfo, require_known, select_tasks, task_weights
 from ..tasks.ladders import TaskLadder
 from ..workers.pool import MOST_MISSED, MakesProblems, TaskPool
 from .curriculum import Curriculum
@@ -81,9 +82,7 @@ async def select(pool: TaskPool, settings: ProblemSettings, *, with_ladders: boo
     if discovery.warning:
         logger.warning("%s", discovery.warning)
     tasks = select_tasks(discovery, include=settings.include_tasks, exclude=settings.exclude_tasks)
-    for task in tasks:
-        if not task.used:
-            logger.info("Left out: %s (%s)", task.name, task.reason)
+    logger.info("%s", _described(tasks))
     weights = task_weights(tasks, settings.task_weights)
     ladders: dict[str, Ladder] = {}
     drawn: dict[str, Ladder] = {}
@@ -101,6 +100,14 @@ async def select(pool: TaskPool, settings: ProblemSettings, *, with_ladders: boo
         ladders=ladders,
         levels=levels_of(settings, drawn),
     )
+
+
+def _described(tasks: Sequence[TaskInfo]) -> str:
+    """Say how many tasks are used, and how many are left out for what reason."""
+    reasons = Counter(task.reason for task in tasks if not task.used)
+    left_out = "; ".join(f"{number} left out: {reason}" for reason, number in reasons.items())
+    used = f"{sum(task.used for task in tasks)} of {len(tasks)} tasks are used"
+    return f"{used}; {left_out}" if left_out else used
 
 
 def levels_of(settings: ProblemSettings, ladders: Mapping[str, Ladder]) -> Levels:

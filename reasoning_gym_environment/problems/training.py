@@ -15,6 +15,7 @@ from .curriculum import Curriculum
 from .levels import Levels, PromptRoom
 from .sampler import Sampler, TaskSampling
 from .selection import ProblemSettings, Selection, select
+from .stored_state import require_state
 from .stream import ProblemStream
 
 logger = logging.getLogger(__name__)
@@ -136,9 +137,18 @@ class TrainingProblems:
             logger.info("Curriculum: %s", move)
 
     def curriculum_stats(self) -> dict[str, Any]:
-        """Where each task stands; empty unless the mode is `curriculum`."""
+        """Where the curriculum has each task; JSON.
+
+        Returns:
+            `curriculum_mode`, whether there is a curriculum; if so, `target_accuracy`,
+            `total_tasks_tracked`, `tasks_with_adjustments`, `average_complexity` in [0, 1], and
+            `task_details`: by task its `level`, `difficulty`, recent `solved_share` and more.
+        """
         levels = self._selection.levels
-        return levels.stats() if isinstance(levels, Curriculum) else {}
+        if not isinstance(levels, Curriculum):
+            return {"curriculum_mode": False}
+        target = self._settings.curriculum_target_accuracy
+        return {"curriculum_mode": True, "target_accuracy": target, **levels.stats()}
 
     def state_dict(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
         """JSON: the stream's state.
@@ -162,14 +172,22 @@ class TrainingProblems:
         about the room of prompts under another token budget.
 
         Raises:
+            ValueError: it is no stream's state, or another run's: of another seed, of another
+                replica, or of other tasks alone.
             ConfigurationError: a problem drawn ahead is no sound recipe.
         """
         assert self._stream is not None
+        assert self._sampler is not None
+        require_state(state)
         drawn = [_read(recipe) for recipe in state["ahead"]]
         ahead = [r.to_json() for r in drawn if self._selection.weights.get(r.task, 0) > 0]
+        sampler = state["sampler"]
+        self._sampler.require_own(sampler)
+        if drawn and not ahead:
+            tasks = ", ".join(sorted({recipe.task for recipe in drawn})[:5])
+            raise ValueError(f"its problems are of other tasks than this run's, such as {tasks}")
         if dropped := len(drawn) - len(ahead):
             logger.info("Dropped %d problems of tasks that this run does not use", dropped)
-        sampler = state["sampler"]
         if state.get("max_token_length") == self._settings.max_token_length:
             self._room.load_state_dict(state["prompt_room"])
         else:
@@ -187,7 +205,7 @@ def _read(recipe: Any) -> Recipe:
         return read_recipe(recipe)
     except ValueError as error:
         raise ConfigurationError(
-            f"the checkpoint holds a problem that can't be made: {error}; take another checkpoint"
+            f"the checkpoint holds a problem that can't be made: {error}"
         ) from error
 
 

@@ -68,7 +68,7 @@ def shape_of(number: int) -> str:
 def solved_shares(
     says: str, shares: Sequence[tuple[str, str, Share]], order: Sequence[str]
 ) -> Chart:
-    """Draw a point, an interval and a chance mark for each name and series, in the order given.
+    """Draw a point, an interval and the floors for each name and series, in the order given.
 
     Args:
         order: all series of the page: each has its shape in all charts.
@@ -84,6 +84,7 @@ def solved_shares(
             "high": share.high,
             "interval": interval(share),
             "chance": share.chance,
+            "no reasoning": share.no_reasoning,
             "rollouts": share.rollouts,
             "problems": share.problems,
         }

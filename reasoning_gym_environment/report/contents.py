@@ -18,6 +18,7 @@ from .figures import (
     Overview,
     Share,
     buckets,
+    difficulty_of,
     level_points,
     overview,
     rollouts_of,
@@ -27,6 +28,7 @@ from .figures import (
 from .material import (
     EVALUATION,
     FAILED_GROUPS,
+    PARTIAL_GROUPS,
     SPLITS,
     SUCCESSFUL_GROUPS,
     TRAINING,
@@ -91,7 +93,7 @@ class Contents:
 
     @property
     def chance_marked(self) -> bool:
-        """Whether any mark of chance is drawn."""
+        """Whether any floor is drawn."""
         rows = (row for table in self.shares.values() for row in table)
         return any(row.share.chance is not None for row in rows)
 
@@ -113,7 +115,7 @@ def contents_of(material: Material) -> Contents:
         material=material,
         dumped=frozenset(
             kind
-            for kind in (SUCCESSFUL_GROUPS, FAILED_GROUPS)
+            for kind in (SUCCESSFUL_GROUPS, FAILED_GROUPS, PARTIAL_GROUPS)
             if any(kind in source.kind for source in material.sources)
         ),
         versions=sorted(set(library_versions(material.groups))),
@@ -193,11 +195,11 @@ def library_versions(groups: Sequence[StoredGroup]) -> Iterator[str]:
 
 
 def says_of(place: str) -> str:
-    return f"Solved share with 95% intervals and chance marks, by {place.replace('/', ' in ')}"
+    return f"Solved share with 95% intervals and floors, by {place.replace('/', ' in ')}"
 
 
 def share_tables(series: Mapping[str, Sequence[StoredGroup]]) -> dict[str, list[ShareRow]]:
-    """Make tables by category; by task, one a category; by evaluation and by level if several.
+    """Make tables by category; by task, one a category; by evaluation and by difficulty if several.
 
     Evaluation items at a difficulty asked for are in the last one alone.
     """
@@ -211,9 +213,9 @@ def share_tables(series: Mapping[str, Sequence[StoredGroup]]) -> dict[str, list[
         for name, groups in plain.items()
         if name != TRAINING and (share := solved_share(groups))
     ]
-    leveled = {name: with_level(groups) for name, groups in series.items()}
-    levels = share_rows(leveled, lambda group: f"level {group.recipe.level:g}")
-    tables["level"] = sorted(levels, key=lambda row: float(row.name.removeprefix("level ")))
+    placed = {s: [g for g in gs if difficulty_of(g) is not None] for s, gs in series.items()}
+    rows = share_rows(placed, lambda group: f"difficulty {difficulty_of(group):.1f}")
+    tables["level"] = sorted(rows, key=lambda row: row.name)
     several = {place for place in tables if len({row.name for row in tables[place]}) > 1}
     return {p: rows for p, rows in tables.items() if rows and (p in several or "/" in p)}
 

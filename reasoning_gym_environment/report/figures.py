@@ -13,7 +13,8 @@ from ..evaluation.estimators import share
 from ..records import FORMAT_FAILURES, SOLVED_SCORE, Signal, Status
 from ..rollouts.metrics import Mean
 from ..storage.rows import StoredGroup, StoredRollout, recipe_key
-from ..tasks.chance import chance_floors
+from ..tasks.chance import Floors, floors
+from ..tasks.shipped import ladder_heights
 from ..util.grouping import Key, group_by
 from .material import category_of
 
@@ -28,6 +29,7 @@ class Share:
     Attributes:
         chance: what the best constant answer solves on the same tasks, averaged over the
             rollouts; None where some group has no such figure.
+        no_reasoning: the same of the best copy from the question.
         problems: different ones: the same problem in several evaluations counts once.
     """
 
@@ -35,6 +37,7 @@ class Share:
     low: float
     high: float
     chance: float | None
+    no_reasoning: float | None
     rollouts: int
     problems: int
 
@@ -89,14 +92,25 @@ def rollouts_of(groups: Sequence[StoredGroup]) -> list[StoredRollout]:
     return [rollout for group in groups for rollout in group.rollouts]
 
 
-def chance_of(group: StoredGroup) -> float | None:
-    """Look up the chance floor of the group's task, where it applies: see `tasks.chance`.
+def floors_of(group: StoredGroup) -> Floors | None:
+    """Look up the floors of the group's task, where they apply: see `tasks.chance`.
 
     Floors were measured on default items, with the threshold that rows without one had.
     """
     threshold = group.scoring.get("solved_threshold", SOLVED_SCORE)
     default = group.recipe.level is None and not group.recipe.parameters
-    return chance_floors(threshold).get(group.task) if default else None
+    return floors().get(group.task) if default and threshold == SOLVED_SCORE else None
+
+
+def difficulty_of(group: StoredGroup) -> float | None:
+    """Place the group's level on its task's ladder, from 0 to 1; None where it has no level.
+
+    Ladders have different lengths, so that levels of two tasks can't be compared as they are.
+    """
+    height = ladder_heights().get(group.task, 0)
+    if group.difficulty is not None or group.recipe.level is None or height < 2:
+        return group.difficulty
+    return min(1.0, group.recipe.level / (height - 1))
 
 
 def solved_share(groups: Sequence[StoredGroup]) -> Share | None:
@@ -109,13 +123,14 @@ def solved_share(groups: Sequence[StoredGroup]) -> Share | None:
         [[float(r.solved) for group in own for r in group.scored] for own in problems.values()]
     )
     rollouts = sum(len(group.scored) for group in scored)
-    floors = [(chance_of(group), len(group.scored)) for group in scored]
-    known = [floor * count for floor, count in floors if floor is not None]
+    known = [own for group in scored for own in [floors_of(group)] * len(group.scored) if own]
+    whole = len(known) == rollouts
     return Share(
         solved=solved.value,
         low=solved.low,
         high=solved.high,
-        chance=sum(known) / rollouts if len(known) == len(floors) else None,
+        chance=statistics.fmean(own.chance.solved for own in known) if whole else None,
+        no_reasoning=statistics.fmean(own.no_reasoning.solved for own in known) if whole else None,
         rollouts=rollouts,
         problems=len(problems),
     )

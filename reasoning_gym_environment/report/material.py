@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ..errors import FixableError
 from ..evaluation.store import RUN, SAMPLES, settings_in
-from ..storage.dumps import FAILED, distinct_files, read_groups
+from ..storage.dump_writer import FAILED, PARTIAL
+from ..storage.dumps import distinct_files, read_groups
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
 
@@ -17,6 +18,7 @@ TRAINING, EVALUATION = "training", "evaluation"
 SPLITS = (TRAINING, EVALUATION)
 METRICS = "metrics.json"
 SUCCESSFUL_GROUPS, FAILED_GROUPS = "successful groups", "failed groups"
+PARTIAL_GROUPS = "partly successful groups"
 
 _ABOUT = {
     "model_name": "model",
@@ -144,7 +146,9 @@ def read_metrics(path: Path) -> dict[str, float]:
 
 
 def describe(path: Path, groups: Sequence[StoredGroup], torn: int) -> Source:
-    training = FAILED_GROUPS if FAILED.name in path.name else SUCCESSFUL_GROUPS
+    of_names = {FAILED.name: FAILED_GROUPS, PARTIAL.name: PARTIAL_GROUPS}
+    told = [groups for name, groups in of_names.items() if name in path.name]
+    training = told[0] if told else SUCCESSFUL_GROUPS
     kinds = {TRAINING: training, EVALUATION: "evaluation samples"}
     splits = {split_of(group) for group in groups}
     return Source(

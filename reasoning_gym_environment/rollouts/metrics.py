@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ..records import Attempt, GroupResult, Signal, Status
 from ..scoring.rewards import signal
 from ..util.whole_text import made_whole
+from .books import Books
 
 
 @dataclass(slots=True)
@@ -138,17 +139,19 @@ class Statistics:
         interval: means since `take_report` was last called.
         total: means over the whole run.
         counts: events over the whole run, by name.
+        books: the groups among them.
     """
 
     def __init__(self) -> None:
         self.interval = Means()
         self.total = Means()
         self.counts: Counter[str] = Counter()
+        self.books = Books(self.counts)
 
     def add_group(self, group: GroupResult, categories: Mapping[str, str]) -> None:
+        self.books.collect()
         for means in (self.interval, self.total):
             add_group(means, group, categories)
-        self.counts["groups/collected"] += 1
         errors = sum(attempt.verdict.errors for attempt in group.attempts)
         if errors:
             self.counts[f"verifier_errors/{group.problem.recipe.task}"] += errors
@@ -161,7 +164,8 @@ class Statistics:
         report = {f"train/{name}": value for name, value in taken.values().items()}
         if "train/solved" in report:
             report["train/percent_correct"] = report["train/solved"]
-        return report | {f"counts/{name}": float(n) for name, n in sorted(self.counts.items())}
+        counts = {**self.counts, **self.books.owed()}
+        return report | {f"counts/{name}": float(n) for name, n in sorted(counts.items())}
 
 
 def signal_line(means: Means, of: str = "") -> str:

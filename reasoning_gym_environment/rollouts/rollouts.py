@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from ..errors import FixableError
 from ..records import Completion, GroupResult, Problem
 from ..scoring.grading import ScoringSettings, Verifier, grade
-from ..storage.dumps import DumpWriter, dump_kind
+from ..storage.dump_writer import DumpWriter, dump_kind
 from ..storage.rows import StoredGroup
 from .hints import Hints
 from .metrics import Statistics
@@ -71,12 +71,14 @@ class RolloutSettings:
 
     Attributes:
         dump_rollouts, dump_failed_rollouts: whether successful ones are, and all-zero ones.
+        dump_all_rollouts: whether all are.
         rollout_save_score_threshold: a group is successful with a reward above it.
     """
 
     dump_rollouts: bool
     dump_failed_rollouts: bool
     rollout_save_score_threshold: float
+    dump_all_rollouts: bool = False
 
 
 class Rollouts:
@@ -142,6 +144,7 @@ class Rollouts:
             threshold=self._settings.rollout_save_score_threshold,
             successful=self._settings.dump_rollouts,
             failed=self._settings.dump_failed_rollouts,
+            everything=self._settings.dump_all_rollouts,
         )
         if kind is not None:
             await self._dumps.write(kind, self.row(group, identity).to_json())

@@ -1,125 +1,21 @@
-"""Writes dumps of groups as JSONL and loses none; reads dumps and evaluation samples.
-
-A group is one JSON object on one line, on disk before the group counts as done. After
-`kill -9` every finished group is there; a torn last line is skipped and counted.
-"""
+"""Reads dumps and evaluation samples; what a crash has left of a last line is no obstacle."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import FixableError
-from ..util.files import append_whole
 from .rows import StoredGroup
 from .schema import SCHEMA_VERSION
 
 logger = logging.getLogger(__name__)
 
-PROGRESS_EVERY = 10
-
 RESCORED = ".rescored.jsonl"
 """How the names of rescored files end; `NAME.jsonl` becomes `NAME.rescored.jsonl`."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DumpKind:
-    """One series of files: `reasoning_gym_environment_{name}_{run}_{batch:04d}.jsonl`."""
-
-    name: str
-    groups_per_file: int
-
-
-SUCCESSFUL = DumpKind(name="rollouts", groups_per_file=100)
-FAILED = DumpKind(name="FAILED_rollouts", groups_per_file=50)
-
-
-def dump_kind(
-    rewards: Iterable[float], *, threshold: float, successful: bool, failed: bool
-) -> DumpKind | None:
-    """Choose a group's kind: successful with any reward above the threshold, failed with all 0.
-
-    Args:
-        successful, failed: whether that kind is dumped at all.
-    """
-    best = max(rewards)
-    if successful and best > threshold:
-        return SUCCESSFUL
-    if failed and best == 0.0:
-        return FAILED
-    return None
-
-
-class DumpWriter:
-    """Appends groups to numbered files, one write a group, off the event loop.
-
-    A disk that can't be written to is reported loudly once and counted from then on; training
-    goes on.
-
-    Args:
-        folder: created when the first group comes.
-        run_id: part of every file name.
-        counts: where "dumps/<kind>" and "dumps/lost" are counted.
-    """
-
-    def __init__(self, folder: Path, run_id: str, counts: Counter[str]) -> None:
-        self._folder = folder
-        self._run_id = run_id
-        self._counts = counts
-        self._written: Counter[DumpKind] = Counter()
-        self._broken = False
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dumps")
-
-    def path(self, kind: DumpKind, number: int) -> Path:
-        """Name the file of the group of that number, from 0."""
-        batch = number // kind.groups_per_file
-        name = f"reasoning_gym_environment_{kind.name}_{self._run_id}_{batch:04d}.jsonl"
-        return self._folder / name
-
-    async def write(self, kind: DumpKind, row: Mapping[str, Any]) -> None:
-        """Return when the row is on disk, or counted as lost; cancelling does not stop it."""
-        loop = asyncio.get_running_loop()
-        await asyncio.shield(loop.run_in_executor(self._thread, self._write, kind, row))
-
-    def _write(self, kind: DumpKind, row: Mapping[str, Any]) -> None:
-        line = (json.dumps(row) + "\n").encode()  # ASCII: safe for any model text
-        path = self.path(kind, self._written[kind])
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            append_whole(path, line)
-        except OSError as error:
-            self._counts["dumps/lost"] += 1
-            if not self._broken:
-                logger.error(
-                    "Dumps can't be written to %s (%s): groups are lost to disk from here on, "
-                    "training goes on; free space or change data_dumps_dir",
-                    self._folder,
-                    error,
-                )
-            self._broken = True
-            return
-        self._broken = False
-        self._written[kind] += 1
-        self._counts[f"dumps/{kind.name}"] += 1
-        self._log_progress(kind, path)
-
-    def _log_progress(self, kind: DumpKind, path: Path) -> None:
-        done = self._written[kind] % kind.groups_per_file
-        if done == 0:
-            logger.info("Dump file complete: %s (%d groups)", path, kind.groups_per_file)
-        elif done % PROGRESS_EVERY == 0:
-            logger.info("%s: %d of %d groups in %s", kind.name, done, kind.groups_per_file, path)
-
-    def close(self) -> None:
-        """Wait for writes under way. May be called again."""
-        self._thread.shutdown(wait=True)
 
 
 class DumpContent(NamedTuple):

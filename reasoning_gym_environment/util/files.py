@@ -41,32 +41,78 @@ def require_writable(folder: Path) -> None:
         raise UnwritableError(f"{folder} can't be written to: {error.strerror}") from error
 
 
-def write_whole(path: Path, text: str) -> None:
+def require_place(folder: Path, setting: str) -> None:
+    """Refuse a folder that can neither be made nor written to; none is made here.
+
+    Args:
+        setting: names it in the message.
+
+    Raises:
+        UnwritableError: files can't go there.
+    """
+    try:
+        nearest = next(path for path in (folder, *folder.parents) if path.exists())
+        if not nearest.is_dir():
+            raise NotADirectoryError(0, f"{nearest} is a file")
+        tempfile.TemporaryFile(dir=nearest).close()
+    except OSError as error:
+        raise UnwritableError(
+            f"{setting}: nothing can be written to {folder} ({error.strerror}); give another folder"
+        ) from error
+
+
+def write_whole(path: Path, text: str, *, synced: bool = False) -> None:
     """Replace a file; what it held stays where that fails.
+
+    Args:
+        synced: whether the text shall be on the disk itself, not in the system's memory, before
+            it takes the file's place.
 
     Raises:
         UnwritableError: it can't be written.
     """
-    with replacing(path) as partial:
-        partial.write_text(text)
+    with replacing(path) as partial, partial.open("w") as file:
+        file.write(text)
+        if synced:
+            file.flush()
+            os.fsync(file.fileno())
+    if synced:
+        sync_folder(path.parent)
 
 
-def append_whole(path: Path, data: bytes) -> None:
+def append_whole(path: Path, data: bytes, *, synced: bool = False) -> None:
     """Append all of the data or none of it.
+
+    Args:
+        synced: whether it shall be on the disk itself, not in the system's memory.
 
     Raises:
         OSError: it could not be written; the file ends where it did before.
     """
+    new = synced and not path.exists()
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         end = os.fstat(descriptor).st_size
         try:
+            if new:
+                sync_folder(path.parent)
             written = 0
             while written < len(data):
                 written += os.write(descriptor, data[written:])
+            if synced:
+                os.fsync(descriptor)
         except OSError:
             os.ftruncate(descriptor, end)
             raise
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names of a folder's files on the disk itself; raises OSError where that fails."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

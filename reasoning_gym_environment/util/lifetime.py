@@ -11,12 +11,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 logger = logging.getLogger(__name__)
 
-_STOPPING = (signal.SIGTERM, signal.SIGINT)
+_STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @contextlib.asynccontextmanager
 async def closing_on_every_way_out(close: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Run the body and then `close`, also after SIGTERM, SIGINT, cancellation or an exception.
+    """Run the body and then `close`, also after a signal, cancellation or an exception.
+
+    The signals are SIGTERM, SIGINT and SIGHUP; one that `nohup` has ignored stays so.
 
     Raises:
         SystemExit: with 128 + the signal's number, after a signal.
@@ -26,7 +28,7 @@ async def closing_on_every_way_out(close: Callable[[], Awaitable[None]]) -> Asyn
     assert task is not None
 
     loop = asyncio.get_running_loop()
-    handled = _STOPPING if threading.current_thread() is threading.main_thread() else ()
+    handled = _handled() if threading.current_thread() is threading.main_thread() else []
 
     def stop(number: int) -> None:
         received.append(number)
@@ -48,3 +50,8 @@ async def closing_on_every_way_out(close: Callable[[], Awaitable[None]]) -> Asyn
             loop.remove_signal_handler(number)
     if received:
         raise SystemExit(128 + received[0])
+
+
+def _handled() -> list[signal.Signals]:
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [each for each in _STOPPING if not (ignored and each is signal.SIGHUP)]

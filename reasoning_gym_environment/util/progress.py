@@ -17,6 +17,40 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+class AboveBars(logging.StreamHandler):  # type: ignore[type-arg]  # no parameter before 3.11
+    """Writes records above whatever bars a terminal shows; those of one logger are a line below.
+
+    Args:
+        live: the logger whose last message stays in view.
+    """
+
+    def __init__(self, live: str) -> None:
+        super().__init__()
+        self._live = live
+        self._line: tqdm[Any] | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            if record.name == self._live:
+                if self._line is None:
+                    self._line = tqdm(bar_format="{desc}", leave=False)
+                self._line.set_description_str(record.getMessage())
+            else:
+                tqdm.write(self.format(record), file=self.stream)
+        except (OSError, ValueError):
+            self.handleError(record)
+
+    def close(self) -> None:
+        if self._line is not None:
+            self._line.close()
+        super().close()
+
+
+def writes_above_bars() -> bool:
+    """Whether messages go above bars without being sent there."""
+    return any(isinstance(handler, AboveBars) for handler in logging.root.handlers)
+
+
 class Progress:
     """Shows how many jobs are done: a bar on a terminal, elsewhere a line in the log now and then.
 
@@ -67,7 +101,8 @@ async def with_progress(
     tasks = [asyncio.ensure_future(job) for job in jobs]
     progress = Progress(description, total=done + len(tasks), done=done)
     # On a terminal, messages go above the bar instead of through it.
-    redirected = nullcontext() if progress.bar.disable else logging_redirect_tqdm()
+    there = progress.bar.disable or writes_above_bars()
+    redirected = nullcontext() if there else logging_redirect_tqdm()
     with redirected, progress.bar:
         for task in tasks:
             task.add_done_callback(lambda _: progress.advance())

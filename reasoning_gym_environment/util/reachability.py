@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from ..errors import FixableError
+from ..errors import TRY_AGAIN, FixableError
 
 logger = logging.getLogger(__name__)
 
@@ -17,6 +17,14 @@ _PAUSE_SECONDS = 1.0
 
 class UnreachableError(FixableError):
     """Nothing listens where a server was expected."""
+
+    exit_status = TRY_AGAIN
+
+
+class UnusableUrlError(UnreachableError):
+    """Nothing can ever listen there."""
+
+    exit_status = 2
 
 
 async def _connect(url: str) -> None:
@@ -46,7 +54,8 @@ async def require_reachable(
         interval: seconds between lines in the log; the first comes at once.
 
     Raises:
-        UnreachableError: nothing did, or a URL is malformed.
+        UnreachableError: nothing did.
+        UnusableUrlError: a URL is malformed.
     """
     loop = asyncio.get_running_loop()
     give_up = loop.time() + seconds
@@ -61,7 +70,7 @@ async def require_reachable(
                 await _connect(url)
                 return
             except ValueError as error:
-                raise UnreachableError(f"{what}: {url!r} is no usable URL: {error}") from error
+                raise UnusableUrlError(f"{what}: {url!r} is no usable URL: {error}") from error
             except OSError as error:
                 problems.append(f"{url} ({error})")
         said = f"{what} can't be reached at {', '.join(problems)}"

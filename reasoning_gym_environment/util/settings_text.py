@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -79,6 +80,21 @@ def parse_difficulties(value: str | float | list[float]) -> list[float]:
     return difficulties
 
 
+def parse_name(value: str | int) -> str:
+    """Read a name that files may have as a part of theirs; raises ValueError for another.
+
+    Example:
+        >>> parse_name(3), parse_name("eu-1"), parse_name("")
+        ('3', 'eu-1', '')
+    """
+    name = str(value)
+    if not re.fullmatch(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,49})?", name):
+        raise ValueError(
+            f"{name!r:.60} is no name of at most 50 letters, digits and _.-, which begins with one"
+        )
+    return name
+
+
 def shown(value: Any) -> str:
     """Write a setting as its user would.
 
@@ -87,3 +103,14 @@ def shown(value: Any) -> str:
         ('unset', '0.5')
     """
     return "unset" if value is None else str(getattr(value, "value", value))
+
+
+PARSERS: dict[str, Callable[[Any], Any]] = {
+    "include_tasks": split_names,
+    "exclude_tasks": split_names,
+    "eval_levels": parse_difficulties,
+    "task_weights": parse_weights,
+    "task_parameters": parse_parameters,
+    "replica": parse_name,
+}
+"""What an option's text means; lists and mappings from a file pass through them as well."""

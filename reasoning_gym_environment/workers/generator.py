@@ -45,10 +45,9 @@ def answer(request: Recipe | str, datasets: Datasets) -> Reply:
         return f"{type(error).__name__}: {error}"
 
 
-def run(requests: BinaryIO, replies: BinaryIO) -> None:
+def run(requests: BinaryIO, replies: BinaryIO, datasets: Datasets) -> None:
     """Serve until the parent goes away; the greeting says what is not enforced."""
     os.chdir(tempfile.gettempdir())  # programs of codeio leave files where they run
-    datasets = Datasets()
     gaps = limits.enter_generator()  # before the thread: a filter binds what is started under it
     inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_feed, args=(requests, inbox), daemon=True).start()

@@ -14,13 +14,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..errors import GenerationError, GenerationTimeoutError, WorkerLostError, WorkerTimeoutError
+from ..errors import (
+    GenerationError,
+    GenerationTimeoutError,
+    WorkerDiedError,
+    WorkerLostError,
+    WorkerTimeoutError,
+)
 from ..records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
 from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import require_sound, shown
 from .generator import CATALOGUE_REQUEST, LADDERS_REQUEST
-from .processes import StartWorker, WorkerGroup, WorkerProcess
+from .nursery import Nursery
+from .processes import StartWorker, WorkerGroup
 from .protocol import Containment, VerifyRequest, unpack_verdicts
 
 logger = logging.getLogger(__name__)
@@ -70,7 +77,7 @@ class TaskPool:
 
     Args:
         counts: where generation timeouts and errors, and worker restarts, are counted.
-        start_worker: where its workers come from.
+        start_worker: where its workers come from; a nursery of its own where None.
 
     Example:
         async with TaskPool(PoolSettings(processes=2), Counter()) as pool:
@@ -83,12 +90,14 @@ class TaskPool:
         settings: PoolSettings,
         counts: Counter[str],
         *,
-        start_worker: StartWorker = WorkerProcess.start,
+        start_worker: StartWorker | None = None,
     ) -> None:
         self._settings = settings
         self._counts = counts
+        self._nursery = Nursery()
+        start = start_worker or self._nursery.start
         self._generators, self._hosts = (
-            WorkerGroup(role, size=settings.processes, counts=counts, start_worker=start_worker)
+            WorkerGroup(role, size=settings.processes, counts=counts, start_worker=start)
             for role in ("generator", "verifier")
         )
 
@@ -115,6 +124,7 @@ class TaskPool:
     async def close(self) -> None:
         """Kill all workers. May be called again."""
         await asyncio.gather(self._generators.close(), self._hosts.close())
+        await self._nursery.close()
 
     async def discover(self) -> Discovery:
         """Ask a generator what the installed library offers."""
@@ -151,7 +161,7 @@ class TaskPool:
                 f"{shown(recipe.task)}: the recipe is refused: {error}"
             ) from error
         try:
-            result = await self._ask_generator(recipe, self._settings.generation_timeout)
+            result = await self._ask_living_generator(recipe)
         except WorkerTimeoutError as error:
             self._counts["generation/timeouts"] += 1
             raise GenerationTimeoutError(f"{recipe.task}: {error}") from error
@@ -161,6 +171,18 @@ class TaskPool:
         if isinstance(result, str):
             self._counts["generation/errors"] += 1
             raise GenerationError(f"{recipe.task}: {result}")
+        return result
+
+    async def _ask_living_generator(self, recipe: Recipe) -> Problem | str:
+        """Ask again where a generator died, in TRIES tries; raises WorkerLostError."""
+        result: Problem | str
+        for _ in range(TRIES - 1):
+            try:
+                result = await self._ask_generator(recipe, self._settings.generation_timeout)
+                return result
+            except WorkerDiedError:
+                self._counts["generation/asked_again"] += 1
+        result = await self._ask_generator(recipe, self._settings.generation_timeout)
         return result
 
     async def _ask_generator(self, request: Recipe | str, timeout: float) -> Any:
@@ -187,8 +209,19 @@ class TaskPool:
         try:
             return await self._ask_host(problem, answers)
         except WorkerLostError as error:
-            detail = f"brought down its verifier host twice: {error}"
-            return [Verdict(score=0.0, status=Status.CRASHED, detail=detail)]
+            return [self._without_host(error)]
+
+    def _without_host(self, error: WorkerLostError) -> Verdict:
+        """Say what becomes of an answer that two hosts were lost over.
+
+        Behind the filter no answer can end a host: one that died was killed from outside.
+        """
+        sandboxed = self._settings.containment is not Containment.FORKS
+        if sandboxed and isinstance(error, WorkerDiedError):
+            detail = "the verifier's host was killed from outside twice"
+            return Verdict(score=None, status=Status.UNSCORED, detail=detail)
+        detail = f"brought down its verifier host twice: {error}"
+        return Verdict(score=0.0, status=Status.CRASHED, detail=detail)
 
     async def _ask_host(self, problem: Problem, answers: tuple[str, ...]) -> list[Verdict]:
         settings = self._settings

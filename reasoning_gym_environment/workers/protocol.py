@@ -32,6 +32,7 @@ class Outcome(IntEnum):
     OUT_OF_MEMORY = 2
     CRASHED = 3
     REJECTED = 4
+    KILLED = 5
 
 
 class Containment(Enum):
@@ -95,11 +96,17 @@ _FAILURES = {
 
 
 def to_verdict(scores: FormScores, *, solved_from: float = SOLVED_SCORE) -> Verdict:
-    """Turn scores into a verdict; a failure to finish costs all that one form had earned."""
+    """Turn scores into a verdict; a failure to finish costs all that one form had earned.
+
+    Nothing is said of an answer whose process was killed from outside.
+    """
     seconds = max(0.0, scores.seconds) if math.isfinite(scores.seconds) else 0.0
     if scores.outcome in _FAILURES:
         status, detail = _FAILURES[scores.outcome]
         return Verdict(score=0.0, status=status, detail=detail, seconds=seconds)
+    if scores.outcome is Outcome.KILLED:
+        detail = "the verifier's process was killed from outside"
+        return Verdict(score=None, status=Status.UNSCORED, detail=detail, seconds=seconds)
     return combine_forms(
         None if math.isnan(scores.raw) else scores.raw,
         None if math.isnan(scores.tagged) else scores.tagged,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import math
 import os
 import pickle
@@ -26,7 +27,10 @@ from .verifier_child import Work, judge, score_together
 
 _OUT_OF_MEMORY_EXIT = 77
 _TIMEOUT_EXIT = 78
-_WARM_UP_ITEMS = 8
+_TRIES = 3
+"""For an answer whose child is killed from outside, as the system does when memory runs out."""
+_WARM_UP_SEEDS = {"countdown": (3, 4), "intermediate_integration": range(5), "puzzle24": (2, 4)}
+"""Where items take long to make: those that don't. Else the first eight."""
 
 
 _FAILURES = {_OUT_OF_MEMORY_EXIT: Outcome.OUT_OF_MEMORY, _TIMEOUT_EXIT: Outcome.TIMEOUT}
@@ -89,10 +93,17 @@ def _reap(pid: int) -> int:
     return os.waitpid(pid, 0)[1]
 
 
-def _failure(wait_status: int, *, timed_out: bool) -> FormScores:
-    """What the answer did that its child could not report on."""
-    if timed_out or (os.WIFSIGNALED(wait_status) and os.WTERMSIG(wait_status) == signal.SIGXCPU):
+def _failure(wait_status: int, *, timed_out: bool, sandboxed: bool) -> FormScores:
+    """What the answer did that its child could not report on.
+
+    Behind the filter no answer can send a signal or close its reply: a child that ends by SIGKILL
+    was killed from outside. A signal to a process that is already ending changes nothing.
+    """
+    number = os.WTERMSIG(wait_status) if os.WIFSIGNALED(wait_status) else None
+    if timed_out or number == signal.SIGXCPU:
         return FormScores(outcome=Outcome.TIMEOUT)
+    if sandboxed and number == signal.SIGKILL:
+        return FormScores(outcome=Outcome.KILLED)
     code = os.WEXITSTATUS(wait_status) if os.WIFEXITED(wait_status) else 1
     return FormScores(outcome=_FAILURES.get(code, Outcome.CRASHED))
 
@@ -105,6 +116,7 @@ def run_child(
     give_up: float = math.inf,
     parent: int | None = None,
     can_kill: bool = True,
+    sandboxed: bool = True,
 ) -> list[FormScores]:
     """Fork a child and collect its scores, up to and including the answer that brings it down.
 
@@ -115,6 +127,7 @@ def run_child(
         count: how many scores the work gives.
         timeout: seconds for one of them.
         give_up: the monotonic time at which waiting ends for all.
+        sandboxed: whether the child can kill nobody, so that a killed one was killed from outside.
     """
     read_end, write_end = os.pipe()
     pid = os.fork()
@@ -134,7 +147,7 @@ def run_child(
     whole = len(data) // size
     scores = [FormScores.unpack(data[i * size : (i + 1) * size]) for i in range(whole)]
     if whole < count:
-        scores.append(_failure(wait_status, timed_out=timed_out))
+        scores.append(_failure(wait_status, timed_out=timed_out, sandboxed=sandboxed))
     return scores
 
 
@@ -147,10 +160,9 @@ def score_apart(dataset: Any, request: VerifyRequest, answers: Sequence[str]) ->
     """
 
     def work(reply: int) -> None:
+        sandboxed = request.containment is not Containment.FORKS
         can_kill = limits.enter_parent_of_children(
-            reply,
-            memory=request.memory,
-            sandboxed=request.containment is not Containment.FORKS,
+            reply, memory=request.memory, sandboxed=sandboxed
         )
         entry = pickle.loads(request.entry)
         wrong = () if request.task in SLOW_ON_WRONG_ANSWERS else ("0",)
@@ -159,7 +171,9 @@ def score_apart(dataset: Any, request: VerifyRequest, answers: Sequence[str]) ->
         gc.freeze()
         for answer in answers:
             alone = score_together(dataset, request, [answer], memory=None)
-            [scores] = run_child(alone, 1, timeout=request.timeout, can_kill=can_kill)
+            [scores] = run_child(
+                alone, 1, timeout=request.timeout, can_kill=can_kill, sandboxed=sandboxed
+            )
             os.write(reply, scores.pack())
 
     return work
@@ -175,22 +189,45 @@ def verify(datasets: Datasets, request: VerifyRequest, parent: int) -> list[Form
         dataset = datasets.get(request.task, request.parameters)
     except Exception:  # noqa: BLE001 - a dataset's constructor may raise anything: `errors` says so
         return [FormScores(outcome=Outcome.SCORED, errors=1)] * len(request.answers)
-    apart = request.task in EXECUTES_ANSWERS
-    # The child in between also spends time on the known answers, and on its children's ends.
-    timeout = 2 * request.timeout + 1 if apart else request.timeout
     give_up = time.monotonic() + request.group_timeout
     scores: list[FormScores] = []
+    killed = 0
     while len(scores) < len(request.answers):
         left = request.answers[len(scores) :]
         if time.monotonic() >= give_up:
             return scores + [FormScores(outcome=Outcome.TIMEOUT)] * len(left)
-        work = (
-            score_apart(dataset, request, left)
-            if apart
-            else score_together(dataset, request, left, memory=request.memory)
-        )
-        scores += run_child(work, len(left), timeout=timeout, give_up=give_up, parent=parent)
+        given = _score(dataset, request, left, give_up=give_up, parent=parent)
+        sound = list(itertools.takewhile(lambda one: one.outcome is not Outcome.KILLED, given))
+        scores += sound
+        killed = 0 if sound else killed
+        if len(sound) < len(given):
+            killed += 1
+            if killed == _TRIES:
+                scores.append(FormScores(outcome=Outcome.KILLED))
+                killed = 0
     return scores
+
+
+def _score(
+    dataset: Any, request: VerifyRequest, answers: Sequence[str], *, give_up: float, parent: int
+) -> list[FormScores]:
+    """Score answers in one child, up to and including the one that brings it down."""
+    apart = request.task in EXECUTES_ANSWERS
+    # The child in between also spends time on the known answers, and on its children's ends.
+    timeout = 2 * request.timeout + 1 if apart else request.timeout
+    work = (
+        score_apart(dataset, request, answers)
+        if apart
+        else score_together(dataset, request, answers, memory=request.memory)
+    )
+    return run_child(
+        work,
+        len(answers),
+        timeout=timeout,
+        give_up=give_up,
+        parent=parent,
+        sandboxed=request.containment is not Containment.FORKS,
+    )
 
 
 def warm_up(datasets: Datasets) -> None:
@@ -200,18 +237,14 @@ def warm_up(datasets: Datasets) -> None:
     """
     for task in sorted(EXECUTES_ANSWERS):
         score = datasets.get(task, {}).score_answer
-        for seed in range(_WARM_UP_ITEMS):
+        for seed in _WARM_UP_SEEDS.get(task, range(8)):
             entry = datasets.entry(Recipe(task=task, seed=seed))
             for answer in (entry["answer"], "2*x + 3", "<answer>0</answer>"):
                 score(answer, entry)
 
 
-def run(requests: BinaryIO, replies: BinaryIO) -> None:
-    """Serve until the parent goes away."""
-    datasets = Datasets()
-    warm_up(datasets)
-    gc.collect()
-    gc.freeze()
+def run(requests: BinaryIO, replies: BinaryIO, datasets: Datasets) -> None:
+    """Serve until the parent goes away, with datasets that are warm."""
     protocol.write_frame(replies, limits.enforcement_gaps().encode())
     while (frame := protocol.read_frame(requests)) is not None:
         request = pickle.loads(frame)

@@ -99,8 +99,27 @@ async def test_the_start_finds_out_what_the_server_gives(client: type[TokenClien
 
 
 @CLIENTS
-async def test_a_group_has_the_servers_tokens_and_logprobs(client: type[TokenClient]) -> None:
-    async with replayed(client) as server:
+async def test_raw_logprobs_are_known_and_an_objection(client: type[TokenClient]) -> None:
+    async with replayed(client, "raw") as server:
+        found = await examine(server, needs())
+    assert found.raw is True
+    assert objection(found, needs()) == (
+        f"the inference server at {found.url} gives raw logprobs, those before temperature and "
+        "top_p, so that importance ratios at temperature 0.7 and top_p 1 would be wrong: start it "
+        "with `vllm serve --logprobs-mode processed_logprobs`, or set --env.temperature 1 "
+        "--env.top_p 1"
+    )
+    at_one = SamplingParams(temperature=1.0, top_p=1.0, split="train")
+    assert objection(found, needs(sampling=at_one)) is None
+    assert objection(found, needs(sampling=None)) is None
+
+
+@CLIENTS
+@pytest.mark.parametrize("name", ["processed", "raw"])
+async def test_a_group_has_the_servers_tokens_and_logprobs(
+    client: type[TokenClient], name: str
+) -> None:
+    async with replayed(client, name) as server:
         reply = await server.ask(server.dialect, group_ask())
         samples = read(server.dialect, reply, group_ask())
     assert len(samples) == 3

@@ -1,15 +1,19 @@
 """What the audit tries, what it calls a finding, and what it takes for known."""
 
+import json
 from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 from reasoning_gym_environment.audit.findings import (
+    TOLERATED_SHARE,
     Observation,
     TaskAudit,
-    chance,
     judge,
 )
+from reasoning_gym_environment.audit.floors import best, constants_to_try, floor
 from reasoning_gym_environment.audit.known import VERIFIERS, Known, explanation, known_findings
 from reasoning_gym_environment.audit.ladder_proof import LevelProof
 from reasoning_gym_environment.audit.probes import (
@@ -21,8 +25,20 @@ from reasoning_gym_environment.audit.probes import (
     probes_for,
 )
 from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
+from reasoning_gym_environment.scoring.guards import ACCEPTED
+from reasoning_gym_environment.tasks import chance
 from reasoning_gym_environment.tasks.catalogue import known_categories
-from reasoning_gym_environment.tasks.chance import chance_floor
+from reasoning_gym_environment.tasks.chance import (
+    Floors,
+    chance_floor,
+    chance_floors,
+    floors,
+    no_reasoning_floors,
+)
+from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER
+
+FEWEST = {"futoshiki": 150, "intermediate_integration": 100, "knight_swap": 100}
+"""Items on which a floor was measured: fewer than 300 where they take seconds."""
 
 LEVEL_KINDS = {"generation", "oracle", "no oracle"}
 ANSWER_KINDS = {*(kind.value for kind in DEGENERATE), "killed", "raises", "empty oracle"}
@@ -75,7 +91,13 @@ def audited(
 ) -> TaskAudit:
     default = proof(None, items=10)
     return judge(
-        "gcd", "arithmetic", observations, [default, *levels], seconds=[0.1], known=known or {}
+        "gcd",
+        "arithmetic",
+        observations,
+        [default, *levels],
+        floors=Floors(chance=floor("1", []), no_reasoning=floor("", [])),
+        seconds=[0.1],
+        known=known or {},
     )
 
 
@@ -176,16 +198,28 @@ def test_an_oracle_that_nobody_can_give_is_a_finding() -> None:
 
 
 def test_the_floor_is_the_constant_that_solves_most_items() -> None:
-    floor = chance(
-        [
-            *seen(Kind.CONSTANT, 1.0, 0.0, 0.0, label="yes"),
-            *seen(Kind.CONSTANT, 1.0, label="no", is_right=True),
-            *seen(Kind.CONSTANT, 0.0, 1.0, label="no"),
-            *seen(Kind.EMPTY, 1.0, 1.0, 1.0, label=" "),
-            *seen(Kind.QUESTION, 1.0, 1.0, 1.0, label="question"),
-        ]
-    )
-    assert (floor.label, floor.solved) == ("no", pytest.approx(2 / 3))
+    scores = [{"yes": 1.0, "no": 1.0}, {"yes": 0.0, "no": 0.0}, {"yes": 0.0, "no": 1.0}]
+    measured = floor(best(scores), scores)
+    assert (measured.label, measured.solved) == ("no", pytest.approx(2 / 3))
+    assert measured.low < 2 / 3 < measured.high
+
+
+def test_a_floor_is_of_answers_that_are_seen_as_answers() -> None:
+    constants = constants_to_try(["7", "yes", "yes"])
+    assert {"7", "yes", "0", "asdf qwer", "[]"} <= constants.keys()
+    assert all(text.strip() for text in constants)
+
+
+def test_a_strategy_without_an_answer_on_an_item_solves_nothing_there() -> None:
+    scores = [{"a": 1.0}, {}, {"a": 1.0, "b": 0.9}, {"b": 0.4}]
+    assert best(scores) == "a"
+    assert floor("a", scores).solved == 0.5
+    assert floor("b", scores).solved == 0.25
+
+
+def test_of_no_items_no_floor_is_known() -> None:
+    assert best([]) == ""
+    assert floor("", [])[1:] == (0, 0.0, 0.0, 1.0)
 
 
 def test_what_is_known_explains_its_kind_and_levels_alone() -> None:
@@ -223,3 +257,27 @@ def test_every_task_has_a_chance_floor() -> None:
     assert all(0.0 <= chance_floor(task) <= 1.0 for task in known_categories())
     with pytest.raises(KeyError):
         chance_floor("no_such_task")
+
+
+def test_the_floors_are_of_the_installed_library() -> None:
+    stored = json.loads(Path(chance.__file__).with_name("chance_floors.json").read_text())
+    assert stored["reasoning_gym"] == version("reasoning-gym")
+
+
+def test_what_is_paid_without_reasoning_is_in_the_list_of_what_is_accepted() -> None:
+    paid = {
+        task
+        for task, kept in floors().items()
+        if any(one.low > TOLERATED_SHARE / 2 and one.solved >= TOLERATED_SHARE for one in kept)
+    }
+    assert paid - PAYS_ANY_ANSWER.keys() <= ACCEPTED.keys()
+
+
+def test_every_floor_has_its_items_and_an_interval_around_it() -> None:
+    assert chance_floors().keys() == no_reasoning_floors().keys() == known_categories().keys()
+    for task, kept in floors().items():
+        for one in kept:
+            assert one.items >= FEWEST.get(task, 300), task
+            assert 0.0 <= one.low <= one.solved <= one.high <= 1.0
+            assert one.label or not one.solved
+    assert no_reasoning_floors(0.9) == chance_floors(0.9) == {}

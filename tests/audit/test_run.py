@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 
 from reasoning_gym_environment.audit.findings import TaskAudit
+from reasoning_gym_environment.audit.floors import find_floors, floor
 from reasoning_gym_environment.audit.known import known_findings
 from reasoning_gym_environment.audit.ladder_proof import (
     LevelProof,
@@ -20,9 +21,12 @@ from reasoning_gym_environment.audit.run import (
     audit_task,
     unexplained,
 )
+from reasoning_gym_environment.audit.strategies import strategies
 from reasoning_gym_environment.cli import main
 from reasoning_gym_environment.commands.audit import main as run_audit
+from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.tasks.chance import Floor, floors
 from reasoning_gym_environment.workers.pool import TaskPool
 
 SESSION = pytest.mark.asyncio(loop_scope="session")
@@ -59,7 +63,46 @@ async def test_a_sound_task_has_no_findings(audits: dict[str, TaskAudit]) -> Non
 async def test_a_verifier_that_pays_anything_is_found(audits: dict[str, TaskAudit]) -> None:
     kinds = {finding.kind for finding in audits[PAYS_ANYTHING].findings}
     assert {"junk", "constant", "question", "several answers"} <= kinds
-    assert audits[PAYS_ANYTHING].floor.solved == 1.0
+    floors = audits[PAYS_ANYTHING].floors
+    assert floors.chance.solved == floors.no_reasoning.solved == 1.0
+    assert floors.chance.items == floors.no_reasoning.items == 40
+
+
+@SESSION
+@pytest.mark.parametrize(
+    ("task", "strategy", "least", "most"),
+    [
+        ("rotate_matrix", "the last grid backwards", 0.1, 0.5),
+        ("graph_color", "the last bracket mapped onto the first in turn", 0.3, 0.8),
+    ],
+)
+async def test_what_needs_no_reasoning_is_found(
+    pool: TaskPool, task: str, strategy: str, least: float, most: float
+) -> None:
+    found = await find_floors(pool, task, 60)
+    problem = await pool.generate(Recipe(task=task, seed=3))
+    answers = strategies(problem.question)
+    assert answers[found.no_reasoning.label] == answers[strategy]
+    assert found.no_reasoning.low <= found.no_reasoning.solved <= found.no_reasoning.high
+    assert least <= found.no_reasoning.solved <= most
+    assert found.chance.solved < found.no_reasoning.solved
+
+
+@SESSION
+@pytest.mark.parametrize("task", ["aiw", "course_schedule", "number_format", "pool_matrix"])
+async def test_the_floors_that_are_kept_hold_on_new_items(pool: TaskPool, task: str) -> None:
+    kept = floors()[task]
+    scores: dict[Floor, list[dict[str, float]]] = {kept.chance: [], kept.no_reasoning: []}
+    for recipe in evaluation_recipes(99, [task], 40):
+        problem = await pool.generate(recipe)
+        copied = strategies(problem.question).get(kept.no_reasoning.label, "")
+        verdicts = await pool.verify(problem, [kept.chance.label, copied])
+        for one, verdict in zip(kept, verdicts, strict=True):
+            scores[one].append({one.label: verdict.score or 0.0})
+    for one, own in scores.items():
+        again = floor(one.label, own)
+        assert again.low <= one.high
+        assert one.low <= again.high
 
 
 @SESSION

@@ -7,8 +7,9 @@ import pytest
 import pytest_asyncio
 from stored_values import as_stored, said, write_dump
 
+from reasoning_gym_environment.atropos.defaults import default_config
 from reasoning_gym_environment.commands.rescore import build_config, build_parser, main
-from reasoning_gym_environment.config import default_config, scoring_settings
+from reasoning_gym_environment.config import scoring_settings
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.report.material import read_metrics

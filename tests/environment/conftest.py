@@ -129,20 +129,21 @@ class Command:
     """A program run in a folder, killed at the end of its `async with` if it still runs.
 
     Attributes:
-        log: what it writes to standard error.
+        log, out: what it writes to standard error and to standard output.
     """
 
     def __init__(self, program: Sequence[str], folder: Path) -> None:
         self._program = program
         self._folder = folder
         self.log = folder / "log.txt"
+        self.out = folder / "out.txt"
 
     async def __aenter__(self) -> "Command":
-        with self.log.open("wb") as log:
+        with self.log.open("wb") as log, self.out.open("wb") as out:
             self.process = await asyncio.create_subprocess_exec(
                 *self._program,
                 cwd=self._folder,
-                stdout=asyncio.subprocess.DEVNULL,
+                stdout=out,
                 stderr=log,
                 env={**os.environ, "WANDB_MODE": "offline", "WANDB_SILENT": "true"},
             )
@@ -164,6 +165,9 @@ class Command:
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")
+
+    def printed(self) -> str:
+        return self.out.read_text(errors="replace")
 
 
 @pytest.fixture

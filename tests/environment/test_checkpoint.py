@@ -1,21 +1,18 @@
 """Checkpoints through Atropos's own calls: a resumed run is the uninterrupted one."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 import pytest_asyncio
+from serve_loop import training_from
 
 from reasoning_gym_environment import ReasoningGymEnv
-from reasoning_gym_environment.demo.api_server import ApiServer
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.demo.trainer import Trainer
 from reasoning_gym_environment.records import Problem
 
 TASKS = "gcd,coin_flip,number_sorting"  # coin_flip repeats evaluation questions: some are redrawn
@@ -190,33 +187,16 @@ async def test_replicas_and_the_evaluation_set_share_no_recipe(
     assert not {json.loads(recipe)["seed"] for recipe in drawn} & set(evaluation[0])
 
 
-@asynccontextmanager
-async def training(bench: Any, *, step: int) -> AsyncIterator[str]:
-    """The URL of a real API with a real trainer that has come to a step."""
-    async with ApiServer() as api:
-        trainer = Trainer(
-            api.url,
-            batch_size=8,
-            max_token_len=2048,
-            num_steps=10,
-            checkpoint_dir=bench.folder / "trainer",
-            save_checkpoint_interval=STEP,
-            starting_step=step,
-        )
-        task = asyncio.create_task(trainer.run())
-        try:
-            yield api.url
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError, aiohttp.ClientError):
-                await task
+def training(bench: Any, *, step: int) -> Any:
+    """A real API and a real trainer that has come to a step."""
+    return training_from(step, bench.folder / "trainer", num_steps=10, save_every=STEP)
 
 
 async def test_registering_with_a_trainer_that_resumes_loads_its_checkpoint(
     bench: Any, policy_url: str
 ) -> None:
     async with (
-        training(bench, step=STEP - 1) as api_url,
+        training(bench, step=STEP - 1) as (api_url, _),
         bench.environment(policy_url, rollout_server_url=api_url) as env,
     ):
         await env.register_env()
@@ -224,7 +204,7 @@ async def test_registering_with_a_trainer_that_resumes_loads_its_checkpoint(
         await reach_step(env, STEP)
         uninterrupted = await recipes(env, 20)
     async with (
-        training(bench, step=STEP) as api_url,
+        training(bench, step=STEP) as (api_url, _),
         bench.environment(policy_url, rollout_server_url=api_url) as env,
     ):
         await env.register_env()

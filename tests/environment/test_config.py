@@ -9,11 +9,12 @@ from atroposlib.envs.base import APIServerConfig
 from pydantic import ValidationError
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
-from reasoning_gym_environment.cli import describe_validation, join_negative_values
-from reasoning_gym_environment.config import default_config
+from reasoning_gym_environment.atropos.defaults import default_config
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.util.command_line import read_options
+from reasoning_gym_environment.util.validation import describe_validation
 
 
 def refusal(**settings: Any) -> str:
@@ -169,18 +170,38 @@ async def test_the_command_line_refuses_in_one_sentence(bench: Any) -> None:
     assert "missing.yaml" in said
 
 
+STANDS_ALONE = dict.fromkeys(["total_steps", "temperature", "seed"], False) | {"x": True}
+STANDS_ALONE["use_wandb"] = True
+
+
 @pytest.mark.parametrize(
-    ("given", "joined"),
+    ("given", "read"),
     [
-        (["--env.total_steps", "-1"], ["--env.total_steps=-1"]),
-        (["--env.temperature", "-0.5", "--x"], ["--env.temperature=-0.5", "--x"]),
-        (["--env.total_steps", "-.5"], ["--env.total_steps=-.5"]),
-        (["serve", "-1"], ["serve", "-1"]),
-        (["--env.use_wandb", "--env.seed", "3"], ["--env.use_wandb", "--env.seed", "3"]),
+        (["--total_steps", "-1"], {"total_steps": "-1"}),
+        (["--temperature", "-0.5", "--x"], {"temperature": "-0.5", "x": True}),
+        (["--total_steps", "-.5"], {"total_steps": "-.5"}),
+        (["--use_wandb", "--seed", "3"], {"use_wandb": True, "seed": "3"}),
+        (["--use_wandb", "False", "--seed=None"], {"use_wandb": "False", "seed": None}),
     ],
 )
-def test_negative_values_are_joined_to_their_option(given: list[str], joined: list[str]) -> None:
-    assert join_negative_values(given) == joined
+def test_negative_values_belong_to_their_option(given: list[str], read: dict[str, Any]) -> None:
+    assert read_options(given, STANDS_ALONE) == read
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["-1"], "'-1' is no option; options begin with --, see --help"),
+        (["--seed", "1", "2"], "'2' after --seed and its value is no option; options begin with"),
+        (["--sed", "1"], "there is no setting --sed; did you mean seed"),
+        (["--seed"], "--seed needs a value"),
+        (["--seed", "--x"], "--seed needs a value"),
+    ],
+)
+def test_a_command_line_that_cannot_be_read_is_refused(given: list[str], said: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        read_options(given, STANDS_ALONE)
+    assert str(raised.value).startswith(said)
 
 
 async def test_settings_come_from_a_file_and_the_command_line_wins(

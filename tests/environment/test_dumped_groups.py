@@ -1,5 +1,8 @@
 """What is on disk when `collect_trajectories` returns."""
 
+import asyncio
+import json
+import os
 from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
@@ -130,6 +133,42 @@ async def test_only_a_score_above_the_threshold_makes_a_group_successful(
         assert 0.0 < max(group["scores"]) <= 0.9  # partly right
         assert len(dumped(bench.folder, env, "rollouts")) == groups
         assert not dumped(bench.folder, env, "FAILED_rollouts")
+
+
+async def test_a_worker_cancelled_while_it_dumps_leaves_one_row_and_its_group_is_not_lost(
+    bench: Any, tokenizer: Any, script: Any
+) -> None:
+    async with (
+        PolicyServer(script, tokenizer) as server,
+        bench.environment(server.url, **BOTH) as env,
+    ):
+        (bench.folder / "dumps").mkdir()
+        file = (
+            bench.folder
+            / f"dumps/reasoning_gym_environment_FAILED_rollouts_{env.run_id}_0000.jsonl"
+        )
+        os.mkfifo(file)  # while nobody reads, writing to it blocks
+        problem = await env.get_next_item()
+        script.play("<answer>first</answer>")
+        worker = asyncio.create_task(env.collect_trajectories(problem))
+        while not env.statistics.counts["groups/collected"]:
+            await asyncio.sleep(0.05)
+        worker.cancel()  # as Atropos does where it has enough groups; the problem comes again
+        with pytest.raises(asyncio.CancelledError):
+            await worker
+        script.play("<answer>second</answer>")
+        again = asyncio.create_task(env.collect_trajectories(problem))
+        await asyncio.sleep(0.2)
+        assert not again.done()
+        with os.fdopen(os.open(file, os.O_RDWR | os.O_NONBLOCK), "rb") as read:
+            group, _ = await again
+            rows = [json.loads(line) for line in read.read().splitlines()]
+    assert group is not None
+    assert len(group["scores"]) == 4
+    [row] = rows
+    assert [rollout["answer"] for rollout in row["rollouts"]] == ["first"] * 4
+    assert env.statistics.counts["groups/collected"] == 1
+    assert env.statistics.counts["dumps/FAILED_rollouts"] == 1
 
 
 async def test_nothing_is_dumped_unless_it_is_asked_for(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reasoning_gym_environment.atropos.base import withhold_keys
+from reasoning_gym_environment.atropos.checks import withhold_keys
 from reasoning_gym_environment.commands import compare
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
@@ -175,8 +175,9 @@ async def test_two_evaluations_are_compared(
         other = await evaluated(
             bench, server.url, "other", eval_seed=7, solved_threshold=0.9, **settings
         )
-    assert "eval/chance" in metrics_of(after)
-    assert "eval/chance" not in metrics_of(other)  # the floors are of another threshold
+    for name in ("chance", "no_reasoning_floor", "above_chance"):
+        assert f"eval/{name}" in metrics_of(after)
+        assert f"eval/{name}" not in metrics_of(other)  # the floors are of another threshold
     solved = metrics_of(after)["eval/solved"]
     assert compare.main([str(before), str(after)]) == 0
     shown = capsys.readouterr().out

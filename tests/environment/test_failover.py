@@ -87,7 +87,7 @@ async def test_patience_ends_requests_that_hang_after_failures() -> None:
 
 
 async def test_the_health_checks_of_atropos_are_off() -> None:
-    config = SimpleNamespace(health_check=True)
+    config = SimpleNamespace(health_check=True, base_url="http://here/v1")
     Failover([SimpleNamespace(config=config)])
     assert config.health_check is False
 

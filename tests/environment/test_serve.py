@@ -20,7 +20,7 @@ from reasoning_gym_environment.storage.dumps import read_dump
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 from reasoning_gym_environment.util.reachability import UnreachableError
 
-SERVING = "gcd:"  # logged with each scored group
+SERVING = "gcd:"  # logged with each scored group, under debug_logging
 HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
 HOSTILE_ENDS = {
     "9**9**9**9": "timeout",
@@ -77,7 +77,9 @@ async def weight_of_a_newcomer(api_url: str) -> float:
 
 
 @in_linux
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+)
 async def test_batches_arrive_until_a_signal_ends_it_all(
     number: signal.Signals, code: int, bench: Any, tokenizer: Any
 ) -> None:
@@ -111,7 +113,7 @@ async def test_a_signal_during_the_start_leaves_no_process_behind(
 
 @in_linux
 async def test_kill_leaves_no_process_behind(bench: Any, tokenizer: Any) -> None:
-    async with serving(bench, tokenizer, HONEST) as (command, _, _):
+    async with serving(bench, tokenizer, HONEST, debug_logging=True) as (command, _, _):
         await command.until_logged(SERVING)
         children = descendants(command.process.pid)
         command.process.kill()
@@ -122,7 +124,11 @@ async def test_kill_leaves_no_process_behind(bench: Any, tokenizer: Any) -> None
 
 @in_linux
 async def test_the_end_of_training_ends_it_all(bench: Any, tokenizer: Any) -> None:
-    async with serving(bench, tokenizer, HONEST, total_steps=1) as (command, _, api_url):
+    async with serving(bench, tokenizer, HONEST, total_steps=1, debug_logging=True) as (
+        command,
+        _,
+        api_url,
+    ):
         await command.until_logged(SERVING)
         children = descendants(command.process.pid)
         assert await command.exit_code() == 0, command.said()

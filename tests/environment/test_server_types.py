@@ -52,7 +52,7 @@ async def running(
 ) -> AsyncIterator[Running]:
     settings = {"temperature": 0.7, "top_p": 0.9, "group_size": 7, "include_messages": True}
     async with (
-        PolicyServer(module_script, tokenizer) as server,
+        PolicyServer(module_script, tokenizer, stock_vllm=request.param != "trl") as server,
         module_bench.environment(server.url, request.param, **settings) as env,
     ):
         yield Running(env, module_script, request.param)

@@ -153,18 +153,31 @@ async def test_a_prompt_that_is_not_ours_loses_the_group(bench: Any, tokenizer: 
         assert env.statistics.counts["groups/lost"] == 1
 
 
-@pytest.mark.parametrize("stock_vllm", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "stock_vllm", "spoken"),
+    [
+        ("vllm", True, "vLLM's /v1/completions"),
+        ("vllm", False, "atroposlib's /generate"),
+        ("trl", True, "vLLM's /v1/completions"),
+        ("trl", False, "TRL's /generate/"),
+    ],
+)
 async def test_which_vllm_is_there_is_found_out(
-    *, stock_vllm: bool, bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
+    *,
+    kind: str,
+    stock_vllm: bool,
+    spoken: str,
+    bench: Any,
+    tokenizer: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
     async with (
         PolicyServer(ONE, tokenizer, stock_vllm=stock_vllm) as server,
-        bench.environment(server.url, "vllm") as env,
+        bench.environment(server.url, kind) as env,
     ):
         group, _ = await env.collect_trajectories(await env.get_next_item())
     assert len(group["inference_logprobs"]) == 4
-    spoken = "vLLM's /v1/completions" if stock_vllm else "atroposlib's /generate"
     assert caplog.text.count(f"gives token ids through {spoken}") == 1
 
 

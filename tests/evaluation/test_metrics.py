@@ -122,6 +122,42 @@ def test_what_is_solved_is_set_against_the_best_constant_answer() -> None:
     assert metrics["eval/macro/above_chance"] == pytest.approx((0.1 + 1.0) / 2)
 
 
+def against(*items: StoredGroup) -> EvaluationReport:
+    background = Background(
+        categories=CATEGORIES,
+        floors=FLOORS,
+        no_reasoning_floors={"gcd": 0.1, "sudoku": 0.3, "lcm": 0.2},
+        attempts=2,
+    )
+    return evaluation_report(items, background)
+
+
+def test_what_is_solved_is_set_against_the_higher_floor() -> None:
+    numbers = against(
+        item(1.0), item(0.0), item(1.0, task="lcm"), item(1.0, task="sudoku")
+    ).numbers()
+    assert numbers["eval/task/gcd/no_reasoning_floor"] == 0.1
+    assert numbers["eval/task/gcd/above_chance"] == pytest.approx(0.5 - 0.4)
+    assert numbers["eval/task/sudoku/above_chance"] == pytest.approx(1.0 - 0.3)
+    assert numbers["eval/task/lcm/above_chance"] == pytest.approx(1.0 - 0.2)
+    assert numbers["eval/no_reasoning_floor"] == pytest.approx((0.1 + 0.1 + 0.2 + 0.3) / 4)
+    assert numbers["eval/above_chance"] == pytest.approx(0.75 - (0.4 + 0.4 + 0.2 + 0.3) / 4)
+    assert "eval/task/gcd/no_reasoning_floor" not in report(item(1.0))
+
+
+def test_the_table_shows_both_floors_and_marks_what_is_not_above_them() -> None:
+    lines = evaluation_table(against(*[item(0.0, task="sudoku")] * 2, item(1.0))).splitlines()
+    [gcd, sudoku] = (next(li for li in lines if task in li) for task in ("  gcd", "  sudoku"))
+    assert gcd.split()[6:8] == ["40.0%!", "10.0%"]
+    assert sudoku.split()[6:8] == ["0.0%!", "30.0%!"]
+    [all_solved] = [
+        line
+        for line in evaluation_table(against(*[item(1.0, task="sudoku")] * 40)).splitlines()
+        if "  sudoku" in line
+    ]
+    assert all_solved.split()[6:8] == ["0.0%", "30.0%"]
+
+
 def test_other_difficulties_leave_the_plain_numbers_as_they_are() -> None:
     plain = [item(1.0), item(0.0, task="sudoku")]
     hard = [item(0.0, difficulty=0.75), item(0.5, difficulty=1.0, task="lcm")]
@@ -163,7 +199,7 @@ def test_the_table_begins_with_the_worst_tasks_and_ends_with_the_best() -> None:
     lines = table(item(1.0, task="b"), item(0.0, task="a"), a="x", b="y")
     start = lines.index("tasks, the worst first")
     assert [line.split()[0] for line in lines[start + 1 : start + 3]] == ["a", "b"]
-    columns = ["items", "solved", "95", "%", "chance", "score", "pass@1"]
+    columns = ["items", "solved", "95", "%", "chance", "trivial", "score", "pass@1"]
     assert lines[0].split() == [*columns, "unscored", "format", "cut", "tokens"]
     assert lines[1].split()[5:7] == ["2", "50.0%"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from process_tree import PROC, children, survivors
+from process_tree import PROC, children, descendants, survivors
 
 from reasoning_gym_environment import ReasoningGym
 from reasoning_gym_environment.errors import PoolClosedError
@@ -100,8 +100,8 @@ async def test_no_worker_outlives_the_program(end: str) -> None:
     assert program.stdout is not None
     assert program.stdin is not None
     assert await program.stdout.readline() == b"ready\n"
-    workers = children(program.pid)
-    assert len(workers) == 2
+    workers = descendants(program.pid)
+    assert len(workers) == 3
     program.stdin.write(b"\n")
     await program.wait()
     left = await survivors(workers)

@@ -4,6 +4,9 @@
 
 The start's requests and one small group in each dialect, then refusals. Recordings are small: the
 prompt is short and completions have few tokens.
+
+`vllm-0.32-raw.json` is of `serve_vllm.sh` as it is, `vllm-0.32-processed.json` of the same with
+`--logprobs-mode processed_logprobs`.
 """
 
 import asyncio

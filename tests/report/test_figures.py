@@ -21,7 +21,7 @@ from reasoning_gym_environment.report.figures import (
 )
 from reasoning_gym_environment.report.material import read_material
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.tasks.chance import chance_floor
+from reasoning_gym_environment.tasks.chance import chance_floor, no_reasoning_floors
 
 
 def groups(folder: Path, rows: list[dict[str, Any]]) -> list[StoredGroup]:
@@ -56,12 +56,14 @@ def test_chance_is_averaged_over_the_rollouts(tmp_path: Path) -> None:
     assert share is not None
     expected = (3 * chance_floor("coin_flip") + chance_floor("gcd")) / 4
     assert share.chance == pytest.approx(expected)
+    copied = no_reasoning_floors()
+    assert share.no_reasoning == pytest.approx((3 * copied["coin_flip"] + copied["gcd"]) / 4)
 
 
 def test_a_task_that_the_audit_has_not_seen_has_no_chance_mark(tmp_path: Path) -> None:
     share = solved_share(groups(tmp_path, [row([1.0], task="new_task"), row([1.0])]))
     assert share is not None
-    assert share.chance is None
+    assert share.chance is share.no_reasoning is None
 
 
 @pytest.mark.parametrize(
@@ -80,6 +82,7 @@ def test_chance_is_marked_only_where_it_was_measured(
         share = solved_share(groups(tmp_path, rows))
         assert share is not None
         assert (share.chance is not None) is marked
+        assert (share.no_reasoning is not None) is marked
 
 
 def test_a_problem_in_two_evaluations_counts_once(tmp_path: Path) -> None:
@@ -152,7 +155,7 @@ def test_levels_rise_in_the_order_of_the_groups(tmp_path: Path) -> None:
     found = contents(tmp_path, rows)
     levels = [value["level"] for value in found.charts["level_time/arithmetic"].values]
     assert levels == [0.0, 0.0, 1.0, 1.0]
-    assert [r.name for r in found.shares["level"]] == ["level 0", "level 1"]
+    assert [r.name for r in found.shares["level"]] == ["difficulty 0.0", "difficulty 0.3"]
     assert len(found.charts["level_map/training/arithmetic"].values) == 2
 
 

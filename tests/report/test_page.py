@@ -165,5 +165,10 @@ def test_too_many_rollouts_are_thinned_out_evenly(tmp_path: Path) -> None:
 
 def test_the_legend_of_chance_stands_only_where_chance_is_marked(tmp_path: Path) -> None:
     mark = "chance: what the best constant answer solves"
-    assert mark in make_page(tmp_path, [row([1.0])])
-    assert mark not in make_page(tmp_path, [row([1.0], task="new_task")])
+    other = "no reasoning: what the best copy from the question, or sum of its numbers, solves"
+    page = make_page(tmp_path, [row([1.0])])
+    assert mark in page
+    assert other in page
+    page = make_page(tmp_path, [row([1.0], task="new_task")])
+    assert mark not in page
+    assert other not in page

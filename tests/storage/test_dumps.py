@@ -17,14 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.storage.dumps import (
+from reasoning_gym_environment.storage.dump_writer import (
     FAILED,
+    PARTIAL,
     SUCCESSFUL,
     DumpKind,
     DumpWriter,
     dump_kind,
-    read_dump,
 )
+from reasoning_gym_environment.storage.dumps import read_dump
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.storage.schema import SCHEMA_VERSION
 from reasoning_gym_environment.util.files import append_whole
@@ -170,6 +171,17 @@ def test_a_group_is_successful_above_the_threshold_and_failed_without_any_reward
 def test_a_kind_that_is_switched_off_is_not_dumped() -> None:
     assert dump_kind([1.0], threshold=0.7, successful=False, failed=True) is None
     assert dump_kind([0.0], threshold=0.7, successful=True, failed=False) is None
+
+
+@pytest.mark.parametrize(
+    ("rewards", "kind"),
+    [([0.0, 0.8], SUCCESSFUL), ([0.0, 0.7], PARTIAL), ([0.0, 0.01], PARTIAL), ([0.0], FAILED)],
+)
+def test_every_group_has_a_kind_where_everything_is_dumped(
+    rewards: list[float], kind: DumpKind
+) -> None:
+    chosen = dump_kind(rewards, threshold=0.7, successful=False, failed=False, everything=True)
+    assert chosen == kind
 
 
 @given(st.text(st.characters(codec=None), max_size=50))

@@ -10,8 +10,8 @@ import pytest
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.tasks.datasets import Datasets
+from reasoning_gym_environment.workers.nursery import Nursery
 from reasoning_gym_environment.workers.pool import TaskPool
-from reasoning_gym_environment.workers.processes import WorkerProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -20,11 +20,13 @@ HAS_NO_ORACLE = {"boxnet", "graph_color", "propositional_logic", "rubiks_cube", 
 
 async def made_in_a_fresh_process(recipes: list[Recipe]) -> dict[str, Problem]:
     """Problems by recipe key, made one after the other in the order given."""
-    generator = await WorkerProcess.start("generator")
+    nursery = Nursery()
     try:
+        generator = await nursery.start("generator")
         replies = [await generator.request(pickle.dumps(r), timeout=60.0) for r in recipes]
-    finally:
         await generator.kill()
+    finally:
+        await nursery.close()
     return {key(recipe): pickle.loads(r) for recipe, r in zip(recipes, replies, strict=True)}
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 CASES = json.loads(Path(__file__).with_name("hostile_answers.json").read_text())["cases"]
 JUNK = ("qwxz", "~ ~ ~")
 ACCEPTED = {"syllogism", "prime_factorization"}
-"""`Yes`, and a number that is prime: right on some items, see `scoring/guards/table.py`."""
+"""`Yes`, and a number that is prime: right on some items, see `scoring/guards/accepted.py`."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

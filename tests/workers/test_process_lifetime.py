@@ -9,11 +9,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from process_tree import PROC, descendants, is_alive, survivors
+from process_tree import PROC, children, descendants, is_alive, survivors
 
+from reasoning_gym_environment.errors import WorkerStartError
 from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.workers.nursery import Nursery, worker_environment
 from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
-from reasoning_gym_environment.workers.processes import WorkerProcess, worker_environment
 from reasoning_gym_environment.workers.protocol import Containment
 
 pytestmark = [
@@ -66,11 +67,13 @@ async def test_workers_and_their_children_carry_no_secret_of_their_parent() -> N
 
 
 async def test_generators_do_not_stand_where_the_user_does() -> None:
-    worker = await WorkerProcess.start("generator")
+    nursery = Nursery()
     try:
+        worker = await nursery.start("generator")
         assert (PROC / str(worker.pid) / "cwd").resolve() == Path(tempfile.gettempdir()).resolve()
-    finally:
         await worker.kill()
+    finally:
+        await nursery.close()
 
 
 async def test_the_environment_of_workers_is_a_short_list_of_names() -> None:
@@ -131,3 +134,26 @@ async def test_a_pool_whose_start_is_cancelled_leaves_no_process() -> None:
     with pytest.raises(asyncio.CancelledError):
         await start
     assert await survivors(started) == set()
+
+
+async def test_a_nursery_that_is_killed_costs_no_worker_and_is_started_again() -> None:
+    async with TaskPool(PoolSettings(processes=1), Counter()) as pool:
+        workers = set(pool.pids)
+        problem = await pool.generate(Recipe(task="gcd", seed=2))
+        [nursery] = [pid for pid in children(os.getpid()) if children(pid) & workers]
+        os.kill(nursery, signal.SIGKILL)
+        await survivors([nursery])
+        assert [v.score for v in await pool.verify(problem, [problem.oracle or ""])] == [1.0]
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+        await survivors(workers)
+        assert (await pool.generate(problem.recipe)).question == problem.question
+
+
+async def test_a_worker_that_does_not_come_up_says_what_it_printed() -> None:
+    nursery = Nursery()
+    try:
+        with pytest.raises(WorkerStartError, match=r"(?s)gardener process did not start.*KeyError"):
+            await nursery.start("gardener")
+    finally:
+        await nursery.close()

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .table import ACCEPTED, GUARDS, Guard
+from .accepted import ACCEPTED
+from .table import GUARDS, Guard
 
 __all__ = ["ACCEPTED", "GUARDS", "Guard", "ceiling"]
 

@@ -1,0 +1,73 @@
+"""Whether a group may be sent: the API takes nearly anything, and then loses a whole batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_MASKED = -100
+"""In `masks`: a token that is not trained on."""
+
+_ZEROED = "set_advantage_to_zero"
+
+
+def fault(group: Mapping[str, Any], *, rows: int, vocabulary: int) -> str | None:
+    """Say what is wrong with a group; None where it is sound.
+
+    Sound are `rows` rows of tokens, masks, scores, overrides and, unless there are none at all,
+    logprobs: ids in the vocabulary, scores finite, masks -100 or the token, logprobs of trained
+    tokens finite and at most 0, and one trained token at least or the advantage set to zero.
+
+    Args:
+        vocabulary: how many token ids there are.
+    """
+    columns = ["tokens", "masks", "scores", "overrides"]
+    columns += ["inference_logprobs"] if group["inference_logprobs"] else []
+    for name in columns:
+        if len(group[name]) != rows:
+            return f"{len(group[name])} rows of {name} where {rows} belong"
+    logprobs = group["inference_logprobs"] or [None] * rows
+    parts = zip(group["tokens"], group["masks"], logprobs, strict=True)
+    for number, (tokens, masks, row) in enumerate(parts):
+        said = _tokens_fault(tokens, masks, vocabulary) or _logprobs_fault(row, masks)
+        if said:
+            return f"row {number} has {said}"
+        if _trains_nothing(masks) and not group["overrides"][number].get(_ZEROED):
+            return f"row {number} has no trained token"
+    if bad := [score for score in group["scores"] if not _is_finite(score)]:
+        return f"{bad[0]!r} is no score"
+    return None
+
+
+def _tokens_fault(tokens: Sequence[Any], masks: Sequence[Any], vocabulary: int) -> str | None:
+    if len(tokens) != len(masks):
+        return f"{len(tokens)} tokens and {len(masks)} masks"
+    if bad := [t for t in tokens if type(t) is not int or not 0 <= t < vocabulary]:
+        return f"{bad[0]!r} among its tokens, no id of a vocabulary of {vocabulary}"
+    both = zip(tokens, masks, strict=True)
+    if wrong := [m for t, m in both if type(m) is not int or m not in (_MASKED, t)]:
+        return f"the mask {wrong[0]!r}, neither {_MASKED} nor its token"
+    return None
+
+
+def _logprobs_fault(logprobs: Sequence[Any] | None, masks: Sequence[int]) -> str | None:
+    if logprobs is None:
+        return None
+    if len(logprobs) != len(masks):
+        return f"{len(masks)} tokens and {len(logprobs)} logprobs"
+    if bad := [p for p in logprobs if not _is_finite(p)]:
+        return f"the logprob {bad[0]!r}"
+    trained = (p for p, mask in zip(logprobs, masks, strict=True) if mask != _MASKED)
+    if high := [p for p in trained if p > 0]:
+        return f"the logprob {high[0]!r} of a trained token, above 0"
+    return None
+
+
+def _trains_nothing(masks: Sequence[int]) -> bool:
+    return all(mask == _MASKED for mask in masks)
+
+
+def _is_finite(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and math.isfinite(value)

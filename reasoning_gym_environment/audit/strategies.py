@@ -1,0 +1,292 @@
+"""What can be answered without reasoning: copies from the question, and trivial sums of it. Pure.
+
+Each strategy has a label that is the same for all questions, and gives the same answer to the
+same question. On a question that lacks what it copies a strategy has no answer.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from types import MappingProxyType
+
+from . import pieces
+
+_MOST_CHARACTERS = 4000
+"""Of an answer: no honest one to a default question is longer."""
+
+_MOST_NUMBERS = 60
+_MOST_FACTORS = 12
+_MOVES = 700
+_ENDS = 6
+"""So many of the first and of the last pieces are tried, of each kind."""
+
+Answers = Iterator[tuple[str, str]]
+
+
+def strategies(question: str) -> dict[str, str]:
+    """Answer a question in some hundred ways, by the strategies' labels; none is blank.
+
+    Example:
+        >>> answers = strategies("Find the LCM of these numbers: 4, 6")
+        >>> answers["the product of the numbers"], answers["the last number"]
+        ('24', '6')
+    """
+    places = _places(question)
+    read = {
+        text: [pair for reader in _READERS for pair in reader(text)] for text in {*places.values()}
+    }
+    answers = {f"{k}{where}": text for where, place in places.items() for k, text in read[place]}
+    answers |= dict(_puzzles(question))
+    bare = {label: text.strip() for label, text in answers.items()}
+    return {k: text for k, text in bare.items() if text and len(text) <= _MOST_CHARACTERS}
+
+
+def _places(question: str) -> dict[str, str]:
+    """Name where in a question is looked."""
+    paragraphs = [part for part in re.split(r"\n\s*\n", question) if part.strip()]
+    lines = pieces.lines(question)
+    colon = question.rpartition(": ")[2]
+    return {
+        "": question,
+        " of the last line": lines[-1] if lines else "",
+        " of the first line": lines[0] if lines else "",
+        " of the last paragraph": paragraphs[-1] if paragraphs else "",
+        " after the last colon": re.split(r"\. [A-Z]|\.?\n", colon)[0],
+        " after the last line that ends in a colon": question.rpartition(":\n")[2],
+    }
+
+
+def _ends(kind: str, found: Sequence[str]) -> Answers:
+    """Give the first and last pieces of a kind, the longest, the shortest, the most frequent."""
+    for n, piece in enumerate(found[:_ENDS], start=1):
+        yield f"{kind} {n}", piece
+    for n, piece in enumerate(reversed(found[-_ENDS:]), start=1):
+        yield ("the last " + kind if n == 1 else f"{kind} {n} from the end"), piece
+    if found:
+        counted = Counter(found).most_common()
+        yield f"the longest {kind}", max(found, key=len)
+        yield f"the shortest {kind}", min(found, key=len)
+        yield f"the most frequent {kind}", counted[0][0]
+        yield f"the rarest {kind}", counted[-1][0]
+        yield f"the number of {kind}s", str(len(found))
+
+
+def _copies(text: str) -> Answers:
+    """Copy the text, its lines, words, quotations, examples and lists."""
+    yield "the text", text
+    yield "the text in capitals", text.upper()
+    yield "the text in small letters", text.lower()
+    yield "the text backwards", text[::-1]
+    yield "the words backwards", " ".join(reversed(text.split()))
+    yield "the words sorted", " ".join(sorted(text.split()))
+    all_words = pieces.words(text)
+    yield from _ends("line", pieces.lines(text))
+    yield from _ends("word", all_words)
+    yield from _ends("name", [word for word in all_words if word.istitle()])
+    yield from _ends("quotation", pieces.quotations(text))
+    yield from _ends("example", pieces.examples(text))
+    yield from _ends("bracket", pieces.brackets(text))
+    yield from _ends("line end", [line.split()[-1] for line in pieces.lines(text)])
+    if all_words:
+        yield "the last word backwards", all_words[-1][::-1]
+
+
+def _numbers(text: str) -> Answers:
+    """Copy the numbers, and calculate with them."""
+    found = pieces.numbers(text)
+    yield from _ends("number", found)
+    if not 1 <= len(found) <= _MOST_NUMBERS:
+        return
+    values = [Fraction(number.replace(",", "")) for number in found]
+    ranked = sorted(range(len(values)), key=values.__getitem__)
+    yield "the smallest number", found[ranked[0]]
+    yield "the largest number", found[ranked[-1]]
+    first, second, last, before = values[0], values[1 % len(values)], values[-1], values[-2:][0]
+    results = {
+        "the sum of the numbers": sum(values, Fraction()),
+        "the mean of the numbers": statistics.mean(values),
+        "the median of the numbers": statistics.median(values),
+        "the range of the numbers": max(values) - min(values),
+        "the first number less the others": 2 * first - sum(values, Fraction()),
+        "the sum of the first two numbers": first + second,
+        "the first number less the second": first - second,
+        "the second number less the first": second - first,
+        "the product of the first two numbers": first * second,
+        "the sum of the last two numbers": last + before,
+        "the last number less the one before": last - before,
+        "the product of the last two numbers": last * before,
+        "the last number and the step to it": 2 * last - before,
+        "the last number doubled": 2 * last,
+        "the last number and one": last + 1,
+        "the last number less one": last - 1,
+        "half the last number": last / 2,
+    }
+    if len(values) <= _MOST_FACTORS:
+        product = Fraction(1)
+        for value in values:
+            product *= value
+        results["the product of the numbers"] = product
+    quotients = {"the first": (first, second), "the last": (before, last)}
+    for which, (above, below) in quotients.items():
+        if below:
+            results[f"{which} number over its neighbour"] = above / below
+        if above:
+            results[f"{which} number under its neighbour"] = below / above
+    for label, value in results.items():
+        yield label, _plain(value)
+
+
+def _plain(value: Fraction) -> str:
+    """Write a number; blank where it is too large to be anybody's answer."""
+    try:
+        return str(value.numerator) if value.denominator == 1 else format(float(value), ".10g")
+    except OverflowError:
+        return ""
+
+
+def _grids(text: str) -> Answers:
+    """Copy the grids, and turn the last one."""
+    found = pieces.grids(text)
+    yield from _ends("grid", [pieces.written(grid) for grid in found])
+    if not found:
+        return
+    grid = found[-1]
+    size = min(map(len, grid))
+    turned = [list(column) for column in zip(*(row[:size] for row in grid), strict=True)]
+    cells = [cell for row in grid for cell in row]
+    shapes = {
+        "upside down": grid[::-1],
+        "mirrored": [row[::-1] for row in grid],
+        "backwards": [row[::-1] for row in grid[::-1]],
+        "transposed": turned,
+        "turned right": [row[::-1] for row in turned],
+        "turned left": turned[::-1],
+        "in one row": [cells],
+        "as its first row": grid[:1],
+        "as its last row": grid[-1:],
+        "without its first row": grid[1:],
+        "without its last row": grid[:-1],
+        "with zeros": [["0"] * len(row) for row in grid],
+        "with ones": [["1"] * len(row) for row in grid],
+        "with its blanks filled": [_filled(row, size=len(grid)) for row in grid],
+        "with its blanks as zeros": [["0" if c in "_?" else c for c in row] for row in grid],
+    }
+    for label, rows in shapes.items():
+        yield f"the last grid {label}", pieces.written(rows)
+    for cell, count in Counter(cells).items():
+        yield f"how often {cell} is in the last grid", str(count)
+
+
+def _filled(row: Sequence[str], *, size: int) -> list[str]:
+    missing = [str(n) for n in range(1, size + 1) if str(n) not in row]
+    return [missing.pop(0) if cell in "_0" and missing else cell for cell in row]
+
+
+def _lists(text: str) -> Answers:
+    """Reorder what is listed by commas or in brackets, and write it in other forms."""
+    runs = {"list": pieces.runs(text)}
+    runs["bracket"] = [pieces.elements(bracket) for bracket in pieces.brackets(text)]
+    for kind, found in runs.items():
+        for which, choose in (("longest", lambda lists: max(lists, key=len)), ("last", _last)):
+            if found:
+                for label, answer in _orders(choose(found)):
+                    yield f"the {which} {kind} {label}", answer
+
+
+def _last(lists: Sequence[list[str]]) -> list[str]:
+    return lists[-1]
+
+
+def _orders(listed: Sequence[str]) -> Answers:
+    orders = {
+        "as it is": list(listed),
+        "backwards": list(reversed(listed)),
+        "sorted": sorted(listed),
+        "sorted backwards": sorted(listed, reverse=True),
+    }
+    for label, order in orders.items():
+        yield f"{label}, by commas", ", ".join(order)
+        yield f"{label}, as texts", str(order)
+    for sign in ("", " ", "+", "-", "*", "/", ",", " \N{MULTIPLICATION SIGN} "):
+        yield f"joined by {sign!r}", sign.join(listed)
+    yield "as a palindrome", "".join(listed[::2]) + "".join(reversed(listed[1::2]))
+    yield "each by itself", json.dumps([[one] for one in listed])
+    yield "in one group", json.dumps([listed])
+
+
+_READERS: Sequence[Callable[[str], Answers]] = (_copies, _numbers, _grids, _lists)
+
+
+def _puzzles(question: str) -> Answers:
+    """Answer what has a form of its own: choices, premises, maps, ladders, moves."""
+    for quotation in pieces.quotations(question)[-1:]:
+        for label, picks in (("first", (0,)), ("second", (1,)), ("first and second", (0, 1))):
+            yield f"the last quotation with the {label} choices", _chosen(quotation, picks)
+    premises = pieces.items(question)
+    names = sorted(set(re.findall(r"\b[P-Z]\b", " ".join(premises))))
+    for sign, word in (("∧", "and"), ("\N{LOGICAL OR}", "or")):
+        yield f"the premises by {word}", f" {sign} ".join(f"({one})" for one in premises)
+        yield f"the variables by {word}", f" {sign} ".join(names)
+        yield f"two variables by {word}", f" {sign} ".join(names[:2])
+        yield (
+            f"the first premise and a variable by {word}",
+            f" {sign} ".join([f"({one})" for one in premises[:1]] + names[-1:]),
+        )
+    brackets = [pieces.elements(bracket) for bracket in pieces.brackets(question)]
+    if len(brackets) > 1:
+        keys, values = brackets[0], [int(v) if v.isdigit() else v for v in brackets[-1]]
+        in_turn = {key: values[n % len(values)] for n, key in enumerate(keys)}
+        yield "the last bracket mapped onto the first in turn", json.dumps(in_turn)
+        yield "the last bracket's first for all", json.dumps(dict.fromkeys(keys, values[0]))
+    ends = [q for q in pieces.quotations(question) if q.isupper()][:2]
+    if len(ends) == 2 and len(ends[0]) == len(ends[1]):
+        steps = [ends[1][:n] + ends[0][n:] for n in range(len(ends[0]) + 1)]
+        yield "the first word changed into the second in order", ",".join(dict.fromkeys(steps))
+    yield from _moves(question)
+
+
+def _chosen(text: str, picks: Sequence[int]) -> str:
+    """Take one of each two choices that stand with a slash between, the picks in turn."""
+    counter = iter(range(len(text)))
+
+    def one(match: re.Match[str]) -> str:
+        return match[1 + picks[next(counter) % len(picks)]]
+
+    return re.sub(r"(\w+)/(\w+)", one, text)
+
+
+def _moves(question: str) -> Answers:
+    """Move at random: the same moves for the same question."""
+    rng = random.Random(0)
+    yield "random moves in four directions", "".join(rng.choices("LURD", k=_MOVES))
+    directions = ("left", "right", "up", "down")
+    yield "a few random directions", " ".join(rng.choices(directions, k=4))
+    yield "random turns of a cube", " ".join(rng.choices("FBLRUD", k=20))
+    letters = sorted(set(re.findall(r"[A-Z]", question.rpartition(":\n")[2])))
+    if letters:
+        moves = [f"{rng.choice(letters)}{rng.choice('+-')}1" for _ in range(_MOVES)]
+        yield "random moves of what is on the board", " ".join(moves)
+
+
+OWN_WORK: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "basic_arithmetic": ("the sum of", "the first number less", "the product of"),
+        "chain_sum": ("the sum of", "the first number less"),
+        "decimal_chain_sum": ("the sum of", "the first number less"),
+        "palindrome_generation": (
+            "the longest list as a palindrome",
+            "the last list as a palindrome",
+        ),
+        "products": ("the product of",),
+        "spell_backward": ("the last word backwards", "the text backwards", "the words backwards"),
+        "word_sequence_reversal": ("the longest list backwards", "the last list backwards"),
+        "word_sorting": ("the longest list sorted", "the last list sorted", "the words sorted"),
+    }
+)
+"""Task to how the names of strategies begin that do what its question asks: they solve it."""

@@ -1,0 +1,38 @@
+"""`init`: a commented configuration to start from."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..util.files import require_free, write_whole
+
+FOLDER = Path(__file__).parents[1] / "configs"
+ENGINES = {
+    "vllm": "stock `vllm serve`",
+    "sglang": "SGLang's server",
+    "openai": "any OpenAI-compatible chat endpoint",
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the configuration, or write it where asked."""
+    parser = ArgumentParser(
+        prog="reasoning-gym-environment init",
+        description="Write a commented configuration to start from.",
+        epilog="For example: reasoning-gym-environment init vllm -o vllm.yaml",
+    )
+    engines = "; ".join(f"{name}: {about}" for name, about in ENGINES.items())
+    parser.add_argument("engine", choices=ENGINES, help=engines)
+    parser.add_argument("-o", "--output", metavar="FILE.yaml", type=Path, help="default: print it")
+    parser.add_argument("--force", action="store_true", help="replace what is there")
+    options = parser.parse_args(arguments)
+    text = (FOLDER / f"{options.engine}.yaml").read_text(encoding="utf-8")
+    if options.output is None:
+        print(text, end="")
+        return 0
+    require_free(options.output, force=options.force)
+    write_whole(options.output, text)
+    print(f"Wrote {options.output}: set the model and the servers in it")
+    return 0

@@ -1,0 +1,160 @@
+"""The real `run-api`, a trainer that has registered, and a proxy that can fail in between."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from reasoning_gym_environment.demo.api_server import ApiServer
+
+MAX_TOKEN_LEN = 2048
+
+
+class Between:
+    """A proxy before the API on 127.0.0.1, while it is entered.
+
+    Attributes:
+        url: without a trailing slash.
+        status: what all requests are answered with; None lets them through.
+        largest: bytes of a body; more are refused with 413, as nginx does.
+    """
+
+    def __init__(self, api_url: str) -> None:
+        self.status: int | None = None
+        self.largest: float = float("inf")
+        self._api_url = api_url
+
+    async def __aenter__(self) -> "Between":
+        app = web.Application(client_max_size=2**30)
+        app.add_routes([web.route("*", "/{path:.*}", self._pass_on)])
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = "http://{}:{}".format(*self._runner.addresses[0])
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._runner.cleanup()
+
+    async def _pass_on(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        if self.status:
+            return web.Response(status=self.status, text="<h1>no healthy upstream</h1>")
+        if request.path == "/scored_data" and len(body) > self.largest:
+            return web.Response(status=413, text="<h1>413 Request Entity Too Large</h1>")
+        headers = {"Content-Type": "application/json"}  # aiohttp has undone a compression
+        url = self._api_url + request.path
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(request.method, url, data=body, headers=headers) as response,
+        ):
+            text = await response.text()
+            return web.Response(
+                status=response.status, text=text, content_type=response.content_type
+            )
+
+
+async def begin_training(
+    url: str, folder: Path, *, step: int = 0, batch_size: int = 8, **registration: Any
+) -> None:
+    """Register a trainer at the API and pull once: environments are let in from then on."""
+    async with aiohttp.ClientSession(url, raise_for_status=True) as session:
+        training = {
+            "wandb_group": "group",
+            "wandb_project": "project",
+            "batch_size": batch_size,
+            "max_token_len": MAX_TOKEN_LEN,
+            "checkpoint_dir": str(folder),
+            "save_checkpoint_interval": 0,
+            "starting_step": step,
+            "num_steps": 1000,
+            **registration,
+        }
+        async with session.post("/register", json=training):
+            pass
+        async with session.get("/batch"):
+            pass
+
+
+async def let_in(url: str, name: str, *, group_size: int = 4) -> Any:
+    """Register another environment and give the API's reply."""
+    newcomer = {
+        "max_token_length": MAX_TOKEN_LEN,
+        "desired_name": name,
+        "weight": 1.0,
+        "group_size": group_size,
+    }
+    async with (
+        aiohttp.ClientSession(url, raise_for_status=True) as session,
+        session.post("/register-env", json=newcomer) as response,
+    ):
+        return await response.json()
+
+
+async def pulled(url: str) -> list[dict[str, Any]]:
+    """The groups of the next batch; none where it isn't full."""
+    async with (
+        aiohttp.ClientSession(url, raise_for_status=True) as session,
+        session.get("/batch") as response,
+    ):
+        return (await response.json())["batch"] or []
+
+
+class Api:
+    """An API on a port of its own that can be started anew without what it knew.
+
+    Attributes:
+        url: without a trailing slash.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = 0
+
+    async def __aenter__(self) -> "Api":
+        await self._start(step=0)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.stop()
+
+    async def _start(self, *, step: int) -> None:
+        self._server = ApiServer(port=self._port)
+        self.url = self._server.url
+        self._port = int(self.url.rpartition(":")[2])
+        await self._server.__aenter__()
+        await begin_training(self.url, self._folder, step=step)
+
+    @property
+    def pid(self) -> int:
+        return self._server._process.pid
+
+    async def stop(self) -> None:
+        await self._server.__aexit__()
+
+    async def start_anew(self, *, step: int) -> None:
+        """The trainer registers again at this step."""
+        await self.stop()
+        await self._start(step=step)
+
+
+@asynccontextmanager
+async def api_and_between(folder: Path) -> AsyncIterator[tuple[str, Between]]:
+    """The API's URL, and the proxy before it."""
+    async with ApiServer() as api, Between(api.url) as between:
+        await begin_training(api.url, folder)
+        yield api.url, between
+
+
+async def until(condition: Any, seconds: float = 30.0) -> None:
+    """Wait until it holds; raises asyncio.TimeoutError."""
+
+    async def poll() -> None:
+        while not condition():
+            await asyncio.sleep(0.05)
+
+    await asyncio.wait_for(poll(), seconds)

@@ -1,0 +1,259 @@
+"""What is wrong with a command line or a file is said before anything heavy is imported."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reasoning_gym_environment.cli import COMMANDS, main
+from reasoning_gym_environment.commands.help_text import help_text
+from reasoning_gym_environment.commands.options import (
+    Option,
+    known_of,
+    read_options,
+    refusal,
+    require_values,
+)
+from reasoning_gym_environment.commands.task_names import require_tasks
+from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.util.command_line import Given, read_given
+
+OPTIONS = read_options()
+KNOWN = known_of(OPTIONS)
+KEY = "sk-0123456789"
+
+
+def refused(*arguments: str) -> str:
+    """The sentence that ends a command with these options."""
+    with pytest.raises(FixableError) as raised:
+        look_at(arguments)
+    return str(raised.value)
+
+
+def look_at(arguments: Sequence[str]) -> None:
+    """What a command does first."""
+    given = read_given(arguments, KNOWN)
+    require_values(given, OPTIONS)
+    require_tasks(given.env)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--env.group_sise 3", "there is no setting --env.group_sise; did you mean group_size?"),
+        ("--openai.base_ulr x", "there is no setting --openai.base_ulr; did you mean base_url?"),
+        ("--nonsense", "there is no setting --nonsense; see --help-all"),
+        ("--env.seed", "--env.seed needs a value"),
+        ("--env.seed 1 2", "'2' after --env.seed and its value is no option; options begin with"),
+        ("--env.temperature -0.5", "temperature is '-0.5': it must be at least 0"),
+        ("--env.top_p 2", "top_p is '2': it must be above 0 and at most 1"),
+        ("--env.group_size 0", "group_size is '0': it must be at least 1"),
+        ("--env.group_size 2.5", "group_size is '2.5': it must be a whole number"),
+        ("--env.group_size many", "group_size is 'many': it must be a number"),
+        ("--env.group_size None", "group_size is None: it must be given"),
+        ("--env.use_wandb maybe", "use_wandb is 'maybe': it must be true or false"),
+        (
+            "--env.sampling best",
+            "sampling is 'best': it must be one of uniform, signal",
+        ),
+        (
+            "--openai.server_type tgi",
+            "openai.server_type is 'tgi': it must be one of openai, trl, sglang, vllm",
+        ),
+        ("--env.eval_levels 2", "eval_levels is '2': 2.0 is no difficulty from 0 to 1"),
+        ("--env.task_weights gcd", "task_weights is 'gcd': 'gcd' is not of the form name=weight"),
+        (
+            "--env.include_tasks sudok",
+            "include_tasks: 'sudok' is no task or category; did you mean",
+        ),
+        (
+            "--env.task_weights gdc=1",
+            "task_weights: 'gdc' is no task or category; did you mean",
+        ),
+        (
+            '--env.task_parameters {"gcd":{"max":3}}',
+            "task_parameters: gcd has no parameter 'max'; ",
+        ),
+        ("--env.exclude_tasks gcd --env.include_tasks gcd", "no task is left to draw from"),
+    ],
+)
+def test_a_mistake_in_an_option_is_one_sentence(options: str, said: str) -> None:
+    assert refused(*options.split()).startswith(said)
+
+
+FORM = "settings are written `name: value`, below `env:` or `openai:`"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", f"FILE: it is empty; {FORM}"),
+        ("[1, 2]", f"FILE: it is a list; {FORM}"),
+        ("words", f"FILE: it is a str; {FORM}"),
+        ("enviroment: {}", "FILE: there is no section 'enviroment'; there are env, openai, slurm"),
+        ("opnai: {}", "FILE: there is no section 'opnai'; did you mean openai?"),
+        ("group_size: 3", "FILE: there is no section 'group_size'; it belongs below `env:`"),
+        (
+            "env: {group_sise: 3}",
+            "FILE: there is no setting 'group_sise'; did you mean group",
+        ),
+        ("env: [1]", f"FILE: env is a list; {FORM}"),
+        ("openai: {base_ulr: x}", "FILE: there is no setting 'base_ulr'; did you mean base_url?"),
+        ("openai: [3]", f"FILE: a server of openai is a int; {FORM}"),
+        ("openai: 3", "FILE: openai must be a server's settings or a list of them"),
+        ("env: {include_tasks: 5}", "include_tasks is 5: it is of another form"),
+        ("env: {include_tasks: [gdc]}", "include_tasks: 'gdc' is no task or category; did you"),
+        (f"openai: {{api_key: {KEY}: 1}}", "--config FILE is no YAML at line 1; mend it"),
+    ],
+)
+def test_a_mistake_in_a_file_is_one_sentence(tmp_path: Path, content: str, said: str) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(content)
+    assert refused("--config", str(file)).replace(str(file), "FILE").startswith(said)
+
+
+def test_a_file_that_cannot_be_read_is_said_to_be_that(tmp_path: Path) -> None:
+    missing = tmp_path / "none.yaml"
+    assert refused(f"--config={missing}") == (
+        f"--config {missing} can't be read: No such file or directory"
+    )
+    missing.write_bytes(b"\xff\xfe")
+    assert refused(f"--config={missing}") == f"--config {missing} can't be read: it is no UTF-8"
+
+
+def test_options_win_over_the_file_and_belong_to_a_single_server(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(
+        "env: {seed: 1, top_p: 0.5}\nopenai: [{model_name: a, base_url: b}]\nslurm: true"
+    )
+    options = ["--config", str(file), "--env.seed", "2", "--openai.model_name", "c"]
+    assert read_given(options, KNOWN) == Given(
+        env={"seed": "2", "top_p": 0.5},
+        servers=[{"model_name": "c", "base_url": "b"}],
+        flags={"slurm": True},
+        file=file,
+    )
+    file.write_text("openai: [{model_name: a}, {model_name: b}]\nenv:")
+    assert len(read_given(["--config", str(file)], KNOWN).servers) == 2
+    assert refused(*options) == (
+        f"--openai.model_name is for one server and {file} has 2: set it in the file"
+    )
+
+
+@pytest.mark.parametrize("options", [f"--openai.api_key=a {KEY}", f"--openai.api_key a {KEY}"])
+def test_a_value_out_of_place_after_the_key_is_not_shown(options: str) -> None:
+    assert KEY not in refused(*options.split())
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "wrong"),
+    [
+        ("bool", True, False),
+        ("bool", "No", False),
+        ("bool", 3, True),
+        ("int", 3.0, False),
+        ("int", [3], True),
+        ("float", "1e-3", False),
+        ("text", 3, False),
+    ],
+)
+def test_values_are_of_their_kind(kind: str, value: Any, wrong: bool) -> None:
+    option = Option(name="env.x", kind=kind, group="", default="", about="")
+    assert bool(refusal(option, value)) == wrong
+
+
+def test_the_short_help_has_a_line_for_each_option_and_says_how_many_there_are_more() -> None:
+    short = help_text("serve", OPTIONS, everything=False)
+    whole = help_text("serve", OPTIONS, everything=True)
+    assert all(f"--{option.name} " in f"{whole}\n".replace("\n", " \n") for option in OPTIONS)
+    shown = [line for line in short.splitlines() if line.startswith(("  --env.", "  --openai."))]
+    assert len(shown) == sum(option.brief for option in OPTIONS)
+    assert all(len(line) <= 120 for line in short.splitlines())
+    assert f"--help-all has {len(OPTIONS) - len(shown)} more." in short
+    headings = [line for line in short.splitlines() if line.endswith(":") and line[0] != " "]
+    assert headings == [
+        "For example:",
+        "What you usually set:",
+        "Tasks and difficulty:",
+        "Scoring:",
+        "Evaluation:",
+        "Storage:",
+        "Processes and logs:",
+        "Server:",
+        "All else:",
+    ]
+
+
+def test_the_help_shows_what_the_command_starts_from() -> None:
+    def line(command: str, option: str) -> str:
+        lines = help_text(command, OPTIONS, everything=True).splitlines()
+        start = next(n for n, line in enumerate(lines) if line.startswith(f"  --{option} "))
+        return " ".join(lines[start : start + 3])
+
+    assert "[8; at least 1]" in line("serve", "env.group_size")
+    assert "[8192; at least 2]" in line("serve", "env.max_token_length")
+    assert "[25]" in line("serve", "env.steps_per_eval")
+    assert "DeepHermes-3-Llama-3-8B-Preview]" in line("serve", "env.tokenizer_name")
+    assert "[unset; random, curriculum, fixed]" in line("serve", "env.complexity_mode")
+    assert "[False]" in line("serve", "env.dump_all_rollouts")
+    assert "[True]" in line("process", "env.dump_all_rollouts")
+
+
+HEAVY = ("transformers", "atroposlib", "pydantic", "reasoning_gym", "wandb", "openai", "numpy")
+MISTAKES = (["serve", "--env.seed", "x"], ["evaluate", "--env.include_tasks", "sudok"], ["evalute"])
+
+
+@pytest.mark.processes
+def test_help_and_mistakes_import_nothing_heavy() -> None:
+    code = f"""
+import contextlib, io, sys
+from reasoning_gym_environment.cli import main
+for arguments in {[*([command, "--help"] for command in COMMANDS), ["tasks"], *MISTAKES]!r}:
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out:
+        main(arguments)
+    print(arguments, [name for name in {HEAVY!r} if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert len(lines) == len(COMMANDS) + 1 + len(MISTAKES)
+    assert [line for line in lines if not line.endswith(" []")] == []
+
+
+@pytest.mark.processes
+def test_a_mistake_is_the_only_line_and_the_status_is_2() -> None:
+    program = [sys.executable, "-m", "reasoning_gym_environment", "serve"]
+    done = subprocess.run(
+        [*program, "--env.sampling", "best"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == "error: sampling is 'best': it must be one of uniform, signal\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        (
+            ["audit", "--html", "FILE/page.html"],
+            "FILE/page.html",
+        ),
+        (
+            ["demo", "--data-dumps-dir", "FILE"],
+            "--data-dumps-dir",
+        ),
+    ],
+)
+def test_a_command_that_takes_long_looks_first_where_it_will_write(
+    tmp_path: Path, command: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert main([argument.replace("FILE", str(file)) for argument in command]) == 2
+    assert capsys.readouterr().err == (
+        f"error: {named.replace('FILE', str(file))}: nothing can be written to {file} "
+        f"({file} is a file); give another folder\n"
+    )

@@ -1,0 +1,237 @@
+"""What serve, process and evaluate say, write and keep to themselves."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from serve_loop import serving
+
+from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
+from reasoning_gym_environment.atropos.defaults import ServerConfig, default_server
+from reasoning_gym_environment.atropos.launch import configure, headline, launch, run_command_line
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.errors import ConfigurationError, FixableError
+from reasoning_gym_environment.storage.dumps import read_groups
+from reasoning_gym_environment.tasks.catalogue import UnknownTaskError
+from reasoning_gym_environment.util.command_line import Given
+from reasoning_gym_environment.util.files import UnwritableError
+
+KEY = "sk-0123456789abcdef"
+HALF = ScriptedPolicy(["<answer>1</answer>", "no idea"])
+
+
+class EchoingServer(PolicyServer):
+    """Refuses every request and says its key."""
+
+    async def _fulfil(self, order: Any) -> Any:
+        said = {"error": {"message": f"Incorrect API key: {KEY}"}}
+        raise web.HTTPUnauthorized(text=json.dumps(said))
+
+
+def written_below(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+async def said_by(bench: Any, *arguments: str) -> tuple[list[str], list[str]]:
+    """The lines that a command prints, and those that it logs; it must do well."""
+    async with bench.command(*arguments) as running:
+        assert await running.exit_code() == 0, running.said()
+    return running.printed().splitlines(), running.said().splitlines()
+
+
+async def test_commands_keep_everything_but_the_api_key(bench: Any, tokenizer: Any) -> None:
+    """Under debug logging, and with wandb, which records a program's arguments."""
+    settings = {
+        "debug_logging": True,
+        "use_wandb": True,
+        "total_steps": 3,
+        "rollout_save_score_threshold": 1.0,
+        "data_dir_to_save_evals": "evals",
+    }
+    async with PolicyServer(HALF, tokenizer) as server:
+        options = [*bench.options(server.url, **settings), "--openai.api_key", KEY]
+        printed, logged = await said_by(bench, "process", *options)
+        assert any("gives text alone" in line for line in logged)
+        assert any("gcd: answer '1'" in line for line in logged)
+        assert not any("Traceback" in line or KEY in line for line in logged)
+        files = sorted((bench.folder / "dumps").glob("*.jsonl"))
+        assert sum(len(read_groups(file).groups) for file in files) == 3
+        assert printed == [
+            "Wrote",
+            *(f"  {file}" for file in files),
+            "Look at the groups:",
+            f"  reasoning-gym-environment report {' '.join(map(str, files))} -o report.html",
+        ]
+        printed, logged = await said_by(bench, "evaluate", "--quiet", *options)
+        assert logged == []
+        assert any("solved" in line for line in printed)
+        assert not any(KEY in line for line in printed)
+    assert (bench.folder / "evals" / "run.json").exists()
+    assert "api_key: withheld" in (bench.folder / "evals" / "evaluate_config.yaml").read_text()
+    written = written_below(bench.folder)
+    assert any(path.endswith(".wandb") for path in written)
+    assert [path for path, content in written.items() if KEY.encode() in content] == []
+    assert {path.name for path in bench.folder.iterdir()} == {
+        "dumps",
+        "evals",
+        "log.txt",
+        "out.txt",
+        "wandb",
+    }
+
+
+async def test_a_server_that_says_the_key_is_quoted_without_it(bench: Any, tokenizer: Any) -> None:
+    async with EchoingServer(HALF, tokenizer) as server:
+        options = [*bench.options(server.url), "--openai.api_key", KEY]
+        async with bench.command("process", *options) as running:
+            assert await running.exit_code() == 2, running.said()
+    assert KEY not in running.said()
+    assert "(Incorrect API key: withheld): set --openai.api_key" in running.said().splitlines()[-1]
+
+
+def test_a_servers_settings_are_shown_without_the_key() -> None:
+    server = ServerConfig(api_key=KEY, base_url="http://host/v1", model_name="m")
+    config, _ = ReasoningGymEnv.config_init()
+    for shown in (repr(server), str(server), f"{server}", headline("serve", config, [server])):
+        assert "http://host/v1" in shown
+        assert KEY not in shown
+    assert "x" not in repr(default_server()).partition("api_key")[2]
+
+
+@pytest.mark.parametrize("key", [12345678, ["12345678"]])
+def test_a_key_of_another_form_is_refused_without_it(key: Any) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        configure(ReasoningGymEnv, "serve", Given(servers=[{"api_key": key}]))
+    assert str(raised.value) == "openai.api_key is withheld: Input should be a valid string"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "file"
+    path.touch()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("command", "settings", "named"),
+    [
+        ("serve", {"data_path_to_save_groups": "FILE/groups.jsonl"}, "data_path_to_save_groups"),
+        ("process", {"data_path_to_save_groups": "FILE/groups.jsonl"}, "data_path_to_save_groups"),
+        ("evaluate", {"data_dir_to_save_evals": "FILE"}, "data_dir_to_save_evals"),
+        ("evaluate", {"data_dir_to_save_evals": "FILE/below"}, "data_dir_to_save_evals"),
+        ("serve", {"data_dumps_dir": "FILE", "dump_rollouts": True}, "data_dumps_dir"),
+        ("serve", {"data_dumps_dir": "FILE", "steps_per_eval": 5}, "data_dumps_dir"),
+        ("process", {"data_dumps_dir": "FILE"}, "data_dumps_dir"),
+        ("evaluate", {"data_dumps_dir": "FILE"}, "data_dumps_dir"),
+    ],
+)
+def test_a_place_that_cannot_be_written_to_is_named_with_its_setting(
+    bench: Any, file: Path, command: str, settings: dict[str, Any], named: str
+) -> None:
+    given = {
+        n: v.replace("FILE", str(file)) if isinstance(v, str) else v for n, v in settings.items()
+    }
+    with pytest.raises(UnwritableError) as raised:
+        launch(ReasoningGymEnv, command, Given(env={**bench.settings(), **given}))
+    place = next(iter(given.values())).removesuffix("/groups.jsonl")
+    assert str(raised.value) == (
+        f"{named}: nothing can be written to {place} ({file} is a file); give another folder"
+    )
+    assert list(bench.folder.iterdir()) == [file]
+
+
+async def test_a_place_is_checked_wherever_an_environment_is_made(bench: Any, file: Path) -> None:
+    with pytest.raises(UnwritableError, match="data_path_to_save_groups: nothing can be written"):
+        async with bench.unprepared("http://x", data_path_to_save_groups=str(file / "g.jsonl")):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"reasoning_effort": "hihg"},
+            "reasoning_effort is 'hihg'; it must be one of high, low, medium, minimal, none, xhigh",
+        ),
+        ({"tokenizer_name": "FOLDER"}, "tokenizer_name 'FOLDER' (or the server's) can't be loaded"),
+    ],
+)
+async def test_the_setting_that_is_wrong_is_the_one_that_is_named(
+    bench: Any, tmp_path: Path, settings: dict[str, str], said: str
+) -> None:
+    """A folder without a tokenizer raises ValueError, where one that is missing raises OSError."""
+    given = {name: value.replace("FOLDER", str(tmp_path)) for name, value in settings.items()}
+    with pytest.raises(ConfigurationError) as raised:
+        async with bench.unprepared("http://x", **given):
+            pass
+    assert str(raised.value).startswith(said.replace("FOLDER", str(tmp_path)))
+    assert "\n" not in str(raised.value)
+
+
+def test_an_environment_without_servers_is_refused(bench: Any) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        ReasoningGymEnv(ReasoningGymEnvConfig(**bench.settings()), [])
+    assert str(raised.value) == "server_configs is empty: give the settings of a server"
+
+
+async def test_what_needs_no_server_is_checked_before_one_is_waited_for(bench: Any) -> None:
+    settings = {"include_tasks": "gcd,sudok", "rollout_server_url": "http://127.0.0.1:1"}
+    async with bench.unprepared("http://127.0.0.1:1", **settings) as env:
+        with pytest.raises(UnknownTaskError, match="'sudok' is no task or category"):
+            await env.env_manager()
+    async with bench.unprepared("http://127.0.0.1:1", **settings) as env:
+        with pytest.raises(UnknownTaskError, match="'sudok' is no task or category"):
+            await env.setup()
+
+
+def test_the_class_has_the_same_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`cli` is how Atropos's environments are started; its own prints the key."""
+    with pytest.raises(FixableError, match="there is no command 'srve'; there are serve, process"):
+        run_command_line(ReasoningGymEnv, ["srve"])
+    with pytest.raises(FixableError, match=r"there is no setting --env\.sed; did you mean seed"):
+        run_command_line(ReasoningGymEnv, ["serve", "--env.sed", "3"])
+    monkeypatch.setattr(
+        sys, "argv", ["env.py", "serve", "--openai.api_key", KEY, "--env.seed", "x"]
+    )
+    with pytest.raises(SystemExit) as raised:
+        ReasoningGymEnv.cli()
+    assert raised.value.code == 2
+    assert KEY not in sys.argv
+
+
+async def test_a_start_that_fails_leaves_no_file_behind(bench: Any) -> None:
+    path = bench.folder / "groups.jsonl"
+    async with bench.unprepared("http://127.0.0.1:1", data_path_to_save_groups=str(path)):
+        assert path.exists()
+    assert not path.exists()
+
+
+def messages(lines: Sequence[str]) -> list[str]:
+    return [json.loads(line)["message"] for line in lines]
+
+
+async def test_a_start_is_short_and_a_summary_follows(bench: Any, tokenizer: Any) -> None:
+    changes = {"include_tasks": "arithmetic", "complexity_mode": "random"}
+    async with serving(bench, tokenizer, HALF, flags=["--json-logs"], **changes) as served:
+        command = served[0]
+        await asyncio.wait_for(command.until_logged(" with signal, "), 90)
+        said = messages(command.said().splitlines())
+    [first] = [number for number, line in enumerate(said) if " with signal, " in line][:1]
+    assert first <= 15, said
+    assert said[0].startswith("serve: ")
+    assert any(line.startswith("18 of 106 tasks are used; 87 left out: not among") for line in said)
+    for what in (
+        " groups, ",
+        "/s, ",
+        "% solved, ",
+        "% truncated, ",
+        "% no answer, ",
+        "mean level ",
+    ):
+        assert what in said[first]

@@ -1,0 +1,304 @@
+"""From a collected group to the trainer, with an API that refuses, fails, hangs or forgets."""
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from api_between import MAX_TOKEN_LEN, Api, Between, api_and_between, let_in, pulled, until
+
+from reasoning_gym_environment import ReasoningGymEnv
+from reasoning_gym_environment.atropos.trainer_api import ApiRefusedError, LostStateError
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.errors import TRY_AGAIN
+from reasoning_gym_environment.util.outage import Outage
+from reasoning_gym_environment.util.reachability import UnreachableError
+
+HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
+
+
+@pytest_asyncio.fixture(scope="module")
+async def policy_url(tokenizer: Any) -> AsyncIterator[str]:
+    async with PolicyServer(HONEST, tokenizer) as server:
+        yield server.url
+
+
+@dataclass
+class Serving:
+    """A registered environment, the API it feeds, and the proxy before that."""
+
+    env: ReasoningGymEnv
+    api_url: str
+    between: Between
+
+    async def deliver(
+        self, change: Callable[[dict[str, Any]], dict[str, Any]] = dict, **changes: Any
+    ) -> Counter[str]:
+        """Collect a group, change it and send it; gives what that added to the counts."""
+        before = Counter(self.env.statistics.counts)
+        problem = await self.env.get_next_item()
+        group, _ = await self.env.collect_trajectories(problem)
+        assert group is not None
+        await self.env.handle_send_to_api({**group, **change(group), **changes}, problem)
+        return Counter(self.env.statistics.counts) - before
+
+    async def arrived(self) -> list[dict[str, Any]]:
+        """What the trainer gets of all that was sent."""
+        groups = []
+        while batch := await pulled(self.api_url):
+            groups += batch
+        return groups
+
+
+@pytest_asyncio.fixture(scope="module")
+async def serving(module_bench: Any, policy_url: str) -> AsyncIterator[Serving]:
+    settings = {"ensure_scores_are_not_same": False, "group_size": 4}
+    async with (
+        api_and_between(module_bench.folder) as (api_url, between),
+        module_bench.environment(
+            policy_url, "vllm", rollout_server_url=between.url, **settings
+        ) as env,
+    ):
+        await env.register_env()
+        env.max_token_len = MAX_TOKEN_LEN
+        yield Serving(env, api_url, between)
+    assert not any(env.statistics.books.owed().values())
+
+
+def ending_in(last: float, group: dict[str, Any]) -> list[list[float]]:
+    return [[*row[:-1], last] for row in group["inference_logprobs"]]
+
+
+async def test_a_sound_group_arrives(serving: Serving) -> None:
+    added = [await serving.deliver() for _ in range(2)]
+    assert [one["groups/sent"] for one in added] == [1, 1]
+    assert len(await serving.arrived()) == 2
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1.0])
+async def test_an_unsound_logprob_does_not_reach_the_trainers_batch(
+    serving: Serving, bad: float
+) -> None:
+    refused = await serving.deliver(lambda group: {"inference_logprobs": ending_in(bad, group)})
+    await serving.deliver()
+    await serving.deliver()
+    assert refused["groups/refused"] == 1
+    assert "groups/sent" not in refused
+    assert len(await serving.arrived()) == 2
+
+
+async def test_what_is_refused_is_said_with_its_reason(
+    serving: Serving, caplog: pytest.LogCaptureFixture
+) -> None:
+    serving.env._refusals = Outage()
+    await serving.deliver(scores=[1.0, 0.0, float("nan"), 0.0])
+    await serving.deliver(scores=[1.0])
+    assert [m for m in caplog.messages if m.startswith("Not sent")] == [
+        "Not sent: a group of gcd, 1 refused so far: nan is no score"
+    ]
+
+
+async def test_half_a_character_in_a_message_is_not_sent(serving: Serving) -> None:
+    """The API would take it, and fail at every batch that holds it."""
+    messages = [[{"role": "assistant", "content": "\ud800"}]] * 4
+    assert (await serving.deliver(messages=messages))["groups/refused"] == 1
+
+
+async def test_a_body_that_a_proxy_refuses_is_not_counted_as_sent(
+    serving: Serving, caplog: pytest.LogCaptureFixture
+) -> None:
+    serving.env._refusals = Outage()
+    serving.between.largest = 100
+    refused = await serving.deliver()
+    serving.between.largest = float("inf")
+    assert refused["groups/refused"] == 1
+    assert "groups/sent" not in refused
+    [said] = [m for m in caplog.messages if m.startswith("Not sent")]
+    assert said.endswith(
+        f"the Atropos API refuses {serving.between.url}/scored_data with 413 Request Entity Too "
+        "Large: <h1>413 Request Entity Too Large</h1>"
+    )
+    await serving.deliver()
+    await serving.deliver()
+    assert len(await serving.arrived()) == 2
+
+
+async def test_an_api_that_is_out_for_seconds_costs_nothing_and_is_said(
+    serving: Serving, caplog: pytest.LogCaptureFixture
+) -> None:
+    serving.between.status = 503
+    sending = [asyncio.create_task(serving.deliver()) for _ in range(2)]
+    polling = asyncio.create_task(serving.env.get_status())
+    await asyncio.sleep(2)
+    serving.between.status = None
+    await asyncio.gather(*sending, polling)
+    assert len(await serving.arrived()) == 2
+    name = f"The Atropos API at {serving.between.url}"
+    [begun, ended] = [m for m in caplog.messages if m.startswith(name)]
+    assert begun == (
+        f"{name} doesn't answer: 503 Service Unavailable: <h1>no healthy upstream</h1>"
+    )
+    assert ended.startswith(f"{name} is back after ")
+    assert ended.endswith(" s, 0 groups lost")
+
+
+async def test_groups_that_no_trainer_learns_from_are_filtered(serving: Serving) -> None:
+    serving.env.config.ensure_scores_are_not_same = True
+    added = await serving.deliver(scores=[1.0] * 4)
+    serving.env.config.ensure_scores_are_not_same = False
+    assert added["groups/filtered"] == 1
+
+    def limit(group: dict[str, Any]) -> dict[str, Any]:
+        serving.env.max_token_len = max(map(len, group["tokens"]))
+        return group
+
+    added = await serving.deliver(limit)
+    serving.env.max_token_len = MAX_TOKEN_LEN
+    assert added["groups/filtered"] == 1
+
+
+async def test_a_group_is_failed_when_patience_ends_and_cancelled_with_its_worker(
+    serving: Serving, caplog: pytest.LogCaptureFixture
+) -> None:
+    serving.between.status, serving.env.api.patience = 502, 1.5
+    failed = await serving.deliver()
+    assert failed["groups/send_failures"] == 1
+    with pytest.raises(UnreachableError) as raised:
+        await serving.env.get_status()
+    serving.env.api.patience = 60.0
+    before = serving.env.statistics.counts["groups/cancelled"]
+    worker = asyncio.create_task(serving.deliver())
+    await until(lambda: serving.env.statistics.books.owed()["groups/on_the_way"])
+    await asyncio.sleep(0.1)
+    worker.cancel()
+    await asyncio.gather(worker, return_exceptions=True)
+    serving.between.status = None
+    await serving.env.get_status()
+    assert serving.env.statistics.counts["groups/cancelled"] == before + 1
+    assert raised.value.exit_status == TRY_AGAIN
+    assert str(raised.value) == (
+        f"the Atropos API at {serving.between.url} has not answered for 1.5 s (502 Bad Gateway: "
+        "<h1>no healthy upstream</h1>): start it and its trainer, then this environment again"
+    )
+    assert "is back after" in caplog.messages[-1]
+    assert caplog.messages[-1].endswith(", 1 groups lost")
+
+
+async def test_an_api_that_refuses_to_say_where_the_trainer_is_ends_the_run(
+    serving: Serving,
+) -> None:
+    serving.between.status = 404
+    with pytest.raises(ApiRefusedError, match=r"refuses .*/status-env with 404 Not Found"):
+        await serving.env.get_status()
+    serving.between.status = None
+
+
+async def test_a_hanging_api_is_said_within_ten_seconds_and_waited_for(
+    bench: Any, policy_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        Api(bench.folder) as api,
+        bench.unprepared(policy_url, rollout_server_url=api.url) as env,
+    ):
+        await env.register_env()
+        os.kill(api.pid, signal.SIGSTOP)
+        polling = asyncio.create_task(env.get_status())
+        try:
+            await until(lambda: "doesn't answer for 8 s: it hangs" in caplog.text, seconds=10)
+        finally:
+            os.kill(api.pid, signal.SIGCONT)
+        await asyncio.wait_for(polling, 10)
+    assert f"The Atropos API at {api.url} is back after " in caplog.text
+
+
+async def test_an_api_that_has_forgotten_us_ends_the_run_before_it_gets_a_group(
+    bench: Any, policy_url: str
+) -> None:
+    """The trainer comes back at the same step, and our id goes to one of our own name."""
+    async with (
+        Api(bench.folder) as api,
+        bench.unprepared(policy_url, rollout_server_url=api.url) as env,
+    ):
+        await env.register_env()
+        await env.get_status()
+        polling = asyncio.create_task(polled(env))
+        await api.start_anew(step=0)
+        newcomer = await let_in(api.url, "env")
+        with pytest.raises(LostStateError) as raised:
+            await asyncio.wait_for(polling, 30)
+        assert newcomer["env_id"] == env.env_id
+        assert newcomer["wandb_name"] == env.wandb_prepend
+        assert env.api.lost
+    assert raised.value.exit_status == TRY_AGAIN
+    assert str(raised.value) == (
+        f"the Atropos API at {api.url} is not the one it was: it doesn't know this environment any "
+        "more; start this environment again, and it goes on from the checkpoint of the trainer's "
+        "step"
+    )
+
+
+async def polled(env: ReasoningGymEnv) -> None:
+    while True:
+        await env.get_status()
+        await asyncio.sleep(0.1)
+
+
+async def test_a_step_that_goes_backwards_ends_the_run_and_writes_no_checkpoint(
+    bench: Any, policy_url: str
+) -> None:
+    """No request failed in between: a load balancer goes from one API to the next like that."""
+    async with (
+        Api(bench.folder) as api,
+        bench.unprepared(policy_url, rollout_server_url=api.url) as env,
+    ):
+        await env.register_env()
+        env.curr_step, env.checkpoint_interval = 26, 10
+        await api.start_anew(step=10)
+        await let_in(api.url, "another")
+        with pytest.raises(LostStateError, match="it went back from step 26 to step 10; start"):
+            await env.get_status()
+    assert not list(bench.folder.glob("env_checkpoints/**/*.json"))
+
+
+async def test_an_id_that_belongs_to_another_environment_ends_the_run(
+    bench: Any, policy_url: str
+) -> None:
+    """Groups of another size than the API expects under an id are kept back there."""
+    async with (
+        Api(bench.folder) as api,
+        bench.environment(
+            policy_url, rollout_server_url=api.url, ensure_scores_are_not_same=False
+        ) as env,
+    ):
+        await env.register_env()
+        env.max_token_len = MAX_TOKEN_LEN
+        await api.start_anew(step=0)
+        await let_in(api.url, "another", group_size=16)
+        problem = await env.get_next_item()
+        group, _ = await env.collect_trajectories(problem)
+        await env.handle_send_to_api(group, problem)
+        with pytest.raises(LostStateError, match="it has our id for another environment"):
+            await env.get_status()
+    assert env.statistics.counts["groups/send_failures"] == 1
+
+
+async def test_serve_ends_with_the_status_for_trying_again(bench: Any, policy_url: str) -> None:
+    async with Api(bench.folder) as api:
+        options = bench.options(policy_url, rollout_server_url=api.url, max_token_length=1024)
+        async with bench.command("serve", *options) as command:
+            await asyncio.wait_for(command.until_logged("gcd:"), 120)
+            await api.start_anew(step=0)
+            await let_in(api.url, "another")
+            assert await command.exit_code() == TRY_AGAIN, command.said()
+    said = command.said()
+    assert said.splitlines()[-1].startswith(f"error: the Atropos API at {api.url} is not the one")
+    assert "Traceback" not in said
+    assert "The books don't balance" not in said
+    [books] = [line for line in said.splitlines() if "Groups: " in line]
+    assert " collected = " in books

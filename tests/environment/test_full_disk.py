@@ -1,0 +1,48 @@
+"""`serve` on a disk that gets full: training goes on, what is lost is said, and that it ends."""
+
+import asyncio
+import re
+import signal
+from typing import Any
+
+from serve_loop import serving, until_pulled
+from small_disks import memory_disk
+
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
+from reasoning_gym_environment.storage.dumps import read_dump
+
+HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
+
+
+async def test_a_full_disk_costs_rows_and_checkpoints_but_no_training(
+    bench: Any, tokenizer: Any
+) -> None:
+    with memory_disk(bench.folder / "env_checkpoints", "96k") as disk:
+        settings = {
+            "data_dumps_dir": str(disk / "dumps"),
+            "dump_rollouts": True,
+            "dump_failed_rollouts": True,
+        }
+        async with serving(bench, tokenizer, HONEST, save_every=2, **settings) as (
+            command,
+            trainer,
+            _,
+        ):
+            await asyncio.wait_for(command.until_logged("lost to disk so far"), timeout=120)
+            await asyncio.wait_for(command.until_logged(" was not saved: "), timeout=60)
+            pulled = trainer.batches
+            await asyncio.wait_for(until_pulled(trainer, command, batches=pulled + 5), timeout=60)
+            files = sorted((disk / "dumps").iterdir())
+            assert all(read_dump(file).torn == 0 for file in files)
+            for file in files:
+                file.unlink()
+            await asyncio.wait_for(command.until_logged("lost to disk\n"), timeout=60)
+            command.process.send_signal(signal.SIGHUP)
+            assert await command.exit_code() == 129, command.said()
+        assert all(read_dump(file).torn == 0 for file in (disk / "dumps").iterdir())
+    said = command.said()
+    assert re.search(r"ERROR .*Dumps can't be written to .*No space left on device", said)
+    assert re.search(r"ERROR .*The checkpoint of step \d+ was not saved: .*No space left", said)
+    assert re.search(r"WARNING .*Dumps are written to .* again after \d+ s; \d+ groups? of", said)
+    assert re.search(r"'checkpoints/failed': \d+.*'dumps/lost': \d+", said)
+    assert "Traceback" not in said

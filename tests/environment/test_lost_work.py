@@ -1,0 +1,278 @@
+"""Servers that lie, forget or fall silent: what is lost is asked again, counted and said."""
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from api_between import Between, until
+from misbehaving_server import (
+    LIES,
+    Misbehaving,
+    empty,
+    one_fewer,
+    one_more,
+    without_a_logprob,
+)
+from process_tree import children
+from serve_loop import MAX_TOKEN_LEN, training
+
+from reasoning_gym_environment import ReasoningGymEnv
+from reasoning_gym_environment.demo.api_server import ApiServer
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
+from reasoning_gym_environment.demo.run import SERVER_TYPES
+from reasoning_gym_environment.problems.chances import MOST_AGAIN
+
+HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
+ENDS = ["sent", "written", "refused", "send_failures", "cancelled", "unscored", "filtered"]
+
+
+@dataclass
+class Asking:
+    """An environment that is set up, and its inference server."""
+
+    env: ReasoningGymEnv
+    server: Misbehaving
+
+    async def group(self) -> Any:
+        problem = await self.env.get_next_item()
+        group, _ = await self.env.collect_trajectories(problem)
+        return group
+
+
+@pytest_asyncio.fixture(scope="module", params=SERVER_TYPES)
+async def asking(
+    request: pytest.FixtureRequest, module_bench: Any, tokenizer: Any
+) -> AsyncIterator[Asking]:
+    async with (
+        Misbehaving(HONEST, tokenizer, chat_tokens=True) as server,
+        module_bench.environment(server.url, request.param) as env,
+    ):
+        yield Asking(env, server)
+
+
+async def test_a_group_with_a_lie_in_it_is_lost_and_asked_again(asking: Asking) -> None:
+    env, counts = asking.env, asking.env.statistics.counts
+    lost, again = counts["groups/lost"], counts["problems/asked_again"]
+    for number, lie in enumerate(LIES.values(), start=1):
+        asking.server.change = lie
+        assert await asking.group() is None
+        assert counts["groups/lost"] == lost + number
+        assert counts["problems/asked_again"] == again + number
+        assert len(env.backlog) == number
+    asking.server.change = None
+    env.backlog.clear()
+    assert await asking.group() is not None
+
+
+async def test_logprobs_that_are_too_few_are_not_padded(asking: Asking) -> None:
+    if asking.env.inference._server.servers[0].config.server_type == "sglang":
+        pytest.skip("its tokens and logprobs come in pairs")
+    asking.server.change = without_a_logprob
+    assert await asking.group() is None
+    asking.server.change = None
+    asking.env.backlog.clear()
+
+
+@pytest.mark.parametrize("change", [one_fewer, one_more])
+async def test_a_completion_too_few_or_too_many_costs_no_group(asking: Asking, change: Any) -> None:
+    asking.server.change, requests = change, asking.server.requests
+    group = await asking.group()
+    asking.server.change = None
+    assert len(group["tokens"]) == 4
+    assert asking.server.requests == requests + (2 if change is one_fewer else 1)
+
+
+async def test_empty_completions_are_data_that_moves_nothing(asking: Asking) -> None:
+    asking.server.change = empty
+    group = await asking.group()
+    asking.server.change = None
+    masked = {"set_advantage_to_zero": True}
+    trained = [sum(mask != -100 for mask in row) for row in group["masks"]]
+    assert trained[0] > 0
+    assert trained[1:] == [0] * 3
+    assert group["overrides"] == [{}, masked, masked, masked]
+    assert group["statuses"][1:] == ["no_answer"] * 3
+
+
+async def test_fewer_texts_than_asked_for_cost_the_missing_ones(bench: Any, tokenizer: Any) -> None:
+    async with (
+        Misbehaving(HONEST, tokenizer) as server,
+        bench.environment(server.url) as env,
+    ):
+        server.change = one_fewer
+        group, _ = await env.collect_trajectories(await env.get_next_item())
+    assert len(group["tokens"]) == 4
+    assert server.requests == 2
+
+
+async def test_a_problem_is_asked_again_three_times_and_then_given_up(
+    bench: Any, tokenizer: Any
+) -> None:
+    async with (
+        Misbehaving(HONEST, tokenizer) as server,
+        bench.environment(server.url, "vllm") as env,
+    ):
+        server.change = LIES["nan"]
+        problem = await env.get_next_item()
+        for number in range(1, MOST_AGAIN + 2):
+            await env.collect_trajectories(problem)
+            assert env.statistics.counts["problems/asked_again"] == min(number, MOST_AGAIN)
+        assert env.statistics.counts["problems/given_up"] == 1
+        assert env.backlog == [problem] * MOST_AGAIN
+
+
+@asynccontextmanager
+async def served(
+    bench: Any, server: Misbehaving, **changes: Any
+) -> AsyncIterator[tuple[ReasoningGymEnv, Any, Between]]:
+    """An environment that serves in this process, the trainer, and the proxy before the API."""
+    settings = {
+        "ensure_scores_are_not_same": False,
+        "max_token_length": MAX_TOKEN_LEN,
+        "max_num_workers": 6,
+        "max_batches_offpolicy": 50,
+        **changes,
+    }
+    async with (
+        ApiServer() as api,
+        Between(api.url) as between,
+        training(api, bench.folder, batch_size=8) as trainer,
+        bench.unprepared(server.url, "vllm", rollout_server_url=between.url, **settings) as env,
+    ):
+        serving = asyncio.create_task(env.env_manager())
+        try:
+            await until(lambda: trainer.batches or serving.done(), 120)
+            yield env, trainer, between
+        finally:
+            serving.cancel()
+            with suppress(asyncio.CancelledError):
+                await serving
+
+
+def require_balance(env: ReasoningGymEnv) -> None:
+    """The books at the end of a run."""
+    counts, books = env.statistics.counts, env.statistics.books
+    assert not any(books.owed().values()), str(books)
+    assert counts["groups/collected"] == sum(counts[f"groups/{end}"] for end in ENDS)
+    assert counts["groups/begun"] == (
+        counts["groups/collected"] + counts["groups/lost"] + counts["groups/interrupted"]
+    )
+
+
+async def test_a_silent_server_is_said_and_its_groups_are_asked_again(
+    bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        Misbehaving(HONEST, tokenizer) as server,
+        served(bench, server) as (env, trainer, _),
+    ):
+        [watch] = env.inference.failover.watches
+        watch.bears = 12.0
+        server.awake.clear()
+        name = f"The inference server at {server.url}/v1"
+        await until(lambda: f"{name} doesn't answer for " in caplog.text, 11)
+        assert "6 requests are under way, nothing has come for " in caplog.text
+        await until(lambda: env.statistics.counts["groups/lost"] == 6, 20)
+        before = trainer.batches
+        server.awake.set()
+        await until(lambda: trainer.batches > before + 3, 60)
+        counts = env.statistics.counts
+        assert counts["problems/asked_again"] == 6
+        assert env.backlog == []
+    [back] = [m for m in caplog.messages if m.startswith(f"{name} is back after ")]
+    assert back.endswith(" s, 6 requests given up")
+    [back] = [m for m in caplog.messages if m.startswith("Inference is back after ")]
+    assert back.endswith(" s, 6 groups lost")
+    assert (
+        f"Lost a group of gcd, 1 in a row: the inference server at {server.url}/v1" in caplog.text
+    )
+    require_balance(env)
+
+
+async def test_six_forgotten_requests_do_not_stop_the_run(bench: Any, tokenizer: Any) -> None:
+    async with (
+        Misbehaving(HONEST, tokenizer) as server,
+        served(bench, server) as (env, trainer, _),
+    ):
+        [watch] = env.inference.failover.watches
+        watch.bears = 3.0
+        server.forgets = 6
+        await until(lambda: not server.forgets, 20)
+        await until(lambda: env.statistics.counts["groups/lost"] == 6, 60)
+        before = trainer.batches
+        await until(lambda: trainer.batches > before + 3, 60)
+        assert env.statistics.counts["problems/asked_again"] == 6
+    require_balance(env)
+
+
+async def test_a_worker_that_runs_out_of_time_gives_its_problem_back(
+    bench: Any, tokenizer: Any
+) -> None:
+    async with (
+        Misbehaving(HONEST, tokenizer) as server,
+        served(bench, server, worker_timeout=3) as (env, trainer, _),
+    ):
+        server.forgets = 2
+        await until(lambda: env.statistics.counts["problems/asked_again"] == 2, 30)
+        before = trainer.batches
+        await until(lambda: trainer.batches > before + 3, 60)
+        assert env.statistics.counts["groups/interrupted"] >= 2
+    require_balance(env)
+
+
+@pytest.mark.lengthy
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+async def test_the_books_balance_under_every_fault_together(bench: Any, tokenizer: Any) -> None:
+    """Each second another fault, from lying servers to killed hosts."""
+    rng = random.Random(11)
+    async with (
+        Misbehaving(HONEST, tokenizer, failure_rate=0.1) as server,
+        served(bench, server, worker_timeout=4, dump_failed_rollouts=True) as (
+            env,
+            trainer,
+            between,
+        ),
+    ):
+        [watch] = env.inference.failover.watches
+        watch.bears = 2.0
+
+        def kill_a_worker() -> None:
+            with suppress(ProcessLookupError, IndexError):
+                os.kill(rng.choice(env._pool.pids), signal.SIGKILL)
+
+        def kill_a_verifiers_child() -> None:
+            with suppress(ProcessLookupError, IndexError):
+                os.kill(rng.choice([c for p in env._pool.pids for c in children(p)]), 9)
+
+        faults = [
+            lambda: setattr(between, "status", 503),
+            lambda: setattr(between, "largest", 100),
+            lambda: setattr(server, "change", rng.choice([*LIES.values(), one_fewer, empty])),
+            lambda: setattr(server, "forgets", 2),
+            server.awake.clear,
+            kill_a_worker,
+            kill_a_verifiers_child,
+        ]
+        for fault in [*faults, *faults]:
+            fault()
+            await asyncio.sleep(1)
+            between.status, between.largest = None, float("inf")
+            server.change = None
+            server.awake.set()
+            await asyncio.sleep(0.5)
+        sent = env.statistics.counts["groups/sent"]
+        await until(lambda: env.statistics.counts["groups/sent"] > sent, 60)
+    require_balance(env)
+    counts = env.statistics.counts
+    assert counts["groups/sent"] > 0
+    assert counts["groups/lost"] > 0
+    assert counts["groups/interrupted"] > 0
+    assert counts["groups/sent"] >= trainer.groups

@@ -1,0 +1,210 @@
+"""Several environments serve one run: one evaluates, and one of the same name continues another."""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serve_loop import training_from, until_pulled
+
+from reasoning_gym_environment import ReasoningGymEnv
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.errors import FixableError
+
+HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
+SAVED_EVERY = 3
+
+
+def training(folder: Path, *, step: int = 0) -> Any:
+    """A real API and a real trainer."""
+    return training_from(step, folder, num_steps=100_000, save_every=SAVED_EVERY)
+
+
+async def come_to(env: ReasoningGymEnv, step: int) -> None:
+    """Atropos's loop sees that the trainer has come to a step; what that begins is finished."""
+    env.status_dict = {"current_step": step}
+    await env.env_step_checks()
+    if env.eval_runner is not None:
+        await env.eval_runner
+
+
+async def test_one_of_two_replicas_evaluates_and_the_other_takes_over(
+    bench: Any, tokenizer: Any, tmp_path: Path
+) -> None:
+    settings = {"steps_per_eval": 10, "max_num_workers": 1}
+    async with (
+        PolicyServer(HONEST, tokenizer) as server,
+        training(tmp_path) as (api, _),
+        bench.environment(server.url, rollout_server_url=api, **settings) as second,
+    ):
+        async with bench.environment(server.url, rollout_server_url=api, **settings) as first:
+            for env in (first, second):
+                await env.register_env()
+            for step in (0, 4, 10, 11, 23):
+                for env in (first, second):
+                    await come_to(env, step)
+            folders = sorted(path.name for path in first.evaluation.folder.parent.glob("step-*"))
+            assert folders == ["step-10", "step-23"]
+            assert second.eval_runner is None
+        second._duty._look_at = 0.0  # as if five seconds had passed
+        await come_to(second, 29)
+        assert second.eval_runner is None
+        await come_to(second, 31)
+        assert second.evaluation.folder.name == "step-31"
+
+
+async def test_a_replica_of_the_same_name_continues_where_the_other_ended(
+    bench: Any, tokenizer: Any, tmp_path: Path
+) -> None:
+    settings = {"replica": "east", "complexity_mode": "curriculum", "sampling": "signal"}
+    async with PolicyServer(HONEST, tokenizer) as server:
+        async with (
+            training(tmp_path, step=SAVED_EVERY - 1) as (api, _),
+            bench.environment(server.url, rollout_server_url=api, **settings) as env,
+        ):
+            await env.register_env()
+            for _ in range(6):
+                await env.collect_trajectories(await env.get_next_item())
+            await come_to(env, SAVED_EVERY)
+            stats = env.get_curriculum_stats()
+            expected = [(await env.get_next_item()).recipe for _ in range(20)]
+        async with (
+            training(tmp_path, step=SAVED_EVERY + 1) as (api, _),
+            bench.environment(server.url, rollout_server_url=api) as numbered,
+            bench.environment(server.url, rollout_server_url=api, **settings) as env,
+        ):
+            await numbered.register_env()  # as other replicas that are there already
+            await env.register_env()
+            assert env.get_curriculum_stats() == stats
+            assert [(await env.get_next_item()).recipe for _ in range(20)] == expected
+            assert (numbered.identity()["replica"], env.identity()["replica"]) == (
+                "env_0",
+                "env_east",
+            )
+
+
+@pytest.mark.parametrize(
+    ("changes", "text", "said"),
+    [
+        ({}, '{"stream_state": {"sam', "it is no JSON: "),
+        ({}, '{"schema_version": 2}', "its schema version is 2, this program reads 1"),
+        ({}, '{"stream_state": []}', "the stream's state is [], which is no JSON object"),
+        ({"seed": 7}, None, "it is of a run with seed 42, this one's is 7"),
+        (
+            {"include_tasks": "lcm"},
+            None,
+            "its problems are of other tasks than this run's, such as gcd",
+        ),
+    ],
+)
+async def test_a_checkpoint_that_cannot_be_continued_ends_the_start_in_one_sentence(
+    changes: dict[str, Any],
+    text: str | None,
+    said: str,
+    bench: Any,
+    tokenizer: Any,
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "env_checkpoints" / "env_x" / f"step-{SAVED_EVERY}.json"
+    async with (
+        PolicyServer(HONEST, tokenizer) as server,
+        training(tmp_path, step=SAVED_EVERY) as (api, _),
+    ):
+        settings = {"rollout_server_url": api, "replica": "x"}
+        if text is None:
+            async with bench.environment(server.url, **settings) as env:
+                env.checkpoint_dir, env.wandb_prepend = str(tmp_path), "env_x"
+                await env.get_next_item()
+                env.save_checkpoint(SAVED_EVERY)
+        else:
+            path.parent.mkdir(parents=True)
+            path.write_text(text)
+        async with bench.environment(server.url, **{**settings, **changes}) as env:
+            with pytest.raises(FixableError) as raised:
+                await env.register_env()
+    assert str(raised.value).startswith(f"the checkpoint {path} can't be continued: {said}")
+    assert str(raised.value).endswith(
+        "; delete it to continue the one before it or, where there is none, to begin the training "
+        "stream anew"
+    )
+
+
+async def test_a_checkpoint_folder_that_cannot_be_written_to_ends_the_start(
+    bench: Any, tokenizer: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "env_checkpoints").write_text("in the way")
+    async with (
+        PolicyServer(HONEST, tokenizer) as server,
+        training(tmp_path) as (api, _),
+        bench.environment(server.url, rollout_server_url=api) as env,
+    ):
+        with pytest.raises(FixableError, match=r"checkpoints can't be written to .*: make it"):
+            await env.register_env()
+
+
+async def test_the_command_says_of_a_torn_checkpoint_what_to_do(
+    bench: Any, tokenizer: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "env_checkpoints" / "env_0" / "step-5.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"stream_state": {"sampler": ')
+    async with (
+        PolicyServer(HONEST, tokenizer) as server,
+        training(tmp_path, step=5) as (api, _),
+        bench.command("serve", *bench.options(server.url, rollout_server_url=api)) as command,
+    ):
+        assert await command.exit_code() == 2, command.said()
+    assert command.said().splitlines()[-1].startswith(f"error: the checkpoint {path} can't be ")
+    assert "Traceback" not in command.said()
+
+
+async def test_a_killed_replica_loses_no_evaluation_and_its_place_is_taken(
+    bench: Any, tokenizer: Any, tmp_path: Path
+) -> None:
+    settings = {
+        "complexity_mode": "curriculum",
+        "ensure_scores_are_not_same": False,
+        "eval_handling": "NONE",
+        "max_eval_workers": 1,
+        "max_token_length": 2048,
+        "num_eval_samples_per_task": 20,
+        "steps_per_eval": 20,
+    }
+
+    def replica(name: str, log: str) -> Any:
+        options = bench.options(server.url, rollout_server_url=api, replica=name, **settings)
+        command = bench.command("serve", *options)
+        command.log = tmp_path / log
+        return command
+
+    async with (
+        PolicyServer(HONEST, tokenizer, latency=0.2) as server,
+        training(tmp_path) as (api, trainer),
+        replica("a", "a.txt") as one,
+        replica("b", "b.txt") as other,
+    ):
+        for command in (one, other):
+            await asyncio.wait_for(command.until_logged("gcd:"), timeout=120)
+        evaluator = await first_to_say("Evaluating ", one, other)
+        evaluator.process.kill()
+        await evaluator.process.wait()
+        name, survivor = ("a", other) if evaluator is one else ("b", one)
+        await asyncio.wait_for(survivor.until_logged("This replica evaluates"), timeout=60)
+        await asyncio.wait_for(survivor.until_logged("Evaluation: "), timeout=120)
+        async with replica(name, "again.txt") as again:
+            await asyncio.wait_for(again.until_logged("gcd:"), timeout=120)
+            await asyncio.wait_for(until_pulled(trainer, again, batches=60), timeout=120)
+    assert re.search(rf"Continued \S+/env_{name}/step-\d+\.json at the trainer's", again.said())
+    assert "This replica evaluates" not in again.said()
+    assert "Traceback" not in again.said() + survivor.said()
+
+
+async def first_to_say(text: str, *commands: Any) -> Any:
+    while True:
+        for command in commands:
+            if text in command.said():
+                return command
+            assert command.process.returncode is None, command.said()
+        await asyncio.sleep(0.1)

@@ -1,0 +1,203 @@
+"""Checkpoints are written whole or not at all, replace nothing later, and are read with care."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.storage.checkpoints import Checkpoints, read_checkpoint, unusable
+
+HOLDER = """
+import asyncio, sys
+from collections import Counter
+from pathlib import Path
+from reasoning_gym_environment.storage.checkpoints import Checkpoints
+asyncio.run(Checkpoints(Path(sys.argv[1]), Counter()).claim(patience=0))
+print("claimed", flush=True)
+sys.stdin.read()
+"""
+
+
+def saved(folder: Path, *steps: int) -> Checkpoints:
+    checkpoints = Checkpoints(folder, Counter())
+    for step in steps:
+        checkpoints.save(step, {"stream_state": {"step": step}})
+    return checkpoints
+
+
+def test_the_newest_that_is_not_after_the_trainers_step_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / "env_0"
+    checkpoints = saved(folder, 3, 6, 12)
+    (folder / "step-9.partial.json").write_text("{}")
+    (folder / ".step-9.json.1.partial").write_text("{")
+    (folder / "step-x.json").write_text("{}")
+    names = {step: checkpoints.newest(step) for step in (2, 3, 5, 11, 12, 99)}
+    found = {step: path.name if path else None for step, path in names.items()}
+    assert found == {
+        2: None,
+        3: "step-3.json",
+        5: "step-3.json",
+        11: "step-6.json",
+        12: "step-12.json",
+        99: "step-12.json",
+    }
+    assert read_checkpoint(folder / "step-6.json") == {"step": 6}
+
+
+def test_what_an_earlier_run_left_in_the_folder_is_not_continued_by_accident(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "env_0"
+    saved(folder, 3, 6)
+    for path in folder.iterdir():
+        os.utime(path, (1, 1))
+    checkpoints = saved(folder, 0)
+    assert checkpoints.newest(5) == folder / "step-0.json"
+    assert checkpoints.newest(6) == folder / "step-6.json"  # as the trainer says
+    checkpoints.save(3, {"stream_state": "this run's"})
+    assert checkpoints.newest(5) == folder / "step-3.json"
+
+
+def test_a_later_state_never_comes_under_an_earlier_step(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    counts: Counter[str] = Counter()
+    checkpoints = Checkpoints(tmp_path / "env_0", counts)
+    for step, state in ((10, "early"), (26, "late"), (10, "later still"), (26, "again")):
+        checkpoints.save(step, {"stream_state": state})
+    kept = {path.name: read_checkpoint(path) for path in (tmp_path / "env_0").iterdir()}
+    assert kept == {"step-10.json": "early", "step-26.json": "again"}
+    assert counts == {"checkpoints/saved": 3, "checkpoints/failed": 1}
+    assert "The checkpoint of step 10 was not saved: this run has saved step 26" in caplog.text
+
+
+def test_a_save_that_fails_is_said_and_counted_and_leaves_what_was_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    counts: Counter[str] = Counter()
+    folder = tmp_path / "env_0"
+    checkpoints = Checkpoints(folder, counts)
+    checkpoints.save(3, {"stream_state": 1})
+    folder.rename(tmp_path / "aside")
+    folder.write_text("in the way")
+    checkpoints.save(6, {"stream_state": 2})
+    folder.unlink()
+    (tmp_path / "aside").rename(folder)
+    checkpoints.save(9, {"stream_state": 3})
+    assert sorted(path.name for path in folder.iterdir()) == ["step-3.json", "step-9.json"]
+    assert counts == {"checkpoints/saved": 2, "checkpoints/failed": 1}
+    [record] = caplog.records
+    assert record.levelname == "ERROR"
+    assert "The checkpoint of step 6 was not saved: " in record.getMessage()
+    assert "training goes on" in record.getMessage()
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    folder = tmp_path / "file" / "env_0"
+    with pytest.raises(FixableError) as raised:
+        Checkpoints(folder, Counter()).require_writable()
+    assert str(raised.value) == (
+        f"checkpoints can't be written to {folder} (Not a directory): make it writable, or give "
+        "the trainer another checkpoint folder"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"", "it is no JSON: "),
+        (b'{"stream_state": {"sampler"', "it is no JSON: "),
+        (b"\xff\xfe\x00", "it is no JSON: "),
+        (b"[" * 100_000, "it is nested too deep"),
+        (b"[]", "it is no JSON object"),
+        (b"{}", "it lacks stream_state"),
+        (b'{"schema_version": 2}', "its schema version is 2, this program reads 1"),
+        (b'{"schema_version": "x"}', "its schema version is 'x', this program reads 1"),
+        (None, "Is a directory"),
+    ],
+)
+def test_what_is_no_checkpoint_is_a_reason(tmp_path: Path, text: bytes | None, reason: str) -> None:
+    path = tmp_path / "step-3.json"
+    if text is None:
+        path.mkdir()
+    else:
+        path.write_bytes(text)
+    with pytest.raises(ValueError) as raised:  # noqa: PT011 - the sentence is below
+        read_checkpoint(path)
+    assert str(raised.value).startswith(reason)
+    assert "\n" not in str(unusable(path, raised.value))
+    assert str(path) in str(unusable(path, raised.value))
+
+
+def test_a_checkpoint_without_a_version_is_of_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "step-3.json"
+    path.write_text('{"stream_state": 5}')
+    assert read_checkpoint(path) == 5
+
+
+async def test_two_replicas_of_one_name_are_refused_until_the_first_ends(tmp_path: Path) -> None:
+    first, second = (Checkpoints(tmp_path / "env_0", Counter()) for _ in range(2))
+    other = Checkpoints(tmp_path / "env_1", Counter())
+    await first.claim(patience=0)
+    await other.claim(patience=0)
+    with pytest.raises(FixableError, match=r"another process is replica 'env_0'; end it, or give"):
+        await second.claim(patience=0)
+    waiting = asyncio.create_task(second.claim(patience=20))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    first.close()
+    await waiting
+
+
+@pytest.mark.processes
+async def test_a_killed_replica_leaves_its_name_to_the_next(tmp_path: Path) -> None:
+    folder = tmp_path / "env_0"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"claimed\n"
+        with pytest.raises(FixableError, match=f"is held by process {holder.pid} on "):
+            await Checkpoints(folder, Counter()).claim(patience=0)
+        holder.kill()
+        holder.wait()
+    await Checkpoints(folder, Counter()).claim(patience=0)
+
+
+async def test_a_checkpoint_saved_aside_is_there_at_once(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path / "env_0", Counter())
+    await checkpoints.save_aside(3, {"stream_state": [1]})
+    assert json.loads((tmp_path / "env_0" / "step-3.json").read_text()) == {
+        "schema_version": 1,
+        "stream_state": [1],
+    }
+    checkpoints.close()
+
+
+async def test_a_disk_that_stalls_holds_up_no_training_and_no_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    counts: Counter[str] = Counter()
+    checkpoints = Checkpoints(tmp_path / "env_0", counts)
+    checkpoints.require_writable()
+    os.mkfifo(tmp_path / "env_0" / f".step-3.json.{os.getpid()}.partial")  # that nobody reads
+    begin = time.monotonic()
+    await checkpoints.save_aside(3, {"stream_state": 1})
+    await checkpoints.save_aside(6, {"stream_state": 2})
+    assert time.monotonic() - begin < 10
+    assert counts == {"checkpoints/failed": 1}
+    warning, error = (record.getMessage() for record in caplog.records)
+    assert warning == "The disk holds up the checkpoint of step 3: training goes on"
+    assert error.startswith("The checkpoint of step 6 was not saved: its disk holds up the one ")
+    await asyncio.to_thread(checkpoints.close)
+    assert caplog.records[-1].getMessage() == (
+        f"The disk of {tmp_path}/env_0 does not answer: a checkpoint is lost"
+    )

@@ -1,0 +1,20 @@
+"""What is shipped is what the installed library says."""
+
+from reasoning_gym_environment.tasks.shipped import Offer, ladder_heights, shipped
+from reasoning_gym_environment.workers.pool import TaskPool
+
+
+async def test_what_is_shipped_is_what_the_library_offers(pool: TaskPool) -> None:
+    offer = shipped()
+    assert offer is not None, "of another version of reasoning-gym: make docs"
+    assert offer == Offer(await pool.discover(), await pool.ladders())
+
+
+def test_another_version_is_asked_itself() -> None:
+    assert shipped("0.0.1") is None
+
+
+def test_every_task_has_a_height() -> None:
+    offer = shipped()
+    assert offer is not None
+    assert ladder_heights() == {task: len(ladder.levels) for task, ladder in offer.ladders.items()}

@@ -1,0 +1,73 @@
+"""What is logged has a form, and never an API key."""
+
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from reasoning_gym_environment.util.logs import JsonLines, PlainLines, Withholder
+from reasoning_gym_environment.util.progress import AboveBars, writes_above_bars
+
+KEY = "sk-0123456789"
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    logger = logging.getLogger("a test's own")
+    logger.propagate = False
+    logger.setLevel(logging.INFO)
+    yield logger
+    logger.handlers.clear()
+
+
+def logged(logger: logging.Logger, formatter: logging.Formatter) -> str:
+    """What two messages and a traceback with the key become."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter)
+    logger.addHandler(handler)
+    logger.info("key %s", KEY)
+    try:
+        raise ValueError(f"bad key {KEY}")
+    except ValueError:
+        logger.exception("broken")
+    return stream.getvalue()
+
+
+def test_lines_and_tracebacks_have_no_key(logger: logging.Logger) -> None:
+    text = logged(logger, PlainLines(Withholder([KEY])))
+    assert KEY not in text
+    assert "INFO a test's own: key withheld" in text
+    assert "ValueError: bad key withheld" in text
+
+
+def test_json_lines_have_no_key(logger: logging.Logger) -> None:
+    rows = [json.loads(line) for line in logged(logger, JsonLines(Withholder([KEY]))).splitlines()]
+    assert [row["message"] for row in rows] == ["key withheld", "broken"]
+    assert [row["level"] for row in rows] == ["INFO", "ERROR"]
+    assert rows[1]["traceback"].endswith("ValueError: bad key withheld")
+    assert all(row["time"].endswith("+00:00") for row in rows)
+
+
+def test_short_keys_are_none_and_long_ones_come_first() -> None:
+    withholder = Withholder(["x", None, "secret", "secret-and-more"])
+    assert withholder.clean("x secret-and-more secret") == "x withheld withheld"
+
+
+def test_on_a_terminal_one_loggers_line_stays_below_the_others(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    handler = AboveBars("live")
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    for name, message in (("live", "1 group"), ("other", "a message"), ("live", "2 groups")):
+        handler.emit(logging.LogRecord(name, logging.INFO, "", 0, message, (), None))
+    handler.close()
+    shown = capsys.readouterr().err
+    assert "a message\n" in shown
+    assert "\r1 group" in shown
+    assert "2 groups" in shown.rpartition("a message")[2]
+    assert not writes_above_bars()
