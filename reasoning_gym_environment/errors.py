@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import ClassVar
 
 TRY_AGAIN = 75
 """Exit status where the same command may succeed later: EX_TEMPFAIL of sysexits.h."""
@@ -21,7 +20,13 @@ class FixableError(Exception):
         exit_status: of a command that it ends.
     """
 
-    exit_status: ClassVar[int] = 2
+    exit_status: int = 2
+
+    def reworded(self, message: str) -> FixableError:
+        """The same error in other words, with the same exit status."""
+        same = FixableError(message)
+        same.exit_status = self.exit_status
+        return same
 
 
 class ConfigurationError(FixableError, ValueError):

@@ -62,11 +62,12 @@ class Watch:
             Exception: what the request has raised.
         """
         self._begun[request] = self._clock()
+        limit = max(self.bears, self._least)  # as it is now, for all that are forgotten together
         try:
             while not (await asyncio.wait({request}, timeout=self.check_seconds))[0]:
                 check()
                 await self._look()
-                self._require_hope(self._clock() - self._begun[request])
+                self._require_hope(self._clock() - self._begun[request], limit)
             answer = request.result()
         finally:
             begun = self._begun.pop(request)
@@ -93,13 +94,13 @@ class Watch:
             why = f"{len(self._begun)} requests are under way, nothing has come for {silent:.0f} s"
             self._outage.fails(self, why, already=silent)
 
-    def _require_hope(self, age: float) -> None:
+    def _require_hope(self, age: float, limit: float) -> None:
         """Raises HangingError."""
         at = self._server.config.base_url
         if min(age, self._silent()) >= self.bears:
             self._outage.dropped(self, lost=1)
             raise HangingError(f"the inference server at {at} was silent for {self.bears:g} s")
-        if age >= max(self.bears, self._least, _TIMES_THE_LONGEST * self._longest):
+        if age >= max(limit, _TIMES_THE_LONGEST * self._longest):
             self._least = 2 * age
             raise HangingError(
                 f"no reply from {at} after {age:.0f} s; the longest before took "

@@ -135,7 +135,7 @@ def run_command_line(env_class: type[AtroposEnv], arguments: Sequence[str]) -> N
     try:
         launch(env_class, command, given)
     except FixableError as error:
-        raise FixableError(withholder.clean(str(error))) from error
+        raise error.reworded(withholder.clean(str(error))) from error
 
 
 def known_settings(env_model: type[BaseModel]) -> Known:

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
         require_tasks(given.env)
         _launch(command, given, logs, withholder)
     except FixableError as error:
-        raise FixableError(withholder.clean(str(error))) from error
+        raise error.reworded(withholder.clean(str(error))) from error
     except Exception:  # noqa: BLE001 - printed whole, but for the keys
         print(withholder.clean(traceback.format_exc()), file=sys.stderr, end="")
         return 1

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import os
 import signal
 import socket
@@ -56,7 +55,7 @@ def _import_automata() -> None:
     drawing |= {"mpl_toolkits": ModuleType("mpl_toolkits"), axes.__name__: axes}
     sys.modules.update(drawing)
     with contextlib.suppress(ImportError):  # of another version: the library imports it whole
-        importlib.import_module("cellpylib")
+        import cellpylib  # type: ignore[import-untyped]  # noqa: F401 - the library finds it imported
     for name in drawing:
         del sys.modules[name]
 

@@ -292,7 +292,8 @@ async def test_serve_ends_with_the_status_for_trying_again(bench: Any, policy_ur
     async with Api(bench.folder) as api:
         options = bench.options(policy_url, rollout_server_url=api.url, max_token_length=1024)
         async with bench.command("serve", *options) as command:
-            await asyncio.wait_for(command.until_logged("gcd:"), 120)
+            await asyncio.wait_for(command.until_logged("Set up: "), 120)
+            await asyncio.sleep(8)  # Atropos waits for 5 s before it begins
             await api.start_anew(step=0)
             await let_in(api.url, "another")
             assert await command.exit_code() == TRY_AGAIN, command.said()
