@@ -158,10 +158,11 @@ class TrainingProblems:
         """
         assert self._stream is not None
         state = self._stream.state_dict()
+        budget = self._settings.max_token_length
         return {
             **state,
+            **({} if budget is None else {"max_token_length": budget}),
             "ahead": [p.recipe.to_json() for p in unfinished] + state["ahead"],
-            "max_token_length": self._settings.max_token_length,
             "prompt_room": self._room.state_dict(),
         }
 

@@ -103,7 +103,13 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 def test_the_public_names_are_these() -> None:
-    names = ["ReasoningGymEnv", "ReasoningGymEnvConfig", "read_dump"]
+    names = [
+        "AsyncReasoningGym",
+        "ReasoningGym",
+        "ReasoningGymEnv",
+        "ReasoningGymEnvConfig",
+        "read_dump",
+    ]
     assert reasoning_gym_environment.__all__ == names
     for name in names:
         assert getattr(reasoning_gym_environment, name).__name__ == name

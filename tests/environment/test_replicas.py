@@ -165,12 +165,14 @@ async def test_a_killed_replica_loses_no_evaluation_and_its_place_is_taken(
 ) -> None:
     settings = {
         "complexity_mode": "curriculum",
+        "debug_logging": True,
         "ensure_scores_are_not_same": False,
         "eval_handling": "NONE",
         "max_eval_workers": 1,
         "max_token_length": 2048,
         "num_eval_samples_per_task": 20,
         "steps_per_eval": 20,
+        "total_steps": 100_000,
     }
 
     def replica(name: str, log: str) -> Any:

@@ -10,6 +10,7 @@ from atroposlib.envs.base import APIServerConfig
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
 from reasoning_gym_environment.atropos.servers import CLIENTS
+from reasoning_gym_environment.demo.api_server import ApiServer
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.tokenizer import TURN_END
@@ -247,8 +248,8 @@ async def test_a_refusal_ends_the_start_with_the_servers_own_words(
 async def test_a_refusal_is_the_commands_last_line(
     command: str, bench: Any, tokenizer: Any, tmp_path: Any
 ) -> None:
-    async with RefusingServer(ONE, tokenizer) as server:
-        changes = {"rollout_server_url": server.url}  # it listens: that is all `serve` looks at
+    async with RefusingServer(ONE, tokenizer) as server, ApiServer() as api:
+        changes = {"rollout_server_url": api.url}
         if command == "process":
             changes["data_path_to_save_groups"] = str(tmp_path / "groups.jsonl")
         async with bench.command(command, *bench.options(server.url, **changes)) as running:
