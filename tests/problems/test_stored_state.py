@@ -1,13 +1,12 @@
 """What a checkpoint holds is a stream's state, or is refused with the value that can't be."""
 
-import copy
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from json_values import places, with_value
 
 from reasoning_gym_environment.problems.curriculum import Curriculum
 from reasoning_gym_environment.problems.levels import PromptRoom
@@ -46,21 +45,8 @@ TASK, *_, SINCE = STATE["sampler"]["signal"][0]
 SIGNAL_AHEAD = f"signal of {TASK!r} is of draw {SINCE}, after draw 0"
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths to all that is in a JSON value."""
-    inside = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, one in inside:
-        yield (*path, key)
-        if isinstance(one, dict | list):
-            yield from places(one, (*path, key))
-
-
 def changed(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
-    other = copy.deepcopy(STATE)
-    inside: Any = other
-    for key in path[:-1]:
-        inside = inside[key]
-    inside[path[-1]] = value
+    other: dict[str, Any] = with_value(STATE, path, value)
     return other
 
 
