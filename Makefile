@@ -25,9 +25,11 @@ lint: $(VENV)/.installed-dev  # style and types
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-docs: $(VENV)/.installed-dev  # write the tables that are made from the code
+docs: $(VENV)/.installed-dev  # write the tables that are made from the code, and build site/
 	$(VENV)/bin/python docs/shipped_tasks.py
 	$(VENV)/bin/python docs/configuration_table.py
+	$(VENV)/bin/python docs/task_table.py
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --quiet --strict
 
 clean:  # remove the virtual environment
 	rm -rf $(VENV)
@@ -40,7 +42,7 @@ $(VENV)/.installed: pyproject.toml requirements.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml requirements.txt | $(VENV)/bin/python
-	$(VENV)/bin/python -m pip install --quiet --constraint requirements.txt --editable '.[dev]'
+	$(VENV)/bin/python -m pip install --quiet --constraint requirements.txt --editable '.[dev,docs]'
 	touch $@ $(VENV)/.installed
 
 $(REAL_VENV)/.installed:  # torch for CPUs first; what else comes with it exists for CUDA alone

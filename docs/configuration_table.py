@@ -1,4 +1,4 @@
-"""Writes the options' table that `--help` shows, and README's; `--check` only compares.
+"""Writes the options' table that `--help` shows, and the page's; `--check` only compares.
 
 python docs/configuration_table.py [--check]
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from enum import Enum
+from itertools import groupby
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,7 +24,7 @@ from reasoning_gym_environment.atropos.defaults import (
 from reasoning_gym_environment.commands.options import TABLE, Option
 from reasoning_gym_environment.config import AT_LEAST, ReasoningGymEnvConfig
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+PAGE = Path(__file__).with_name("configuration.md")
 BEGIN, END = "<!-- configuration table: begin -->", "<!-- configuration table: end -->"
 
 USUAL = "What you usually set"
@@ -124,38 +125,32 @@ def lines(rows: list[dict[str, Any]]) -> str:
     return "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n"
 
 
-def bare(option: Option) -> str:
-    """The field's name."""
-    return option.name.removeprefix("env.")
+def line(option: Option) -> str:
+    """A line of the page's table; the defaults of single commands stand behind the common one."""
+    name = option.name.removeprefix("env.")
+    defaults = [f"`{option.default}`", *(f"{c}: `{d}`" for c, d in option.defaults.items())]
+    limits = option.limits().capitalize() if option.bounds else option.limits()
+    about = " ".join(filter(None, (option.about, limits and f"*{limits}.*")))
+    return f"| `{name}` | {', '.join(defaults)} | {about.replace('<', '&lt;')} |"
 
 
-def table() -> str:
-    """README's: our own settings and those of Atropos whose default we change."""
-    options = [Option(**row) for row in rows()]
-    ours = [o for o in options if not o.atropos]
-    changed = [
-        o
-        for o in options
-        if bare(o) in BaseEnvConfig.model_fields
-        and o.default != shown(BaseEnvConfig.model_fields[bare(o)].default)
-    ]
-    header = "| setting | default | values | meaning |\n| --- | --- | --- | --- |"
-    lines = [
-        [f"| `{bare(o)}` | `{o.default}` | {o.limits()} | {o.about} |" for o in some]
-        for some in (ours, changed)
-    ]
-    between = "Atropos's own settings, where the command line starts from another default:"
-    return "\n".join([header, *lines[0], "", between, "", header, *lines[1]])
+def tables() -> str:
+    """The page's: one for each heading of `--help`."""
+    lines = []
+    for group, members in groupby((Option(**row) for row in rows()), lambda o: o.group):
+        head = [f"### {group}", "", "| setting | default | meaning |"]
+        lines += [*head, "| --- | --- | --- |", *map(line, members), ""]
+    return "\n".join(lines)
 
 
 def updated(text: str) -> str:
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+    return f"{before}{BEGIN}\n{tables()}\n{END}{after}"
 
 
 def main() -> int | str:
-    written = {README: updated(README.read_text()), TABLE: lines(rows())}
+    written = {PAGE: updated(PAGE.read_text()), TABLE: lines(rows())}
     if "--check" not in sys.argv[1:]:
         for path, text in written.items():
             path.write_text(text)

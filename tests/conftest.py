@@ -1,6 +1,8 @@
 """What is slow to make and shared by all tests, and which tests start processes."""
 
 import asyncio
+import fcntl
+import os
 import sys
 import tempfile
 from collections import Counter
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from demo_runs import run_demo
 from hypothesis import HealthCheck, settings
 from worker_stock import WorkerStock
 
@@ -25,7 +28,7 @@ settings.load_profile("unhurried")
 
 STARTS_PROCESSES = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
 """Audit events, see the table in the library reference."""
-STARTING_FIXTURES = {"pool", "uncontained", "stock", "browser"}
+STARTING_FIXTURES = {"pool", "uncontained", "stock", "browser", "demo_run"}
 """A test that uses one of them, through whatever other fixture, is marked `processes`."""
 
 _unmarked: str | None = None
@@ -114,6 +117,20 @@ def tokenizer(tokenizer_folder: str) -> Any:
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(tokenizer_folder)
+
+
+@pytest.fixture(scope="session")
+def demo_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of one demo with all it wrote, `demo.out` what it said: shared by all workers."""
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+    folder = root / "demo"
+    with (root / "demo.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "demo.out").exists():
+            run_demo(folder)
+    return folder
 
 
 @pytest.fixture

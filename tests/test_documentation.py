@@ -13,8 +13,9 @@ PACKAGE = ROOT / "reasoning_gym_environment"
 
 
 @pytest.mark.processes
-def test_the_configuration_table_is_that_of_the_config_class() -> None:
-    script = ROOT / "docs" / "configuration_table.py"
+@pytest.mark.parametrize("table", ["configuration_table", "task_table"])
+def test_the_tables_are_those_of_the_code(table: str) -> None:
+    script = ROOT / "docs" / f"{table}.py"
     checked = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr
 
@@ -39,11 +40,11 @@ def test_every_package_is_on_the_map_and_says_what_is_in_it_and_what_is_not(fold
     assert len(re.findall(r"\.(?:\s|$)", said or "")) >= 2
 
 
-def test_every_status_is_explained_in_the_readme() -> None:
+def test_every_status_is_explained() -> None:
     from reasoning_gym_environment.records import Status
 
-    readme = (ROOT / "README.md").read_text()
-    assert [status.value for status in Status if f"`{status.value}`" not in readme] == []
+    page = (ROOT / "docs" / "scoring.md").read_text()
+    assert [status.value for status in Status if f"| `{status.value}` |" not in page] == []
 
 
 def test_everything_that_is_stored_or_exported_is_explained() -> None:

@@ -29,6 +29,7 @@ class Score:
 
     @property
     def solved(self) -> bool:
+        """Whether the status is solved."""
         return self.status is Status.SOLVED
 
     def to_json(self) -> dict[str, Any]:

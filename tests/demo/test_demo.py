@@ -8,6 +8,7 @@ from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
 import pytest
+from demo_runs import run_demo
 
 pytestmark = pytest.mark.processes
 
@@ -22,17 +23,22 @@ async def start_demo(folder: Path, *options: str) -> Process:
 
 
 @pytest.mark.parametrize("server_type", ["openai", "vllm"])
-async def test_groups_make_the_whole_way(server_type: str, tmp_path: Path) -> None:
-    demo = await start_demo(tmp_path, "--seconds", "8", "--server-type", server_type)
-    output, errors = await asyncio.wait_for(demo.communicate(), timeout=120)
-    assert demo.returncode == 0, errors.decode()
-    assert "groups pulled" in output.decode()
-    files = tmp_path.glob("*.jsonl")
+def test_groups_make_the_whole_way(
+    server_type: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    if server_type == "openai":  # the default
+        folder = request.getfixturevalue("demo_run")
+    else:
+        folder = tmp_path
+        run_demo(folder, "--server-type", server_type)
+    output = (folder / "demo.out").read_text()
+    assert "groups pulled" in output
+    files = folder.glob("*.jsonl")
     dumped = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     assert dumped
     assert all(len(group["rollouts"]) == 8 for group in dumped)
-    assert output.decode().split()[-1] == str(tmp_path / "demo-report.html")
-    assert "training problems" in (tmp_path / "demo-report.html").read_text()
+    assert output.split()[-1] == str(folder / "demo-report.html")
+    assert "training problems" in (folder / "demo-report.html").read_text()
 
 
 def descendants(pid: int) -> list[int]:

@@ -14,7 +14,7 @@ from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.records import Problem
 
 TASK = "number_sorting"
-README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "tasks.md"
 
 
 def config_example() -> str:
@@ -22,8 +22,8 @@ def config_example() -> str:
     return description.split("'")[1]
 
 
-def readme_example() -> str:
-    return README.read_text().split("--env.task_parameters '")[1].split("'")[0]
+def page_example() -> str:
+    return PAGE.read_text().split("--env.task_parameters '")[1].split("'")[0]
 
 
 async def problems(env: ReasoningGymEnv, count: int) -> list[Problem]:
@@ -178,7 +178,7 @@ async def test_the_first_level_is_found_where_all_above_are_too_long(bench: Any,
     assert max(level or 0 for level in levels) < 7
 
 
-@pytest.mark.parametrize("text", [config_example(), readme_example()])
+@pytest.mark.parametrize("text", [config_example(), page_example()])
 async def test_the_parameters_shown_as_examples_fit_every_level(
     bench: Any, url: str, text: str
 ) -> None:

@@ -1,0 +1,44 @@
+"""A griffe extension: makes docstrings read well on the reference's page.
+
+`Example:` becomes a block of code, and "see `Class.method`" gives way to what is said there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from textwrap import dedent
+from typing import Any
+
+from griffe import Extension, Module, Object
+
+_EXAMPLE = re.compile(r"^Example:\n((?:[ \t]+.*(?:\n|$)|\n)+)", re.MULTILINE)
+_SEE = re.compile(r": see `([A-Z]\w+)\.(\w+)`\.$")
+
+
+def fenced(match: re.Match[str]) -> str:
+    """Write a section's text as a block of Python."""
+    return f"```python\n{dedent(match[1]).strip()}\n```\n\n"
+
+
+def everything_in(place: Object) -> Iterator[Object]:
+    """The objects below a module or a class; what is imported there is not."""
+    for member in place.members.values():
+        if not member.is_alias:
+            yield member
+            yield from everything_in(member)
+
+
+class ReadableDocstrings(Extension):
+    """Rewrites the docstrings of a package once it is loaded."""
+
+    def on_package(self, *, pkg: Module, **_: Any) -> None:
+        documented = [one for one in everything_in(pkg) if one.docstring]
+        classes = {one.name: one for one in documented if one.is_class}
+        for one in documented:
+            if found := _SEE.search(one.docstring.value):
+                there = classes[found[1]].members[found[2]].docstring.value
+                details = there.partition("\n\n")[2]
+                one.docstring.value = f"{one.docstring.value[: found.start()]}.\n\n{details}"
+        for one in documented:
+            one.docstring.value = _EXAMPLE.sub(fenced, one.docstring.value)

@@ -1,0 +1,83 @@
+"""What README and the pages say holds: links, names, messages. Nothing is run."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from page_blocks import PAGES, ROOT, anchors, blocks, links
+
+from reasoning_gym_environment.cli import COMMANDS
+from reasoning_gym_environment.config import ReasoningGymEnvConfig
+
+PACKAGE = ROOT / "reasoning_gym_environment"
+TROUBLES = ROOT / "docs" / "troubleshooting.md"
+EXPLAINED = re.compile(r"^\*\*(`+)(.+?)\1\*\*<br>$", re.MULTILINE)
+MESSAGES = EXPLAINED.findall(TROUBLES.read_text(encoding="utf-8"))
+
+of_pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def test_the_readme_is_read_in_two_minutes() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+@of_pages
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@of_pages
+def test_every_block_that_is_code_says_in_which_language(page: Path) -> None:
+    assert {block.language for block in blocks(page)} <= {"", "sh", "python", "yaml", "text"}
+
+
+@of_pages
+def test_every_command_and_setting_that_is_shown_exists(page: Path) -> None:
+    shown = "\n".join(block.text for block in blocks(page) if block.language == "sh")
+    assert set(re.findall(r"^reasoning-gym-environment ([a-z]\w*)", shown, re.M)) <= set(COMMANDS)
+    assert set(re.findall(r"--env\.(\w+)", shown)) <= set(ReasoningGymEnvConfig.model_fields)
+
+
+@of_pages
+def test_every_file_of_settings_that_is_shown_can_be_used(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "yaml":
+            settings = yaml.safe_load(block.text).get("env", {})
+            assert set(settings) <= set(ReasoningGymEnvConfig.model_fields)
+
+
+def texts_of(path: Path) -> list[str]:
+    """Every text in a module's source, `…` for what is put into it."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.JoinedStr):
+            parts = [v.value if isinstance(v, ast.Constant) else "…" for v in node.values]
+            found.append("".join(map(str, parts)))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(re.sub(r"%[\w.]+|\{[^}]*\}", "…", node.value))
+    return found
+
+
+SAID = "\n".join(text for path in PACKAGE.rglob("*.py") for text in texts_of(path))
+
+
+def is_said(part: str) -> bool:
+    """Whether it is in the source, in one piece or put together of two."""
+    halves = [(part[:space], part[space:]) for space in range(len(part)) if part[space] == " "]
+    whole = [(part, ""), *halves]
+    return any(all(half.strip(" '():;,.") in SAID for half in pair) for pair in whole)
+
+
+@pytest.mark.parametrize("message", [message for _, message in MESSAGES])
+def test_every_message_that_is_explained_is_said(message: str) -> None:
+    assert all(is_said(part) for part in message.split("…"))
+
+
+def test_there_are_messages() -> None:
+    assert len(MESSAGES) > 30

@@ -1,0 +1,40 @@
+"""The site is built without a warning and asks nothing of the network."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from page_blocks import ROOT
+
+pytest.importorskip("mkdocs", reason="needs the extra `docs`")
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    build = ["mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run([sys.executable, "-m", *build], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_every_page_is_there(site: Path) -> None:
+    written = {page.stem for page in (ROOT / "docs").glob("*.md")}
+    assert written | {"index", "contributing", "changelog", "license"} <= {
+        page.stem for page in site.glob("*.html")
+    }
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    loaded = re.compile(r"<(?:script|img|iframe)[^>]+src=[\"']?http|<link[^>]+stylesheet[^>]+http")
+    assert [page.name for page in site.rglob("*.html") if loaded.search(page.read_text())] == []
+    assert not any("mermaid" in page.read_text() for page in site.rglob("*.html"))
+
+
+def test_the_reference_has_the_docstrings(site: Path) -> None:
+    page = (site / "reference.html").read_text()
+    for name in ("ReasoningGym", "ProblemStream", "AsyncReasoningGym", "Score", "Recipe"):
+        assert re.search(rf"<h3 id=\"[\w.]*\.{name}\"", page), name
