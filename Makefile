@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 REAL_VENV ?= .venv-real
 REAL_MODEL ?= $(REAL_VENV)/model
-PYTEST = $(VENV)/bin/python -m pytest -n 2 --dist worksteal
+PYTEST = $(VENV)/bin/python -m pytest -n 3 --dist worksteal
 
 .PHONY: demo test test-real quick lint docs clean
 
