@@ -13,6 +13,7 @@ import selectors
 import threading
 import weakref
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from ..errors import PoolClosedError
@@ -50,19 +51,22 @@ class _Loop:
         )
         self._thread.start()
 
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Do the work in the loop and wait for it; an interrupt cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+    def submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
+        """End the thread; whoever waits for something else is told that it is cancelled."""
+        self.submit(_cancel_all()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _cancel_all() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 class ReasoningGym:
@@ -100,17 +104,24 @@ class ReasoningGym:
             self._closed = True
             loop, self._loop = self._loop, None
         if loop is not None:
-            loop.run(self._gym.close())
+            loop.submit(self._gym.close()).result()
             loop.close()
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Do the work in the loop and wait for it; an interrupt cancels it."""
         with self._lock:
             if self._closed:
                 work.close()
                 raise PoolClosedError("this gym is closed; make another")
             self._loop = self._loop or _Loop()
-            loop = self._loop
-        return loop.run(work)
+            future = self._loop.submit(work)
+        try:
+            return future.result()
+        except CancelledError as error:
+            raise PoolClosedError("this gym was closed before it was done") from error
+        except BaseException:
+            future.cancel()
+            raise
 
     def _begin_anew(self) -> None:
         """In a fork: neither the thread nor the workers are this process's."""

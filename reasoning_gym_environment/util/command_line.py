@@ -66,7 +66,9 @@ def read_given(arguments: Sequence[str], known: Known) -> Given:
         ConfigurationError: an option, a section or a setting doesn't exist, or has no value.
     """
     options = read_options(arguments, known.options())
-    file = Path(str(options[_FILE])) if options.get(_FILE) else None
+    if _FILE in options and not options[_FILE]:
+        raise ConfigurationError(f"--{_FILE} names no file")
+    file = Path(str(options[_FILE])) if _FILE in options else None
     content = read_file(file, known) if file else Given()
     server = _section(options, SERVER)
     if server and len(content.servers) > 1:
@@ -117,7 +119,8 @@ def _value(text: str) -> str | None:
 
 def _stray(argument: str, given: Mapping[str, Any]) -> str:
     last = list(given)[-1] if given else ""
-    shown = "what stands" if last.endswith("api_key") else repr(argument)
+    secret = last.endswith("api_key") or "api_key" in argument
+    shown = "what stands" if secret and last else "an argument" if secret else repr(argument)
     after = f" after --{last} and its value" if last else ""
     return f"{shown}{after} is no option; options begin with --, see --help"
 

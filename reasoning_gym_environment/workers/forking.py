@@ -75,7 +75,12 @@ class _Forks:
             verifier_host.warm_up(self._datasets)
             _freeze()
             self._verifiers_warm = True
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # too many processes, or no memory: the others go on
+            self._control.send(f"0 {error}".encode())
+            os.close(end)
+            return
         if pid == 0:
             self._work(role, end)
         os.close(end)
@@ -99,7 +104,7 @@ class _Forks:
         """Kill a worker's session and bury it."""
         if pid in self._children:
             self._children.remove(pid)
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: it is a zombie
                 os.killpg(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
 

@@ -28,9 +28,11 @@ Reply = Discovery | dict[str, TaskLadder] | Problem | str
 
 def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
     """Pass requests on; when the parent is gone, end the process even amid a slow item."""
-    while (frame := protocol.read_frame(requests)) is not None:
-        inbox.put(frame)
-    os._exit(0)
+    try:
+        while (frame := protocol.read_frame(requests)) is not None:
+            inbox.put(frame)
+    finally:
+        os._exit(0)
 
 
 def answer(request: Recipe | str, datasets: Datasets) -> Reply:

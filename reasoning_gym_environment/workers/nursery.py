@@ -66,11 +66,6 @@ class WorkerProcess:
         self._reader = reader
         self._writer = writer
         self._nursery = nursery
-        _ours.add(self)
-
-    def descriptors(self) -> list[int]:
-        """What a fork of this process must not keep open."""
-        return [self._writer.get_extra_info("socket").fileno()]
 
     async def greet(self) -> None:
         """Wait until the worker is ready; raises WorkerLostError if it never is."""
@@ -103,9 +98,13 @@ class WorkerProcess:
         return await self._reader.readexactly(length)
 
     async def kill(self) -> None:
-        """End the process and all that shares its session; waits until it is gone."""
-        _ours.discard(self)
-        self._nursery.end(self.pid)
+        """End the process and all that shares its session; waits until it is gone.
+
+        One whose nursery has died ends by itself, soon.
+        """
+        if not self._nursery.end(self.pid):
+            self._writer.close()  # which ends it
+            return
         with contextlib.suppress(asyncio.TimeoutError, OSError):
             await asyncio.wait_for(self._reader.read(), _GONE_SECONDS)
         self._writer.close()
@@ -129,10 +128,7 @@ class Nursery:
         self._control: socket.socket | None = None
         self._errors: IO[bytes] | None = None
         self._children: set[int] = set()
-
-    def descriptors(self) -> list[int]:
-        """What a fork of this process must not keep open."""
-        return [] if self._control is None else [self._control.fileno()]
+        self._closed = False
 
     async def start(self, role: str) -> WorkerProcess:
         """Fork a worker and wait until it is ready.
@@ -144,15 +140,12 @@ class Nursery:
             WorkerStartError: it did not come up; the message ends with what was printed.
         """
         async with self._turn:
-            ours, theirs = socket.socketpair()
+            if self._closed:
+                raise self._failure(role, "the nursery is closed")
             try:
-                with theirs:
-                    pid = await self._fork(role, theirs)
-                reader, writer = await asyncio.open_unix_connection(sock=ours)
-            except BaseException:
-                ours.close()
-                raise
-        worker = WorkerProcess(pid, reader, writer, self)
+                worker = await self._forked(role)
+            except OSError as error:  # no descriptor, memory or room for a file is left
+                raise self._failure(role, error) from error
         try:
             await worker.greet()
         except WorkerLostError as error:
@@ -163,6 +156,17 @@ class Nursery:
             raise
         return worker
 
+    async def _forked(self, role: str) -> WorkerProcess:
+        ours, theirs = _kept(socket.socketpair())
+        try:
+            with theirs:
+                pid = await self._fork(role, theirs)
+            reader, writer = await asyncio.open_unix_connection(sock=ours)
+        except BaseException:
+            ours.close()
+            raise
+        return WorkerProcess(pid, reader, writer, self)
+
     def _failure(self, role: str, why: object) -> WorkerStartError:
         return WorkerStartError(f"the {role} process did not start: {why}\n{self._last_words()}")
 
@@ -171,28 +175,30 @@ class Nursery:
         control = await self._living()
         try:
             socket.send_fds(control, [f"{role}\n".encode()], [end.fileno()])
-            reply = asyncio.get_running_loop().sock_recv(control, 64)
-            pid = int(await asyncio.wait_for(reply, START_SECONDS) or 0)
-            if not pid:
+            reply = asyncio.get_running_loop().sock_recv(control, 1024)
+            said = (await asyncio.wait_for(reply, START_SECONDS)).decode()
+            if not said:
                 raise EOFError("it died")
         except (OSError, EOFError, asyncio.TimeoutError) as error:
             failure = self._failure(role, f"the process that forks it failed: {error!r}")
-            await self.close()
+            await self._abandon()
             raise failure from error
         except BaseException:
-            await self.close()  # its next reply would be the one to this request
+            await self._abandon()  # its next reply would be the one to this request
             raise
-        self._children.add(pid)
-        return pid
+        pid, _, why = said.partition(" ")
+        if why:
+            raise self._failure(role, why)
+        self._children.add(int(pid))
+        return int(pid)
 
     async def _living(self) -> socket.socket:
         """The control socket of a nursery that lives."""
-        if self._control is None or self._process is None or self._process.returncode is not None:
-            await self.close()
-            self._control, theirs = socket.socketpair()
+        if self._control is None or not self._lives():
+            await self._abandon()
+            self._control, theirs = _kept(socket.socketpair())
             self._control.setblocking(False)
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-            _ours.add(self)
             with theirs:
                 self._process = await asyncio.create_subprocess_exec(
                     sys.executable,
@@ -207,17 +213,26 @@ class Nursery:
                 )
         return self._control
 
-    def end(self, pid: int) -> None:
-        """Kill a worker and its session.
+    def _lives(self) -> bool:
+        return self._process is not None and self._process.returncode is None
 
-        Nothing else gets its process id before the nursery, its parent, is told of its end.
+    def end(self, pid: int) -> bool:
+        """Kill a worker and its session, if this nursery is its parent and lives.
+
+        Nothing else gets its process id before the nursery is told of its end. Without a nursery
+        somebody else may have it by now: the worker then ends when our socket closes.
+
+        Returns:
+            Whether it was killed.
         """
-        self._children.discard(pid)
-        with contextlib.suppress(ProcessLookupError):
+        if pid not in self._children or self._control is None or not self._lives():
+            return False
+        self._children.remove(pid)
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: it is a zombie
             os.killpg(pid, signal.SIGKILL)
-        if self._control is not None:
-            with contextlib.suppress(OSError):  # the nursery has died: the system buries for it
-                self._control.send(f"end {pid}\n".encode())
+        with contextlib.suppress(OSError):  # the nursery has just died
+            self._control.send(f"end {pid}\n".encode())
+        return True
 
     def _last_words(self) -> str:
         if self._errors is None:
@@ -225,30 +240,42 @@ class Nursery:
         self._errors.seek(0)
         return self._errors.read()[-_STDERR_TAIL:].decode(errors="replace").strip()
 
-    async def close(self) -> None:
-        """End the process, and all workers it has forked. May be called again."""
-        _ours.discard(self)
+    async def _abandon(self) -> None:
+        """End the process, and leave its workers to their sockets."""
         control, process, errors = self._control, self._process, self._errors
         self._control = self._process = self._errors = None
-        for pid in list(self._children):
-            self.end(pid)
+        self._children.clear()
         if process is not None:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
         for open_one in (control, errors):
             if open_one is not None:
                 open_one.close()
 
+    async def close(self) -> None:
+        """End the process, and all workers it has forked. May be called again."""
+        self._closed = True
+        for pid in list(self._children):
+            self.end(pid)
+        await self._abandon()
 
-_ours: weakref.WeakSet[WorkerProcess | Nursery] = weakref.WeakSet()
+
+_sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+"""Those that end a process when they close."""
+
+
+def _kept(pair: tuple[socket.socket, socket.socket]) -> tuple[socket.socket, socket.socket]:
+    _sockets.update(pair)
+    return pair
 
 
 def _leave_to_parent() -> None:
     """In a fork of this process: give up its copies of the sockets, so that all end with ours."""
     null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in [each for one in list(_ours) for each in one.descriptors()]:
-        os.dup2(null, descriptor)
+    for each in list(_sockets):
+        if each.fileno() >= 0:
+            os.dup2(null, each.fileno())
     os.close(null)
 
 

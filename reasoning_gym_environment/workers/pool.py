@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..errors import (
+    ConfigurationError,
     GenerationError,
     GenerationTimeoutError,
     WorkerDiedError,
@@ -70,6 +71,10 @@ class PoolSettings:
     verify_memory: int = 512 * 2**20
     containment: Containment = Containment.FULL
     solved_threshold: float = SOLVED_SCORE
+
+    def __post_init__(self) -> None:
+        if self.processes < 1:
+            raise ConfigurationError(f"processes is {self.processes}; at least 1 is needed")
 
 
 class TaskPool:
