@@ -230,7 +230,6 @@ class ReasoningGymEnv(AtroposEnv):
         """A scored group that the stream has learned from; raises InferenceError."""
         if self.serving:
             await self.losses.turn()
-        self.chances.ask(item.recipe)
         group = await self._rollouts.sample(
             item,
             n=self.config.group_size,

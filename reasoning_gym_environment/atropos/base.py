@@ -197,7 +197,10 @@ class AtroposEnv(ReplicaEnv):
         if self.serving and not self.api.lost:  # another environment may have our id
             await disconnect(self.config.rollout_server_url, self.env_id)
         if self.jsonl_writer is not None:
-            self.jsonl_writer.close()
+            try:
+                self.jsonl_writer.close()
+            except OSError as error:
+                logger.error("The end of data_path_to_save_groups is missing: %s", error)
             path = Path(self.config.data_path_to_save_groups)
             if path.is_file() and not path.stat().st_size:  # of a start that failed, and no device
                 path.unlink()

@@ -125,7 +125,10 @@ class DeliveringEnv(BaseEnv):
 
     def note_loss(self, problem: Problem, error: InferenceError) -> None:
         """Say that inference lost a group; raises InferenceError where `process` gives up."""
-        self.ask_again(problem)
+        if error.heals:
+            self.ask_again(problem)
+        else:
+            self.statistics.counts["problems/given_up"] += 1
         losses = self.losses
         losses.lost(problem.recipe.task, error)
         at = ", ".join(self.inference.urls)
@@ -171,8 +174,8 @@ class DeliveringEnv(BaseEnv):
             group.setdefault(name, None)
         self.completion_lengths += [sum(m != -100 for m in mask) for mask in group["masks"]]
         await self.add_rollouts_for_wandb(group, problem)
-        if self.jsonl_writer is not None:
-            self.jsonl_writer.write(group)
+        if self.jsonl_writer is not None and not self._write(group) and not send:
+            return End.FAILED
         return await self._send(group, problem) if send else End.WRITTEN
 
     def _filters(self, group: Mapping[str, Any], *, limited: bool) -> bool:
@@ -184,6 +187,16 @@ class DeliveringEnv(BaseEnv):
             logger.warning("A row of %d tokens reaches max_token_len: not sent", longest)
             return True
         return False
+
+    def _write(self, group: dict[str, Any]) -> bool:
+        """Write to Atropos's own file; a failure costs the row there and no training."""
+        try:
+            self.jsonl_writer.write(group)
+            return True
+        except OSError as error:
+            self.statistics.counts["groups/not_written"] += 1
+            logger.error("A group is missing in data_path_to_save_groups: %s", error)
+            return False
 
     async def _send(self, group: dict[str, Any], problem: Problem | None) -> End:
         self.items_sent_this_step += 1

@@ -35,8 +35,7 @@ class Watch:
     Attributes:
         check_seconds: how often a request that waits is looked at.
         bears: seconds of silence after which requests are given up. One that takes longer than
-            this, and ten times as long as any before, is given up as well, and the next such one
-            after twice its time.
+            this, and ten times as long as any before, is given up as well, and the next such one after twice its time.
     """
 
     check_seconds = 1.0
@@ -67,6 +66,8 @@ class Watch:
             while not (await asyncio.wait({request}, timeout=self.check_seconds))[0]:
                 check()
                 await self._look()
+                if request.done():
+                    break
                 self._require_hope(self._clock() - self._begun[request], limit)
             answer = request.result()
         finally:

@@ -80,6 +80,7 @@ class TrainerApi:
         }
         self._marks = 0
         self._doubtful = False
+        self._looking = asyncio.Lock()
 
     async def get(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """The reply's JSON; raises what `request` raises."""
@@ -162,19 +163,23 @@ class TrainerApi:
         """Leave the mark by which the API is known again, right after the registration.
 
         Raises:
+            LostStateError: there is no trainer any more.
             ApiRefusedError, UnreachableError: as of `request`.
         """
         self._marks = self._number(await self.post("/register-env", self._mark)) + 1
+        if self._marks < 1:
+            raise self.loses("it was started anew while this environment registered")
 
     async def _require_same(self) -> None:
         """Raises LostStateError where the API has failed and doesn't know the mark since."""
-        if not self._doubtful:
-            return
-        number = self._number(await self._once("POST", "/register-env", pack(self._mark)))
-        if number < self._marks:
-            raise self.loses("it doesn't know this environment any more")
-        self._marks = number + 1
-        self._doubtful = False
+        async with self._looking:  # marks are numbered: those of two requests could overtake
+            if not self._doubtful:
+                return
+            number = self._number(await self._once("POST", "/register-env", pack(self._mark)))
+            if number < self._marks:
+                raise self.loses("it doesn't know this environment any more")
+            self._marks = number + 1
+            self._doubtful = False
 
     @staticmethod
     def _number(reply: Mapping[str, Any]) -> int:

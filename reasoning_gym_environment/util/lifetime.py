@@ -45,7 +45,13 @@ async def closing_on_every_way_out(close: Callable[[], Awaitable[None]]) -> Asyn
         if not received:
             raise
     finally:
-        await asyncio.shield(asyncio.ensure_future(close()))
+        closing = asyncio.ensure_future(close())
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            if not received:
+                raise
+            await closing  # the first signal came while it closed
         for number in handled:
             loop.remove_signal_handler(number)
     if received:
