@@ -35,7 +35,8 @@ class Watch:
     Attributes:
         check_seconds: how often a request that waits is looked at.
         bears: seconds of silence after which requests are given up. One that takes longer than
-            this, and ten times as long as any before, is given up as well, and the next such one after twice its time.
+            this, and ten times as long as any before, is given up as well, and the next such one
+            after twice its time.
     """
 
     check_seconds = 1.0
