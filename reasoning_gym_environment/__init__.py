@@ -10,8 +10,8 @@ The packages, each of which imports from itself and from those before it:
     scoring                 from a text to a reward: extraction, guards, grading
     workers                 the processes in which the library runs, and what contains them
     problems                which problem comes next: sampler, curriculum, stream
-    gym                     problems and scores for any trainer, in Python
     storage                 groups on disk: rows, dumps, rescoring, export
+    gym                     problems and scores for any trainer, in Python
     rollouts                one group: prompt, completions, grades, counts
     evaluation              plan, run, store, metrics, comparison
     report, audit           a page of rollouts; what every verifier pays for

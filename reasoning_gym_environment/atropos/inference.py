@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from atroposlib.envs.server_handling.server_manager import ServerManager
 
@@ -20,14 +20,13 @@ from ..rollouts.prompts import (
 )
 from ..rollouts.rollouts import InferenceError, Prompt, SamplingParams
 from ..util.reachability import require_reachable
+from ..util.together import all_or_none
 from .failover import Failover
 from .failures import heals, sentence
 from .findings import Needs
 from .replies import Ask
 from .servers import TokenClient
 from .start import agree
-
-T = TypeVar("T")
 
 KNOWN_TEXT = "Sort 3, 14 and 159: x = [3, 14, 159]\n\té 日本 🎉 <think></think>"
 """Hardly two tokenizers encode it alike: digits, white space, accents, emoji, tags."""
@@ -244,15 +243,3 @@ class Inference:
 def _reasoning(message: Any) -> str | None:
     """The thought, where the server keeps it apart; the field has two names in the wild."""
     return getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)
-
-
-async def all_or_none(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """What all of them give; where one fails, the others are ended before its error is raised."""
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
-        return await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 
 from ..rollouts.rollouts import InferenceError
+from ..util.outage import BETWEEN_LINES
 
 logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
-_BETWEEN_LINES = 60.0
 _LOOK_SECONDS = 0.5
 
 
@@ -58,7 +58,7 @@ class Losses:
             self._grown = now
             self.pause = min(_LONGEST_PAUSE, max(_FIRST_PAUSE, 2 * self.pause))
         self._next = now + self.pause
-        if now - self._said >= _BETWEEN_LINES:
+        if now - self._said >= BETWEEN_LINES:
             self._said, self._told = now, True
             logger.warning("Lost a group of %s, %d in a row: %s", task, self.in_a_row, error)
 

@@ -22,7 +22,7 @@ from .dialects import (
     VllmCompletions,
     VllmGenerate,
 )
-from .failures import CONNECT_SECONDS, own_words
+from .failures import CONNECT_SECONDS, own_words, require_ok
 from .replies import Ask, Dialect, ReplyError, read
 
 _THERE_SECONDS = 4.0
@@ -86,14 +86,8 @@ class TokenClient:
             self.session() as session,
             session.request(method, self.url(path), json=body) as response,
         ):
+            await require_ok(response)
             text = await response.text()
-            if not response.ok:
-                raise aiohttp.ClientResponseError(
-                    response.request_info,
-                    response.history,
-                    status=response.status,
-                    message=own_words(text) or str(response.reason),
-                )
         try:
             return json.loads(text)
         except ValueError as error:

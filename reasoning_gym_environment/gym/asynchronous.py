@@ -13,11 +13,12 @@ from ..problems.stream import question_hash
 from ..problems.training import TrainingProblems
 from ..records import SOLVED_SCORE, Problem, Recipe, Status
 from ..scoring.grading import verify_texts
+from ..storage.rows import recipe_key
 from ..tasks.catalogue import known_categories, require_known
 from ..tasks.ladders import TaskLadder
 from ..workers.pool import PoolSettings, TaskPool, default_processes
 from ..workers.processes import StartWorker
-from .checks import Scorable, checked, key_of, require_split, seed_of
+from .checks import Scorable, checked, require_split, seed_of
 from .stream import AsyncProblemStream, StreamOptions, problem_settings
 from .values import Score, TaskSummary
 
@@ -195,7 +196,7 @@ class AsyncReasoningGym:
         """
         recipe = checked(recipe)
         pool = await self._workers()
-        key = key_of(recipe)
+        key = recipe_key(recipe)
         task = self._remembered.pop(key, None)
         if task is None or (task.done() and (task.cancelled() or task.exception())):
             task = asyncio.create_task(pool.generate(recipe))
@@ -224,7 +225,7 @@ class AsyncReasoningGym:
         texts: list[str] = []
         for index, (scorable, text) in enumerate(pairs):
             which = scorable if isinstance(scorable, Problem) else checked(scorable)
-            key = key_of(which.recipe if isinstance(which, Problem) else which)
+            key = recipe_key(which.recipe if isinstance(which, Problem) else which)
             known.setdefault(key, which)
             by_problem.setdefault(key, []).append(index)
             texts.append(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,8 +33,3 @@ def checked(recipe: Recipe | Mapping[str, Any]) -> Recipe:
         return read_recipe(recipe.to_json() if isinstance(recipe, Recipe) else recipe)
     except ValueError as error:
         raise ConfigurationError(f"this is no sound recipe: {error}") from error
-
-
-def key_of(recipe: Recipe) -> str:
-    """Write a recipe so that equal ones are equal texts."""
-    return json.dumps(recipe.to_json(), sort_keys=True)

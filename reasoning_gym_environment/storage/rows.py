@@ -270,7 +270,7 @@ class StoredGroup:
 
 
 def recipe_key(recipe: Recipe) -> str:
-    """Name an item within one evaluation set."""
+    """Name a problem: the same text for equal recipes."""
     return stable_json(recipe.to_json())
 
 

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
+from .together import all_or_none
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -106,10 +108,4 @@ async def with_progress(
     with redirected, progress.bar:
         for task in tasks:
             task.add_done_callback(lambda _: progress.advance())
-        try:
-            return await asyncio.gather(*tasks)
-        except BaseException:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            raise
+        return await all_or_none(tasks)

@@ -4,21 +4,13 @@ import asyncio
 import logging
 
 import pytest
+from clock import Clock
 
 from reasoning_gym_environment.atropos.losses import Losses
 from reasoning_gym_environment.rollouts.rollouts import InferenceError
 
 HEALS = InferenceError("503 Service Unavailable")
 FOR_GOOD = InferenceError("404 Not Found", heals=False)
-
-
-class Clock:
-    """Time that stands still until a test moves it."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

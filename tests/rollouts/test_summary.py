@@ -6,17 +6,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from clock import Clock
 from group_values import completion, group
 
 from reasoning_gym_environment.records import GroupResult, Status
 from reasoning_gym_environment.rollouts.summary import Summary
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def at_level(result: GroupResult, level: int) -> GroupResult:
@@ -38,7 +32,7 @@ def cut_off(result: GroupResult) -> GroupResult:
 
 
 def test_a_line_says_what_came_since_the_last() -> None:
-    clock = Clock()
+    clock = Clock(0.0)
     summary = Summary(clock)
     summary.add(at_level(group(1.0, 0.0), 2))
     summary.add(at_level(cut_off(group(0.0, 0.0)), 1))
