@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
+from ..util.outage import BETWEEN_LINES
 from ..util.reachability import UnreachableError
 from .failures import heals, sentence
 from .hangs import HangingError, Watch
@@ -25,7 +26,6 @@ logger = logging.getLogger(__name__)
 _ATTEMPTS = 3
 _LONGEST_PAUSE = 10.0
 _REST_SECONDS = 30.0
-_BETWEEN_LINES = 60.0
 
 T = TypeVar("T")
 
@@ -40,7 +40,8 @@ class Failover:
         clock: gives the time in seconds.
 
     Attributes:
-        patience: seconds of nothing but failures after which requests under way fail as well.
+        patience: seconds of nothing but failures after which requests to a server that is silent
+            fail as well.
         watches: of each server, what waits for its replies.
     """
 
@@ -115,8 +116,9 @@ class Failover:
     async def _ask_one(self, number: int, request: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         asked = asyncio.ensure_future(request(self._servers[number]))
         self._busy[number] += 1
+        watch = self.watches[number]
         try:
-            return await self.watches[number].reply(asked, self._check_patience)
+            return await watch.reply(asked, lambda: self._check_patience(watch))
         finally:
             self._busy[number] -= 1
 
@@ -124,9 +126,9 @@ class Failover:
         """Since when nothing but failures has come."""
         return 0.0 if self._failing_since is None else self._clock() - self._failing_since
 
-    def _check_patience(self) -> None:
-        """Raises UnreachableError when all requests have failed for too long."""
-        if self._failing_seconds() > self.patience:
+    def _check_patience(self, watch: Watch) -> None:
+        """Raises UnreachableError where all have failed for too long and the server is silent."""
+        if watch.quiet and self._failing_seconds() > self.patience:
             raise UnreachableError(
                 f"no server has answered for {self.patience:g} s: {self._failed_with}"
             )
@@ -134,7 +136,7 @@ class Failover:
     def _note_failure(self, number: int, error: Exception) -> None:
         """Say of each server once a minute why it fails."""
         now = self._failed_at[number] = self._clock()
-        if now - self._said_at.get(number, -math.inf) >= _BETWEEN_LINES:
+        if now - self._said_at.get(number, -math.inf) >= BETWEEN_LINES:
             self._said_at[number] = now
             others = ", others are asked" if len(self._servers) > 1 else ""
             url = self._servers[number].config.base_url

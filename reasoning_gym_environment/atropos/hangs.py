@@ -17,6 +17,8 @@ from ..util.outage import FailingRequests
 _QUIET_SECONDS = 4.0
 """So long nothing comes before a server is asked whether it is there; it has 4 s to answer."""
 _TIMES_THE_LONGEST = 10
+_REPLIES_THAT_TELL = 32
+"""From so many replies it is known how long the longest takes."""
 
 T = TypeVar("T")
 
@@ -36,7 +38,8 @@ class Watch:
         check_seconds: how often a request that waits is looked at.
         bears: seconds of silence after which requests are given up. One that takes longer than
             this, and ten times as long as any before, is given up as well, and the next such one
-            after twice its time.
+            after twice its time. Of a server that has replied less than 32 times, the longest
+            counts as at least this.
     """
 
     check_seconds = 1.0
@@ -48,6 +51,7 @@ class Watch:
         self._begun: dict[object, float] = {}
         self._heard = self._asked = -math.inf
         self._longest = self._least = 0.0
+        self._replies = 0
         name = f"The inference server at {server.config.base_url}"
         self._outage = FailingRequests(name, clock, lost="requests given up")
 
@@ -65,10 +69,10 @@ class Watch:
         limit = max(self.bears, self._least)  # as it is now, for all that are forgotten together
         try:
             while not (await asyncio.wait({request}, timeout=self.check_seconds))[0]:
-                check()
                 await self._look()
                 if request.done():
                     break
+                check()
                 self._require_hope(self._clock() - self._begun[request], limit)
             answer = request.result()
         finally:
@@ -76,8 +80,14 @@ class Watch:
             request.cancel()
         self._heard = self._clock()
         self._longest = max(self._longest, self._heard - begun)
+        self._replies += 1
         self._outage.answered(self)
         return answer
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing has come for seconds, not even a sign of life when asked."""
+        return self._silent() >= _QUIET_SECONDS
 
     def _silent(self) -> float:
         """For how many seconds requests have waited without a sign of life."""
@@ -85,7 +95,7 @@ class Watch:
 
     async def _look(self) -> None:
         """Ask a quiet server whether it is there, and say it where it isn't."""
-        if self._silent() < _QUIET_SECONDS or self._clock() - self._asked < _QUIET_SECONDS:
+        if not self.quiet or self._clock() - self._asked < _QUIET_SECONDS:
             return
         self._asked = self._clock()
         if await self._server.is_there():
@@ -102,7 +112,10 @@ class Watch:
         if min(age, self._silent()) >= self.bears:
             self._outage.dropped(self, lost=1)
             raise HangingError(f"the inference server at {at} was silent for {self.bears:g} s")
-        if age >= max(limit, _TIMES_THE_LONGEST * self._longest):
+        longest = self._longest
+        if self._replies < _REPLIES_THAT_TELL:
+            longest = max(longest, self.bears)
+        if age >= max(limit, _TIMES_THE_LONGEST * longest):
             self._least = 2 * age
             raise HangingError(
                 f"no reply from {at} after {age:.0f} s; the longest before took "

@@ -4,17 +4,9 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from clock import Clock
 
 from reasoning_gym_environment.atropos.hangs import HangingError, Watch
-
-
-class Clock:
-    """Time that a test moves; a look at it costs nothing."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Server:
@@ -98,12 +90,26 @@ async def test_a_server_that_is_there_may_take_its_time_and_nothing_is_said(
     await asyncio.gather(waiting, return_exceptions=True)
 
 
-async def test_a_request_that_a_server_has_forgotten_is_given_up_and_the_next_has_longer() -> None:
+async def answered(watch: Watch, times: int) -> None:
+    """So many replies that come at once."""
+    for _ in range(times):
+        reply: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        reply.set_result("here")
+        await watch.reply(reply, lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("replies", "limits"), [(0, (600, 1200)), (31, (600,)), (32, (60, 120, 240))]
+)
+async def test_a_request_that_a_server_has_forgotten_is_given_up_and_the_next_has_longer(
+    replies: int, limits: tuple[int, ...]
+) -> None:
     watch = Hasty(Server(there=True), clock := Clock())
-    for seconds in (60, 120, 240):
+    await answered(watch, replies)
+    for seconds in limits:
         begun = clock.now
         with pytest.raises(HangingError, match=r"the longest before took 0\.0 s"):
-            await (await waited(watch, clock, 1000))
+            await (await waited(watch, clock, 2000))
         assert clock.now - begun == seconds
 
 

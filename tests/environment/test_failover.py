@@ -11,12 +11,23 @@ from reasoning_gym_environment.atropos.failover import Failover
 from reasoning_gym_environment.util.reachability import UnreachableError
 
 
+class Server:
+    """A name, and whether anything answers there."""
+
+    def __init__(self, name: str, down: set[str]) -> None:
+        self.config = SimpleNamespace(base_url=name)
+        self._down = down
+
+    async def is_there(self) -> bool:
+        return self.config.base_url not in self._down
+
+
 class Servers:
     """Servers that are names, some of them down."""
 
     def __init__(self, *names: str, down: str = "") -> None:
-        self.all = [SimpleNamespace(config=SimpleNamespace(base_url=name)) for name in names]
         self.down = set(down.split())
+        self.all = [Server(name, self.down) for name in names]
         self.asked: Counter[str] = Counter()
 
     async def request(self, server: Any) -> str:
@@ -72,18 +83,44 @@ async def test_without_any_server_the_failure_is_raised() -> None:
         await asking.ask(servers.request)
 
 
-async def test_patience_ends_requests_that_hang_after_failures() -> None:
-    servers = Servers("a", down="a")
-    asking = Failover(servers.all)
+class Hurried:
+    """Time that passes by a second at each look."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+async def failed_once(servers: Servers, patience: float) -> Failover:
+    asking = Failover(servers.all, Hurried())
     with pytest.raises(ConnectionError):
         await asking.ask(servers.request)
-    asking.patience = 0.0
+    asking.patience = patience
+    return asking
+
+
+async def test_patience_ends_requests_to_a_silent_server_after_failures() -> None:
+    asking = await failed_once(Servers("a", down="a"), patience=5.0)
 
     async def hangs(_: Any) -> None:
         await asyncio.sleep(60)
 
-    with pytest.raises(UnreachableError, match=r"for 0 s: ConnectionError: a is down"):
+    with pytest.raises(UnreachableError, match=r"for 5 s: ConnectionError: a is down"):
         await asyncio.wait_for(asking.ask(hangs), timeout=10)
+
+
+async def test_patience_leaves_a_server_that_is_there_its_time() -> None:
+    servers = Servers("a", down="a")
+    asking = await failed_once(servers, patience=5.0)
+    servers.down.clear()
+
+    async def generates(_: Any) -> str:
+        await asyncio.sleep(2.5)
+        return "long"
+
+    assert await asking.ask(generates) == "long"
 
 
 async def test_the_health_checks_of_atropos_are_off() -> None:
