@@ -8,7 +8,7 @@ import logging
 import sys
 import uuid
 from abc import abstractmethod
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -150,6 +150,15 @@ class AtroposEnv(ReplicaEnv):
                     f"the Atropos API at {url} stopped answering ({root_cause(error)}): "
                     "restart it, the trainer and this environment"
                 ) from error
+            await self._end_evaluation()
+
+    async def _end_evaluation(self) -> None:
+        """Wait for the evaluation that the last step has begun, and log what is left to log."""
+        self._give_up_after_failing()  # inference may have ended with the trainer
+        if self.eval_runner is not None and not self.eval_runner.done():
+            logger.info("The training has ended; its last evaluation is waited for")
+            await asyncio.gather(self.eval_runner, return_exceptions=True)
+        await self.wandb_log()
 
     def _give_up_after_failing(self) -> None:
         self.inference.failover.patience = self.failing_seconds
@@ -187,26 +196,34 @@ class AtroposEnv(ReplicaEnv):
         if self._closed:
             return
         self._closed = True
-        running = [*self.workers, *self.eval_workers, *filter(None, [self.eval_runner])]
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-        await self.close_parts()
-        await self.close_replica()
-        await self.inference.close()
+        async with AsyncExitStack() as last_first:  # each is closed where another fails to close
+            last_first.callback(self._close_books)
+            last_first.callback(self._close_file)
+            last_first.push_async_callback(self._leave)
+            last_first.push_async_callback(self.inference.close)
+            last_first.push_async_callback(self.close_replica)
+            last_first.push_async_callback(self.close_parts)
+            last_first.push_async_callback(self.end_sending)
+            running = [*self.workers, *self.eval_workers, *filter(None, [self.eval_runner])]
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _leave(self) -> None:
         if self.serving and not self.api.lost:  # another environment may have our id
             await disconnect(self.config.rollout_server_url, self.env_id)
-        if self.jsonl_writer is not None:
-            try:
-                self.jsonl_writer.close()
-            except OSError as error:
-                logger.error("The end of data_path_to_save_groups is missing: %s", error)
-            path = Path(self.config.data_path_to_save_groups)
-            if path.is_file() and not path.stat().st_size:  # of a start that failed, and no device
-                path.unlink()
-        self._close_books()
-        logger.info("Closed after %s", signal_line(self.statistics.total))
-        logger.info("Counts of this run: %s", dict(sorted(self.statistics.counts.items())))
+
+    def _close_file(self) -> None:
+        """Close Atropos's own file of groups, which is there from the start."""
+        if self.jsonl_writer is None:
+            return
+        try:
+            self.jsonl_writer.close()
+        except OSError as error:
+            logger.error("The end of data_path_to_save_groups is missing: %s", error)
+        path = Path(self.config.data_path_to_save_groups)
+        if path.is_file() and not path.stat().st_size:  # of a start that failed, and no device
+            path.unlink()
 
     def _close_books(self) -> None:
         """Say what became of all groups, in the log and in wandb."""
@@ -218,6 +235,8 @@ class AtroposEnv(ReplicaEnv):
             counts = self.statistics.counts
             final = {f"{self.wandb_prepend}_counts/{name}": n for name, n in counts.items()}
             wandb.run.summary.update(final)
+        logger.info("Closed after %s", signal_line(self.statistics.total))
+        logger.info("Counts of this run: %s", dict(sorted(self.statistics.counts.items())))
 
     @abstractmethod
     async def close_parts(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from atroposlib.envs.base import BaseEnv
@@ -24,6 +24,8 @@ from .trainer_api import ApiRefusedError, LostStateError, TrainerApi, pack
 
 logger = logging.getLogger(__name__)
 
+_LAST_SECONDS = 5.0
+"""How long groups that are on their way at the end of a run have to arrive."""
 _UNUSED = ("ref_logprobs", "group_overrides", "distill_token_ids", "distill_logprobs")
 """What Atropos's groups have beside ours."""
 
@@ -50,6 +52,7 @@ class DeliveringEnv(BaseEnv):
         self.api = TrainerApi(config.rollout_server_url)
         self.chances = Chances()
         self.losses = Losses()
+        self._sending: dict[asyncio.Task[None], Problem | None] = {}
         self._refusals = Outage()
         self._ends_with: FixableError | None = None
 
@@ -110,7 +113,8 @@ class DeliveringEnv(BaseEnv):
         try:
             return await super().handle_env(item_uuid)
         except asyncio.CancelledError:
-            kept = [*self.backlog, *(entry["item"] for entry in self.running_items.values())]
+            running = (entry["item"] for entry in self.running_items.values())
+            kept = [*self.backlog, *running, *self._sending.values()]
             if not any(problem is one for one in kept):
                 self.ask_again(problem)
             raise
@@ -149,18 +153,37 @@ class DeliveringEnv(BaseEnv):
     ) -> None:
         """Give a group to the trainer, or in `process` to the file alone; it is in the books then.
 
+        A worker that is cancelled meanwhile ends, and its group arrives all the same.
+
         Args:
             do_send_to_api, abort_on_any_max_length_exceeded: no in `process`.
         """
+        delivery = self._deliver(
+            scored_data,
+            item,
+            send=do_send_to_api,
+            limited=abort_on_any_max_length_exceeded,
+        )
+        sending = asyncio.create_task(self._settle(delivery))
+        self._sending[sending] = item
+        sending.add_done_callback(self._sending.pop)
+        await asyncio.shield(sending)  # the API may have the group before its worker is cancelled
+
+    async def _settle(self, delivery: Coroutine[Any, Any, End]) -> None:
         books = self.statistics.books
         with books.settling():
-            end = await self._deliver(
-                scored_data,
-                item,
-                send=do_send_to_api,
-                limited=abort_on_any_max_length_exceeded,
-            )
-            books.end(end)
+            books.end(await delivery)
+
+    async def end_sending(self) -> None:
+        """Wait for the groups on their way for seconds; then they are cancelled."""
+        sending = list(self._sending)
+        if sending:
+            await asyncio.wait(sending, timeout=_LAST_SECONDS)
+        for one in sending:
+            one.cancel()
+        for error in await asyncio.gather(*sending, return_exceptions=True):
+            if isinstance(error, Exception):
+                logger.error("A group is lost: %r", error)
 
     async def _deliver(
         self, group: dict[str, Any], problem: Problem | None, *, send: bool, limited: bool

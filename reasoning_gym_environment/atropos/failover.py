@@ -41,7 +41,7 @@ class Failover:
 
     Attributes:
         patience: seconds of nothing but failures after which requests to a server that is silent
-            fail as well.
+            fail as well, and none is asked again.
         watches: of each server, what waits for its replies.
     """
 
@@ -77,7 +77,7 @@ class Failover:
         def is_last(attempt: RetryCallState) -> bool:
             seconds = max(attempt.seconds_since_start or 0.0, self._failing_seconds())
             enough = attempt.attempt_number >= _ATTEMPTS or _hung(attempt)
-            return enough and seconds >= persistence
+            return enough and seconds >= min(persistence, self.patience)
 
         retrying = AsyncRetrying(
             retry=retry_if_exception(_may_be_asked_again),

@@ -163,7 +163,7 @@ async def test_groups_that_no_trainer_learns_from_are_filtered(serving: Serving)
     assert added["groups/filtered"] == 1
 
 
-async def test_a_group_is_failed_when_patience_ends_and_cancelled_with_its_worker(
+async def test_a_group_is_failed_when_patience_ends(
     serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
     serving.between.status, serving.env.api.patience = 502, 1.5
@@ -172,15 +172,8 @@ async def test_a_group_is_failed_when_patience_ends_and_cancelled_with_its_worke
     with pytest.raises(UnreachableError) as raised:
         await serving.env.get_status()
     serving.env.api.patience = 60.0
-    before = serving.env.statistics.counts["groups/cancelled"]
-    worker = asyncio.create_task(serving.deliver())
-    await until(lambda: serving.env.statistics.books.owed()["groups/on_the_way"])
-    await asyncio.sleep(0.1)
-    worker.cancel()
-    await asyncio.gather(worker, return_exceptions=True)
     serving.between.status = None
     await serving.env.get_status()
-    assert serving.env.statistics.counts["groups/cancelled"] == before + 1
     assert raised.value.exit_status == TRY_AGAIN
     assert str(raised.value) == (
         f"the Atropos API at {serving.between.url} has not answered for 1.5 s (502 Bad Gateway: "
@@ -188,6 +181,50 @@ async def test_a_group_is_failed_when_patience_ends_and_cancelled_with_its_worke
     )
     assert "is back after" in caplog.messages[-1]
     assert caplog.messages[-1].endswith(", 1 groups lost")
+
+
+async def work_until_it_sends(env: ReasoningGymEnv) -> asyncio.Task[Any]:
+    """A worker of Atropos's whose group is on its way."""
+    env.running_items["one"] = {"item": await env.get_next_item()}
+    worker = asyncio.create_task(env.handle_env("one"))
+    await until(lambda: env._sending)
+    await asyncio.sleep(0.1)
+    return worker
+
+
+async def test_a_group_on_its_way_arrives_though_its_worker_is_cancelled(serving: Serving) -> None:
+    env, before = serving.env, Counter(serving.env.statistics.counts)
+    serving.between.status = 502
+    worker = await work_until_it_sends(env)
+    worker.cancel()
+    await asyncio.gather(worker, return_exceptions=True)
+    assert worker.cancelled()
+    assert env.statistics.books.owed()["groups/on_the_way"] == 1
+    serving.between.status = None
+    await until(lambda: not env._sending)
+    added = Counter(env.statistics.counts) - before
+    assert (added["groups/collected"], added["groups/sent"]) == (1, 1)
+    assert (added["problems/asked_again"], env.backlog) == (0, [])
+    await serving.deliver()
+    assert len(await serving.arrived()) == 2
+
+
+async def test_a_group_that_cannot_arrive_is_cancelled_at_the_end(
+    bench: Any, policy_url: str
+) -> None:
+    async with (
+        api_and_between(bench.folder) as (_, between),
+        bench.environment(
+            policy_url, rollout_server_url=between.url, ensure_scores_are_not_same=False
+        ) as env,
+    ):
+        await env.register_env()
+        env.max_token_len = MAX_TOKEN_LEN
+        between.status = 502
+        env.workers.add(await work_until_it_sends(env))
+    counts = env.statistics.counts
+    assert (counts["groups/collected"], counts["groups/cancelled"]) == (1, 1)
+    assert not any(env.statistics.books.owed().values())
 
 
 async def test_an_api_that_refuses_to_say_where_the_trainer_is_ends_the_run(

@@ -159,6 +159,15 @@ async def test_an_outage_is_waited_for_as_long_as_is_asked_for() -> None:
     assert await asyncio.wait_for(persistent, timeout=30) == "a"
 
 
+async def test_where_patience_has_ended_none_is_asked_more_often_than_three_times() -> None:
+    servers = Servers("a", down="a")
+    asking = Failover(servers.all)
+    asking.patience = 0.0
+    with pytest.raises(ConnectionError):
+        await asyncio.wait_for(asking.ask(servers.request, persistence=600.0), timeout=60)
+    assert servers.asked["a"] == 3
+
+
 async def test_after_a_long_outage_requests_fail_at_the_third_time() -> None:
     servers, now = Servers("a", down="a"), 1000.0
     asking = Failover(servers.all, lambda: now)

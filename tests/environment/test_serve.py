@@ -136,6 +136,26 @@ async def test_the_end_of_training_ends_it_all(bench: Any, tokenizer: Any) -> No
     await asyncio.wait_for(until_gone(children), timeout=30)
 
 
+async def test_the_evaluation_of_the_last_step_is_finished_and_logged(
+    bench: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    settings = {
+        "total_steps": 1,
+        "steps_per_eval": 1,
+        "num_eval_samples_per_task": 40,
+        "data_dir_to_save_evals": "evals",
+        "use_wandb": True,
+    }
+    async with serving(bench, tokenizer, HONEST, **settings) as (command, _, _):
+        assert await command.exit_code() == 0, command.said()
+    folders = sorted((bench.folder / "evals").glob("step-*"))
+    assert folders
+    assert all((folder / "metrics.json").exists() for folder in folders), command.said()
+    [stored] = bench.folder.glob("wandb/offline-run-*/*.wandb")
+    assert b"env_0_eval/percent_correct" in stored.read_bytes()
+
+
 async def test_hostile_answers_cost_their_own_rollout_and_nothing_else(
     bench: Any, tokenizer: Any
 ) -> None:

@@ -1,0 +1,46 @@
+"""An environment that closes leaves nothing open, and removes nothing that isn't its own."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reasoning_gym_environment import ReasoningGymEnv
+
+NOWHERE = "http://127.0.0.1:9"
+
+
+class BrokenEnv(ReasoningGymEnv):
+    """One of its parts can't be closed."""
+
+    async def close_parts(self) -> None:
+        await super().close_parts()
+        raise OSError("no space left on device")
+
+
+async def test_a_part_that_fails_to_close_keeps_no_other_open(
+    bench: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = bench.folder / "groups.jsonl"
+    with caplog.at_level("INFO"), pytest.raises(OSError, match="no space left"):
+        async with bench.unprepared(
+            NOWHERE, of=BrokenEnv, data_path_to_save_groups=str(file)
+        ) as env:
+            assert file.exists()
+    assert env.server.servers[0].openai.is_closed()
+    assert not file.exists()  # it was empty
+    assert any(message.startswith("Closed after") for message in caplog.messages)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+async def test_a_pipe_to_save_groups_to_is_not_removed(bench: Any, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        async with bench.unprepared(NOWHERE, data_path_to_save_groups=str(pipe)):
+            pass
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
