@@ -25,6 +25,7 @@ what needs no server:
   demo       run everything here for half a minute, with a simulated policy
   init       write a commented configuration to start from
   tasks      list every task, whether it is used and why not; --levels TASK shows its difficulty
+  problems   problems of chosen tasks and levels as data, with or without their solution
   audit      what every task's verifier pays for; fails on what isn't known
   rescore    score stored rollouts again under other settings, without inference
   show       print stored rollouts for people to read
@@ -43,6 +44,7 @@ COMMANDS = {
     "demo": "demo.run",
     "init": "commands.init",
     "tasks": "commands.tasks",
+    "problems": "commands.problems",
     "audit": "commands.audit",
     "rescore": "commands.rescore",
     "show": "commands.show",

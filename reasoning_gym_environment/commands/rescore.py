@@ -6,10 +6,9 @@ import asyncio
 import logging
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from ..errors import FixableError
 from ..evaluation.metrics import Background, evaluation_report
@@ -21,15 +20,10 @@ from ..storage.rescoring import Rescored, describe_rescoring, rescore
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
 from ..tasks.chance import chance_floors, no_reasoning_floors
-from ..util.command_line import read_file
 from ..util.files import require_free, require_writable, write_whole
 from ..util.terminal import visible
-from ..util.validation import describe_validation
 from ..workers.pool import PoolSettings, TaskPool
-from .options import known_of, read_options
-
-if TYPE_CHECKING:
-    from ..config import ReasoningGymEnvConfig  # it brings Atropos along, which takes seconds
+from .env_settings import add_settings, build_config
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     options = build_parser().parse_args(arguments)
     from ..config import pool_settings, scoring_settings
 
-    config = build_config(options)
+    config = build_config(options, SETTINGS)
     files = chosen_files(options)
     contents = {path: read_groups(path) for path in files}
     for path in files:
@@ -91,46 +85,8 @@ def build_parser() -> ArgumentParser:
     )
     parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="dumps or samples")
     parser.add_argument("--force", action="store_true", help="replace rescored files")
-    parser.add_argument("--config", metavar="FILE.yaml", type=Path, help="settings, as for serve")
-    known = {option.name: option for option in read_options()}
-    for name in SETTINGS:
-        option = known[f"env.{name}"]
-        about = f"{option.about} (default: {option.default})".replace("%", "%%")
-        parser.add_argument(f"--{option.name}", metavar="VALUE", help=about)
+    add_settings(parser, SETTINGS)
     return parser
-
-
-def build_config(options: Namespace) -> ReasoningGymEnvConfig:
-    """Put the file's `env` section over the defaults of `serve`, and the options over it.
-
-    Raises:
-        FixableError: the file can't be read, or a value can't be used.
-    """
-    from pydantic import ValidationError
-
-    from ..atropos.defaults import default_config
-    from ..config import ReasoningGymEnvConfig
-
-    settings = default_config().model_dump()
-    if options.config:
-        settings |= env_section(options.config)
-    given = {name: getattr(options, f"env.{name}") for name in SETTINGS}
-    settings |= {name: value for name, value in given.items() if value is not None}
-    try:
-        return ReasoningGymEnvConfig(**settings)
-    except ValidationError as error:
-        raise FixableError(describe_validation(error)) from error
-
-
-def env_section(file: Path) -> Mapping[str, Any]:
-    """Read the environment's settings in a file; raises FixableError where there are none."""
-    try:
-        env = read_file(file, known_of(read_options())).env
-    except FixableError as error:
-        raise FixableError(f"{file} can't be read as settings: {error}") from error
-    if not env:
-        raise FixableError(f"{file} can't be read as settings: it has no `env` section")
-    return env
 
 
 async def rescore_files(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
+from ..problems.sets import first_made
 from ..problems.stream import question_hash
 from ..problems.training import TrainingProblems
 from ..records import SOLVED_SCORE, Problem, Recipe, Status
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 REMEMBERED = 1024
 """So many problems made from recipes are kept for the next score."""
-
-GIVE_UP_AFTER = 20
-"""So many items in a row that can't be made mean that none can."""
 
 AHEAD = 32
 """So many problems of a stream are made before they are asked for."""
@@ -157,7 +155,7 @@ class AsyncReasoningGym:
             )
             for index in itertools.count()
         )
-        return await self._make(recipes, count)
+        return await first_made(await self._workers(), recipes, count)
 
     async def _level(self, task: str, level: int) -> Mapping[str, Any]:
         levels = (await self._known_ladders())[task].levels
@@ -166,26 +164,6 @@ class AsyncReasoningGym:
                 f"{task} has no level {level}: its levels go from 0 to {len(levels) - 1}"
             )
         return levels[level]
-
-    async def _make(self, recipes: Iterator[Recipe], count: int) -> list[Problem]:
-        """The first `count` problems that can be made, in order."""
-        pool = await self._workers()
-        made: list[Problem] = []
-        failed_in_a_row = 0
-        while len(made) < count:
-            batch = itertools.islice(recipes, count - len(made))
-            tries = await asyncio.gather(*(_try(pool, recipe) for recipe in batch))
-            for tried in tries:
-                if isinstance(tried, Problem):
-                    made.append(tried)
-                    failed_in_a_row = 0
-                else:
-                    failed_in_a_row += 1
-                if failed_in_a_row == GIVE_UP_AFTER:
-                    raise ConfigurationError(
-                        f"{GIVE_UP_AFTER} items in a row can't be made: {tried}"
-                    )
-        return made
 
     async def problem(self, recipe: Recipe | Mapping[str, Any]) -> Problem:
         """Make the problem of a recipe, from a stored row or another process.
@@ -282,10 +260,3 @@ class AsyncReasoningGym:
             reserved=frozenset(question_hash(q) for q in options.get("reserved", ())),
         )
         return AsyncProblemStream(problems)
-
-
-async def _try(pool: TaskPool, recipe: Recipe) -> Problem | GenerationError:
-    try:
-        return await pool.generate(recipe)
-    except GenerationError as error:
-        return error

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Sequence
-from contextlib import nullcontext
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from tqdm import tqdm
@@ -71,6 +71,13 @@ class Progress:
         self._begin = self._logged = time.monotonic()
         self.bar = tqdm(total=total, initial=done, desc=description, disable=None)
 
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show it until the end of the block; messages go above the bar instead of through it."""
+        there = self.bar.disable or writes_above_bars()
+        with nullcontext() if there else logging_redirect_tqdm(), self.bar:
+            yield
+
     def advance(self) -> None:
         """Count one more job as done, and show it."""
         self.bar.update()
@@ -102,10 +109,7 @@ async def with_progress(
     """
     tasks = [asyncio.ensure_future(job) for job in jobs]
     progress = Progress(description, total=done + len(tasks), done=done)
-    # On a terminal, messages go above the bar instead of through it.
-    there = progress.bar.disable or writes_above_bars()
-    redirected = nullcontext() if there else logging_redirect_tqdm()
-    with redirected, progress.bar:
+    with progress.shown():
         for task in tasks:
             task.add_done_callback(lambda _: progress.advance())
         return await all_or_none(tasks)

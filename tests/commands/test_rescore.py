@@ -8,7 +8,8 @@ import pytest_asyncio
 from stored_values import as_stored, said, write_dump
 
 from reasoning_gym_environment.atropos.defaults import default_config
-from reasoning_gym_environment.commands.rescore import build_config, build_parser, main
+from reasoning_gym_environment.commands.env_settings import build_config
+from reasoning_gym_environment.commands.rescore import SETTINGS, build_parser, main
 from reasoning_gym_environment.config import scoring_settings
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.records import Recipe
@@ -87,7 +88,7 @@ def test_rescored_files_alone_are_refused() -> None:
 
 
 def config_of(*options: str) -> Any:
-    return build_config(build_parser().parse_args(["dump.jsonl", *options]))
+    return build_config(build_parser().parse_args(["dump.jsonl", *options]), SETTINGS)
 
 
 def test_settings_are_those_of_serve(tmp_path: Path) -> None:

@@ -1,0 +1,216 @@
+"""`problems`: problems of chosen tasks and levels as data, with or without their solution."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import ConfigurationError, FixableError
+from ..evaluation.plan import EvaluationPlan, build_evaluation_set
+from ..gym.checks import seed_of
+from ..problems.selection import ProblemSettings, select
+from ..problems.sets import Unreserved, first_made
+from ..problems.stream import question_hash
+from ..records import Ladder, Problem, Recipe
+from ..rollouts.demonstrations import PROBLEM_COLUMNS, demonstration_row, problem_row
+from ..storage.export import require_replaceable, targets, write_splits
+from ..storage.training_rows import SFT_COLUMNS
+from ..util.progress import Progress, with_progress
+from ..workers.pool import TaskPool
+from .env_settings import add_settings, build_config
+
+if TYPE_CHECKING:
+    from ..config import ReasoningGymEnvConfig  # it brings Atropos along, which takes seconds
+
+SETTINGS = (
+    "include_tasks",
+    "exclude_tasks",
+    "task_parameters",
+    "seed",
+    "system_prompt",
+    "eval_seed",
+    "eval_levels",
+    "num_eval_samples_per_task",
+    "solved_threshold",
+    "generation_timeout",
+    "task_processes",
+)
+"""The settings of `serve` that matter here."""
+
+
+class Made(NamedTuple):
+    """The rows, and what is left out of them.
+
+    Attributes:
+        refused: questions that are in the evaluation set; others took their places.
+        without_oracle: tasks without a single right answer.
+        unsolved: demonstrations that the task's own verifier doesn't call solved.
+    """
+
+    rows: list[dict[str, Any]]
+    refused: int
+    without_oracle: list[str]
+    unsolved: int
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the rows and say how many."""
+    options = build_parser().parse_args(arguments)
+    path = targets(options.output, ["train"])["train"]
+    require_replaceable(path, force=options.force)
+    made = asyncio.run(make(options, build_config(options, SETTINGS)))
+    if not made.rows:
+        raise FixableError(f"there is nothing to write: {'; '.join(left_out(made))}")
+    columns = SFT_COLUMNS if options.demonstrations else PROBLEM_COLUMNS
+    write_splits(options.output, {"train": made.rows}, columns)
+    tasks = {row["task"] for row in made.rows}
+    what = "demonstrations" if options.demonstrations else "problems"
+    print(f"{len(made.rows)} {what} of {len(tasks)} tasks in {path}", *left_out(made), sep="\n")
+    return 0
+
+
+def left_out(made: Made) -> list[str]:
+    """Say what is left out, a line each."""
+    lines = []
+    if made.without_oracle:
+        lines.append(f"left out, having no single oracle: {', '.join(made.without_oracle)}")
+    if made.unsolved:
+        lines.append(f"{made.unsolved} left out: their own verifier doesn't call them solved")
+    if made.refused:
+        lines.append(f"{made.refused} replaced: their questions are in the evaluation set")
+    return lines
+
+
+def build_parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="reasoning-gym-environment problems",
+        description="Write problems of chosen tasks and levels as data, without a server. None is "
+        "in the evaluation set that the settings describe.",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        type=Path,
+        required=True,
+        help="a file that ends in .jsonl or .parquet, or a folder for a dataset of Hugging Face",
+    )
+    parser.add_argument("--count", type=at_least_one, required=True, help="of each task and level")
+    parser.add_argument(
+        "--levels",
+        type=levels,
+        default=[None],
+        metavar="N,N",
+        help="of each task's ladder, 0 is the easiest (default: the library's configuration)",
+    )
+    parser.add_argument(
+        "--split",
+        choices=("train", "eval"),
+        default="train",
+        help="train takes env.seed; eval takes env.eval_seed and only seeds that never train",
+    )
+    parser.add_argument(
+        "--demonstrations",
+        action="store_true",
+        help="add the oracle in the format asked for, as export --format sft does",
+    )
+    parser.add_argument("--force", action="store_true", help="replace what is there")
+    add_settings(parser, SETTINGS)
+    return parser
+
+
+def at_least_one(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return int(text)
+
+
+def levels(text: str) -> list[int | None]:
+    if not all(part.isascii() and part.isdigit() for part in text.split(",")):
+        raise ArgumentTypeError(f"{text!r} is no list of levels such as 0,1")
+    return list(dict.fromkeys(map(int, text.split(","))))
+
+
+async def make(options: Namespace, config: ReasoningGymEnvConfig) -> Made:
+    """Make the problems and their rows, in the order of tasks, levels and seeds."""
+    from ..config import pool_settings, settings_of
+
+    settings, trains = settings_of(ProblemSettings, config), options.split == "train"
+    run_seed = config.seed if trains else config.eval_seed
+    async with TaskPool(pool_settings(config), Counter()) as pool:
+        selection = await select(pool, settings, with_ladders=True)
+        ladders = {task: selection.ladders[task] for task in sorted(selection.categories)}
+        require_levels(options.levels, ladders)
+        reserved = await evaluated_questions(pool, config, ladders) if trains else frozenset()
+        series = [
+            recipes(options.split, run_seed, task, level, {**at_level, **own})
+            for task, ladder in ladders.items()
+            for own in [settings.task_parameters.get(task, {}) if trains else {}]
+            for level in options.levels
+            for at_level in [{} if level is None else ladder[level]]
+        ]
+        problems, refused = await make_all(pool, series, options.count, reserved)
+        if not options.demonstrations:
+            rows = [problem_row(problem, config.system_prompt) for problem in problems]
+            return Made(rows, refused, [], 0)
+        known = [problem for problem in problems if problem.oracle is not None]
+        jobs = [demonstration_row(problem, config.system_prompt, pool) for problem in known]
+        rows = [row for row in await with_progress(jobs, "demonstrations") if row is not None]
+    without = {problem.recipe.task for problem in problems if problem.oracle is None}
+    return Made(rows, refused, sorted(without), len(known) - len(rows))
+
+
+async def evaluated_questions(
+    pool: TaskPool, config: ReasoningGymEnvConfig, ladders: Mapping[str, Ladder]
+) -> frozenset[bytes]:
+    """Hash the questions of the evaluation set that the configuration describes."""
+    from ..config import settings_of
+
+    plan = settings_of(
+        EvaluationPlan,
+        config,
+        seed=config.eval_seed,
+        tasks=list(ladders),
+        per_task=config.num_eval_samples_per_task,
+        difficulties=config.eval_levels,
+        ladders=ladders,
+    )
+    items = await build_evaluation_set(pool, plan)
+    return frozenset(question_hash(item.problem.question) for item in items)
+
+
+def require_levels(chosen: Sequence[int | None], ladders: Mapping[str, Ladder]) -> None:
+    """Refuse a level that some task lacks; the ConfigurationError names all such tasks."""
+    highest = max(level or 0 for level in chosen)
+    tops = {task: len(ladder) - 1 for task, ladder in ladders.items()}
+    lacking = [f"{task} (0 to {top})" for task, top in tops.items() if top < highest]
+    if lacking:
+        raise ConfigurationError(
+            f"--levels: there is no level {highest} of {', '.join(lacking)}; take lower levels, or "
+            "leave tasks out with --env.exclude_tasks"
+        )
+
+
+def recipes(
+    split: str, run_seed: int, task: str, level: int | None, parameters: Mapping[str, Any]
+) -> Iterator[Recipe]:
+    """Lay out the recipes of a task at a level, without end."""
+    for index in itertools.count():
+        seed = seed_of(split, run_seed, task, index)
+        yield Recipe(task=task, seed=seed, level=level, parameters=parameters)
+
+
+async def make_all(
+    pool: TaskPool, series: Sequence[Iterator[Recipe]], count: int, reserved: Collection[bytes]
+) -> tuple[list[Problem], int]:
+    """Make `count` problems of each series, and say how many questions were reserved."""
+    progress = Progress("problems", total=len(series) * count)
+    source = Unreserved(pool, reserved, progress.advance)
+    with progress.shown():
+        made = await asyncio.gather(*(first_made(source, each, count) for each in series))
+    return [problem for problems in made for problem in problems], source.refused

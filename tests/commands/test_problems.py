@@ -1,0 +1,99 @@
+"""`problems` as it is called: sets that can be made again and never meet the evaluation set."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import load_from_disk
+from pyarrow import parquet
+
+from reasoning_gym_environment.commands.problems import main, require_levels
+from reasoning_gym_environment.errors import ConfigurationError, FixableError
+from reasoning_gym_environment.problems.seeds import evaluation_seed, is_evaluation_seed
+
+SMALL = ["--env.task_processes", "1", "--count", "12"]
+COINS = ["--env.include_tasks", "coin_flip", "--levels", "0", "--env.system_prompt", "direct"]
+HELD_OUT = ["--env.eval_levels", "0", "--env.num_eval_samples_per_task", "6"]
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.processes
+def test_demonstrations_leave_out_what_has_no_oracle_and_what_is_evaluated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, held_out = tmp_path / "sft.jsonl", tmp_path / "eval.parquet"
+    tasks = ["--env.include_tasks", "coin_flip,rush_hour", "--levels", "0,1"]
+    assert main([*SMALL, *tasks, *HELD_OUT, "--demonstrations", "-o", str(out)]) == 0
+    rows = rows_of(out)
+    recipes = [json.loads(row["recipe"]) for row in rows]
+    assert [(r["task"], r["level"]) for r in recipes] == [("coin_flip", 0)] * 12 + [
+        ("coin_flip", 1)
+    ] * 12
+    assert not any(is_evaluation_seed(recipe["seed"]) for recipe in recipes)
+    assert {message["role"] for row in rows for message in row["messages"]} == {
+        "system",
+        "user",
+        "assistant",
+    }
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == [
+        f"24 demonstrations of 1 tasks in {out}",
+        "left out, having no single oracle: rush_hour",
+    ]
+    assert said[2].endswith(" replaced: their questions are in the evaluation set")
+    with pytest.raises(FixableError, match=r"sft\.jsonl exists; --force replaces it"):
+        main([*SMALL, *tasks, "-o", str(out)])
+
+    assert main([*SMALL, *COINS, "--split", "eval", "-o", str(held_out)]) == 0
+    table = parquet.read_table(held_out).to_pydict()
+    seeds = [json.loads(recipe)["seed"] for recipe in table["recipe"]]
+    assert seeds == [evaluation_seed(123, "coin_flip", index) for index in range(12)]
+    assert table["prompt"][0][1] == {"role": "user", "content": table["question"][0]}
+
+
+@pytest.mark.processes
+def test_the_same_arguments_give_the_same_dataset(tmp_path: Path) -> None:
+    arguments = [*SMALL, *COINS, "--env.seed", "7", "--env.task_parameters"]
+    arguments.append('{"coin_flip": {"max_trials": 4}}')
+    paths = [tmp_path / "once", tmp_path / "again.jsonl"]
+    for path in paths:
+        assert main([*arguments, "-o", str(path)]) == 0
+    assert load_from_disk(str(paths[0])).to_list() == rows_of(paths[1])
+    recipe = json.loads(rows_of(paths[1])[0]["recipe"])
+    assert recipe["parameters"] == {"min_trials": 2, "max_trials": 4}
+
+
+def test_levels_that_some_task_lacks_are_refused() -> None:
+    ladders = {"coin_flip": ({},) * 6, "gcd": ({},) * 4, "sudoku": ({},) * 5}
+    require_levels([None, 3], ladders)
+    with pytest.raises(ConfigurationError) as error:
+        require_levels([0, 4], ladders)
+    assert str(error.value) == (
+        "--levels: there is no level 4 of gcd (0 to 3); take lower levels, or leave tasks out with "
+        "--env.exclude_tasks"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--count", "0"], "'0' is no whole number of at least 1"),
+        (["--count", "1", "--levels", "0,x"], "'0,x' is no list of levels such as 0,1"),
+        ([], "the following arguments are required: --count"),
+    ],
+)
+def test_mistakes_are_told_at_once(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([*options, "-o", "out.jsonl"])
+    assert said in capsys.readouterr().err
+
+
+def test_another_suffix_is_refused_before_anything_starts() -> None:
+    with pytest.raises(FixableError, match=r"out\.csv ends in \.csv: give a name that ends in"):
+        main(["--count", "1", "-o", "out.csv"])

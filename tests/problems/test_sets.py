@@ -1,0 +1,63 @@
+"""A set is the first problems of its recipes that can be made and aren't reserved."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from reasoning_gym_environment.errors import ConfigurationError, GenerationError
+from reasoning_gym_environment.problems.sets import Unreserved, first_made
+from reasoning_gym_environment.problems.stream import question_hash
+from reasoning_gym_environment.records import Problem, Recipe
+
+
+class Asks:
+    """Makes a problem whose question is its seed, and fails for the seeds it is told."""
+
+    def __init__(self, *, fails: range = range(0)) -> None:
+        self.fails = fails
+
+    async def generate(self, recipe: Recipe) -> Problem:
+        if recipe.seed in self.fails:
+            raise GenerationError(f"no item of seed {recipe.seed}")
+        return Problem(recipe=recipe, question=str(recipe.seed), oracle="1", entry=b"")
+
+
+def recipes() -> Iterator[Recipe]:
+    return (Recipe(task="gcd", seed=seed) for seed in itertools.count())
+
+
+async def test_others_take_the_places_of_those_that_cant_be_made() -> None:
+    made = await first_made(Asks(fails=range(1, 4)), recipes(), 3)
+    assert [problem.recipe.seed for problem in made] == [0, 4, 5]
+
+
+async def test_a_longer_set_begins_with_the_shorter_one() -> None:
+    pool = Asks(fails=range(2, 5))
+    made = [await first_made(pool, recipes(), count) for count in (3, 30)]
+    assert made[1][:3] == made[0]
+
+
+async def test_twenty_failures_in_a_row_end_it() -> None:
+    with pytest.raises(ConfigurationError) as error:
+        await first_made(Asks(fails=range(1000)), recipes(), 100)
+    assert str(error.value) == "20 items in a row can't be made: no item of seed 19"
+    assert len(await first_made(Asks(fails=range(19)), recipes(), 1)) == 1
+
+
+async def test_reserved_questions_never_come_and_are_counted() -> None:
+    shown: list[None] = []
+    pool = Unreserved(Asks(), {question_hash("1"), question_hash("3")}, lambda: shown.append(None))
+    made = await first_made(pool, recipes(), 4)
+    assert [problem.question for problem in made] == ["0", "2", "4", "5"]
+    assert (pool.refused, len(shown)) == (2, 4)
+
+
+async def test_a_set_that_the_evaluation_set_swallows_says_so() -> None:
+    pool = Unreserved(Asks(), {question_hash(str(n)) for n in range(100)}, lambda: None)
+    with pytest.raises(ConfigurationError) as error:
+        await first_made(pool, recipes(), 1)
+    assert str(error.value) == (
+        "20 items in a row can't be made: gcd: the question is in the evaluation set; take harder "
+        "levels or fewer evaluation items"
+    )
