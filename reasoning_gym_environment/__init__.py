@@ -12,6 +12,7 @@ The packages, each of which imports from itself and from those before it:
     problems                which problem comes next: sampler, curriculum, stream
     storage                 groups on disk: rows, dumps, rescoring, export
     gym                     problems and scores for any trainer, in Python
+    rewards                 the same over HTTP
     rollouts                one group: prompt, completions, grades, counts
     evaluation              plan, run, store, metrics, comparison
     report, audit           a page of rollouts; what every verifier pays for

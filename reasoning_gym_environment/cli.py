@@ -24,6 +24,7 @@ commands that ask inference servers (options: COMMAND --help):
 what needs no server:
   demo       run everything here for half a minute, with a simulated policy
   init       write a commented configuration to start from
+  rewards    serve scores and problems over HTTP, for any trainer
   tasks      list every task, whether it is used and why not; --levels TASK shows its difficulty
   problems   problems of chosen tasks and levels as data, with or without their solution
   audit      what every task's verifier pays for; fails on what isn't known
@@ -43,6 +44,7 @@ COMMANDS = {
     "evaluate": None,
     "demo": "demo.run",
     "init": "commands.init",
+    "rewards": "commands.rewards",
     "tasks": "commands.tasks",
     "problems": "commands.problems",
     "audit": "commands.audit",

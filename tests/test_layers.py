@@ -25,6 +25,7 @@ ORDER = (
     ("problems",),
     ("storage",),
     ("gym",),
+    ("rewards",),
     ("rollouts",),
     ("evaluation",),
     ("report", "audit"),

@@ -1,0 +1,1 @@
+"""The reward service: problems and scores over HTTP, for trainers in whatever language."""
