@@ -11,9 +11,9 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from ..gym.asynchronous import AsyncReasoningGym
-from ..gym.checks import key_of
 from ..gym.stream import AsyncProblemStream, StreamOptions
 from ..records import Problem
+from ..storage.rows import recipe_key
 from ..util.files import UnwritableError, write_whole
 from .items import recipe_item
 from .messages import Observation, StreamRequestOptions
@@ -44,7 +44,7 @@ class _Stream:
 
     def hand_out(self, problem: Problem) -> None:
         self.changed = True
-        self.handed_out[key_of(problem.recipe)] = problem
+        self.handed_out[recipe_key(problem.recipe)] = problem
         if len(self.handed_out) > MOST_HANDED_OUT:
             del self.handed_out[next(iter(self.handed_out))]
 
@@ -130,7 +130,7 @@ class NamedStreams:
         waiting = dict(stream.handed_out)
         learnt = []
         for index, result in enumerate(results):
-            problem = waiting.pop(key_of(recipe_item(result.recipe).recipe), None)
+            problem = waiting.pop(recipe_key(recipe_item(result.recipe).recipe), None)
             if problem is None:
                 raise Refusal(
                     404,
