@@ -1,14 +1,27 @@
 """The examples for supervisors follow the exit statuses of the program."""
 
 import configparser
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 import yaml
+from kubernetes_validate import validate
 
 from reasoning_gym_environment.cli import COMMANDS
 from reasoning_gym_environment.errors import TRY_AGAIN, ConfigurationError
+from reasoning_gym_environment.rewards.service import DRAIN_SECONDS
 
-DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
+ROOT = Path(__file__).resolve().parents[1]
+DEPLOY = ROOT / "deploy"
+KUBERNETES = "1.37"
+can_contain = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("unshare"),
+    reason="needs Linux, root and unshare to make a container's conditions",
+)
 
 
 def test_systemd_starts_it_again_but_not_where_something_has_to_be_put_right() -> None:
@@ -39,3 +52,47 @@ def test_kubernetes_counts_no_failure_where_the_same_command_may_succeed_later()
     }
     assert pod["restartPolicy"] == "Never"  # what a failure policy asks for
     assert container["command"][1] in COMMANDS
+
+
+@pytest.mark.parametrize("name", ["kubernetes.yaml", "rewards.yaml"])
+def test_manifests_are_valid(name: str) -> None:
+    for manifest in yaml.safe_load_all((DEPLOY / name).read_text()):
+        validate(manifest, KUBERNETES, strict=True)
+
+
+def test_the_service_is_probed_and_may_do_no_more_than_it_must() -> None:
+    deployment, service = yaml.safe_load_all((DEPLOY / "rewards.yaml").read_text())
+    pod = deployment["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert container["args"][0] in COMMANDS
+    assert {container[f"{kind}Probe"]["httpGet"]["path"] for kind in ("readiness", "liveness")} == {
+        "/health"
+    }
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["terminationGracePeriodSeconds"] > DRAIN_SECONDS
+    assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
+
+
+@can_contain
+@pytest.mark.processes
+@pytest.mark.lengthy
+def test_hostile_answers_are_contained_in_a_strict_container() -> None:
+    """All of them: forks, system call filter and limits work there as they do elsewhere."""
+    done = subprocess.run(
+        [
+            ROOT / "tests" / "strict_container.sh",
+            sys.base_prefix,
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
+            "tests/workers/test_hostile_answers.py",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout

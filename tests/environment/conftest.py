@@ -122,7 +122,10 @@ class Bench:
         ]
 
     def command(self, *arguments: str) -> "Command":
-        return Command([sys.executable, "-m", "reasoning_gym_environment", *arguments], self.folder)
+        return self.program(sys.executable, "-m", "reasoning_gym_environment", *arguments)
+
+    def program(self, *words: str) -> "Command":
+        return Command(words, self.folder)
 
 
 class Command:

@@ -1,0 +1,15 @@
+# docker build -t reasoning-gym-environment .
+# docker run --rm -p 8080:8080 -e REASONING_GYM_REWARDS_TOKEN=… reasoning-gym-environment rewards --host 0.0.0.0
+FROM python:3.12-slim AS build
+WORKDIR /source
+COPY . .
+RUN python -m venv /venv \
+    && /venv/bin/pip install --no-cache-dir --constraint requirements.txt .
+
+FROM python:3.12-slim
+COPY --from=build /venv /venv
+ENV PATH=/venv/bin:$PATH HF_HOME=/tmp/huggingface
+USER 1000:1000
+WORKDIR /data
+ENTRYPOINT ["reasoning-gym-environment"]
+CMD ["--help"]

@@ -1,0 +1,71 @@
+"""The job script for Slurm, whose `srun` here runs its tasks on this machine."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from serve_loop import training, until_pulled
+
+from reasoning_gym_environment.demo.api_server import ApiServer
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
+
+JOB = Path(__file__).resolve().parents[2] / "deploy" / "slurm.sh"
+INSTALLED = Path(sys.executable).parent
+SRUN = """#!/usr/bin/env bash
+# Runs three tasks side by side, and hands SIGTERM on to them as Slurm does.
+[ "$1" = --kill-on-bad-exit=0 ] && shift
+pids=()
+for number in 0 1 2; do
+    SLURM_PROCID=$number "$@" &
+    pids+=($!)
+done
+trap 'kill -TERM "${pids[@]}"' TERM
+wait || true
+for pid in "${pids[@]}"; do wait "$pid"; echo "ended with $?"; done
+"""
+
+
+async def test_a_job_runs_replicas_and_a_reward_service_until_slurm_ends_it(
+    bench: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
+    programs = bench.folder / "bin"
+    programs.mkdir()
+    (programs / "srun").write_text(SRUN)
+    (programs / "srun").chmod(0o755)
+    async with (
+        PolicyServer(honest, tokenizer) as server,
+        ApiServer() as api,
+        training(api, bench.folder, batch_size=8) as trainer,
+    ):
+        settings = bench.settings(
+            ensure_scores_are_not_same=False,
+            max_token_length=2048,
+            dump_all_rollouts=True,
+            total_steps=100_000,
+        )
+        config = bench.folder / "environment.yaml"
+        config.write_text(yaml.safe_dump({"env": settings, "openai": bench.server(server.url)}))
+        for name, value in {
+            "API_URL": api.url,
+            "INFERENCE_URL": f"{server.url}/v1",
+            "SERVICES": "1",
+            "PORT": "0",
+            "PATH": os.pathsep.join([str(programs), str(INSTALLED), os.environ["PATH"]]),
+        }.items():
+            monkeypatch.setenv(name, value)
+        async with bench.program(str(JOB), str(config)) as command:
+            await asyncio.wait_for(until_pulled(trainer, command, batches=4), timeout=120)
+            while {path.name for path in (bench.folder / "dumps").glob("*")} != {"0", "1"}:
+                await asyncio.sleep(0.1)
+            assert "Ready" in command.said()
+            command.process.send_signal(signal.SIGTERM)
+            await command.exit_code()
+    ends = sorted(line for line in command.printed().splitlines() if "ended with" in line)
+    assert ends == ["ended with 0", "ended with 143", "ended with 143"], command.said()

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Runs a command as a strict container does, without one: not root, no capability, no new privileges,
+# a root file system that is read-only, 64 MB of /dev/shm, a process namespace of its own.
+#
+#     sudo tests/strict_container.sh FOLDER_OF_PYTHON COMMAND ...
+set -euo pipefail
+exec unshare --mount --pid --ipc --uts --fork --mount-proc --kill-child bash -euc '
+    mount --make-rprivate /
+    mount -t tmpfs -o size=64m,mode=1777 shm /dev/shm
+    mount -t tmpfs -o size=256m,mode=1777 tmp /tmp
+    case $1 in /root/*) # which nobody else may enter
+        mkdir /tmp/python
+        mount --bind "$1" /tmp/python
+        mount -t tmpfs -o mode=755 root /root
+        mkdir -p "$1"
+        mount --move /tmp/python "$1"
+        rmdir /tmp/python
+    esac
+    shift
+    mount -o remount,bind,ro /
+    export HOME=/tmp
+    exec setpriv --reuid 1000 --regid 1000 --clear-groups --inh-caps=-all --bounding-set=-all \
+        --no-new-privs "$@"
+' strict_container "$@"
