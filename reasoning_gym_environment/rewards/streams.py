@@ -58,11 +58,15 @@ class NamedStreams:
 
     Args:
         folder: where `NAME.json` is kept for each stream; None keeps nothing.
+        most: streams that may be open.
     """
 
-    def __init__(self, gym: AsyncReasoningGym, folder: Path | None) -> None:
+    def __init__(
+        self, gym: AsyncReasoningGym, folder: Path | None, *, most: int = MOST_STREAMS
+    ) -> None:
         self._gym = gym
         self._folder = folder
+        self._most = most
         self._streams: dict[str, _Stream] = {}
         self._opening = asyncio.Lock()
 
@@ -74,8 +78,10 @@ class NamedStreams:
         Raises:
             Refusal: there is no such stream, or it can't be begun; the message says why.
         """
-        async with self._opening:
-            stream = self._streams.get(name) or await self._open(name, options)
+        stream = self._streams.get(name)
+        if stream is None:
+            async with self._opening:
+                stream = self._streams.get(name) or await self._open(name, options)
         if options not in (None, stream.options):
             raise Refusal(
                 409, f"stream {name!r} has other options: leave them out, or take another name"
@@ -88,10 +94,10 @@ class NamedStreams:
         return problems
 
     async def _open(self, name: str, options: StreamRequestOptions | None) -> _Stream:
-        if len(self._streams) == MOST_STREAMS:
+        if len(self._streams) == self._most:
             raise Refusal(
                 409,
-                f"there are {MOST_STREAMS} streams, and no more may be: use one of "
+                f"there are {self._most} streams, and no more may be: use one of "
                 f"{', '.join(sorted(self._streams))}, or another service",
             )
         try:
