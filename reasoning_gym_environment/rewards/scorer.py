@@ -38,9 +38,7 @@ class Scorer:
             problem = await self._gym.problem(item.recipe)
         except GenerationError as error:
             if _is_ours(error):
-                return [Score(score=None, status=Status.UNSCORED, detail=str(error))] * len(
-                    completions
-                )
+                return _unscored(str(error), completions)
             raise Refusal(422, f"recipe: its problem can't be made: {error}") from None
         if item.question not in (None, problem.question):
             raise Refusal(
@@ -58,7 +56,7 @@ class Scorer:
             return await self._of(problem, completions)
         own, *scores = await self._of(problem, [f"<answer>{problem.oracle}</answer>", *completions])
         if own.status is Status.UNSCORED:
-            return [own] * len(completions)
+            return _unscored(own.detail, completions)
         if own.score != 1.0:
             raise Refusal(
                 422,
@@ -73,6 +71,10 @@ class Scorer:
 
     async def _of(self, problem: Problem, completions: Sequence[str]) -> list[Score]:
         return await self._gym.score_many((problem, completion) for completion in completions)
+
+
+def _unscored(detail: str, completions: Sequence[str]) -> list[Score]:
+    return [Score(score=None, status=Status.UNSCORED, detail=detail)] * len(completions)
 
 
 def _is_ours(error: GenerationError) -> bool:

@@ -70,7 +70,8 @@ class ScoringQueue:
         """
         self.require_room(len(completions))
         self.held += len(completions)
-        scores = [self._add(item, completion) for completion in completions]
+        key = item.key
+        scores = [self._add(key, item, completion) for completion in completions]
         try:
             return await asyncio.gather(*scores)
         finally:
@@ -78,8 +79,7 @@ class ScoringQueue:
             for score in scores:
                 score.cancel()
 
-    def _add(self, item: Item, completion: str) -> asyncio.Future[Score]:
-        key = item.key
+    def _add(self, key: str, item: Item, completion: str) -> asyncio.Future[Score]:
         group = self._open.get(key)
         if group is None or len(group.answers) == MOST_TOGETHER:
             group = self._open[key] = _Group(item=item)

@@ -33,12 +33,12 @@ async def until(process: Process, pattern: str) -> str:
 
 
 @asynccontextmanager
-async def command(*options: str) -> AsyncIterator[Process]:
+async def command(*options: str, token: str | None = TOKEN) -> AsyncIterator[Process]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "reasoning_gym_environment", "rewards"),
         *("--port", "0", "--processes", "1", *options),
         stderr=PIPE,
-        env={**os.environ, "REASONING_GYM_REWARDS_TOKEN": TOKEN},
+        env={**os.environ, **({"REASONING_GYM_REWARDS_TOKEN": token} if token else {})},
     )
     try:
         yield process
@@ -80,6 +80,16 @@ async def test_sigterm_answers_what_is_under_way_and_leaves_nothing(tmp_path: Pa
     assert await survivors(workers) == set()
     kept = json.loads((tmp_path / "s.json").read_text())
     assert kept["state"]["ahead"][0] == handed_out["recipe"]
+
+
+@pytest.mark.processes
+async def test_an_address_that_others_reach_without_a_token_is_warned_of() -> None:
+    async with command("--host", "0.0.0.0", token=None) as process:
+        await until(
+            process,
+            "Anybody who reaches 0.0.0.0 may ask for scores: give --token-file, or listen on "
+            "127.0.0.1",
+        )
 
 
 def test_a_place_that_is_taken_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -156,7 +156,7 @@ async def test_a_client_that_leaves_is_counted_and_its_neighbour_answered(
     service: RewardService, post: Post, session: aiohttp.ClientSession, problem: Problem
 ) -> None:
     body = {"recipe": problem.recipe.to_json(), "completions": [right(problem)] * 64}
-    before = service.metrics.left
+    before = service.metrics.requests["/score", 499]
     with contextlib.suppress(asyncio.TimeoutError):
         async with session.post(
             f"{service.url}/score", json=body, timeout=aiohttp.ClientTimeout(total=0.01)
@@ -164,4 +164,4 @@ async def test_a_client_that_leaves_is_counted_and_its_neighbour_answered(
             pass
     reply = await post("/score", {**body, "completions": [right(problem)]})
     assert reply.body["scores"][0]["status"] == "solved"
-    assert service.metrics.left == before + 1
+    assert service.metrics.requests["/score", 499] == before + 1
