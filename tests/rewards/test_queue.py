@@ -97,6 +97,8 @@ async def test_answers_of_a_caller_that_left_are_not_scored() -> None:
         each.cancel()
     await asyncio.gather(*leaves, return_exceptions=True)
     assert queue.held == 2
+    names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
+    assert names.count("ScoringQueue._run") == 2, "the group that all have left is gone"
     slow.go.set()
     await asyncio.gather(first, stays)
     await asyncio.sleep(0.02)
