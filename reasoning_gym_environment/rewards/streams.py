@@ -174,11 +174,13 @@ class NamedStreams:
                 logger.error("The state of stream %s is not kept: %s", name, error)
 
     async def close(self) -> None:
-        """Write what has changed, drop what was made ahead; a stalled disk is not waited for."""
+        """Write what has changed, and drop what was made ahead; a stalled disk ends the wait."""
+        patience = PATIENCE  # else what is being written ends with the program
         try:
-            await asyncio.wait_for(self.keep(), PATIENCE)
+            await asyncio.wait_for(self.keep(), patience)
         except asyncio.TimeoutError:
-            logger.error("Streams are not kept: %s does not answer", self._folder)
+            patience = 0
         for stream in self._streams.values():
             stream.problems.close()
-        self._disk.close(patience=0)
+        if not self._disk.close(patience=patience):
+            logger.error("Streams are not kept: %s does not answer", self._folder)

@@ -48,6 +48,14 @@ async def command(*options: str, token: str | None = TOKEN) -> AsyncIterator[Pro
         await process.wait()
 
 
+async def queued(session: aiohttp.ClientSession, url: str, completions: int) -> None:
+    """Wait until so many are under way."""
+    metrics = ""
+    while f"reasoning_gym_queued_answers {completions}" not in metrics:
+        async with session.get(f"{url}/metrics") as response:
+            metrics = await response.text()
+
+
 @pytest.mark.processes
 async def test_sigterm_answers_what_is_under_way_and_leaves_nothing(tmp_path: Path) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -67,8 +75,7 @@ async def test_sigterm_answers_what_is_under_way_and_leaves_nothing(tmp_path: Pa
         workers = descendants(process.pid)
         body = {"recipe": RECIPE, "completions": [f"<answer>x**{n}</answer>" for n in range(12)]}
         asked = asyncio.create_task(session.post(f"{url}/score", json=body))
-        await asyncio.sleep(0.3)
-        assert not asked.done()
+        await queued(session, url, 12)
         process.send_signal(signal.SIGTERM)
         await until(process, "Ending: what is under way is answered")
         response = await asked

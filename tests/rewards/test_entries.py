@@ -62,6 +62,7 @@ async def test_every_task_scores_its_entries_after_json_as_before(
         if before != after
     }
     assert changed == {}
+    assert len({problem.recipe.task for problem, _ in pairs}) == 95
     unpaid = {p.recipe.task: v[0] for (p, _), (v, _) in zip(pairs, found, strict=True)}
     assert {task: first for task, first in unpaid.items() if first[0] != 1.0} == {}
 
@@ -100,6 +101,10 @@ BROKEN: list[tuple[str, dict[str, Any], str]] = [
         {"integrand": "__import__('os').system('true')"},
         "entries of simple_integration are not scored: its verifier evaluates what the entry "
         "holds; send the recipe of a problem made by this package in its place",
+    ),
+    *(
+        (task, {}, f"entries of {task} are not scored: its verifier evaluates what the entry holds")
+        for task in ("bitwise_arithmetic", "number_sorting", "polynomial_multiplication")
     ),
     ("rush_hour", {}, "entries of rush_hour are not scored: the entry has no answer of its own"),
 ]
