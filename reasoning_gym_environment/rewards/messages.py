@@ -121,9 +121,12 @@ class VerifyReply(Row):
 
 
 class OpenRlhfRequest(Row):
-    """OpenRLHF's: texts of prompt and completion, the prompts, and a label each."""
+    """OpenRLHF's: texts of prompt and completion, the prompts, and a label each.
 
-    query: Completions
+    Lists may be empty: with fewer samples than services some get none.
+    """
+
+    query: Annotated[list[str], Field(max_length=MOST_COMPLETIONS)]
     prompts: list[str]
     labels: list[LabelField]
 
