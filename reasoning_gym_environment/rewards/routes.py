@@ -44,6 +44,7 @@ class Routes:
 
     Args:
         gym: whose readiness and counts are told.
+        body_timeout: seconds for a request's body to arrive.
     """
 
     def __init__(
@@ -52,11 +53,14 @@ class Routes:
         queue: ScoringQueue,
         streams: NamedStreams,
         metrics: Metrics,
+        *,
+        body_timeout: float,
     ) -> None:
         self._gym = gym
         self._queue = queue
         self._streams = streams
         self._metrics = metrics
+        self._body_timeout = body_timeout
 
     def table(self) -> list[web.RouteDef]:
         """List all routes."""
@@ -77,16 +81,24 @@ class Routes:
         """Make the handler that reads a message, and writes a reply as JSON."""
 
         async def handle(request: web.Request) -> web.Response:
-            if request.content_type != "application/json":
-                raise Refusal(
-                    415, f"Content-Type is {request.content_type}; it must be application/json"
-                )
-            reply = await answer(read_message(model, await request.read()))
+            reply = await answer(read_message(model, await self._body(request)))
             if isinstance(reply, BaseModel):
                 return web.json_response(text=reply.model_dump_json())
             return web.json_response(reply)
 
         return handle
+
+    async def _body(self, request: web.Request) -> bytes:
+        """Read a body that is JSON and arrives in time; a client that stalls holds up no end."""
+        kind = request.content_type
+        if kind != "application/json":
+            raise Refusal(415, f"Content-Type is {kind}; it must be application/json")
+        try:
+            return await asyncio.wait_for(request.read(), self._body_timeout)
+        except asyncio.TimeoutError:
+            raise Refusal(
+                408, f"the body has not arrived within {self._body_timeout:g} s"
+            ) from None
 
     def _with_room(self, answer: Handler) -> Handler:
         """Refuse a request, before it is read, where no completion has a place."""

@@ -47,6 +47,7 @@ class ServiceSettings:
         token: what clients must bear; None asks for none.
         queue: answers that may wait or be scored at once.
         max_body: bytes of a request.
+        body_timeout: seconds for them to arrive.
         streams: folder for the states of streams; None keeps none.
         side_by_side: groups of answers that are scored at once.
     """
@@ -56,6 +57,7 @@ class ServiceSettings:
     token: str | None = None
     queue: int = 4096
     max_body: int = 16 * 2**20
+    body_timeout: float = 30.0
     streams: Path | None = None
     side_by_side: int = 4
 
@@ -85,7 +87,8 @@ class RewardService:
         app = web.Application(
             client_max_size=settings.max_body, middlewares=[self._answer, self._authorize]
         )
-        app.add_routes(Routes(gym, queue, self._streams, self.metrics).table())
+        routes = Routes(gym, queue, self._streams, self.metrics, body_timeout=settings.body_timeout)
+        app.add_routes(routes.table())
         self._runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=DRAIN_SECONDS
         )

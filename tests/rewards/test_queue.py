@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gzip
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -152,6 +153,31 @@ async def test_a_token_is_asked_for_everywhere_but_at_the_probe(
         for route, status in (("health", 200), ("metrics", 401), ("openapi.json", 401)):
             async with session.get(f"{service.url}/{route}") as response:
                 assert response.status == status
+
+
+async def test_a_client_that_stalls_is_not_waited_for(gym: AsyncReasoningGym) -> None:
+    async with started(gym, body_timeout=0.1) as service:
+        port = int(service.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(
+            b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 9\r\n\r\n{"
+        )
+        reply = await reader.readuntil(b"}")
+        writer.close()
+        await writer.wait_closed()
+    assert reply.startswith(b"HTTP/1.1 408 ")
+    assert reply.endswith(b'{"error": "the body has not arrived within 0.1 s"}')
+
+
+async def test_a_body_that_is_large_only_once_it_is_unpacked_is_refused(
+    service: RewardService, session: aiohttp.ClientSession
+) -> None:
+    packed = gzip.compress(b" " * 2**26)
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    async with session.post(f"{service.url}/score", data=packed, headers=headers) as response:
+        assert response.status == 413
+        assert "the body is larger than the 524288 bytes" in (await response.json())["error"]
 
 
 async def test_a_client_that_leaves_is_counted_and_its_neighbour_answered(
