@@ -108,7 +108,7 @@ class NamedStreams:
             )
         try:
             kept = self._kept(name)
-            options = options or (kept.options if kept else None)
+            options = kept.options if kept else options
             if options is None:
                 raise Refusal(404, f"there is no stream {name!r}: send options, which may be {{}}")
             given = options.model_dump(exclude={"tasks"}, exclude_none=True)

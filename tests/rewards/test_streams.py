@@ -43,6 +43,9 @@ async def test_a_stream_climbs_and_another_service_goes_on(
         last = (await post("/problems", {"stream": "a", "count": 40}, url=url)).body["problems"]
         assert last[-1]["recipe"]["level"] > begin
     async with keeping(gym, tmp_path) as url:
+        other = {"stream": "a", "options": {**CURRICULUM, "seed": 4}}
+        reply = await post("/problems", other, url=url)
+        assert (reply.status, "stream 'a' has other options" in reply.body["error"]) == (409, True)
         again = (await post("/problems", {"stream": "a", "count": 40}, url=url)).body["problems"]
     assert again == last
 
