@@ -18,6 +18,8 @@ PURE = [
     "problems.seeds",
     "problems.signal_estimates",
     "problems.stored_state",
+    "rewards.metrics",
+    "rewards.refusals",
     "rollouts.books",
     "rollouts.channels",
     "rollouts.hints",

@@ -121,9 +121,12 @@ class VerifyReply(Row):
 
 
 class OpenRlhfRequest(Row):
-    """OpenRLHF's: texts of prompt and completion, the prompts, and a label each."""
+    """OpenRLHF's: texts of prompt and completion, the prompts, and a label each.
 
-    query: Completions
+    Lists may be empty: with fewer samples than services some get none.
+    """
+
+    query: Annotated[list[str], Field(max_length=MOST_COMPLETIONS)]
     prompts: list[str]
     labels: list[LabelField]
 
@@ -162,7 +165,7 @@ class ProblemsRequest(Request):
     """The next problems of a stream; `options` begin it."""
 
     stream: Name
-    count: Annotated[int, Field(ge=1, le=256)] = 1
+    count: Annotated[int, Field(ge=1, le=64)] = 1
     options: StreamRequestOptions | None = None
 
 

@@ -42,6 +42,7 @@ _REFUSALS = {
     "400": "The body is no JSON.",
     "401": "The bearer token is missing or wrong.",
     "404": "There is no such stream, or it doesn't wait for this result.",
+    "408": "The body has not arrived in time.",
     "409": "The stream has other options, or there are too many.",
     "413": "The body is too large.",
     "415": "The body is not application/json.",

@@ -36,6 +36,7 @@ from .scoring_queue import ScoringQueue
 from .streams import NamedStreams
 
 Asked = TypeVar("Asked", bound=BaseModel)
+Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class Routes:
@@ -43,6 +44,7 @@ class Routes:
 
     Args:
         gym: whose readiness and counts are told.
+        body_timeout: seconds for a request's body to arrive.
     """
 
     def __init__(
@@ -51,20 +53,23 @@ class Routes:
         queue: ScoringQueue,
         streams: NamedStreams,
         metrics: Metrics,
+        *,
+        body_timeout: float,
     ) -> None:
         self._gym = gym
         self._queue = queue
         self._streams = streams
         self._metrics = metrics
+        self._body_timeout = body_timeout
 
     def table(self) -> list[web.RouteDef]:
         """List all routes."""
         return [
-            web.post("/score", self._of(ScoreRequest, self.score)),
-            web.post("/verify", self._of(VerifyRequest, self.verify)),
+            web.post("/score", self._with_room(self._of(ScoreRequest, self.score))),
+            web.post("/verify", self._with_room(self._of(VerifyRequest, self.verify))),
             web.post("/seed_session", self.seed_session),
-            web.post("/openrlhf", self._of(OpenRlhfRequest, self.openrlhf)),
-            web.post("/slime", self._of(SlimeRequest, self.slime)),
+            web.post("/openrlhf", self._with_room(self._of(OpenRlhfRequest, self.openrlhf))),
+            web.post("/slime", self._with_room(self._of(SlimeRequest, self.slime))),
             web.post("/problems", self._of(ProblemsRequest, self.problems)),
             web.post("/observe", self._of(ObserveRequest, self.observe)),
             web.get("/health", self.health),
@@ -72,21 +77,35 @@ class Routes:
             web.get("/openapi.json", self.openapi),
         ]
 
-    def _of(
-        self, model: type[Asked], answer: Callable[[Asked], Awaitable[Any]]
-    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+    def _of(self, model: type[Asked], answer: Callable[[Asked], Awaitable[Any]]) -> Handler:
         """Make the handler that reads a message, and writes a reply as JSON."""
 
         async def handle(request: web.Request) -> web.Response:
-            self._queue.require_room()
-            if request.content_type != "application/json":
-                raise Refusal(
-                    415, f"Content-Type is {request.content_type}; it must be application/json"
-                )
-            reply = await answer(read_message(model, await request.read()))
+            reply = await answer(read_message(model, await self._body(request)))
             if isinstance(reply, BaseModel):
                 return web.json_response(text=reply.model_dump_json())
             return web.json_response(reply)
+
+        return handle
+
+    async def _body(self, request: web.Request) -> bytes:
+        """Read a body that is JSON and arrives in time; a client that stalls holds up no end."""
+        kind = request.content_type
+        if kind != "application/json":
+            raise Refusal(415, f"Content-Type is {kind}; it must be application/json")
+        try:
+            return await asyncio.wait_for(request.read(), self._body_timeout)
+        except asyncio.TimeoutError:
+            raise Refusal(
+                408, f"the body has not arrived within {self._body_timeout:g} s"
+            ) from None
+
+    def _with_room(self, answer: Handler) -> Handler:
+        """Refuse a request, before it is read, where no completion has a place."""
+
+        async def handle(request: web.Request) -> web.Response:
+            self._queue.require_room()
+            return await answer(request)
 
         return handle
 

@@ -32,6 +32,9 @@ KEEP_SECONDS = 10.0
 DRAIN_SECONDS = 150.0
 """At the end, for answers under way: more than the longest group may take."""
 
+LEFT = 499
+"""Counted for a request whose client went away before the answer, as nginx does."""
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -44,6 +47,7 @@ class ServiceSettings:
         token: what clients must bear; None asks for none.
         queue: answers that may wait or be scored at once.
         max_body: bytes of a request.
+        body_timeout: seconds for them to arrive.
         streams: folder for the states of streams; None keeps none.
         side_by_side: groups of answers that are scored at once.
     """
@@ -53,6 +57,7 @@ class ServiceSettings:
     token: str | None = None
     queue: int = 4096
     max_body: int = 16 * 2**20
+    body_timeout: float = 30.0
     streams: Path | None = None
     side_by_side: int = 4
 
@@ -82,7 +87,8 @@ class RewardService:
         app = web.Application(
             client_max_size=settings.max_body, middlewares=[self._answer, self._authorize]
         )
-        app.add_routes(Routes(gym, queue, self._streams, self.metrics).table())
+        routes = Routes(gym, queue, self._streams, self.metrics, body_timeout=settings.body_timeout)
+        app.add_routes(routes.table())
         self._runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=DRAIN_SECONDS
         )
@@ -104,26 +110,29 @@ class RewardService:
     async def __aexit__(self, *_: object) -> None:
         self._keeping.cancel()
         await self._runner.cleanup()
-        self._streams.keep()
+        await self._streams.close()
 
     async def _keep_streams(self) -> None:
         while True:
             await asyncio.sleep(KEEP_SECONDS)
-            self._streams.keep()
+            await self._streams.keep()
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Turn what went wrong into a sentence, and count the request."""
         begin = time.monotonic()
+        status = 500
         try:
             response = await self._refused(handler, request)
+            status = response.status
+            return response
         except asyncio.CancelledError:
-            self.metrics.left += 1
+            status = LEFT
             raise
-        resource = request.match_info.route.resource
-        route = resource.canonical if resource else "none"
-        self.metrics.request(route, response.status, time.monotonic() - begin)
-        return response
+        finally:
+            resource = request.match_info.route.resource
+            route = resource.canonical if resource else "none"
+            self.metrics.request(route, status, time.monotonic() - begin)
 
     async def _refused(self, handler: Handler, request: web.Request) -> web.StreamResponse:
         try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gzip
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -97,6 +98,8 @@ async def test_answers_of_a_caller_that_left_are_not_scored() -> None:
         each.cancel()
     await asyncio.gather(*leaves, return_exceptions=True)
     assert queue.held == 2
+    names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
+    assert names.count("ScoringQueue._run") == 2, "the group that all have left is gone"
     slow.go.set()
     await asyncio.gather(first, stays)
     await asyncio.sleep(0.02)
@@ -152,11 +155,36 @@ async def test_a_token_is_asked_for_everywhere_but_at_the_probe(
                 assert response.status == status
 
 
+async def test_a_client_that_stalls_is_not_waited_for(gym: AsyncReasoningGym) -> None:
+    async with started(gym, body_timeout=0.1) as service:
+        port = int(service.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(
+            b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 9\r\n\r\n{"
+        )
+        reply = await reader.readuntil(b"}")
+        writer.close()
+        await writer.wait_closed()
+    assert reply.startswith(b"HTTP/1.1 408 ")
+    assert reply.endswith(b'{"error": "the body has not arrived within 0.1 s"}')
+
+
+async def test_a_body_that_is_large_only_once_it_is_unpacked_is_refused(
+    service: RewardService, session: aiohttp.ClientSession
+) -> None:
+    packed = gzip.compress(b" " * 2**26)
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    async with session.post(f"{service.url}/score", data=packed, headers=headers) as response:
+        assert response.status == 413
+        assert "the body is larger than the 524288 bytes" in (await response.json())["error"]
+
+
 async def test_a_client_that_leaves_is_counted_and_its_neighbour_answered(
     service: RewardService, post: Post, session: aiohttp.ClientSession, problem: Problem
 ) -> None:
     body = {"recipe": problem.recipe.to_json(), "completions": [right(problem)] * 64}
-    before = service.metrics.left
+    before = service.metrics.requests["/score", 499]
     with contextlib.suppress(asyncio.TimeoutError):
         async with session.post(
             f"{service.url}/score", json=body, timeout=aiohttp.ClientTimeout(total=0.01)
@@ -164,4 +192,4 @@ async def test_a_client_that_leaves_is_counted_and_its_neighbour_answered(
             pass
     reply = await post("/score", {**body, "completions": [right(problem)]})
     assert reply.body["scores"][0]["status"] == "solved"
-    assert service.metrics.left == before + 1
+    assert service.metrics.requests["/score", 499] == before + 1

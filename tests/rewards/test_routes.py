@@ -74,6 +74,8 @@ async def test_openrlhf_gets_a_reward_for_each_query(post: Post, problem: Proble
     asked = {"query": texts, "prompts": [prompt] * 2, "labels": [label] * 2}
     reply = await post("/openrlhf", asked)
     assert (reply.status, reply.body) == (200, {"rewards": [1.0, 0.0]})
+    none = await post("/openrlhf", {"query": [], "prompts": [], "labels": []})
+    assert (none.status, none.body) == (200, {"rewards": []})
 
 
 @pytest.mark.parametrize(
