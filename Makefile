@@ -18,7 +18,7 @@ test-real: $(VENV)/.installed-dev $(REAL_VENV)/.installed  # against a real vLLM
 		$(VENV)/bin/python -m pytest -m real tests/real --durations=10
 
 quick: lint  # lint, types and the short tests that start no process: before each commit
-	$(PYTEST) -m "not slow and not real and not processes and not lengthy"
+	$(PYTEST) -m "not slow and not real and not integration and not processes and not lengthy"
 
 lint: $(VENV)/.installed-dev  # style and types
 	$(VENV)/bin/ruff check .

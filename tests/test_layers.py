@@ -26,6 +26,7 @@ ORDER = (
     ("gym",),
     ("storage",),
     ("rollouts",),
+    ("integrations",),
     ("evaluation",),
     ("report", "audit"),
     ("config",),
