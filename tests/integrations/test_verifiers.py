@@ -1,0 +1,96 @@
+"""verifiers runs our taskset with its own `vf-eval`, and its NeMo Gym client our rows."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from answering_server import AnsweringServer, run
+from integration_programs import (
+    ATROPOS,
+    UNMAKABLE,
+    environment,
+    loaded,
+    page_program,
+    run_python,
+)
+from page_blocks import ROOT, blocks
+
+from reasoning_gym_environment import ReasoningGym
+from reasoning_gym_environment.integrations.shared import evaluation_problems
+from reasoning_gym_environment.problems.seeds import is_evaluation_seed
+from reasoning_gym_environment.rollouts.prompts import SYSTEM_PROMPTS
+
+pytestmark = [pytest.mark.integration, pytest.mark.processes]
+
+UNSCORED = f"""
+import asyncio
+
+import verifiers.v1 as vf
+
+from reasoning_gym_environment.integrations.verifiers import ReasoningGymData, ReasoningGymTask
+
+data = ReasoningGymData(name="broken", prompt="?", recipe={UNMAKABLE!r})
+trace = vf.Trace(
+    task=vf.TraceTask(type="", data=data), agent=vf.AgentInfo(config=vf.AgentConfig())
+)
+try:
+    asyncio.run(ReasoningGymTask(data).score(trace))
+except vf.TaskError as error:
+    print(trace.rewards, trace.metrics["unscored"], "RuntimeError: broken is unscored: " in str(error))
+"""
+
+
+def of_page(page: str) -> str:
+    """The one command of a page that needs the framework."""
+    [text] = [
+        block.text
+        for block in blocks(ROOT / "docs" / page)
+        if block.language == "sh" and "test-integrations" in block.reason
+    ]
+    return text
+
+
+async def run_shell(command: str, folder: Path, **variables: str) -> list[dict[str, Any]]:
+    """Run a page's command, and read the traces that it left."""
+    env = {**environment(folder), "API_KEY": "x", "UV_HTTP_TIMEOUT": "180", **variables}
+    await run("bash", "-euc", command, cwd=folder, env=env)
+    [file] = (folder / "outputs").glob("*/traces.jsonl")
+    episodes = [json.loads(line) for line in file.read_text().splitlines()]
+    return [trace for episode in episodes for trace in episode["traces"]]
+
+
+async def test_the_command_of_the_page_scores_held_out_problems(tmp_path: Path) -> None:
+    with ReasoningGym(processes=1) as gym:
+        problems = evaluation_problems(gym, ["gcd", "lcm"], per_task=2)
+    replies = {p.question: f"<think>…</think><answer>{p.oracle}</answer>" for p in problems}
+    replies[problems[0].question] = "no idea"
+    async with AnsweringServer(replies) as server:
+        traces = await run_shell(of_page("verifiers.md"), tmp_path, URL=server.url)
+    system, user = server.asked[0]
+    assert (system["content"], user["role"]) == (SYSTEM_PROMPTS["think"], "user")
+    assert len(server.asked) == 4
+    found = {trace["task"]["data"]["prompt"]: trace for trace in traces}
+    assert [found[p.question]["task"]["data"]["name"] for p in problems] == ["gcd"] * 2 + [
+        "lcm"
+    ] * 2
+    rewards = [found[p.question]["rewards"]["reasoning_gym"]["score"] for p in problems]
+    assert rewards == [0.0, 1.0, 1.0, 1.0]
+    metrics = found[problems[0].question]["metrics"]
+    assert metrics["no_answer"] == 1.0
+    assert sum(metrics.values()) == 1.0
+
+
+def test_the_program_of_the_page_shows_training_problems(tmp_path: Path) -> None:
+    line = run_python(page_program("verifiers.md"), tmp_path)
+    name, recipe = line.split(" ", 1)
+    assert json.loads(recipe)["task"] == name
+    assert not is_evaluation_seed(json.loads(recipe)["seed"])
+
+
+def test_what_cannot_be_scored_is_an_error_and_no_zero(tmp_path: Path) -> None:
+    assert run_python(UNSCORED, tmp_path) == "{'reasoning_gym': None} 1.0 True"
+
+
+def test_it_needs_no_atropos(tmp_path: Path) -> None:
+    assert not loaded("reasoning_gym_taskset", tmp_path) & ATROPOS
