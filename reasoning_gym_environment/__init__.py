@@ -11,6 +11,7 @@ The packages, each of which imports from itself and from those before it:
     workers                 the processes in which the library runs, and what contains them
     problems                which problem comes next: sampler, curriculum, stream
     gym                     problems and scores for any trainer, in Python
+    rewards                 the same over HTTP
     storage                 groups on disk: rows, dumps, rescoring, export
     rollouts                one group: prompt, completions, grades, counts
     integrations            TRL, verifiers, NeMo Gym, Inspect

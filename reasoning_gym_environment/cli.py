@@ -24,6 +24,7 @@ commands that ask inference servers (options: COMMAND --help):
 what needs no server:
   demo       run everything here for half a minute, with a simulated policy
   init       write a commented configuration to start from
+  rewards    serve scores and problems over HTTP, for any trainer
   tasks      list every task, whether it is used and why not; --levels TASK shows its difficulty
   audit      what every task's verifier pays for; fails on what isn't known
   rescore    score stored rollouts again under other settings, without inference
@@ -42,6 +43,7 @@ COMMANDS = {
     "evaluate": None,
     "demo": "demo.run",
     "init": "commands.init",
+    "rewards": "commands.rewards",
     "tasks": "commands.tasks",
     "audit": "commands.audit",
     "rescore": "commands.rescore",

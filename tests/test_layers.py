@@ -24,6 +24,7 @@ ORDER = (
     ("workers",),
     ("problems",),
     ("gym",),
+    ("rewards",),
     ("storage",),
     ("rollouts",),
     ("integrations",),

@@ -99,6 +99,15 @@ class AsyncReasoningGym:
             if self._pool is not None:
                 await self._pool.close()
 
+    async def start(self) -> None:
+        """Start the worker processes now; raises WorkerStartError where one does not come up."""
+        await self._workers()
+
+    @property
+    def ready(self) -> bool:
+        """Whether worker processes of both kinds run."""
+        return self._pool is not None and self._pool.ready
+
     async def _workers(self) -> TaskPool:
         """The task pool, started at first use; what did not come up is tried again."""
         async with self._starting:

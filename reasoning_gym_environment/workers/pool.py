@@ -111,6 +111,11 @@ class TaskPool:
         """The process ids of all workers."""
         return self._generators.pids + self._hosts.pids
 
+    @property
+    def ready(self) -> bool:
+        """Whether there are a generator and a verifier host."""
+        return bool(self._generators.pids and self._hosts.pids)
+
     async def __aenter__(self) -> TaskPool:
         await self.start()
         return self

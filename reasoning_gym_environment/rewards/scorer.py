@@ -1,0 +1,80 @@
+"""Scores completions of an item through a gym, or says why that item can't be scored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import GenerationError, GenerationTimeoutError, WorkerLostError
+from ..gym.asynchronous import AsyncReasoningGym
+from ..gym.values import Score
+from ..records import Problem, Status
+from ..tasks.recipes import shown
+from .items import EntryItem, Item, RecipeItem
+from .refusals import Refusal
+
+REMEMBERED = 4096
+"""So many entries are known to be sound, the newest ones."""
+
+
+class Scorer:
+    """Makes an item's problem and scores completions of it."""
+
+    def __init__(self, gym: AsyncReasoningGym) -> None:
+        self._gym = gym
+        self._sound: dict[str, None] = {}
+
+    async def score(self, item: Item, completions: Sequence[str]) -> list[Score]:
+        """Score completions, in their order.
+
+        Raises:
+            Refusal: the item can't be scored, whatever is answered to it.
+        """
+        if isinstance(item, EntryItem):
+            return await self._score_entry(item, completions)
+        return await self._score_recipe(item, completions)
+
+    async def _score_recipe(self, item: RecipeItem, completions: Sequence[str]) -> list[Score]:
+        try:
+            problem = await self._gym.problem(item.recipe)
+        except GenerationError as error:
+            if _is_ours(error):
+                return [Score(score=None, status=Status.UNSCORED, detail=str(error))] * len(
+                    completions
+                )
+            raise Refusal(422, f"recipe: its problem can't be made: {error}") from None
+        if item.question not in (None, problem.question):
+            raise Refusal(
+                422,
+                f"question: the recipe asks {shown(problem.question)}, the row "
+                f"{shown(item.question)}: it was made with another version of reasoning-gym, or is "
+                "another problem's; leave question out if its words were changed on purpose",
+            )
+        return await self._of(problem, completions)
+
+    async def _score_entry(self, item: EntryItem, completions: Sequence[str]) -> list[Score]:
+        """Score completions of an entry, of which the first time its own answer is one."""
+        problem = item.problem()
+        if item.key in self._sound:
+            return await self._of(problem, completions)
+        own, *scores = await self._of(problem, [f"<answer>{problem.oracle}</answer>", *completions])
+        if own.status is Status.UNSCORED:
+            return [own] * len(completions)
+        if own.score != 1.0:
+            raise Refusal(
+                422,
+                f"entry: its own answer, {shown(problem.oracle)}, earns {own.score} "
+                f"({own.status.value}) by the default {problem.recipe.task} in place of 1: it is "
+                "broken, or needs parameters that it doesn't name; send a recipe in its place",
+            )
+        self._sound[item.key] = None
+        if len(self._sound) > REMEMBERED:
+            del self._sound[next(iter(self._sound))]
+        return scores
+
+    async def _of(self, problem: Problem, completions: Sequence[str]) -> list[Score]:
+        return await self._gym.score_many((problem, completion) for completion in completions)
+
+
+def _is_ours(error: GenerationError) -> bool:
+    """Whether a problem failed by a slow or a lost process, and not by its recipe."""
+    return isinstance(error, GenerationTimeoutError) or isinstance(error.__cause__, WorkerLostError)

@@ -1,0 +1,36 @@
+"""Requests to the reward service, and what comes back."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from reasoning_gym_environment.records import Problem
+
+
+class Reply(NamedTuple):
+    """What came back: HTTP status, JSON, headers."""
+
+    status: int
+    body: Any
+    headers: Any
+
+
+Post = Callable[..., Awaitable[Reply]]
+"""Posts JSON to a route of the service."""
+
+
+def right(problem: Problem) -> str:
+    return f"<think>easy</think><answer>{problem.oracle}</answer>"
+
+
+def spoken(text: str) -> dict[str, Any]:
+    """A response as of OpenAI's API of that name, which NeMo Gym sends."""
+    thought = {"type": "reasoning", "summary": [{"text": "<answer>0</answer>"}]}
+    part = {"type": "output_text", "text": text, "annotations": []}
+    message = {"type": "message", "role": "assistant", "content": [part]}
+    return {"id": "r1", "object": "response", "output": [thought, message]}
+
+
+def row(question: str, text: str, /, **fields: Any) -> dict[str, Any]:
+    """A NeMo Gym row with the model's response."""
+    asked = {"input": [{"role": "user", "content": question}]}
+    return {"responses_create_params": asked, "response": spoken(text), **fields}

@@ -1,0 +1,127 @@
+"""`rewards` as it is run: its token, its warning, and its end, which loses no answer."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import aiohttp
+import pytest
+from process_tree import descendants, survivors
+
+from reasoning_gym_environment.cli import main
+from reasoning_gym_environment.commands.rewards import parse, read_token
+from reasoning_gym_environment.errors import FixableError
+
+RECIPE = {"task": "simple_integration", "seed": 4}
+TOKEN = "a-token-of-24-characters"
+
+
+async def until(process: Process, pattern: str) -> str:
+    """Read its log up to a line that matches, and give the match's last group."""
+    assert process.stderr is not None
+    while line := (await process.stderr.readline()).decode():
+        if match := re.search(pattern, line):
+            return match[match.lastindex or 0]
+    raise AssertionError(f"the log ended without {pattern}")
+
+
+@asynccontextmanager
+async def command(*options: str) -> AsyncIterator[Process]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "reasoning_gym_environment", "rewards"),
+        *("--port", "0", "--processes", "1", *options),
+        stderr=PIPE,
+        env={**os.environ, "REASONING_GYM_REWARDS_TOKEN": TOKEN},
+    )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+@pytest.mark.processes
+async def test_sigterm_answers_what_is_under_way_and_leaves_nothing(tmp_path: Path) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with (
+        command("--streams", str(tmp_path)) as process,
+        aiohttp.ClientSession(headers=headers) as session,
+    ):
+        url = await until(process, r"Listening on (http\S+)")
+        async with session.get(f"{url}/health") as response:
+            assert (response.status, await response.json()) == (503, {"status": "starting"})
+        await until(process, "Ready")
+        async with session.get(f"{url}/health") as response:
+            assert response.status == 200
+        options = {"tasks": ["gcd"]}
+        async with session.post(f"{url}/problems", json={"stream": "s", "options": options}) as r:
+            [handed_out] = (await r.json())["problems"]
+        workers = descendants(process.pid)
+        body = {"recipe": RECIPE, "completions": [f"<answer>x**{n}</answer>" for n in range(12)]}
+        asked = asyncio.create_task(session.post(f"{url}/score", json=body))
+        await asyncio.sleep(0.3)
+        assert not asked.done()
+        process.send_signal(signal.SIGTERM)
+        await until(process, "Ending: what is under way is answered")
+        response = await asked
+        assert response.status == 200
+        assert len((await response.json())["scores"]) == 12
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await session.get(f"{url}/health")
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+    assert await survivors(workers) == set()
+    kept = json.loads((tmp_path / "s.json").read_text())
+    assert kept["state"]["ahead"][0] == handed_out["recipe"]
+
+
+def test_a_place_that_is_taken_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rewards", "--host", "192.0.2.1", "--port", "8080"]) == 2
+    said = capsys.readouterr().err
+    assert "error: --host 192.0.2.1 --port 8080: can't listen there (" in said
+
+
+def test_a_token_is_read_from_a_file_or_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("REASONING_GYM_REWARDS_TOKEN", raising=False)
+    assert read_token(None) is None
+    monkeypatch.setenv("REASONING_GYM_REWARDS_TOKEN", TOKEN)
+    assert read_token(None) == TOKEN
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN[::-1]}\n")
+    assert read_token(file) == TOKEN[::-1]
+
+
+@pytest.mark.parametrize("text", ["", "short\n"])
+def test_a_token_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(text)
+    with pytest.raises(FixableError, match=r"the token has \d characters; at least 16 are needed"):
+        read_token(file)
+    with pytest.raises(FixableError, match="nowhere: it can't be read"):
+        read_token(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("--port=70000", "--port is 70000; it goes from 0 to 65535"),
+        ("--queue=9", "--queue is 9; it goes from 256 to 1000000"),
+        ("--max-body=0", "--max-body is 0; it goes from 1 to 1024"),
+        ("--processes=0", "--processes is 0; it goes from 1 to 1024"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused(
+    option: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse([option])
+    assert says in capsys.readouterr().err

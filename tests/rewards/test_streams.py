@@ -1,0 +1,127 @@
+"""Streams over HTTP: a curriculum that learns, and a state that outlives the service."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reward_requests import Post
+
+from reasoning_gym_environment import AsyncReasoningGym
+from reasoning_gym_environment.rewards.messages import StreamRequestOptions
+from reasoning_gym_environment.rewards.refusals import Refusal
+from reasoning_gym_environment.rewards.service import RewardService, ServiceSettings
+from reasoning_gym_environment.rewards.streams import NamedStreams
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+CURRICULUM = {"tasks": ["gcd"], "complexity_mode": "curriculum", "seed": 3}
+
+
+@asynccontextmanager
+async def keeping(gym: AsyncReasoningGym, folder: Path) -> AsyncIterator[str]:
+    async with RewardService(gym, ServiceSettings(port=0, streams=folder)) as service:
+        yield service.url
+
+
+def results(problems: list[dict[str, Any]], solved: int) -> list[dict[str, Any]]:
+    return [{"recipe": p["recipe"], "solved": solved, "attempts": 8} for p in problems]
+
+
+async def test_a_stream_climbs_and_another_service_goes_on(
+    gym: AsyncReasoningGym, post: Post, tmp_path: Path
+) -> None:
+    async with keeping(gym, tmp_path) as url:
+        asked: dict[str, Any] = {"stream": "a", "count": 20, "options": CURRICULUM}
+        problems = (await post("/problems", asked, url=url)).body["problems"]
+        begin = problems[0]["recipe"]["level"]
+        told = {"stream": "a", "results": results(problems, 8)}
+        reply = await post("/observe", told, url=url)
+        assert (reply.status, reply.body) == (200, {"observed": 20})
+        last = (await post("/problems", {"stream": "a", "count": 40}, url=url)).body["problems"]
+        assert last[-1]["recipe"]["level"] > begin
+    async with keeping(gym, tmp_path) as url:
+        again = (await post("/problems", {"stream": "a", "count": 40}, url=url)).body["problems"]
+    assert again == last
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "status", "says"),
+    [
+        ("/problems", {"stream": "new"}, 404, "there is no stream 'new': send options"),
+        ("/problems", {"stream": "../x", "options": {}}, 422, "stream: String should match"),
+        ("/problems", {"stream": "x", "count": 0}, 422, "count: Input should be greater than"),
+        (
+            "/problems",
+            {"stream": "x", "options": {"tasks": ["gdc"]}},
+            422,
+            "stream 'x' can't be begun: include_tasks: 'gdc' is no task or category; did you mean",
+        ),
+        (
+            "/problems",
+            {"stream": "x", "options": {"complexity_mode": "hard"}},
+            422,
+            "complexity_mode is 'hard'; it is one of random, ",
+        ),
+        (
+            "/observe",
+            {"stream": "no", "results": [{"recipe": {}, "solved": 0, "attempts": 1}]},
+            404,
+            "there is no stream 'no': ask for its problems first",
+        ),
+    ],
+)
+async def test_what_no_stream_can_do_is_refused_in_a_sentence(
+    post: Post, route: str, body: Any, status: int, says: str
+) -> None:
+    reply = await post(route, body)
+    assert reply.status == status
+    assert says in reply.body["error"]
+
+
+async def test_a_result_is_told_once_and_of_what_was_handed_out(post: Post) -> None:
+    asked: dict[str, Any] = {"stream": "once", "count": 2, "options": {"tasks": ["gcd"]}}
+    first, second = (await post("/problems", asked)).body["problems"]
+    told = {"stream": "once", "results": results([first], 9)}
+    reply = await post("/observe", told)
+    assert (reply.status, reply.body) == (
+        422,
+        {"error": "results.0.solved is 9 of 8 attempts"},
+    )
+    assert (await post("/observe", {**told, "results": results([first], 8)})).status == 200
+    for again in (results([second, first], 1), results([second, second], 1)):
+        reply = await post("/observe", {**told, "results": again})
+        assert reply.status == 404
+        assert "results.1.recipe: stream 'once' waits for no result of it" in reply.body["error"]
+    unscored = [{"recipe": second["recipe"], "solved": 0, "attempts": 0}]
+    assert (await post("/observe", {**told, "results": unscored})).status == 200
+
+
+async def test_a_stream_keeps_its_options_and_there_are_not_too_many(
+    gym: AsyncReasoningGym,
+) -> None:
+    streams = NamedStreams(gym, None, most=1)
+    gcd, lcm = (StreamRequestOptions(tasks=[task]) for task in ("gcd", "lcm"))
+    assert len(await streams.next("one", 2, gcd)) == 2
+    with pytest.raises(Refusal, match="stream 'one' has other options: leave them out"):
+        await streams.next("one", 1, lcm)
+    assert len(await streams.next("one", 1, None)) == 1
+    with pytest.raises(Refusal, match="no more may be: use one of one, or another service"):
+        await streams.next("two", 1, gcd)
+
+
+async def test_a_file_that_holds_no_stream_is_refused(
+    gym: AsyncReasoningGym, post: Post, tmp_path: Path
+) -> None:
+    (tmp_path / "torn.json").write_text('{"options": {')
+    kept = {"options": {"tasks": ["gcd"]}, "state": {"sampler": 1}}
+    (tmp_path / "odd.json").write_text(json.dumps(kept))
+    async with keeping(gym, tmp_path) as url:
+        for name in ("torn", "odd"):
+            reply = await post("/problems", {"stream": name}, url=url)
+            assert (reply.status, f"stream '{name}' can't be begun" in reply.body["error"]) == (
+                422,
+                True,
+            )
