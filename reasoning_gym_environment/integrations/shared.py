@@ -37,8 +37,10 @@ def evaluation_problems(
 
     Raises:
         UnknownTaskError: a name is neither a task nor a category.
-        ConfigurationError: there is no such level.
+        ConfigurationError: there is no such level, or nothing is asked for.
     """
+    if per_task < 1:
+        raise ConfigurationError(f"per_task is {per_task}; it is at least 1")
     if not 0 <= (complexity_level or 0) <= 1:
         raise ConfigurationError(f"complexity_level is {complexity_level}; it lies from 0 to 1")
     known = {task.name: task for task in gym.tasks()}

@@ -26,7 +26,7 @@ class ReasoningGymConfig(vf.TasksetConfig):
     """
 
     tasks: list[str] = Field(default_factory=list)
-    per_task: int | None = None
+    per_task: int | None = Field(default=None, ge=1)
     complexity_level: float | None = None
     seed: int = 0
 

@@ -43,12 +43,12 @@ def test_categories_stand_for_their_tasks(gym: ReasoningGym) -> None:
     assert tasks == {"coin_flip"}
 
 
-@pytest.mark.parametrize(("complexity_level", "level"), [(0, 0), (0.5, 2), (1, 4)])
+@pytest.mark.parametrize(("complexity_level", "level"), [(0, 0), (0.44, 4), (1, 10)])
 def test_a_complexity_level_is_the_nearest_on_each_ladder(
     complexity_level: float, level: int, gym: ReasoningGym
 ) -> None:
     heights = {task.name: task.levels for task in gym.tasks()}
-    assert heights["chain_sum"] == 5
+    assert heights["chain_sum"] == 11
     [hard] = evaluation_problems(gym, ["chain_sum"], per_task=1, complexity_level=complexity_level)
     assert hard.recipe.level == level
 
@@ -60,6 +60,12 @@ def test_a_complexity_level_out_of_bounds_is_refused(
     with pytest.raises(ConfigurationError) as refused:
         evaluation_problems(gym, ["gcd"], per_task=1, complexity_level=complexity_level)
     assert str(refused.value) == f"complexity_level is {complexity_level}; it lies from 0 to 1"
+
+
+def test_no_problems_at_all_are_refused(gym: ReasoningGym) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        evaluation_problems(gym, ["gcd"], per_task=0)
+    assert str(refused.value) == "per_task is 0; it is at least 1"
 
 
 def test_an_unknown_task_is_refused(gym: ReasoningGym) -> None:

@@ -16,10 +16,12 @@ from integration_programs import (
 )
 from page_blocks import ROOT, blocks
 
-from reasoning_gym_environment import ReasoningGym
+from reasoning_gym_environment import AsyncReasoningGym, ReasoningGym
+from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row
 from reasoning_gym_environment.integrations.shared import evaluation_problems
 from reasoning_gym_environment.problems.seeds import is_evaluation_seed
-from reasoning_gym_environment.rollouts.prompts import SYSTEM_PROMPTS
+from reasoning_gym_environment.rewards.service import RewardService, ServiceSettings
+from reasoning_gym_environment.rollouts.prompts import SYSTEM_PROMPTS, build_messages
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes]
 
@@ -37,7 +39,8 @@ trace = vf.Trace(
 try:
     asyncio.run(ReasoningGymTask(data).score(trace))
 except vf.TaskError as error:
-    print(trace.rewards, trace.metrics["unscored"], "RuntimeError: broken is unscored: " in str(error))
+    said = "RuntimeError: broken is unscored: " in str(error)
+    print(trace.rewards, trace.metrics["unscored"], said)
 """
 
 
@@ -79,6 +82,29 @@ async def test_the_command_of_the_page_scores_held_out_problems(tmp_path: Path) 
     metrics = found[problems[0].question]["metrics"]
     assert metrics["no_answer"] == 1.0
     assert sum(metrics.values()) == 1.0
+
+
+async def test_its_nemo_gym_client_has_our_rows_scored_by_the_reward_service(
+    tmp_path: Path,
+) -> None:
+    async with AsyncReasoningGym() as gym, RewardService(gym, ServiceSettings(port=0)) as service:
+        right, wrong = await gym.problems("gcd", level=1, count=2)
+        [broken_by_json] = await gym.problems("rearc")
+        problems = [right, wrong, broken_by_json]
+        with (tmp_path / "rows.jsonl").open("w") as rows:
+            for problem in problems:
+                row = nemo_gym_row(problem, build_messages("Answer.", problem.question))
+                rows.write(json.dumps(row) + "\n")
+        replies = {p.question: f"<answer>{p.oracle}</answer>" for p in problems}
+        replies[wrong.question] = "<answer>x</answer>"
+        async with AnsweringServer(replies) as server:
+            command = of_page("nemo-gym.md")
+            traces = await run_shell(command, tmp_path, URL=server.url, REWARDS=service.url)
+    found = {trace["task"]["data"]["row"]["question"]: trace for trace in traces}
+    rewards = [found[p.question]["rewards"]["nemo_gym"]["score"] for p in problems]
+    assert rewards == [1.0, 0.0, 1.0]
+    statuses = [found[p.question]["info"]["nemo_gym"]["status"] for p in problems]
+    assert statuses == ["solved", "wrong", "solved"]
 
 
 def test_the_program_of_the_page_shows_training_problems(tmp_path: Path) -> None:
