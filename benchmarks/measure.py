@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from pathlib import Path
 
@@ -36,8 +37,10 @@ class LoopMonitor:
         return f"longest stall {ordered[-1] * 1000:.0f} ms, 99th percentile {p99 * 1000:.1f} ms"
 
 
-def memory_megabytes() -> str:
-    """Measure the resident memory of this process and of all its descendants (Linux)."""
+def memory_megabytes(own: int | None = None) -> str:
+    """Measure the resident memory of a process, this one if none is named, and of all its
+    descendants (Linux).
+    """
     parents, resident = {}, {}
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
@@ -47,7 +50,7 @@ def memory_megabytes() -> str:
         pid = int(fields["Pid"])
         parents[pid] = int(fields["PPid"])
         resident[pid] = int(fields.get("VmRSS", "0 kB").split()[0]) / 1024
-    own = int(Path("/proc/self/stat").read_text().split()[0])
+    own = os.getpid() if own is None else own
     children = [pid for pid in parents if pid != own and _descends(pid, own, parents)]
     return (
         f"parent {resident[own]:.0f} MB, {len(children)} children "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -10,6 +11,9 @@ from pydantic_core import from_json
 
 from ..tasks.recipes import shown
 from .refusals import Refusal
+
+_LARGE = re.compile(rb"[eE]\+?0*[1-9][0-9]{2}|[0-9]{300}")
+"""Where a number stands that may be too large for a float, if it stands in no text."""
 
 Message = TypeVar("Message", bound=BaseModel)
 
@@ -27,7 +31,8 @@ def read_json(text: bytes | str, what: str) -> Any:
         value = from_json(text, allow_inf_nan=False)
     except ValueError as error:
         raise Refusal(400, f"{what} is no JSON: {error}") from None
-    _require_finite(value, what)
+    if _LARGE.search(text if isinstance(text, bytes) else text.encode()):
+        _require_finite(value, what)
     return value
 
 

@@ -162,7 +162,7 @@ class ProblemsRequest(Request):
     """The next problems of a stream; `options` begin it."""
 
     stream: Name
-    count: Annotated[int, Field(ge=1, le=256)] = 1
+    count: Annotated[int, Field(ge=1, le=64)] = 1
     options: StreamRequestOptions | None = None
 
 

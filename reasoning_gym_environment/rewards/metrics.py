@@ -17,23 +17,22 @@ class Metrics:
     """Counts requests, answers and groups.
 
     Attributes:
+        requests: by route and HTTP status.
         answers: by status.
         batches, batched: groups that were scored, and the answers in them.
-        left: requests whose client went away before the answer.
     """
 
     def __init__(self) -> None:
         self.answers: Counter[Status] = Counter()
         self.batches = 0
         self.batched = 0
-        self.left = 0
-        self._requests: Counter[tuple[str, int]] = Counter()
+        self.requests: Counter[tuple[str, int]] = Counter()
         self._buckets: dict[str, Counter[float]] = defaultdict(Counter)
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def request(self, route: str, status: int, seconds: float) -> None:
-        """Count a request that was answered."""
-        self._requests[route, status] += 1
+        """Count a request that has ended."""
+        self.requests[route, status] += 1
         self._seconds[route] += seconds
         self._buckets[route].update(end for end in SECONDS if seconds <= end)
 
@@ -47,8 +46,10 @@ class Metrics:
         return "".join(f"{line}\n" for line in self._lines(queued, ready, counts))
 
     def _lines(self, queued: int, ready: bool, counts: Mapping[str, int]) -> Iterator[str]:
-        yield from _head("requests_total", "counter", "Requests by route and HTTP status.")
-        for (route, status), count in sorted(self._requests.items()):
+        yield from _head(
+            "requests_total", "counter", "Requests by route and HTTP status; 499: the client left."
+        )
+        for (route, status), count in sorted(self.requests.items()):
             yield f'{_name("requests_total")}{{route="{route}",code="{status}"}} {count}'
         yield from _head("request_seconds", "histogram", "Seconds until a request is answered.")
         for route in sorted(self._seconds):
@@ -59,7 +60,6 @@ class Metrics:
         for name, kind_of, value, about in (
             ("batches_total", "counter", self.batches, "Groups of completions scored together."),
             ("batched_answers_total", "counter", self.batched, "Completions in those groups."),
-            ("clients_left_total", "counter", self.left, "Requests whose client went away."),
             ("queued_answers", "gauge", queued, "Completions that wait or are scored."),
             ("ready", "gauge", int(ready), "1 while worker processes are up."),
             (
@@ -74,7 +74,7 @@ class Metrics:
 
     def _histogram(self, route: str) -> Iterator[str]:
         name = _name("request_seconds")
-        count = sum(n for (of, _), n in self._requests.items() if of == route)
+        count = sum(n for (of, _), n in self.requests.items() if of == route)
         for end in SECONDS:
             yield f'{name}_bucket{{route="{route}",le="{end}"}} {self._buckets[route][end]}'
         yield f'{name}_bucket{{route="{route}",le="+Inf"}} {count}'

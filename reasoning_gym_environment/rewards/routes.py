@@ -36,6 +36,7 @@ from .scoring_queue import ScoringQueue
 from .streams import NamedStreams
 
 Asked = TypeVar("Asked", bound=BaseModel)
+Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class Routes:
@@ -60,11 +61,11 @@ class Routes:
     def table(self) -> list[web.RouteDef]:
         """List all routes."""
         return [
-            web.post("/score", self._of(ScoreRequest, self.score)),
-            web.post("/verify", self._of(VerifyRequest, self.verify)),
+            web.post("/score", self._with_room(self._of(ScoreRequest, self.score))),
+            web.post("/verify", self._with_room(self._of(VerifyRequest, self.verify))),
             web.post("/seed_session", self.seed_session),
-            web.post("/openrlhf", self._of(OpenRlhfRequest, self.openrlhf)),
-            web.post("/slime", self._of(SlimeRequest, self.slime)),
+            web.post("/openrlhf", self._with_room(self._of(OpenRlhfRequest, self.openrlhf))),
+            web.post("/slime", self._with_room(self._of(SlimeRequest, self.slime))),
             web.post("/problems", self._of(ProblemsRequest, self.problems)),
             web.post("/observe", self._of(ObserveRequest, self.observe)),
             web.get("/health", self.health),
@@ -72,13 +73,10 @@ class Routes:
             web.get("/openapi.json", self.openapi),
         ]
 
-    def _of(
-        self, model: type[Asked], answer: Callable[[Asked], Awaitable[Any]]
-    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+    def _of(self, model: type[Asked], answer: Callable[[Asked], Awaitable[Any]]) -> Handler:
         """Make the handler that reads a message, and writes a reply as JSON."""
 
         async def handle(request: web.Request) -> web.Response:
-            self._queue.require_room()
             if request.content_type != "application/json":
                 raise Refusal(
                     415, f"Content-Type is {request.content_type}; it must be application/json"
@@ -87,6 +85,15 @@ class Routes:
             if isinstance(reply, BaseModel):
                 return web.json_response(text=reply.model_dump_json())
             return web.json_response(reply)
+
+        return handle
+
+    def _with_room(self, answer: Handler) -> Handler:
+        """Refuse a request, before it is read, where no completion has a place."""
+
+        async def handle(request: web.Request) -> web.Response:
+            self._queue.require_room()
+            return await answer(request)
 
         return handle
 

@@ -38,9 +38,7 @@ class Scorer:
             problem = await self._gym.problem(item.recipe)
         except GenerationError as error:
             if _is_ours(error):
-                return [Score(score=None, status=Status.UNSCORED, detail=str(error))] * len(
-                    completions
-                )
+                return _unscored(str(error), completions)
             raise Refusal(422, f"recipe: its problem can't be made: {error}") from None
         if item.question not in (None, problem.question):
             raise Refusal(
@@ -52,27 +50,31 @@ class Scorer:
         return await self._of(problem, completions)
 
     async def _score_entry(self, item: EntryItem, completions: Sequence[str]) -> list[Score]:
-        """Score completions of an entry, of which the first time its own answer is one."""
+        """Score completions of an entry whose own answer earns all it can."""
         problem = item.problem()
-        if item.key in self._sound:
-            return await self._of(problem, completions)
-        own, *scores = await self._of(problem, [f"<answer>{problem.oracle}</answer>", *completions])
-        if own.status is Status.UNSCORED:
-            return [own] * len(completions)
-        if own.score != 1.0:
-            raise Refusal(
-                422,
-                f"entry: its own answer, {shown(problem.oracle)}, earns {own.score} "
-                f"({own.status.value}) by the default {problem.recipe.task} in place of 1: it is "
-                "broken, or needs parameters that it doesn't name; send a recipe in its place",
-            )
-        self._sound[item.key] = None
-        if len(self._sound) > REMEMBERED:
-            del self._sound[next(iter(self._sound))]
-        return scores
+        if item.key not in self._sound:
+            [own] = await self._of(problem, [f"<answer>{problem.oracle}</answer>"])
+            if own.status is Status.UNSCORED:
+                return _unscored(own.detail, completions)
+            if own.score != 1.0:
+                raise Refusal(
+                    422,
+                    f"entry: its own answer, {shown(problem.oracle)}, earns {own.score} "
+                    f"({own.status.value}) by the default {problem.recipe.task} in place of 1: it "
+                    "is broken, or needs parameters that it doesn't name; send a recipe in its "
+                    "place",
+                )
+            self._sound[item.key] = None
+            if len(self._sound) > REMEMBERED:
+                del self._sound[next(iter(self._sound))]
+        return await self._of(problem, completions)
 
     async def _of(self, problem: Problem, completions: Sequence[str]) -> list[Score]:
         return await self._gym.score_many((problem, completion) for completion in completions)
+
+
+def _unscored(detail: str, completions: Sequence[str]) -> list[Score]:
+    return [Score(score=None, status=Status.UNSCORED, detail=detail)] * len(completions)
 
 
 def _is_ours(error: GenerationError) -> bool:

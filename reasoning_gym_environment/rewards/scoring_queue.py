@@ -26,10 +26,18 @@ class _Answer(NamedTuple):
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class _Group:
-    """Answers to one item that will be scored together."""
+    """Answers to one item that will be scored together.
 
+    Attributes:
+        turn: waits for the group's turn, and has it scored.
+        begun: nobody joins or leaves any more.
+    """
+
+    key: str
     item: Item
     answers: list[_Answer] = field(default_factory=list)
+    turn: asyncio.Task[None] | None = None
+    begun: bool = False
 
 
 class ScoringQueue:
@@ -70,34 +78,48 @@ class ScoringQueue:
         """
         self.require_room(len(completions))
         self.held += len(completions)
-        scores = [self._add(item, completion) for completion in completions]
+        key = item.key
+        placed = [self._place(key, item, completion) for completion in completions]
         try:
-            return await asyncio.gather(*scores)
+            return await asyncio.gather(*(answer.score for _, answer in placed))
         finally:
             self.held -= len(completions)
-            for score in scores:
-                score.cancel()
+            for group, answer in placed:
+                self._leave(group, answer)
 
-    def _add(self, item: Item, completion: str) -> asyncio.Future[Score]:
-        key = item.key
+    def _place(self, key: str, item: Item, completion: str) -> tuple[_Group, _Answer]:
+        """Put an answer into the group that is open for its item, or into a new one."""
         group = self._open.get(key)
         if group is None or len(group.answers) == MOST_TOGETHER:
-            group = self._open[key] = _Group(item=item)
-            task = asyncio.create_task(self._run(key, group))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
-        score: asyncio.Future[Score] = asyncio.get_running_loop().create_future()
-        group.answers.append(_Answer(completion, score))
-        return score
+            group = self._open[key] = _Group(key=key, item=item)
+            group.turn = asyncio.create_task(self._run(group))
+            self._running.add(group.turn)
+            group.turn.add_done_callback(self._running.discard)
+        answer = _Answer(completion, asyncio.get_running_loop().create_future())
+        group.answers.append(answer)
+        return group, answer
 
-    async def _run(self, key: str, group: _Group) -> None:
+    def _leave(self, group: _Group, answer: _Answer) -> None:
+        """Take back an answer that nobody waits for, and a group that has none any more."""
+        answer.score.cancel()
+        if group.begun or not answer.score.cancelled():
+            return
+        group.answers.remove(answer)
+        if not group.answers:
+            self._shut(group)
+            if group.turn is not None:
+                group.turn.cancel()
+
+    def _shut(self, group: _Group) -> None:
+        group.begun = True
+        if self._open.get(group.key) is group:
+            del self._open[group.key]
+
+    async def _run(self, group: _Group) -> None:
         await asyncio.sleep(GATHER_SECONDS)
         async with self._turns:
-            if self._open.get(key) is group:
-                del self._open[key]
-            wanted = [answer for answer in group.answers if not answer.score.done()]
-            if wanted:
-                await self._settle(group.item, wanted)
+            self._shut(group)
+            await self._settle(group.item, group.answers)
 
     async def _settle(self, item: Item, answers: Sequence[_Answer]) -> None:
         """Score answers and tell those who still wait."""

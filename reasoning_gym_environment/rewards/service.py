@@ -32,6 +32,9 @@ KEEP_SECONDS = 10.0
 DRAIN_SECONDS = 150.0
 """At the end, for answers under way: more than the longest group may take."""
 
+LEFT = 499
+"""Counted for a request whose client went away before the answer, as nginx does."""
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -104,26 +107,29 @@ class RewardService:
     async def __aexit__(self, *_: object) -> None:
         self._keeping.cancel()
         await self._runner.cleanup()
-        self._streams.keep()
+        await self._streams.close()
 
     async def _keep_streams(self) -> None:
         while True:
             await asyncio.sleep(KEEP_SECONDS)
-            self._streams.keep()
+            await self._streams.keep()
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Turn what went wrong into a sentence, and count the request."""
         begin = time.monotonic()
+        status = 500
         try:
             response = await self._refused(handler, request)
+            status = response.status
+            return response
         except asyncio.CancelledError:
-            self.metrics.left += 1
+            status = LEFT
             raise
-        resource = request.match_info.route.resource
-        route = resource.canonical if resource else "none"
-        self.metrics.request(route, response.status, time.monotonic() - begin)
-        return response
+        finally:
+            resource = request.match_info.route.resource
+            route = resource.canonical if resource else "none"
+            self.metrics.request(route, status, time.monotonic() - begin)
 
     async def _refused(self, handler: Handler, request: web.Request) -> web.StreamResponse:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from ..gym.checks import key_of
 from ..gym.stream import AsyncProblemStream, StreamOptions
 from ..records import Problem
 from ..util.files import UnwritableError, write_whole
+from ..util.side_thread import SideThread
 from .items import recipe_item
 from .messages import Observation, StreamRequestOptions
 from .refusals import Refusal
@@ -22,6 +24,9 @@ from .refusals import Refusal
 logger = logging.getLogger(__name__)
 
 MOST_STREAMS = 16
+PATIENCE = 10.0
+"""Seconds that the end waits for a disk."""
+
 MOST_HANDED_OUT = 4096
 """Problems of a stream whose results it waits for; the oldest are forgotten."""
 
@@ -69,6 +74,7 @@ class NamedStreams:
         self._most = most
         self._streams: dict[str, _Stream] = {}
         self._opening = asyncio.Lock()
+        self._disk = SideThread("streams")
 
     async def next(
         self, name: str, count: int, options: StreamRequestOptions | None
@@ -154,14 +160,27 @@ class NamedStreams:
         stream.handed_out = waiting
         stream.changed = True
 
-    def keep(self) -> None:
+    async def keep(self) -> None:
         """Write the state of streams that have changed; what can't be written is said."""
-        for name, stream in self._streams.items():
+        for name, stream in list(self._streams.items()):
             path = self._path(name)
             if path is None or not stream.changed:
                 continue
+            stream.changed = False
             try:
-                write_whole(path, stream.kept().model_dump_json())
-                stream.changed = False
+                await self._disk.submit(partial(write_whole, path, stream.kept().model_dump_json()))
             except UnwritableError as error:
+                stream.changed = True
                 logger.error("The state of stream %s is not kept: %s", name, error)
+
+    async def close(self) -> None:
+        """Write what has changed, and drop what was made ahead; a stalled disk ends the wait."""
+        patience = PATIENCE  # else what is being written ends with the program
+        try:
+            await asyncio.wait_for(self.keep(), patience)
+        except asyncio.TimeoutError:
+            patience = 0
+        for stream in self._streams.values():
+            stream.problems.close()
+        if not self._disk.close(patience=patience):
+            logger.error("Streams are not kept: %s does not answer", self._folder)

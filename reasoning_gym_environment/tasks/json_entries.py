@@ -19,9 +19,12 @@ _UNCHECKED = "the entry has no answer of its own by which it could be checked"
 
 NOT_SCORED = MappingProxyType(
     {
+        "bitwise_arithmetic": _EVALUATED,
         "boxnet": _UNCHECKED,
         "graph_color": _UNCHECKED,
         "intermediate_integration": _EVALUATED,
+        "number_sorting": _EVALUATED,
+        "polynomial_multiplication": _EVALUATED,
         "propositional_logic": _UNCHECKED,
         "rubiks_cube": _UNCHECKED,
         "rush_hour": _UNCHECKED,

@@ -164,6 +164,14 @@ async def test_a_closed_gym_says_so(stock: WorkerStock) -> None:
     await gym.close()
 
 
+async def test_it_says_when_its_workers_are_up(stock: WorkerStock) -> None:
+    async with AsyncReasoningGym(processes=1, start_worker=stock.lend) as gym:
+        assert not gym.ready
+        await gym.start()
+        assert gym.ready
+    assert not gym.ready
+
+
 async def test_callers_at_once_start_the_workers_once(stock: WorkerStock) -> None:
     async with AsyncReasoningGym(processes=1, start_worker=stock.lend) as gym:
         recipe = Recipe(task="gcd", seed=4)

@@ -33,12 +33,12 @@ async def until(process: Process, pattern: str) -> str:
 
 
 @asynccontextmanager
-async def command(*options: str) -> AsyncIterator[Process]:
+async def command(*options: str, token: str | None = TOKEN) -> AsyncIterator[Process]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "reasoning_gym_environment", "rewards"),
         *("--port", "0", "--processes", "1", *options),
         stderr=PIPE,
-        env={**os.environ, "REASONING_GYM_REWARDS_TOKEN": TOKEN},
+        env={**os.environ, **({"REASONING_GYM_REWARDS_TOKEN": token} if token else {})},
     )
     try:
         yield process
@@ -46,6 +46,14 @@ async def command(*options: str) -> AsyncIterator[Process]:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+
+
+async def queued(session: aiohttp.ClientSession, url: str, completions: int) -> None:
+    """Wait until so many are under way."""
+    metrics = ""
+    while f"reasoning_gym_queued_answers {completions}" not in metrics:
+        async with session.get(f"{url}/metrics") as response:
+            metrics = await response.text()
 
 
 @pytest.mark.processes
@@ -67,8 +75,7 @@ async def test_sigterm_answers_what_is_under_way_and_leaves_nothing(tmp_path: Pa
         workers = descendants(process.pid)
         body = {"recipe": RECIPE, "completions": [f"<answer>x**{n}</answer>" for n in range(12)]}
         asked = asyncio.create_task(session.post(f"{url}/score", json=body))
-        await asyncio.sleep(0.3)
-        assert not asked.done()
+        await queued(session, url, 12)
         process.send_signal(signal.SIGTERM)
         await until(process, "Ending: what is under way is answered")
         response = await asked
@@ -80,6 +87,16 @@ async def test_sigterm_answers_what_is_under_way_and_leaves_nothing(tmp_path: Pa
     assert await survivors(workers) == set()
     kept = json.loads((tmp_path / "s.json").read_text())
     assert kept["state"]["ahead"][0] == handed_out["recipe"]
+
+
+@pytest.mark.processes
+async def test_an_address_that_others_reach_without_a_token_is_warned_of() -> None:
+    async with command("--host", "0.0.0.0", token=None) as process:
+        await until(
+            process,
+            "Anybody who reaches 0.0.0.0 may ask for scores: give --token-file, or listen on "
+            "127.0.0.1",
+        )
 
 
 def test_a_place_that_is_taken_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,6 +97,8 @@ async def test_answers_of_a_caller_that_left_are_not_scored() -> None:
         each.cancel()
     await asyncio.gather(*leaves, return_exceptions=True)
     assert queue.held == 2
+    names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
+    assert names.count("ScoringQueue._run") == 2, "the group that all have left is gone"
     slow.go.set()
     await asyncio.gather(first, stays)
     await asyncio.sleep(0.02)
@@ -156,7 +158,7 @@ async def test_a_client_that_leaves_is_counted_and_its_neighbour_answered(
     service: RewardService, post: Post, session: aiohttp.ClientSession, problem: Problem
 ) -> None:
     body = {"recipe": problem.recipe.to_json(), "completions": [right(problem)] * 64}
-    before = service.metrics.left
+    before = service.metrics.requests["/score", 499]
     with contextlib.suppress(asyncio.TimeoutError):
         async with session.post(
             f"{service.url}/score", json=body, timeout=aiohttp.ClientTimeout(total=0.01)
@@ -164,4 +166,4 @@ async def test_a_client_that_leaves_is_counted_and_its_neighbour_answered(
             pass
     reply = await post("/score", {**body, "completions": [right(problem)]})
     assert reply.body["scores"][0]["status"] == "solved"
-    assert service.metrics.left == before + 1
+    assert service.metrics.requests["/score", 499] == before + 1

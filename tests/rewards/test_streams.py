@@ -110,6 +110,21 @@ async def test_a_stream_keeps_its_options_and_there_are_not_too_many(
     assert len(await streams.next("one", 1, None)) == 1
     with pytest.raises(Refusal, match="no more may be: use one of one, or another service"):
         await streams.next("two", 1, gcd)
+    await streams.close()
+
+
+async def test_a_state_that_cannot_be_written_is_said_and_written_later(
+    gym: AsyncReasoningGym, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "folder"
+    folder.write_text("a file stands in its place")
+    streams = NamedStreams(gym, folder)
+    await streams.next("one", 1, StreamRequestOptions(tasks=["gcd"]))
+    await streams.keep()
+    assert "The state of stream one is not kept: " in caplog.text
+    folder.unlink()
+    await streams.close()
+    assert [path.name for path in folder.iterdir()] == ["one.json"]
 
 
 async def test_a_file_that_holds_no_stream_is_refused(

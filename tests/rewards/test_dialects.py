@@ -1,0 +1,68 @@
+"""What frameworks send is read as they mean it, and what can't be scored is no wrong answer."""
+
+from typing import Any
+
+import pytest
+from reward_requests import Post, row
+from worker_stock import WorkerStock
+
+from reasoning_gym_environment import AsyncReasoningGym
+from reasoning_gym_environment.gym.values import Score
+from reasoning_gym_environment.records import Status
+from reasoning_gym_environment.rewards.dialects import response_text, reward_of
+from reasoning_gym_environment.rewards.refusals import Refusal
+from reasoning_gym_environment.rewards.service import RewardService, ServiceSettings
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        ([], ""),
+        ([{"type": "message", "content": "four"}], "four"),
+        ([{"role": "assistant", "content": "four"}], "four"),
+        ([{"type": "function_call", "arguments": "{}"}], ""),
+        ([{"type": "message", "content": [{"type": "refusal", "refusal": "no"}]}], ""),
+        (
+            [{"type": "message", "content": [{"type": "output_text", "text": t}]} for t in "ab"],
+            "ab",
+        ),
+    ],
+)
+def test_a_response_is_what_the_assistant_said(output: list[dict[str, Any]], text: str) -> None:
+    assert response_text(output) == text
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (4, "response.output: a message's content is 4"),
+        ([{"type": "output_text"}], "response.output: an output_text's text is None"),
+    ],
+)
+def test_a_response_without_text_is_refused(content: Any, says: str) -> None:
+    with pytest.raises(Refusal, match=says):
+        response_text([{"type": "message", "content": content}])
+
+
+def test_a_framework_without_a_word_for_it_is_told_to_ask_again() -> None:
+    score = Score(score=None, status=Status.UNSCORED, detail="killed from outside")
+    with pytest.raises(Refusal, match="which is worth no 0: killed from outside") as refused:
+        reward_of(score)
+    assert (refused.value.status, refused.value.headers) == (503, {"Retry-After": "1"})
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_what_the_service_fails_at_is_masked_and_not_wrong(
+    stock: WorkerStock, post: Post
+) -> None:
+    recipe = {"task": "knight_swap", "seed": 8}
+    async with (
+        AsyncReasoningGym(processes=1, generation_timeout=0.0001, start_worker=stock.lend) as gym,
+        RewardService(gym, ServiceSettings(port=0)) as service,
+    ):
+        reply = await post("/verify", row("", "<answer>No</answer>", recipe=recipe), service.url)
+        assert (reply.status, reply.body["status"]) == (200, "unscored")
+        assert (reply.body["reward"], reply.body["mask_sample"]) == (0.0, True)
+        assert "knight_swap: " in reply.body["detail"]
+        reply = await post("/slime", {"response": "", "label": recipe}, service.url)
+        assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
