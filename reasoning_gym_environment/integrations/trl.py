@@ -14,7 +14,7 @@ from ..rollouts.prompts import build_messages, resolve_system_prompt
 from ..storage.rows import recipe_key
 from .shared import recipe_of
 
-Completion = str | Sequence[Mapping[str, Any]]
+TRLCompletion = str | Sequence[Mapping[str, Any]]
 """A text; or messages, where the prompt is messages."""
 
 
@@ -59,7 +59,7 @@ class ReasoningGymReward:
     async def __call__(
         self,
         *,
-        completions: Sequence[Completion],
+        completions: Sequence[TRLCompletion],
         recipe: Sequence[str],
         log_extra: Callable[[str, list[str]], None],
         **_: object,
@@ -78,6 +78,6 @@ class ReasoningGymReward:
         return [score.score for score in scores]
 
 
-def text_of(completion: Completion) -> str:
+def text_of(completion: TRLCompletion) -> str:
     """Give what the model said last; it may be empty where the trainer takes the thought out."""
     return completion if isinstance(completion, str) else completion[-1].get("content") or ""

@@ -25,6 +25,16 @@ from reasoning_gym_environment.rollouts.prompts import SYSTEM_PROMPTS, build_mes
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes]
 
+BOUNDS = """
+from reasoning_gym_environment.integrations.verifiers import (
+    ReasoningGymConfig,
+    ReasoningGymTaskset,
+)
+
+stream = ReasoningGymTaskset(ReasoningGymConfig(tasks=["gcd"]))
+held_out = ReasoningGymTaskset(ReasoningGymConfig(tasks=["gcd"], per_task=1))
+print([taskset.bounded for taskset in (stream, stream.take(2), held_out)])
+"""
 UNSCORED = f"""
 import asyncio
 
@@ -112,6 +122,10 @@ def test_the_program_of_the_page_shows_training_problems(tmp_path: Path) -> None
     name, recipe = line.split(" ", 1)
     assert json.loads(recipe)["task"] == name
     assert not is_evaluation_seed(json.loads(recipe)["seed"])
+
+
+def test_only_held_out_problems_come_to_an_end(tmp_path: Path) -> None:
+    assert run_python(BOUNDS, tmp_path) == "[False, True, True]"
 
 
 def test_what_cannot_be_scored_is_an_error_and_no_zero(tmp_path: Path) -> None:
