@@ -4,7 +4,7 @@ REAL_VENV ?= .venv-real
 REAL_MODEL ?= $(REAL_VENV)/model
 PYTEST = $(VENV)/bin/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo test test-real quick lint docs clean
+.PHONY: demo test test-integrations test-real quick lint docs clean
 
 demo: $(VENV)/.installed  # everything for half a minute, without a GPU
 	$(VENV)/bin/python -m reasoning_gym_environment demo
@@ -17,8 +17,11 @@ test-real: $(VENV)/.installed-dev $(REAL_VENV)/.installed  # against a real vLLM
 	REAL_PYTHON=$(REAL_VENV)/bin/python REAL_MODEL=$(REAL_MODEL) \
 		$(VENV)/bin/python -m pytest -m real tests/real --durations=10
 
+test-integrations:  # TRL, verifiers and NeMo Gym's rows, Inspect
+	PYTHON=$(PYTHON) tests/integrations/run
+
 quick: lint  # lint, types and the short tests that start no process: before each commit
-	$(PYTEST) -m "not slow and not real and not processes and not lengthy"
+	$(PYTEST) -m "not slow and not real and not integration and not processes and not lengthy"
 
 lint: $(VENV)/.installed-dev  # style and types
 	$(VENV)/bin/ruff check .
