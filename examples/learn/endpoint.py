@@ -29,9 +29,16 @@ class Request(NamedTuple):
 
 
 class Endpoint:
-    """Answers `/v1/completions`, `/v1/models`, `/tokenize` and `/health`."""
+    """Answers `/v1/completions`, `/v1/models`, `/tokenize` and `/health`.
+
+    Attributes:
+        url: without a trailing slash; set once it serves.
+        sampled: how many completions it has given.
+    """
 
     def __init__(self, policy: Policy) -> None:
+        self.url = ""
+        self.sampled = 0
         self.policy = policy
         self.queue: asyncio.Queue[Request] = asyncio.Queue()
 
@@ -62,10 +69,14 @@ class Endpoint:
         body = await request.json()
         done: asyncio.Future[list[Sample]] = asyncio.get_running_loop().create_future()
         prompt = body["prompt"]
+        if body.get("top_p", 1) != 1:
+            raise web.HTTPBadRequest(text="top_p must be 1 here")
         max_tokens = min(body["max_tokens"], CONTEXT - len(prompt))
         await self.queue.put(Request(prompt, body["n"], max_tokens, body["temperature"], done))
-        end = self.policy.tokenizer.eos_token_id
-        choices = [choice(index, s, prompt, end) for index, s in enumerate(await done)]
+        choices = [
+            {"index": index, "prompt_token_ids": prompt, **choice(sample, self.policy.tokenizer)}
+            for index, sample in enumerate(await done)
+        ]
         return web.json_response({"model": body["model"], "choices": choices})
 
     async def work(self) -> None:
@@ -82,18 +93,24 @@ class Endpoint:
                 await self.sample(alike)
 
     async def sample(self, requests: list[Request]) -> None:
-        samples = iter(
-            await asyncio.to_thread(
+        """Answer requests of one temperature; a failure is each client's, as status 500."""
+        try:
+            samples = await asyncio.to_thread(
                 self.policy.sample,
                 [request.prompt for request in requests for _ in range(request.n)],
                 max_tokens=max(request.max_tokens for request in requests),
                 temperature=requests[0].temperature,
             )
-        )
+        except Exception as error:  # noqa: BLE001 - clients get it, and say it
+            for request in requests:
+                if not request.done.done():
+                    request.done.set_exception(error)
+            return
         for request in requests:
-            own = [cut(next(samples), request.max_tokens) for _ in range(request.n)]
-            if not request.done.done():  # a client that gave up
-                request.done.set_result(own)
+            own, samples = samples[: request.n], samples[request.n :]
+            self.sampled += request.n
+            if not request.done.done():  # nobody waits where a client gave up
+                request.done.set_result([cut(sample, request.max_tokens) for sample in own])
 
 
 def cut(sample: Sample, most: int) -> Sample:
@@ -101,14 +118,13 @@ def cut(sample: Sample, most: int) -> Sample:
     return Sample(*(part[:most] for part in sample))
 
 
-def choice(index: int, sample: Sample, prompt: list[int], end: int) -> dict[str, Any]:
+def choice(sample: Sample, tokenizer: Any) -> dict[str, Any]:
     """Write a completion as vLLM does on `return_token_ids` and `logprobs`."""
+    ended = sample.tokens[-1:] == [tokenizer.eos_token_id]
     return {
-        "index": index,
-        "text": "",
-        "finish_reason": "stop" if sample.tokens[-1:] == [end] else "length",
+        "text": tokenizer.decode(sample.tokens, skip_special_tokens=True),
+        "finish_reason": "stop" if ended else "length",
         "token_ids": sample.tokens,
-        "prompt_token_ids": prompt,
         "logprobs": {
             "token_logprobs": sample.logprobs,
             "top_logprobs": [{"": best} for best in sample.best],
@@ -117,15 +133,16 @@ def choice(index: int, sample: Sample, prompt: list[int], end: int) -> dict[str,
 
 
 @asynccontextmanager
-async def served(policy: Policy) -> AsyncIterator[str]:
-    """Serve the policy while the block runs; gives the URL."""
+async def served(policy: Policy) -> AsyncIterator[Endpoint]:
+    """Serve the policy while the block runs."""
     endpoint = Endpoint(policy)
     runner = web.AppRunner(endpoint.app(), access_log=None, shutdown_timeout=0.5)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
+    endpoint.url = "http://{}:{}".format(*runner.addresses[0])
     work = asyncio.create_task(endpoint.work())
     try:
-        yield "http://{}:{}".format(*runner.addresses[0])
+        yield endpoint
     finally:
         work.cancel()
         await asyncio.wait([work])

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
-from example_trainer.api import register_trainer
+from example_trainer.api import get_batch, register_trainer
 from example_trainer.config import TrainingConfig
-from example_trainer.data import get_data
+from example_trainer.data import pad_data_to_good_offset
 from example_trainer.training import run_training_step
 from model import CONTEXT, Policy
 
 GROUP_SIZE = 8
 ROWS = 128
 """Of one batch: 16 groups."""
+
+POLL_SECONDS = 0.2
 
 
 def settings(api_url: str, folder: Path, *, steps: int) -> TrainingConfig:
@@ -36,29 +38,23 @@ def settings(api_url: str, folder: Path, *, steps: int) -> TrainingConfig:
     )
 
 
-def train(policy: Policy, config: TrainingConfig, report: Callable[[int, Any], None]) -> None:
+def train(policy: Policy, config: TrainingConfig) -> Iterator[dict[str, float] | None]:
     """Register, pull batches and make a step with each.
 
-    Args:
-        report: called after each step with its number and the trainer's metrics.
+    Yields:
+        The metrics of a step, or None where there was no batch to pull.
     """
     register_trainer(config)
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=config.lr, weight_decay=0.0)
     step = 0
     while step < config.training_steps:
-        pulled, _ = get_data(config.batch_size, config.seq_len, config.atropos_url)
-        for tokens, labels, advantages, temperatures, logprobs in pulled:
-            with policy.lock:
-                metrics = run_training_step(
-                    policy.model,
-                    optimizer,
-                    tokens,
-                    labels,
-                    advantages,
-                    temperatures,
-                    config,
-                    step,
-                    logprobs,
-                )
-            step += 1
-            report(step, metrics)
+        data = get_batch(config.atropos_url)
+        if data["batch"] is None:
+            yield None
+            time.sleep(POLL_SECONDS)
+            continue
+        *batches, logprobs = pad_data_to_good_offset(data, config.batch_size)
+        with policy.lock:
+            metrics = run_training_step(policy.model, optimizer, *batches, config, step, logprobs)
+        step += 1
+        yield metrics
