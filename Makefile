@@ -4,10 +4,13 @@ REAL_VENV ?= .venv-real
 REAL_MODEL ?= $(REAL_VENV)/model
 PYTEST = $(VENV)/bin/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo test test-real quick lint docs clean
+.PHONY: demo learn test test-integrations test-real quick lint docs clean
 
 demo: $(VENV)/.installed  # everything for half a minute, without a GPU
 	$(VENV)/bin/python -m reasoning_gym_environment demo
+
+learn: $(VENV)/.installed-learn  # a small model learns from scratch, in a quarter of an hour
+	$(VENV)/bin/python examples/learn/learn.py
 
 test: $(VENV)/.installed-dev  # all tests, and which ten took longest
 	$(PYTEST) --durations=10 --durations-min=2
@@ -17,8 +20,11 @@ test-real: $(VENV)/.installed-dev $(REAL_VENV)/.installed  # against a real vLLM
 	REAL_PYTHON=$(REAL_VENV)/bin/python REAL_MODEL=$(REAL_MODEL) \
 		$(VENV)/bin/python -m pytest -m real tests/real --durations=10
 
+test-integrations:  # TRL, verifiers and NeMo Gym's rows, Inspect
+	PYTHON=$(PYTHON) tests/integrations/run
+
 quick: lint  # lint, types and the short tests that start no process: before each commit
-	$(PYTEST) -m "not slow and not real and not processes and not lengthy"
+	$(PYTEST) -m "not slow and not real and not integration and not processes and not lengthy"
 
 lint: $(VENV)/.installed-dev  # style and types
 	$(VENV)/bin/ruff check .
@@ -44,6 +50,11 @@ $(VENV)/.installed: pyproject.toml requirements.txt | $(VENV)/bin/python
 $(VENV)/.installed-dev: pyproject.toml requirements.txt | $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install --quiet --constraint requirements.txt --editable '.[dev,docs]'
 	touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-learn: $(VENV)/.installed  # torch for CPUs where pip has it
+	$(VENV)/bin/python -m pip install --quiet torch==2.13.0
+	$(VENV)/bin/python -m pip install --quiet --constraint requirements.txt --editable '.[learn]'
+	touch $@
 
 $(REAL_VENV)/.installed:  # torch for CPUs first; what else comes with it exists for CUDA alone
 	test -x $(REAL_VENV)/bin/python || $(PYTHON) -m venv $(REAL_VENV)

@@ -14,6 +14,7 @@ The packages, each of which imports from itself and from those before it:
     gym                     problems and scores for any trainer, in Python
     rewards                 the same over HTTP
     rollouts                one group: prompt, completions, grades, counts
+    integrations            TRL, verifiers, NeMo Gym, Inspect
     evaluation              plan, run, store, metrics, comparison
     report, audit           a page of rollouts; what every verifier pays for
     config                  Atropos's flat options, turned into the parts' settings

@@ -10,6 +10,7 @@ PURE = [
     "evaluation.estimators",
     "evaluation.metrics",
     "evaluation.tables",
+    "integrations.nemo_gym",
     "problems.chances",
     "problems.curriculum",
     "problems.curve",

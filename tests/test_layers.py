@@ -27,6 +27,7 @@ ORDER = (
     ("gym",),
     ("rewards",),
     ("rollouts",),
+    ("integrations",),
     ("evaluation",),
     ("report", "audit"),
     ("config",),

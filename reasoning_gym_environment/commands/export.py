@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..errors import FixableError
+from ..integrations.nemo_gym import stored_nemo_gym_rows
 from ..storage.dumps import distinct_files, read_groups
 from ..storage.export import prepare, require_replaceable, targets, write_splits
 from ..storage.rows import StoredGroup
@@ -21,7 +22,8 @@ from ..storage.training_rows import (
 )
 from ..util.files import require_not_read
 
-COLUMNS = {"sft": SFT_COLUMNS, "dpo": DPO_COLUMNS, "records": RECORD_COLUMNS}
+COLUMNS = {"sft": SFT_COLUMNS, "dpo": DPO_COLUMNS, "records": RECORD_COLUMNS, "nemo-gym": {}}
+"""By format; that of NeMo Gym is written as JSONL alone, which asks for none."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -66,6 +68,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
         parser.error(f"--test-share is {options.test_share}; it must be in [0, 1)")
     if options.min_score is not None and options.format != "sft":
         parser.error("--min-score is for --format sft")
+    if options.format == "nemo-gym" and options.output.suffix != ".jsonl":
+        parser.error(f"-o is {options.output}; --format nemo-gym needs a name that ends in .jsonl")
     return options
 
 
@@ -79,7 +83,8 @@ def build_parser() -> ArgumentParser:
         "--format",
         choices=COLUMNS,
         required=True,
-        help="sft: good completions; dpo: a right and a wrong one of each group; records: all",
+        help="sft: good completions; dpo: a right and a wrong one of each group; records: all; "
+        "nemo-gym: the problems, as NeMo Gym reads them",
     )
     parser.add_argument(
         "-o",
@@ -103,6 +108,8 @@ def rows_of(group: StoredGroup, options: Namespace) -> Iterator[Item]:
     """Make the rows that a group gives in the format asked for."""
     if options.format == "sft":
         return sft_rows(group, min_score=options.min_score)
+    if options.format == "nemo-gym":
+        return stored_nemo_gym_rows(group)
     return dpo_rows(group) if options.format == "dpo" else record_rows(group)
 
 
@@ -112,6 +119,7 @@ def nothing(split_name: str, groups: int, options: Namespace) -> str:
         "sft": "a lower --min-score takes more",
         "dpo": "only groups with solved and unsolved rollouts give a pair",
         "records": "the items are too few",
+        "nemo-gym": "the items are too few",
     }
     share = "; or another --test-share" if options.test_share else ""
     return f"{groups} groups give no rows for {split_name}: {ways[options.format]}{share}"

@@ -75,6 +75,7 @@ def test_nothing_to_write_is_an_error_that_leaves_nothing(
     [
         (["--format", "dpo", "--min-score", "1"], "--min-score is for --format sft"),
         (["--format", "dpo", "--test-share", "1"], "--test-share is 1.0; it must be in [0, 1)"),
+        (["--format", "nemo-gym"], "-o is out; --format nemo-gym needs a name that ends in .jsonl"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(
@@ -120,6 +121,18 @@ def test_jsonl_is_written_and_replaced_when_forced(dump: Path) -> None:
         "out.train.jsonl",
         "out.test.jsonl",
     }
+
+
+def test_nemo_gym_gets_each_problem_once(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = dump.with_name("rows.jsonl")
+    assert main([str(dump), str(dump), "--format", "nemo-gym", "-o", str(out)]) == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["question"] for row in rows] == [f"Question {seed}?" for seed in range(2, 22, 2)]
+    assert capsys.readouterr().out.splitlines() == [
+        f"10 rows for train in {out}",
+        "from 10 groups",
+        "1 torn lines left out",
+    ]
 
 
 @pytest.mark.parametrize("name", ["sft.csv", "sft.json", "sft.parquet.gz"])

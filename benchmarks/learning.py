@@ -1,0 +1,251 @@
+"""Does the curriculum pay for a model that really learns? Arms of equal budget from equal weights.
+
+    python benchmarks/learning.py FOLDER [--rollouts 20000] [--seeds 3] [--arms "default,both"]
+
+Needs `pip install '.[learn]'`. Each run's result is a JSON file in FOLDER/results; the same command
+goes on with the runs that have none, and prints what there is. The cold start is made once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "learn"))
+
+import cold_start
+import torch
+from endpoint import Endpoint, served
+from loop import Loop
+from model import Policy, build_model, build_tokenizer
+from results import solved
+from transformers import AutoTokenizer, LlamaForCausalLM
+
+from reasoning_gym_environment import read_dump
+from reasoning_gym_environment.evaluation.estimators import student_quantile
+from reasoning_gym_environment.evaluation.store import read_results
+from reasoning_gym_environment.util.grouping import group_by
+
+TASKS = (
+    "aiw,basic_arithmetic,chain_sum,family_relationships,leg_counting,number_filtering,"
+    "number_sequence,products"
+)
+ARMS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "all levels": {"complexity_mode": "random"},
+    "curriculum": {"complexity_mode": "curriculum"},
+    "both": {"complexity_mode": "curriculum", "sampling": "signal"},
+    "both at 0.5": {
+        "complexity_mode": "curriculum",
+        "sampling": "signal",
+        "curriculum_target_accuracy": 0.5,
+    },
+}
+"""By name, the settings of the environment in training."""
+
+DIFFICULTIES = "0,0.15,0.3"
+"""Held-out items are of these, and of the library's default configuration."""
+
+SNAPSHOTS = 8
+"""Evaluations of one run, evenly over its rollouts; the one of the cold start comes before."""
+
+WINDOW = 200
+"""Groups over which shares of signal and levels are averaged."""
+
+NEVER = 10**9
+"""Steps that no run comes to: rollouts end it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """What all runs share.
+
+    Attributes:
+        rollouts: of one run, those that the environment filters included.
+        items: held out of each task and difficulty.
+        demonstrations: of each task, at its two easiest levels.
+    """
+
+    folder: Path
+    rollouts: int
+    items: int
+    demonstrations: int
+    passes: int
+
+    def loop(self, folder: Path, seed: int) -> Loop:
+        return Loop(
+            folder=folder,
+            tokenizer=self.folder / "start" / "tokenizer",
+            tasks=TASKS,
+            items=self.items,
+            seed=seed,
+            eval_levels=DIFFICULTIES,
+        )
+
+    def policy(self, weights: Path) -> Policy:
+        tokenizer = AutoTokenizer.from_pretrained(self.folder / "start" / "tokenizer")
+        return Policy(LlamaForCausalLM.from_pretrained(weights, dtype=torch.float32), tokenizer)
+
+
+async def start(experiment: Experiment) -> Path:
+    """Make the weights that all runs begin with, once, and evaluate them."""
+    folder = experiment.folder / "start"
+    weights = folder / "weights"
+    if (folder / "done").exists():
+        return weights
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    loop, path = experiment.loop(folder, seed=0), folder / "demonstrations.jsonl"
+    count = ["--levels", "0,1", "--count", str(experiment.demonstrations)]
+    await loop.finish("problems", *loop.env(), *count, "--demonstrations", "-o", str(path))
+    messages = [json.loads(line)["messages"] for line in path.read_text().splitlines()]
+    tokenizer = build_tokenizer([m["content"] for each in messages for m in each], loop.tokenizer)
+    policy = Policy(build_model(len(tokenizer), seed=0), tokenizer)
+    examples = [cold_start.encode(each, tokenizer) for each in messages]
+    cold_start.train(policy, examples, passes=experiment.passes, seed=0)
+    policy.model.save_pretrained(weights)
+    async with served(policy) as endpoint:
+        await loop.evaluate(endpoint.url, folder / "evaluation")
+    (folder / "done").touch()
+    return weights
+
+
+async def run(experiment: Experiment, arm: str, seed: int, weights: Path) -> dict[str, Any]:
+    """Train one arm from the common weights, then evaluate its snapshots."""
+    begin = time.monotonic()
+    folder = experiment.folder / "runs" / f"{arm.replace(' ', '-')}-{seed}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    torch.manual_seed(seed)
+    loop, policy = experiment.loop(folder, seed), experiment.policy(weights)
+    async with served(policy) as endpoint:
+        taken = Snapshots(experiment, policy, endpoint, folder)
+        await loop.reinforce(policy, endpoint.url, taken.goes_on, steps=NEVER, **ARMS[arm])
+    trained = time.monotonic() - begin
+    curve = [{"rollouts": 0, **measured(experiment.folder / "start" / "evaluation")}]
+    for rollouts in taken.rollouts:
+        async with served(experiment.policy(folder / str(rollouts))) as endpoint:
+            evaluation = folder / f"evaluation-{rollouts}"
+            await loop.evaluate(endpoint.url, evaluation)
+        curve.append({"rollouts": rollouts, **measured(evaluation)})
+    return {
+        "arm": arm,
+        "seed": seed,
+        "settings": ARMS[arm],
+        "steps": taken.steps,
+        "seconds_of_training": round(trained),
+        "curve": curve,
+        "training": over_time(sorted((folder / "dumps").glob("*.jsonl"))),
+    }
+
+
+class Snapshots:
+    """Saves the weights each time that a share of the budget is used, and ends at its end."""
+
+    def __init__(
+        self, experiment: Experiment, policy: Policy, endpoint: Endpoint, folder: Path
+    ) -> None:
+        self.rollouts: list[int] = []
+        self.steps = 0
+        self._policy, self._endpoint, self._folder = policy, endpoint, folder
+        self._budget = experiment.rollouts
+
+    def goes_on(self, metrics: dict[str, float] | None) -> bool:
+        self.steps += metrics is not None
+        used = self._endpoint.sampled
+        if used >= self._budget * (len(self.rollouts) + 1) / SNAPSHOTS:
+            self._policy.model.save_pretrained(self._folder / str(used))
+            self.rollouts.append(used)
+            print(f"  {used} rollouts, {self.steps} steps", flush=True)
+        return used < self._budget
+
+
+def measured(evaluation: Path) -> dict[str, Any]:
+    """Solved shares with intervals, by difficulty and by task at each; None is the default."""
+    by_difficulty = group_by(lambda s: s.difficulty, read_results(evaluation).samples)
+    return {
+        "solved": {str(each): solved(own)._asdict() for each, own in by_difficulty.items()},
+        "tasks": {
+            str(each): {t: solved(s).value for t, s in group_by(lambda s: s.task, own).items()}
+            for each, own in by_difficulty.items()
+        },
+    }
+
+
+def over_time(dumps: Sequence[Path]) -> list[dict[str, Any]]:
+    """By window of groups: shares of solved rollouts and of groups with signal, mean levels."""
+    rows = sorted((row for dump in dumps for row in read_dump(dump).rows), key=lambda r: r["time"])
+    windows = [rows[begin : begin + WINDOW] for begin in range(0, len(rows), WINDOW)]
+    return [
+        {
+            "rollouts": sum(len(row["rollouts"]) for row in rows[: index * WINDOW + len(window)]),
+            "solved": statistics.mean(share(row) for row in window),
+            "signal": statistics.mean(0 < share(row) < 1 for row in window),
+            "levels": {
+                task: statistics.mean(row["recipe"]["level"] for row in own)
+                for task, own in sorted(group_by(lambda r: r["item_id"], window).items())
+                if own[0]["recipe"]["level"] is not None
+            },
+        }
+        for index, window in enumerate(windows)
+    ]
+
+
+def share(row: dict[str, Any]) -> float:
+    return statistics.mean(rollout["status"] == "solved" for rollout in row["rollouts"])
+
+
+def summary(results: Sequence[dict[str, Any]]) -> str:
+    """Solved share at the end by arm and difficulty: the mean over seeds with its interval."""
+    lines = []
+    for arm, runs in group_by(lambda result: str(result["arm"]), results).items():
+        for difficulty in runs[0]["curve"][-1]["solved"]:
+            values = [each["curve"][-1]["solved"][difficulty]["value"] for each in runs]
+            spread = ""
+            if len(values) > 1:
+                error = statistics.stdev(values) / len(values) ** 0.5
+                spread = f" ± {student_quantile(len(values) - 1) * error:.3f}"
+            at = "default" if difficulty == "None" else f"difficulty {difficulty}"
+            lines.append(f"{arm:18} {at:16} {statistics.mean(values):.3f}{spread} ({len(values)})")
+    return "\n".join(lines)
+
+
+async def main(experiment: Experiment, arms: Sequence[str], seeds: int) -> None:
+    """Make the runs that have no result yet, seed by seed, and print what there is."""
+    results = experiment.folder / "results"
+    results.mkdir(parents=True, exist_ok=True)
+    weights = await start(experiment)
+    for seed in range(1, seeds + 1):
+        for arm in arms:
+            path = results / f"{arm.replace(' ', '-')}-{seed}.json"
+            if path.exists():
+                continue
+            print(f"{arm}, seed {seed}", flush=True)
+            result = await run(experiment, arm, seed, weights)
+            path.with_suffix(".partial").write_text(json.dumps(result, indent=1) + "\n")
+            path.with_suffix(".partial").rename(path)
+    print(summary([json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rollouts", type=int, default=20000)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--arms", default=",".join(ARMS))
+    parser.add_argument("--items", type=int, default=20)
+    parser.add_argument("--demonstrations", type=int, default=150)
+    parser.add_argument("--passes", type=int, default=8)
+    options = vars(parser.parse_args())
+    torch.set_num_threads(1)  # the other core is the environment's
+    arms, seeds = options.pop("arms").split(","), options.pop("seeds")
+    asyncio.run(main(Experiment(**options), arms, seeds))

@@ -1,0 +1,149 @@
+"""The weights under training behind HTTP, as stock vLLM serves a model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from aiohttp import web
+from model import CONTEXT, Policy, Sample
+
+WAIT_SECONDS = 0.02
+"""How long the first of a batch waits for others."""
+
+AT_ONCE = 128
+"""So many completions are sampled together."""
+
+
+class Request(NamedTuple):
+    """What one client asks for, and where it waits for the completions."""
+
+    prompt: list[int]
+    n: int
+    max_tokens: int
+    temperature: float
+    done: asyncio.Future[list[Sample]]
+
+
+class Endpoint:
+    """Answers `/v1/completions`, `/v1/models`, `/tokenize` and `/health`.
+
+    Attributes:
+        url: without a trailing slash; set once it serves.
+        sampled: how many completions it has given.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.url = ""
+        self.sampled = 0
+        self.policy = policy
+        self.queue: asyncio.Queue[Request] = asyncio.Queue()
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/health", self.health),
+                web.get("/v1/models", self.models),
+                web.post("/tokenize", self.tokenize),
+                web.post("/v1/completions", self.completions),
+            ]
+        )
+        return app
+
+    async def health(self, _: web.Request) -> web.Response:
+        return web.Response()
+
+    async def models(self, _: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": "learner", "max_model_len": CONTEXT}]})
+
+    async def tokenize(self, request: web.Request) -> web.Response:
+        text = (await request.json())["prompt"]
+        ids = self.policy.tokenizer.encode(text, add_special_tokens=False)
+        return web.json_response({"tokens": ids})
+
+    async def completions(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        done: asyncio.Future[list[Sample]] = asyncio.get_running_loop().create_future()
+        prompt = body["prompt"]
+        if body.get("top_p", 1) != 1:
+            raise web.HTTPBadRequest(text="top_p must be 1 here")
+        max_tokens = min(body["max_tokens"], CONTEXT - len(prompt))
+        await self.queue.put(Request(prompt, body["n"], max_tokens, body["temperature"], done))
+        choices = [
+            {"index": index, "prompt_token_ids": prompt, **choice(sample, self.policy.tokenizer)}
+            for index, sample in enumerate(await done)
+        ]
+        return web.json_response({"model": body["model"], "choices": choices})
+
+    async def work(self) -> None:
+        """Sample what was asked for, many requests at once, for ever."""
+        while True:
+            asked = [await self.queue.get()]
+            await asyncio.sleep(WAIT_SECONDS)
+            while not self.queue.empty() and sum(r.n for r in asked) < AT_ONCE:
+                asked.append(self.queue.get_nowait())
+            by_temperature = defaultdict(list)
+            for each in asked:
+                by_temperature[each.temperature].append(each)
+            for alike in by_temperature.values():
+                await self.sample(alike)
+
+    async def sample(self, requests: list[Request]) -> None:
+        """Answer requests of one temperature; a failure is each client's, as status 500."""
+        try:
+            samples = await asyncio.to_thread(
+                self.policy.sample,
+                [request.prompt for request in requests for _ in range(request.n)],
+                max_tokens=max(request.max_tokens for request in requests),
+                temperature=requests[0].temperature,
+            )
+        except Exception as error:  # noqa: BLE001 - clients get it, and say it
+            for request in requests:
+                if not request.done.done():
+                    request.done.set_exception(error)
+            return
+        for request in requests:
+            own, samples = samples[: request.n], samples[request.n :]
+            self.sampled += request.n
+            if not request.done.done():  # nobody waits where a client gave up
+                request.done.set_result([cut(sample, request.max_tokens) for sample in own])
+
+
+def cut(sample: Sample, most: int) -> Sample:
+    """Leave at most so many tokens."""
+    return Sample(*(part[:most] for part in sample))
+
+
+def choice(sample: Sample, tokenizer: Any) -> dict[str, Any]:
+    """Write a completion as vLLM does on `return_token_ids` and `logprobs`."""
+    ended = sample.tokens[-1:] == [tokenizer.eos_token_id]
+    return {
+        "text": tokenizer.decode(sample.tokens, skip_special_tokens=True),
+        "finish_reason": "stop" if ended else "length",
+        "token_ids": sample.tokens,
+        "logprobs": {
+            "token_logprobs": sample.logprobs,
+            "top_logprobs": [{"": best} for best in sample.best],
+        },
+    }
+
+
+@asynccontextmanager
+async def served(policy: Policy) -> AsyncIterator[Endpoint]:
+    """Serve the policy while the block runs."""
+    endpoint = Endpoint(policy)
+    runner = web.AppRunner(endpoint.app(), access_log=None, shutdown_timeout=0.5)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    endpoint.url = "http://{}:{}".format(*runner.addresses[0])
+    work = asyncio.create_task(endpoint.work())
+    try:
+        yield endpoint
+    finally:
+        work.cancel()
+        await asyncio.wait([work])
+        await runner.cleanup()

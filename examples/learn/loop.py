@@ -1,0 +1,134 @@
+"""The real loop around the weights under training: the environment and the API of Atropos."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import reinforce
+from model import CONTEXT, Policy
+
+from reasoning_gym_environment.demo.api_server import ApiServer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """Runs the environment's commands with one set of settings.
+
+    Attributes:
+        folder: of all that is written.
+        tokenizer: the folder of the model's.
+        tasks: separated by commas.
+        items: held out of each task, at the default configuration and at each of `eval_levels`.
+    """
+
+    folder: Path
+    tokenizer: Path
+    tasks: str
+    items: int
+    seed: int
+    eval_levels: str = "0"
+
+    def env(self, **more: Any) -> list[str]:
+        """The environment's settings as options, the same for every command."""
+        settings = {
+            "include_tasks": self.tasks,
+            "system_prompt": "",
+            "eval_levels": self.eval_levels,
+            "num_eval_samples_per_task": self.items,
+            "seed": self.seed,
+            **more,
+        }
+        return [f"--env.{name}={value}" for name, value in settings.items()]
+
+    def asks(self, url: str, **more: Any) -> list[str]:
+        """The options of commands that ask the endpoint."""
+        server = {"server_type": "vllm", "base_url": f"{url}/v1", "model_name": "learner"}
+        return [
+            *self.env(
+                tokenizer_name=self.tokenizer,
+                max_token_length=CONTEXT,
+                data_dumps_dir=self.folder / "dumps",
+                use_wandb=False,
+                **more,
+            ),
+            *(f"--openai.{name}={value}" for name, value in server.items()),
+        ]
+
+    @asynccontextmanager
+    async def command(self, name: str, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Run a command, its output in a log; it ends with the block."""
+        with self.log(name).open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "reasoning_gym_environment", name, *options),
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
+
+    def log(self, name: str) -> Path:
+        """Where a command's output is."""
+        return self.folder / f"{name}.log"
+
+    async def finish(self, name: str, *options: str) -> None:
+        """Run a command to its end; raises RuntimeError where it fails."""
+        async with self.command(name, *options) as process:
+            if await process.wait():
+                raise RuntimeError(f"{name} failed: see {self.log(name)}")
+
+    async def evaluate(self, url: str, folder: Path) -> None:
+        """Evaluate the weights as they are."""
+        await self.finish("evaluate", *self.asks(url, data_dir_to_save_evals=folder))
+
+    async def reinforce(
+        self,
+        policy: Policy,
+        url: str,
+        goes_on: Callable[[dict[str, float] | None], bool],
+        *,
+        steps: int,
+        **settings: Any,
+    ) -> None:
+        """Train on what the environment sends, for so many steps at most.
+
+        Args:
+            goes_on: called in the trainer's thread with what `reinforce.train` yields.
+            settings: of the environment, for training alone.
+        """
+
+        def work() -> None:
+            config = reinforce.settings(api.url, self.folder, steps=steps)
+            for metrics in reinforce.train(policy, config):
+                if not goes_on(metrics):
+                    return
+
+        async with ApiServer() as api:
+            training = asyncio.create_task(asyncio.to_thread(work))
+            serve = self.asks(
+                url,
+                rollout_server_url=api.url,
+                group_size=reinforce.GROUP_SIZE,
+                total_steps=steps,
+                steps_per_eval=0,
+                max_num_workers=32,
+                max_batches_offpolicy=1,
+                score_mode="threshold",  # advantages are normalised: 0.01 against 0 would count as 1
+                dump_all_rollouts=True,
+                **settings,
+            )
+            async with self.command("serve", *serve) as process:
+                ended = asyncio.create_task(process.wait())
+                await asyncio.wait([training, ended], return_when=asyncio.FIRST_COMPLETED)
+                if process.returncode:
+                    raise RuntimeError(f"serve failed: see {self.log('serve')}")
+                await training

@@ -1,0 +1,122 @@
+"""A small Llama from scratch with a tokenizer of its own, and how it is sampled."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+CONTEXT = 160
+"""Tokens of prompt and completion."""
+
+PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def build_tokenizer(texts: Sequence[str], folder: Path) -> Any:
+    """Learn a small vocabulary over bytes, digits apart, and save it for the environment."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=640,
+        show_progress=False,
+        special_tokens=[PAD, START, END],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=END,
+        additional_special_tokens=[START],
+        chat_template=CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+    )
+    fast.add_tokens(["<answer>", "</answer>"])
+    fast.save_pretrained(folder)
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def build_model(vocabulary: int, seed: int) -> LlamaForCausalLM:
+    """A Llama of a million random weights."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=2 * CONTEXT,  # prompts of a batch are padded to the longest
+        tie_word_embeddings=True,
+    )
+    return LlamaForCausalLM(config)
+
+
+class Sample(NamedTuple):
+    """A completion: token ids, the one that ends it included, with a logprob each.
+
+    Attributes:
+        best: logprob of the likeliest token at each place.
+    """
+
+    tokens: list[int]
+    logprobs: list[float]
+    best: list[float]
+
+
+class Policy:
+    """The weights under training: sampled or changed, never both at once."""
+
+    def __init__(self, model: LlamaForCausalLM, tokenizer: Any) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.lock = threading.Lock()
+
+    def sample(
+        self, prompts: Sequence[Sequence[int]], *, max_tokens: int, temperature: float
+    ) -> list[Sample]:
+        """One completion of each prompt, drawn from what the logprobs are of."""
+        longest = max(map(len, prompts))
+        pad, end = self.tokenizer.pad_token_id, self.tokenizer.eos_token_id
+        ids = torch.tensor([[pad] * (longest - len(prompt)) + list(prompt) for prompt in prompts])
+        greedy = temperature == 0
+        with self.lock, torch.inference_mode():
+            out = self.model.generate(
+                ids,
+                attention_mask=(ids != pad).long(),
+                max_new_tokens=max_tokens,
+                do_sample=not greedy,
+                temperature=None if greedy else temperature,
+                top_k=None,
+                eos_token_id=end,
+                pad_token_id=pad,
+                return_dict_in_generate=True,
+                output_scores=True,
+            )
+        tokens = out.sequences[:, longest:]
+        logprobs = torch.log_softmax(torch.stack(out.scores, dim=1), dim=-1)
+        drawn = logprobs.gather(-1, tokens[..., None])[..., 0]
+        best = logprobs.max(dim=-1).values
+        return [
+            Sample(*(each[: _length(row, end)] for each in (row, own, most)))
+            for row, own, most in zip(tokens.tolist(), drawn.tolist(), best.tolist(), strict=True)
+        ]
+
+
+def _length(tokens: list[int], end: int) -> int:
+    """How many tokens there are up to the one that ends the turn."""
+    return tokens.index(end) + 1 if end in tokens else len(tokens)

@@ -1,0 +1,60 @@
+"""Reinforcement by Atropos's own example trainer: its API client, its batches, its GRPO loss."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from example_trainer.api import get_batch, register_trainer
+from example_trainer.config import TrainingConfig
+from example_trainer.data import pad_data_to_good_offset
+from example_trainer.training import run_training_step
+from model import CONTEXT, Policy
+
+GROUP_SIZE = 8
+ROWS = 128
+"""Of one batch: 16 groups."""
+
+POLL_SECONDS = 0.2
+
+
+def settings(api_url: str, folder: Path, *, steps: int) -> TrainingConfig:
+    """What the trainer registers with, and how it trains."""
+    return TrainingConfig(
+        model_name="learner",
+        lr=1e-3,
+        training_steps=steps,
+        warmup_steps=5,
+        batch_size=ROWS,
+        gradient_accumulation_steps=1,
+        seq_len=CONTEXT,
+        optimizer="adamw",
+        device="cpu",
+        save_path=str(folder),
+        checkpoint_interval=0,
+        atropos_url=api_url,
+    )
+
+
+def train(policy: Policy, config: TrainingConfig) -> Iterator[dict[str, float] | None]:
+    """Register, pull batches and make a step with each.
+
+    Yields:
+        The metrics of a step, or None where there was no batch to pull.
+    """
+    register_trainer(config)
+    optimizer = torch.optim.AdamW(policy.model.parameters(), lr=config.lr, weight_decay=0.0)
+    step = 0
+    while step < config.training_steps:
+        data = get_batch(config.atropos_url)
+        if data["batch"] is None:
+            yield None
+            time.sleep(POLL_SECONDS)
+            continue
+        *batches, logprobs = pad_data_to_good_offset(data, config.batch_size)
+        with policy.lock:
+            metrics = run_training_step(policy.model, optimizer, *batches, config, step, logprobs)
+        step += 1
+        yield metrics

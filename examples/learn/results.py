@@ -1,0 +1,74 @@
+"""What came of it: a table of held-out items, and a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+from reasoning_gym_environment import read_dump
+from reasoning_gym_environment.evaluation.comparison import compare
+from reasoning_gym_environment.evaluation.estimators import Estimate, share
+from reasoning_gym_environment.evaluation.store import read_results
+from reasoning_gym_environment.evaluation.tables import comparison_table
+from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.util.grouping import group_by
+
+WINDOW = 64
+"""Groups over which the solved share in training is averaged."""
+
+
+def held_out(folder: Path) -> list[StoredGroup]:
+    """Read an evaluation's samples at the level that is trained."""
+    return [sample for sample in read_results(folder).samples if sample.difficulty == 0]
+
+
+def solved(samples: Sequence[StoredGroup]) -> Estimate:
+    """The solved share, with its 95 % interval."""
+    return share([[float(rollout.solved) for rollout in s.scored] for s in samples if s.scored])
+
+
+def table(evaluations: Mapping[str, Path]) -> str:
+    """Solved shares by task and stage, then the last two stages compared item by item."""
+    stages = {name: held_out(folder) for name, folder in evaluations.items()}
+    tasks = sorted({sample.task for samples in stages.values() for sample in samples})
+    by_task = {name: group_by(lambda s: s.task, samples) for name, samples in stages.items()}
+    lines = [f"{'held-out items solved':24}" + "".join(f"{name:>22}" for name in stages)]
+    for task in tasks:
+        lines.append(f"{task:24}" + "".join(cell(by_task[name][task]) for name in stages))
+    lines.append(f"{'all':24}" + "".join(cell(samples) for samples in stages.values()))
+    *_, before, after = stages.values()
+    comparison = compare(before, after)
+    assert comparison is not None, "both stages have the same items"
+    return "\n".join([*lines, "", comparison_table(comparison)])
+
+
+def cell(samples: Sequence[StoredGroup]) -> str:
+    each = solved(samples)
+    return f"{each.value:8.2f} ({each.low:.2f} to {each.high:.2f})"
+
+
+def plot(dumps: Sequence[Path], evaluations: Mapping[str, Path], path: Path) -> None:
+    """Draw the solved share in training over rollouts, and the evaluations before and after."""
+    groups = sorted(
+        (group for dump in dumps for group in read_dump(dump).rows), key=lambda row: row["time"]
+    )
+    shares = [
+        sum(r["status"] == "solved" for r in g["rollouts"]) / len(g["rollouts"]) for g in groups
+    ]
+    rollouts = len(groups[0]["rollouts"])
+    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    means = [
+        sum(shares[max(0, end - WINDOW) : end]) / min(end, WINDOW)
+        for end in range(1, len(shares) + 1)
+    ]
+    axes.plot([rollouts * n for n in range(1, len(means) + 1)], means, label="in training")
+    *_, before, after = (solved(held_out(folder)) for folder in evaluations.values())
+    for place, each in ((0, before), (rollouts * len(groups), after)):
+        error = [[each.value - each.low], [each.high - each.value]]
+        axes.errorbar([place], [each.value], yerr=error, fmt="o", color="black", capsize=4)
+    axes.plot([], [], "ko", label="held out, with 95 % interval")
+    axes.set(xlabel="rollouts", ylabel="solved share", ylim=(0, 1))
+    axes.legend()
+    figure.savefig(path)

@@ -1,0 +1,42 @@
+"""Makes rows of NeMo Gym: what its agents send to a model, and what `POST /verify` then needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..records import Problem, Recipe
+from ..storage.rows import StoredGroup, recipe_key
+from ..storage.training_rows import Item, item
+
+
+def nemo_gym_row(problem: Problem, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """Make the row of a problem.
+
+    Args:
+        messages: the prompt, each with its role and content.
+
+    Returns:
+        `responses_create_params`, `question`, `answer` and `metadata` as in NeMo Gym's own rows
+        of reasoning-gym, and `recipe`, from which the problem is made again. It is JSON text, since
+        Arrow would fill every row's parameters with those of all other tasks.
+    """
+    return _row(problem.recipe, problem.question, problem.oracle, messages)
+
+
+def stored_nemo_gym_rows(group: StoredGroup) -> Iterator[Item]:
+    """Make the row of a stored group's problem; whatever was answered, it is the same row."""
+    row = _row(group.recipe, group.question, group.oracle, group.prompt)
+    yield item(group, row)
+
+
+def _row(
+    recipe: Recipe, question: str, oracle: str | None, messages: Sequence[Mapping[str, str]]
+) -> dict[str, Any]:
+    return {
+        "responses_create_params": {"input": [dict(message) for message in messages]},
+        "question": question,
+        "answer": oracle,
+        "metadata": {"source_dataset": recipe.task},
+        "recipe": recipe_key(recipe),
+    }

@@ -1,0 +1,62 @@
+"""Runs programs of pages and tests in the environment of the framework that is tested."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from page_blocks import ROOT, blocks
+
+PROGRAMS = Path(sys.executable).parent
+"""Where the framework's own commands are."""
+
+UNMAKABLE = (
+    '{"task": "simple_integration", "seed": 2, "level": null,'
+    ' "parameters": {"symbols": ["__import__(\'os\')"]}}'
+)
+"""A recipe as text, which passes for one and whose problem can't be made."""
+
+
+def environment(home: Path) -> dict[str, str]:
+    """The variables of a program: the framework's commands, and a home of its own."""
+    return {**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}", "HOME": str(home)}
+
+
+def page_program(page: str) -> str:
+    """The one program of a page that needs a framework; it has at most 25 lines."""
+    [text] = [
+        block.text
+        for block in blocks(ROOT / "docs" / page)
+        if block.language == "python" and "test-integrations" in block.reason
+    ]
+    assert len(text.splitlines()) <= 25
+    return text
+
+
+def run_python(program: str, folder: Path) -> str:
+    """Run a program in a folder, to its end; it has to succeed.
+
+    Returns:
+        The last line that it printed.
+    """
+    file = folder / "program.py"
+    file.write_text(program, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(file)],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout.strip().rpartition("\n")[2]
+
+
+def loaded(module: str, folder: Path) -> set[str]:
+    """The top-level packages that a module brings along."""
+    names = "print(*{name.partition('.')[0] for name in sys.modules})"
+    return set(run_python(f"import sys\nimport {module}\n{names}", folder).split())
+
+
+ATROPOS = {"atroposlib", "wandb"}
+"""What no adapter may bring along."""

@@ -1,0 +1,141 @@
+"""What the adapters share, and TRL's dataset and reward, which need no TRL."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from datasets import concatenate_datasets
+from integration_programs import ATROPOS, UNMAKABLE
+
+from reasoning_gym_environment import ReasoningGym
+from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.integrations.shared import (
+    evaluation_problems,
+    recipe_of,
+    shared_gym,
+)
+from reasoning_gym_environment.integrations.trl import (
+    ReasoningGymReward,
+    problem_dataset,
+    text_of,
+)
+from reasoning_gym_environment.problems.seeds import evaluation_recipes
+from reasoning_gym_environment.rollouts.prompts import SYSTEM_PROMPTS
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module")
+def gym() -> Iterator[ReasoningGym]:
+    with ReasoningGym(processes=1) as gym:
+        yield gym
+
+
+def test_held_out_problems_are_those_of_evaluate(gym: ReasoningGym) -> None:
+    problems = evaluation_problems(gym, ["lcm", "gcd"], per_task=2, seed=3)
+    assert [problem.recipe for problem in problems] == evaluation_recipes(3, ["gcd", "lcm"], 2)
+
+
+def test_categories_stand_for_their_tasks(gym: ReasoningGym) -> None:
+    tasks = {p.recipe.task for p in evaluation_problems(gym, ["probability"], per_task=1)}
+    assert tasks == {"coin_flip"}
+
+
+@pytest.mark.parametrize(("complexity_level", "level"), [(0, 0), (0.44, 4), (1, 10)])
+def test_a_complexity_level_is_the_nearest_on_each_ladder(
+    complexity_level: float, level: int, gym: ReasoningGym
+) -> None:
+    heights = {task.name: task.levels for task in gym.tasks()}
+    assert heights["chain_sum"] == 11
+    [hard] = evaluation_problems(gym, ["chain_sum"], per_task=1, complexity_level=complexity_level)
+    assert hard.recipe.level == level
+
+
+@pytest.mark.parametrize("complexity_level", [-0.1, 1.1])
+def test_a_complexity_level_out_of_bounds_is_refused(
+    complexity_level: float, gym: ReasoningGym
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        evaluation_problems(gym, ["gcd"], per_task=1, complexity_level=complexity_level)
+    assert str(refused.value) == f"complexity_level is {complexity_level}; it lies from 0 to 1"
+
+
+def test_no_problems_at_all_are_refused(gym: ReasoningGym) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        evaluation_problems(gym, ["gcd"], per_task=0)
+    assert str(refused.value) == "per_task is 0; it is at least 1"
+
+
+def test_an_unknown_task_is_refused(gym: ReasoningGym) -> None:
+    with pytest.raises(ConfigurationError, match="'gdc' is no task or category; did you mean gcd"):
+        evaluation_problems(gym, ["gdc"], per_task=1)
+
+
+@pytest.mark.parametrize("text", ["", "gcd", "[1]", None])
+def test_what_is_no_recipes_text_is_quoted(text: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        recipe_of(text)
+    assert str(refused.value) == f"{text!r} is not the JSON text of a recipe"
+
+
+def test_a_process_has_one_gym() -> None:
+    assert shared_gym() is shared_gym()
+
+
+def test_a_dataset_has_messages_and_recipes_as_text_that_stay_apart(gym: ReasoningGym) -> None:
+    problems = [gym.problems(task, level=1)[0] for task in ("gcd", "chain_sum")]
+    parts = [problem_dataset([problem], system_prompt="direct") for problem in problems]
+    rows = list(concatenate_datasets(parts))
+    for row, problem in zip(rows, problems, strict=True):
+        assert row["prompt"] == [
+            {"role": "system", "content": SYSTEM_PROMPTS["direct"]},
+            {"role": "user", "content": problem.question},
+        ]
+        assert json.loads(row["recipe"]) == problem.recipe.to_json()
+        assert row["task"] == problem.recipe.task
+
+
+async def test_a_batch_is_scored_in_its_order_and_logged(gym: ReasoningGym) -> None:
+    first, second = gym.problems("gcd", level=1, count=2)
+    recipes = [row["recipe"] for row in problem_dataset([first, second, first])]
+    logged: dict[str, list[str]] = {}
+    rewards = await ReasoningGymReward(gym)(
+        prompts=["not used"] * 4,
+        completions=[
+            [{"role": "assistant", "content": f"<answer>{first.oracle}</answer>"}],
+            f"<answer>{second.oracle}</answer>",
+            "no idea",
+            "<answer>x</answer>",
+        ],
+        recipe=[*recipes, UNMAKABLE],
+        log_extra=logged.__setitem__,
+        trainer_state=None,
+    )
+    assert rewards == [1.0, 1.0, 0.0, None]
+    assert logged == {"status": ["solved", "solved", "no_answer", "unscored"]}
+
+
+@pytest.mark.parametrize(
+    ("completion", "text"),
+    [
+        ("<answer>4</answer>", "<answer>4</answer>"),
+        ([{"role": "assistant", "content": "4"}], "4"),
+        ([{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}], "b"),
+        ([{"role": "assistant", "reasoning_content": "hm", "content": None}], ""),
+        ([{"role": "assistant", "reasoning_content": "hm"}], ""),
+    ],
+)
+def test_the_last_message_is_scored(completion: str | list[dict[str, str]], text: str) -> None:
+    assert text_of(completion) == text
+
+
+@pytest.mark.parametrize("module", ["nemo_gym", "shared", "trl"])
+def test_an_adapter_brings_no_atropos_along(module: str) -> None:
+    names = "print(*{name.partition('.')[0] for name in sys.modules})"
+    program = f"import sys, reasoning_gym_environment.integrations.{module}; {names}"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert not set(done.stdout.split()) & ATROPOS

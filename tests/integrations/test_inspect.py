@@ -1,0 +1,78 @@
+"""Inspect runs our task, from its command line and from Python."""
+
+import json
+from pathlib import Path
+
+import pytest
+from answering_server import AnsweringServer, run
+from integration_programs import (
+    ATROPOS,
+    PROGRAMS,
+    UNMAKABLE,
+    environment,
+    loaded,
+    page_program,
+    run_python,
+)
+
+from reasoning_gym_environment import ReasoningGym
+from reasoning_gym_environment.integrations.shared import evaluation_problems
+from reasoning_gym_environment.rollouts.prompts import SYSTEM_PROMPTS
+
+pytestmark = [pytest.mark.integration, pytest.mark.processes]
+
+UNSCORED = f"""
+from inspect_ai import Task, eval
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from reasoning_gym_environment.integrations.inspect_ai import verifier
+
+def reply(*_):
+    return ModelOutput(choices=ModelOutput.from_content("", "x").choices, usage=ModelUsage())
+
+sample = Sample(input="?", metadata={{"recipe": {UNMAKABLE!r}}})
+model = get_model("mockllm/model", custom_outputs=reply)
+[log] = eval(Task([sample], scorer=verifier()), model=model, display="none")
+[score] = log.samples[0].scores.values()
+print(log.status, score.value, score.reason, score.metadata["status"])
+"""
+
+
+def test_the_program_of_the_page_scores_half_its_answers_as_right(tmp_path: Path) -> None:
+    assert run_python(page_program("inspect.md"), tmp_path).startswith("{'mean': 0.5, 'stderr': ")
+
+
+async def test_its_command_asks_held_out_problems_and_logs_what_became_of_them(
+    tmp_path: Path,
+) -> None:
+    with ReasoningGym(processes=1) as gym:
+        problems = evaluation_problems(gym, ["gcd", "lcm"], per_task=2, complexity_level=0.5)
+    replies = {p.question: f"<answer>{p.oracle}</answer>" for p in problems}
+    replies[problems[0].question] = "no idea"
+    async with AnsweringServer(replies) as server:
+        env = {**environment(tmp_path), "OURS_BASE_URL": server.url, "OURS_API_KEY": "x"}
+        inspect = str(PROGRAMS / "inspect")
+        task = "reasoning_gym_environment/reasoning_gym"
+        options = ["-T", "tasks=gcd,lcm", "-T", "per_task=2", "-T", "complexity_level=0.5"]
+        model = ["--model", "openai-api/ours/simulated", "--display", "none"]
+        await run(inspect, "eval", task, *options, *model, cwd=tmp_path, env=env)
+        assert [messages[0]["role"] for messages in server.asked] == ["system"] * 4
+        assert {messages[0]["content"] for messages in server.asked} == {SYSTEM_PROMPTS["think"]}
+        [file] = (tmp_path / "logs").glob("*.eval")
+        log = json.loads(await run(inspect, "log", "dump", str(file), cwd=tmp_path, env=env))
+    scores = {sample["input"][-1]["content"]: sample["scores"] for sample in log["samples"]}
+    statuses = [scores[p.question]["verifier"]["metadata"]["status"] for p in problems]
+    assert statuses == ["no_answer", "solved", "solved", "solved"]
+    first = scores[problems[0].question]["verifier"]
+    assert (first["value"], first["reason"]) == (0, "invalid_response_format")
+    assert log["results"]["scores"][0]["metrics"]["mean"]["value"] == 0.75
+
+
+def test_what_cannot_be_scored_is_no_zero(tmp_path: Path) -> None:
+    assert run_python(UNSCORED, tmp_path) == "success nan scoring_failed unscored"
+
+
+def test_it_needs_no_atropos(tmp_path: Path) -> None:
+    names = loaded("reasoning_gym_environment.integrations.inspect_ai", tmp_path)
+    assert "inspect_ai" in names
+    assert not names & ATROPOS

@@ -1,0 +1,42 @@
+"""The rows of NeMo Gym hold what its agents send and what `/verify` needs."""
+
+import json
+
+from stored_values import attempt, stored
+
+from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row, stored_nemo_gym_rows
+from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.rollouts.prompts import build_messages
+from reasoning_gym_environment.storage.rows import StoredGroup
+
+RECIPE = Recipe(task="gcd", seed=2, level=1, parameters={"max_value": 9})
+PROBLEM = Problem(recipe=RECIPE, question="Of 4 and 8?", oracle="4", entry=b"")
+
+
+def test_a_problem_becomes_a_row_as_nemo_gyms_own_with_its_recipe() -> None:
+    assert nemo_gym_row(PROBLEM, build_messages("Think.", PROBLEM.question)) == {
+        "responses_create_params": {
+            "input": [
+                {"role": "system", "content": "Think."},
+                {"role": "user", "content": "Of 4 and 8?"},
+            ]
+        },
+        "question": "Of 4 and 8?",
+        "answer": "4",
+        "metadata": {"source_dataset": "gcd"},
+        "recipe": json.dumps(RECIPE.to_json(), sort_keys=True),
+    }
+
+
+def test_a_task_without_one_right_answer_has_none() -> None:
+    free = Problem(recipe=Recipe(task="graph_color", seed=2), question="?", oracle=None, entry=b"")
+    assert nemo_gym_row(free, [])["answer"] is None
+
+
+def test_a_stored_group_gives_the_row_of_its_problem_whatever_was_answered() -> None:
+    [item] = stored_nemo_gym_rows(StoredGroup.from_json(stored(attempt(1.0), attempt(0.0))))
+    [other] = stored_nemo_gym_rows(StoredGroup.from_json(stored(attempt(0.3))))
+    assert item == other
+    assert item.row["question"] == "Question 2?"
+    assert item.row["responses_create_params"]["input"] == build_messages("Think.", "Question 2?")
+    assert Recipe.from_json(json.loads(item.row["recipe"])) == Recipe(task="gcd", seed=2)

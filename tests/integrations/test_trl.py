@@ -1,0 +1,85 @@
+"""TRL trains on our dataset with our reward function."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from integration_programs import ATROPOS, UNMAKABLE, loaded, page_program, run_python
+
+pytestmark = [pytest.mark.integration, pytest.mark.processes]
+
+BY_HEART = f"""
+import sys
+from collections import Counter
+from pathlib import Path
+
+import torch
+from pyarrow import parquet
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from trl import GRPOConfig, GRPOTrainer
+
+from reasoning_gym_environment import ReasoningGym
+from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.integrations.trl import ReasoningGymReward, problem_dataset
+
+torch.manual_seed(0)
+tokenizer = AutoTokenizer.from_pretrained(build_tokenizer(Path("tokenizer")))
+size = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2)
+model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **size))
+with ReasoningGym(processes=1) as gym:
+    [problem] = gym.problems("gcd", level=0)
+    dataset = problem_dataset([problem], system_prompt="Answer.")
+    dataset = dataset.add_item({{**dataset[0], "recipe": {UNMAKABLE!r}}})
+
+    prompt = tokenizer.apply_chat_template(
+        dataset[0]["prompt"], tokenize=False, add_generation_prompt=True
+    )
+    text = f"{{prompt}}<answer>{{problem.oracle}}</answer><|im_end|>"
+    tokens = tokenizer(text, return_tensors="pt").input_ids
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(60):
+        model(input_ids=tokens, labels=tokens).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    options = GRPOConfig(
+        "out",
+        max_steps=2,
+        num_generations=4,
+        per_device_train_batch_size=8,
+        max_completion_length=16,
+        logging_steps=1,
+        log_completions=True,
+        report_to="none",
+        use_cpu=True,
+        bf16=False,
+    )
+    trainer = GRPOTrainer(
+        model, ReasoningGymReward(gym), options, dataset, processing_class=tokenizer
+    )
+    trainer.train()
+rows = parquet.read_table("out/completions").to_pylist()
+earned = Counter((row["status"], row["ReasoningGymReward"], row["advantage"]) for row in rows)
+print([[status, reward, advantage, count] for (status, reward, advantage), count in earned.items()])
+"""
+
+
+def test_the_program_of_the_page_trains_a_model(tmp_path: Path) -> None:
+    rewards = ast.literal_eval(run_python(page_program("trl.md"), tmp_path))
+    assert len(rewards) == 2
+    assert all(0 <= reward <= 1 for reward in rewards)
+
+
+def test_a_model_that_knows_the_answer_earns_it_and_what_is_unscored_teaches_nothing(
+    tmp_path: Path,
+) -> None:
+    printed = run_python(BY_HEART, tmp_path).replace("nan", "None")
+    earned = ast.literal_eval(printed)
+    assert sum(count for status, reward, _, count in earned if (status, reward) == ("solved", 1.0))
+    unscored = [row for row in earned if row[0] == "unscored"]
+    assert sum(row[3] for row in unscored) == 8
+    assert all(row[1:3] == [None, 0.0] for row in unscored)
+
+
+def test_it_needs_no_atropos(tmp_path: Path) -> None:
+    assert not loaded("reasoning_gym_environment.integrations.trl", tmp_path) & ATROPOS

@@ -1,0 +1,136 @@
+"""verifiers runs our taskset with its own `vf-eval`, and its NeMo Gym client our rows."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from answering_server import AnsweringServer, run
+from integration_programs import (
+    ATROPOS,
+    UNMAKABLE,
+    environment,
+    loaded,
+    page_program,
+    run_python,
+)
+from page_blocks import ROOT, blocks
+
+from reasoning_gym_environment import AsyncReasoningGym, ReasoningGym
+from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row
+from reasoning_gym_environment.integrations.shared import evaluation_problems
+from reasoning_gym_environment.problems.seeds import is_evaluation_seed
+from reasoning_gym_environment.rewards.service import RewardService, ServiceSettings
+from reasoning_gym_environment.rollouts.prompts import SYSTEM_PROMPTS, build_messages
+
+pytestmark = [pytest.mark.integration, pytest.mark.processes]
+
+BOUNDS = """
+from reasoning_gym_environment.integrations.verifiers import (
+    ReasoningGymConfig,
+    ReasoningGymTaskset,
+)
+
+stream = ReasoningGymTaskset(ReasoningGymConfig(tasks=["gcd"]))
+held_out = ReasoningGymTaskset(ReasoningGymConfig(tasks=["gcd"], per_task=1))
+print([taskset.bounded for taskset in (stream, stream.take(2), held_out)])
+"""
+UNSCORED = f"""
+import asyncio
+
+import verifiers.v1 as vf
+
+from reasoning_gym_environment.integrations.verifiers import ReasoningGymData, ReasoningGymTask
+
+data = ReasoningGymData(name="broken", prompt="?", recipe={UNMAKABLE!r})
+trace = vf.Trace(
+    task=vf.TraceTask(type="", data=data), agent=vf.AgentInfo(config=vf.AgentConfig())
+)
+try:
+    asyncio.run(ReasoningGymTask(data).score(trace))
+except vf.TaskError as error:
+    said = "RuntimeError: broken is unscored: " in str(error)
+    print(trace.rewards, trace.metrics["unscored"], said)
+"""
+
+
+def of_page(page: str) -> str:
+    """The one command of a page that needs the framework."""
+    [text] = [
+        block.text
+        for block in blocks(ROOT / "docs" / page)
+        if block.language == "sh" and "test-integrations" in block.reason
+    ]
+    return text
+
+
+async def run_shell(command: str, folder: Path, **variables: str) -> list[dict[str, Any]]:
+    """Run a page's command, and read the traces that it left."""
+    env = {**environment(folder), "API_KEY": "x", "UV_HTTP_TIMEOUT": "180", **variables}
+    await run("bash", "-euc", command, cwd=folder, env=env)
+    [file] = (folder / "outputs").glob("*/traces.jsonl")
+    episodes = [json.loads(line) for line in file.read_text().splitlines()]
+    return [trace for episode in episodes for trace in episode["traces"]]
+
+
+async def test_the_command_of_the_page_scores_held_out_problems(tmp_path: Path) -> None:
+    with ReasoningGym(processes=1) as gym:
+        problems = evaluation_problems(gym, ["gcd", "lcm"], per_task=2)
+    replies = {p.question: f"<think>…</think><answer>{p.oracle}</answer>" for p in problems}
+    replies[problems[0].question] = "no idea"
+    async with AnsweringServer(replies) as server:
+        traces = await run_shell(of_page("verifiers.md"), tmp_path, URL=server.url)
+    system, user = server.asked[0]
+    assert (system["content"], user["role"]) == (SYSTEM_PROMPTS["think"], "user")
+    assert len(server.asked) == 4
+    found = {trace["task"]["data"]["prompt"]: trace for trace in traces}
+    assert [found[p.question]["task"]["data"]["name"] for p in problems] == ["gcd"] * 2 + [
+        "lcm"
+    ] * 2
+    rewards = [found[p.question]["rewards"]["reasoning_gym"]["score"] for p in problems]
+    assert rewards == [0.0, 1.0, 1.0, 1.0]
+    metrics = found[problems[0].question]["metrics"]
+    assert metrics["no_answer"] == 1.0
+    assert sum(metrics.values()) == 1.0
+
+
+async def test_its_nemo_gym_client_has_our_rows_scored_by_the_reward_service(
+    tmp_path: Path,
+) -> None:
+    async with AsyncReasoningGym() as gym, RewardService(gym, ServiceSettings(port=0)) as service:
+        right, wrong = await gym.problems("gcd", level=1, count=2)
+        [broken_by_json] = await gym.problems("rearc")
+        problems = [right, wrong, broken_by_json]
+        with (tmp_path / "rows.jsonl").open("w") as rows:
+            for problem in problems:
+                row = nemo_gym_row(problem, build_messages("Answer.", problem.question))
+                rows.write(json.dumps(row) + "\n")
+        replies = {p.question: f"<answer>{p.oracle}</answer>" for p in problems}
+        replies[wrong.question] = "<answer>x</answer>"
+        async with AnsweringServer(replies) as server:
+            command = of_page("nemo-gym.md")
+            traces = await run_shell(command, tmp_path, URL=server.url, REWARDS=service.url)
+    found = {trace["task"]["data"]["row"]["question"]: trace for trace in traces}
+    rewards = [found[p.question]["rewards"]["nemo_gym"]["score"] for p in problems]
+    assert rewards == [1.0, 0.0, 1.0]
+    statuses = [found[p.question]["info"]["nemo_gym"]["status"] for p in problems]
+    assert statuses == ["solved", "wrong", "solved"]
+
+
+def test_the_program_of_the_page_shows_training_problems(tmp_path: Path) -> None:
+    line = run_python(page_program("verifiers.md"), tmp_path)
+    name, recipe = line.split(" ", 1)
+    assert json.loads(recipe)["task"] == name
+    assert not is_evaluation_seed(json.loads(recipe)["seed"])
+
+
+def test_only_held_out_problems_come_to_an_end(tmp_path: Path) -> None:
+    assert run_python(BOUNDS, tmp_path) == "[False, True, True]"
+
+
+def test_what_cannot_be_scored_is_an_error_and_no_zero(tmp_path: Path) -> None:
+    assert run_python(UNSCORED, tmp_path) == "{'reasoning_gym': None} 1.0 True"
+
+
+def test_it_needs_no_atropos(tmp_path: Path) -> None:
+    assert not loaded("reasoning_gym_taskset", tmp_path) & ATROPOS

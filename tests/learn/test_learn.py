@@ -1,0 +1,62 @@
+"""`make learn`, small: every part is the real one, and they fit together."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = {"tasks": "aiw", "demonstrations": 100, "passes": 15, "steps": 2, "items": 2}
+"""A minute and a half: enough for a few right answers, and so for groups with signal."""
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.lengthy,
+    pytest.mark.skipif(
+        importlib.util.find_spec("torch") is None,
+        reason="PyTorch is not installed; `pip install '.[learn]'` brings it",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of one run, with `said` for what it printed."""
+    folder = tmp_path_factory.mktemp("learn") / "learned"
+    options = [f"--{name}={value}" for name, value in {**SMALL, "folder": folder}.items()]
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "learn" / "learn.py"), *options],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    (folder / "said").write_text(done.stdout)
+    return folder
+
+
+def test_the_trainer_sees_the_probabilities_that_the_endpoint_sampled_with(folder: Path) -> None:
+    """At the first step the weights are those that sampled, so every importance ratio is 1."""
+    assert re.search(r"step +1 +importance ratio 1\.000 ", (folder / "said").read_text())
+
+
+def test_the_environment_sent_the_rows_of_every_step(folder: Path) -> None:
+    log = (folder / "serve.log").read_text()
+    [sent] = re.findall(r"collected = (\d+) sent", log)
+    assert int(sent) >= SMALL["steps"] * 16
+    assert "token ids through vLLM's /v1/completions" in log
+    assert "of the distribution that is sampled" in log
+
+
+def test_it_ends_with_a_table_a_plot_and_a_page(folder: Path) -> None:
+    said = (folder / "said").read_text()
+    assert re.search(r"held-out items solved +untrained +cold start +reinforced\n", said)
+    assert len(re.findall(r"^aiw +(\d\.\d\d \(\d\.\d\d to \d\.\d\d\) *){3}$", said, re.M)) == 1
+    assert "solved, all items alike" in said
+    assert (folder / "learning.svg").stat().st_size > 1000
+    assert "<html" in (folder / "report.html").read_text()
