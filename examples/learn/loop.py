@@ -122,7 +122,7 @@ class Loop:
                 steps_per_eval=0,
                 max_num_workers=32,
                 max_batches_offpolicy=1,
-                score_mode="threshold",  # advantages are normalised: 0.01 against 0 would count as 1
+                score_mode="threshold",  # normalised, 0.01 against 0 would count as 1
                 dump_all_rollouts=True,
                 **settings,
             )
