@@ -20,7 +20,7 @@ test-real: $(VENV)/.installed-dev $(REAL_VENV)/.installed  # against a real vLLM
 	REAL_PYTHON=$(REAL_VENV)/bin/python REAL_MODEL=$(REAL_MODEL) \
 		$(VENV)/bin/python -m pytest -m real tests/real --durations=10
 
-test-integrations:  # TRL, verifiers and NeMo Gym's rows, Inspect
+test-integrations:  # Inspect, Ray Serve, TRL, verifiers and NeMo Gym's rows
 	PYTHON=$(PYTHON) tests/integrations/run
 
 quick: lint  # lint, types and the short tests that start no process: before each commit

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import ConfigurationError, FixableError
 from ..evaluation.plan import EvaluationPlan, build_evaluation_set
 from ..gym.checks import seed_of
+from ..integrations.nemo_gym import nemo_gym_row
 from ..problems.selection import ProblemSettings, select
 from ..problems.sets import Unreserved, first_made
 from ..problems.stream import question_hash
 from ..records import Ladder, Problem, Recipe
 from ..rollouts.demonstrations import PROBLEM_COLUMNS, demonstration_row, problem_row
+from ..rollouts.prompts import build_messages, resolve_system_prompt
 from ..storage.export import require_replaceable, targets, write_splits
 from ..storage.training_rows import SFT_COLUMNS
 from ..util.progress import Progress, with_progress
@@ -43,16 +45,22 @@ SETTINGS = (
 """The settings of `serve` that matter here."""
 
 
+COLUMNS = {"prompts": PROBLEM_COLUMNS, "nemo-gym": {}}
+"""By format; that of NeMo Gym is written as JSONL alone, which asks for none."""
+
+
 class Made(NamedTuple):
     """The rows, and what is left out of them.
 
     Attributes:
+        tasks: how many tasks have rows.
         refused: questions that are in the evaluation set; others took their places.
         without_oracle: tasks without a single right answer.
         unsolved: demonstrations that the task's own verifier doesn't call solved.
     """
 
     rows: list[dict[str, Any]]
+    tasks: int
     refused: int
     without_oracle: list[str]
     unsolved: int
@@ -60,17 +68,16 @@ class Made(NamedTuple):
 
 def main(arguments: Sequence[str]) -> int:
     """Write the rows and say how many."""
-    options = build_parser().parse_args(arguments)
+    options = parse(arguments)
     path = targets(options.output, ["train"])["train"]
     require_replaceable(path, force=options.force)
     made = asyncio.run(make(options, build_config(options, SETTINGS)))
     if not made.rows:
         raise FixableError(f"there is nothing to write: {'; '.join(left_out(made))}")
-    columns = SFT_COLUMNS if options.demonstrations else PROBLEM_COLUMNS
+    columns = SFT_COLUMNS if options.demonstrations else COLUMNS[options.format]
     write_splits(options.output, {"train": made.rows}, columns)
-    tasks = {row["task"] for row in made.rows}
     what = "demonstrations" if options.demonstrations else "problems"
-    print(f"{len(made.rows)} {what} of {len(tasks)} tasks in {path}", *left_out(made), sep="\n")
+    print(f"{len(made.rows)} {what} of {made.tasks} tasks in {path}", *left_out(made), sep="\n")
     return 0
 
 
@@ -84,6 +91,20 @@ def left_out(made: Made) -> list[str]:
     if made.refused:
         lines.append(f"{made.refused} replaced: their questions are in the evaluation set")
     return lines
+
+
+def parse(arguments: Sequence[str]) -> Namespace:
+    """Parse the options; raises SystemExit, after saying why, where they don't go together."""
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    if options.format == "nemo-gym":
+        if options.demonstrations:
+            parser.error("--demonstrations is for --format prompts")
+        if options.output.suffix != ".jsonl":
+            parser.error(
+                f"-o is {options.output}; --format nemo-gym needs a name that ends in .jsonl"
+            )
+    return options
 
 
 def build_parser() -> ArgumentParser:
@@ -118,6 +139,12 @@ def build_parser() -> ArgumentParser:
         "--demonstrations",
         action="store_true",
         help="add the oracle in the format asked for, as export --format sft does",
+    )
+    parser.add_argument(
+        "--format",
+        choices=COLUMNS,
+        default="prompts",
+        help="prompts: messages and recipe, as TRL reads them; nemo-gym: NeMo Gym's rows",
     )
     parser.add_argument("--force", action="store_true", help="replace what is there")
     add_settings(parser, SETTINGS)
@@ -156,13 +183,21 @@ async def make(options: Namespace, config: ReasoningGymEnvConfig) -> Made:
         ]
         problems, refused = await make_all(pool, series, options.count, reserved)
         if not options.demonstrations:
-            rows = [problem_row(problem, config.system_prompt) for problem in problems]
-            return Made(rows, refused, [], 0)
+            row = nemo_gym_problem_row if options.format == "nemo-gym" else problem_row
+            rows = [row(problem, config.system_prompt) for problem in problems]
+            return Made(rows, len({p.recipe.task for p in problems}), refused, [], 0)
         known = [problem for problem in problems if problem.oracle is not None]
         jobs = [demonstration_row(problem, config.system_prompt, pool) for problem in known]
         rows = [row for row in await with_progress(jobs, "demonstrations") if row is not None]
     without = {problem.recipe.task for problem in problems if problem.oracle is None}
-    return Made(rows, refused, sorted(without), len(known) - len(rows))
+    tasks = len({row["task"] for row in rows})
+    return Made(rows, tasks, refused, sorted(without), len(known) - len(rows))
+
+
+def nemo_gym_problem_row(problem: Problem, system_prompt: str) -> dict[str, Any]:
+    """Make the row of NeMo Gym, with the messages that the environment would send."""
+    messages = build_messages(resolve_system_prompt(system_prompt), problem.question)
+    return nemo_gym_row(problem, messages)
 
 
 async def evaluated_questions(

@@ -10,8 +10,7 @@ from datasets import Dataset
 
 from ..gym.blocking import ReasoningGym
 from ..records import Problem
-from ..rollouts.prompts import build_messages, resolve_system_prompt
-from ..storage.rows import recipe_key
+from ..rollouts.demonstrations import problem_row
 from .shared import recipe_of
 
 TRLCompletion = str | Sequence[Mapping[str, Any]]
@@ -19,7 +18,7 @@ TRLCompletion = str | Sequence[Mapping[str, Any]]
 
 
 def problem_dataset(problems: Iterable[Problem], *, system_prompt: str = "think") -> Dataset:
-    """Make a dataset for `GRPOTrainer`: `prompt`, `recipe` and `task` of each problem.
+    """Make a dataset for `GRPOTrainer`: a row of `problem_row` for each problem.
 
     Args:
         system_prompt: "think", "direct" or a text, which has to say the answer format.
@@ -28,17 +27,7 @@ def problem_dataset(problems: Iterable[Problem], *, system_prompt: str = "think"
         Prompts are messages. Recipes are JSON text, since Arrow would fill every row's parameters
         with those of all other tasks.
     """
-    system = resolve_system_prompt(system_prompt)
-    return Dataset.from_list(
-        [
-            {
-                "prompt": build_messages(system, problem.question),
-                "recipe": recipe_key(problem.recipe),
-                "task": problem.recipe.task,
-            }
-            for problem in problems
-        ]
-    )
+    return Dataset.from_list([problem_row(problem, system_prompt) for problem in problems])
 
 
 class ReasoningGymReward:

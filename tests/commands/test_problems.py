@@ -97,3 +97,30 @@ def test_mistakes_are_told_at_once(
 def test_another_suffix_is_refused_before_anything_starts() -> None:
     with pytest.raises(FixableError, match=r"out\.csv ends in \.csv: give a name that ends in"):
         main(["--count", "1", "-o", "out.csv"])
+
+
+@pytest.mark.processes
+def test_rows_of_nemo_gym_have_the_messages_and_the_recipe(tmp_path: Path) -> None:
+    out = tmp_path / "rows.jsonl"
+    assert main([*SMALL, *COINS, "--format", "nemo-gym", "-o", str(out)]) == 0
+    rows = rows_of(out)
+    assert len(rows) == 12
+    for row in rows:
+        system, user = row["responses_create_params"]["input"]
+        assert (system["role"], user["content"]) == ("system", row["question"])
+        assert json.loads(row["recipe"])["task"] == row["metadata"]["source_dataset"] == "coin_flip"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-o", "rows.parquet"], "-o is rows.parquet; --format nemo-gym needs a name that ends in"),
+        (["-o", "rows.jsonl", "--demonstrations"], "--demonstrations is for --format prompts"),
+    ],
+)
+def test_nemo_gym_reads_jsonl_without_demonstrations(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--count", "1", "--format", "nemo-gym", *arguments])
+    assert said in capsys.readouterr().err
