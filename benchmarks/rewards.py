@@ -4,6 +4,8 @@ Clients ask side by side for scores of completions whose right score each of the
 requests is left in the middle. Where the service is full a client waits as told and asks again.
 
     python benchmarks/rewards.py --seconds 300 --clients 200
+
+With --url a service that runs already is asked, as one on Ray Serve.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import random
 import re
 import statistics
@@ -137,9 +140,9 @@ async def watch(pid: int, found: Found, *, until: float) -> None:
         found.memory.append(memory_megabytes(pid))
 
 
-async def measure(seconds: float, clients: int) -> None:
+async def measure(seconds: float, clients: int, url: str | None) -> None:
     found = Found()
-    async with service() as (pid, url):
+    async with contextlib.nullcontext((os.getpid(), url)) if url else service() as (pid, url):
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(url, connector=connector) as session:
             known = await known_requests(session)
@@ -150,7 +153,7 @@ async def measure(seconds: float, clients: int) -> None:
             )
             await asyncio.gather(watch(pid, found, until=until), *asked)
             async with session.get("/metrics") as response:
-                metrics = await response.text()
+                metrics = await response.text() if response.ok else ""
     show(found, metrics, seconds)
 
 
@@ -171,8 +174,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--clients", type=int, default=200)
+    parser.add_argument("--url", help="of a service that runs already")
     options = parser.parse_args()
-    asyncio.run(measure(options.seconds, options.clients))
+    asyncio.run(measure(options.seconds, options.clients, options.url))
 
 
 if __name__ == "__main__":
