@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,29 +107,39 @@ class Loop:
             settings: of the environment, for training alone.
         """
 
+        ends = threading.Event()
+
         def work() -> None:
             config = reinforce.settings(api.url, self.folder, steps=steps)
             for metrics in reinforce.train(policy, config):
-                if not goes_on(metrics):
+                if ends.is_set() or not goes_on(metrics):
                     return
 
-        async with ApiServer() as api:
+        async with (
+            ApiServer() as api,
+            self.command("serve", *self.serves(url, api.url, steps, settings)) as serve,
+        ):
             training = asyncio.create_task(asyncio.to_thread(work))
-            serve = self.asks(
-                url,
-                rollout_server_url=api.url,
-                group_size=reinforce.GROUP_SIZE,
-                total_steps=steps,
-                steps_per_eval=0,
-                max_num_workers=32,
-                max_batches_offpolicy=1,
-                score_mode="threshold",  # normalised, 0.01 against 0 would count as 1
-                dump_all_rollouts=True,
-                **settings,
-            )
-            async with self.command("serve", *serve) as process:
-                ended = asyncio.create_task(process.wait())
-                await asyncio.wait([training, ended], return_when=asyncio.FIRST_COMPLETED)
-                if process.returncode:
+            served = asyncio.create_task(serve.wait())
+            try:
+                await asyncio.wait([training, served], return_when=asyncio.FIRST_COMPLETED)
+                if serve.returncode:
                     raise RuntimeError(f"serve failed: see {self.log('serve')}")
                 await training
+            finally:
+                ends.set()
+
+    def serves(self, url: str, api_url: str, steps: int, settings: Mapping[str, Any]) -> list[str]:
+        """The options of `serve`: on-policy as far as it goes, every group on disk."""
+        return self.asks(
+            url,
+            rollout_server_url=api_url,
+            group_size=reinforce.GROUP_SIZE,
+            total_steps=steps,
+            steps_per_eval=0,
+            max_num_workers=32,
+            max_batches_offpolicy=1,
+            score_mode="threshold",  # normalised, a partial credit of 0.01 would weigh as much as 1
+            dump_all_rollouts=True,
+            **settings,
+        )

@@ -24,7 +24,7 @@ def settings(api_url: str, folder: Path, *, steps: int) -> TrainingConfig:
     """What the trainer registers with, and how it trains."""
     return TrainingConfig(
         model_name="learner",
-        lr=1e-3,
+        lr=4e-4,
         training_steps=steps,
         warmup_steps=5,
         batch_size=ROWS,

@@ -174,12 +174,13 @@ async def make(options: Namespace, config: ReasoningGymEnvConfig) -> Made:
         ladders = {task: selection.ladders[task] for task in sorted(selection.categories)}
         require_levels(options.levels, ladders)
         reserved = await evaluated_questions(pool, config, ladders) if trains else frozenset()
+        own = settings.task_parameters if trains else {}
         series = [
-            recipes(options.split, run_seed, task, level, {**at_level, **own})
+            recipes(
+                options.split, run_seed, task, level, {**at(ladder, level), **own.get(task, {})}
+            )
             for task, ladder in ladders.items()
-            for own in [settings.task_parameters.get(task, {}) if trains else {}]
             for level in options.levels
-            for at_level in [{} if level is None else ladder[level]]
         ]
         problems, refused = await make_all(pool, series, options.count, reserved)
         if not options.demonstrations:
@@ -229,6 +230,11 @@ def require_levels(chosen: Sequence[int | None], ladders: Mapping[str, Ladder]) 
             f"--levels: there is no level {highest} of {', '.join(lacking)}; take lower levels, or "
             "leave tasks out with --env.exclude_tasks"
         )
+
+
+def at(ladder: Ladder, level: int | None) -> Mapping[str, Any]:
+    """Look up a level's parameters; None is the library's default."""
+    return {} if level is None else ladder[level]
 
 
 def recipes(
