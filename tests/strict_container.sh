@@ -7,18 +7,18 @@ set -euo pipefail
 exec unshare --mount --pid --ipc --uts --fork --mount-proc --kill-child bash -euc '
     mount --make-rprivate /
     mount -t tmpfs -o size=64m,mode=1777 shm /dev/shm
-    mount -t tmpfs -o size=256m,mode=1777 tmp /tmp
+    mount -t tmpfs -o size=256m,mode=1777 tmp /var/tmp
     case $1 in /root/*) # which nobody else may enter
-        mkdir /tmp/python
-        mount --bind "$1" /tmp/python
+        mkdir /var/tmp/python
+        mount --bind "$1" /var/tmp/python
         mount -t tmpfs -o mode=755 root /root
         mkdir -p "$1"
-        mount --move /tmp/python "$1"
-        rmdir /tmp/python
+        mount --move /var/tmp/python "$1"
+        rmdir /var/tmp/python
     esac
     shift
     mount -o remount,bind,ro /
-    export HOME=/tmp
+    export HOME=/var/tmp TMPDIR=/var/tmp
     exec setpriv --reuid 1000 --regid 1000 --clear-groups --inh-caps=-all --bounding-set=-all \
         --no-new-privs "$@"
 ' strict_container "$@"
