@@ -88,8 +88,9 @@ class Loop:
                 raise RuntimeError(f"{name} failed: see {self.log(name)}")
 
     async def evaluate(self, url: str, folder: Path) -> None:
-        """Evaluate the weights as they are."""
-        await self.finish("evaluate", *self.asks(url, data_dir_to_save_evals=folder))
+        """Evaluate the weights as they are, sampled as in training."""
+        sampling = {"eval_temperature": 1.0, "eval_attempts": 4}
+        await self.finish("evaluate", *self.asks(url, data_dir_to_save_evals=folder, **sampling))
 
     async def reinforce(
         self,

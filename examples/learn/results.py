@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import mean
 
 import matplotlib.pyplot as plt
 
@@ -15,7 +16,7 @@ from reasoning_gym_environment.evaluation.tables import comparison_table
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.util.grouping import group_by
 
-WINDOW = 64
+WINDOW = 128
 """Groups over which the solved share in training is averaged."""
 
 
@@ -51,21 +52,15 @@ def cell(samples: Sequence[StoredGroup]) -> str:
 
 def plot(dumps: Sequence[Path], evaluations: Mapping[str, Path], path: Path) -> None:
     """Draw the solved share in training over rollouts, and the evaluations before and after."""
-    groups = sorted(
-        (group for dump in dumps for group in read_dump(dump).rows), key=lambda row: row["time"]
-    )
-    shares = [
-        sum(r["status"] == "solved" for r in g["rollouts"]) / len(g["rollouts"]) for g in groups
-    ]
-    rollouts = len(groups[0]["rollouts"])
+    rows = sorted((row for dump in dumps for row in read_dump(dump).rows), key=lambda r: r["time"])
+    shares = [mean(rollout["status"] == "solved" for rollout in row["rollouts"]) for row in rows]
+    window, size = min(WINDOW, len(shares)), len(rows[0]["rollouts"])
+    ends = range(window, len(shares) + 1)
+    means = [mean(shares[end - window : end]) for end in ends]
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-    means = [
-        sum(shares[max(0, end - WINDOW) : end]) / min(end, WINDOW)
-        for end in range(1, len(shares) + 1)
-    ]
-    axes.plot([rollouts * n for n in range(1, len(means) + 1)], means, label="in training")
+    axes.plot([size * end for end in ends], means, label=f"in training, mean of {window} groups")
     *_, before, after = (solved(held_out(folder)) for folder in evaluations.values())
-    for place, each in ((0, before), (rollouts * len(groups), after)):
+    for place, each in ((0, before), (size * len(rows), after)):
         error = [[each.value - each.low], [each.high - each.value]]
         axes.errorbar([place], [each.value], yerr=error, fmt="o", color="black", capsize=4)
     axes.plot([], [], "ko", label="held out, with 95 % interval")
