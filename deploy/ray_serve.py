@@ -31,12 +31,16 @@ class Rewards:
 
     async def __init__(self) -> None:
         self._parts = AsyncExitStack()
-        gym = await self._parts.enter_async_context(AsyncReasoningGym(processes=1))
+        self._gym = await self._parts.enter_async_context(AsyncReasoningGym(processes=1))
         settings = ServiceSettings(port=0, side_by_side=2)
-        service = await self._parts.enter_async_context(RewardService(gym, settings))
-        client = aiohttp.ClientSession(service.url)
+        service = await self._parts.enter_async_context(RewardService(self._gym, settings))
+        client = aiohttp.ClientSession(
+            service.url,
+            connector=aiohttp.TCPConnector(limit=0),  # the service has the bounds
+            timeout=aiohttp.ClientTimeout(total=None),
+        )
         self._client = await self._parts.enter_async_context(client)
-        await gym.start()
+        await self._gym.start()
 
     async def __call__(self, request: Request) -> Response:
         """Hand a request on, and give the service's reply as it is."""
@@ -52,8 +56,8 @@ class Rewards:
 
     async def check_health(self) -> None:
         """Have Ray replace this replica where its workers don't come up."""
-        async with self._client.get("/health") as reply:
-            reply.raise_for_status()
+        if not self._gym.ready:
+            raise RuntimeError("no worker process is up")
 
     async def __del__(self) -> None:
         await self._parts.aclose()

@@ -8,8 +8,8 @@
 #
 #   sbatch --export=ALL,API_URL=http://trainer:8000,INFERENCE_URL=http://vllm:9001/v1 deploy/slurm.sh environment.yaml
 #
-# The first SERVICES of the tasks (0, if it isn't set) are reward services on PORT (8080); all others
-# are replicas. A replica has the name of its number, so that a job that is started again finds their
+# The first SERVICES of the tasks (0, if it isn't set) are reward services, on PORT (8080) and those
+# after it where a node has several; they need REASONING_GYM_REWARDS_TOKEN. All others are replicas. A replica has the name of its number, so that a job that is started again finds their
 # checkpoints and curricula. Each is started again after 75, which says "try again".
 set -euo pipefail
 
@@ -22,7 +22,8 @@ fi
 
 config=$2
 if [ "$SLURM_PROCID" -lt "${SERVICES:-0}" ]; then
-    exec reasoning-gym-environment rewards --host 0.0.0.0 --port "${PORT:-8080}"
+    : "${REASONING_GYM_REWARDS_TOKEN:?who else is on this cluster may ask the services, too}"
+    exec reasoning-gym-environment rewards --host 0.0.0.0 --port $((${PORT:-8080} + SLURM_LOCALID))
 fi
 replica=$((SLURM_PROCID - ${SERVICES:-0}))
 child=

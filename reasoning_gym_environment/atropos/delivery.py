@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
 from typing import Any
+from weakref import WeakSet
 
 from atroposlib.envs.base import BaseEnv
 
@@ -52,7 +53,8 @@ class DeliveringEnv(BaseEnv):
         self.api = TrainerApi(config.rollout_server_url)
         self.chances = Chances()
         self.losses = Losses()
-        self._sending: dict[asyncio.Task[None], Problem | None] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+        self._senders: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._refusals = Outage()
         self._ends_with: FixableError | None = None
 
@@ -113,9 +115,9 @@ class DeliveringEnv(BaseEnv):
         try:
             return await super().handle_env(item_uuid)
         except asyncio.CancelledError:
-            running = (entry["item"] for entry in self.running_items.values())
-            kept = [*self.backlog, *running, *self._sending.values()]
-            if not any(problem is one for one in kept):
+            kept = [*self.backlog, *(entry["item"] for entry in self.running_items.values())]
+            sends = asyncio.current_task() in self._senders
+            if not sends and not any(problem is one for one in kept):
                 self.ask_again(problem)
             raise
 
@@ -165,8 +167,10 @@ class DeliveringEnv(BaseEnv):
             limited=abort_on_any_max_length_exceeded,
         )
         sending = asyncio.create_task(self._settle(delivery))
-        self._sending[sending] = item
-        sending.add_done_callback(self._sending.pop)
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
+        if worker := asyncio.current_task():
+            self._senders.add(worker)
         await asyncio.shield(sending)  # the API may have the group before its worker is cancelled
 
     async def _settle(self, delivery: Coroutine[Any, Any, End]) -> None:

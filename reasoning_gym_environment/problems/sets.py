@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 
 from ..errors import ConfigurationError, GenerationError
@@ -14,6 +15,13 @@ from .stream import question_hash
 GIVE_UP_AFTER = 20
 """So many items in a row that can't be made mean that none can."""
 
+RESERVED_IN_A_ROW = 1000
+"""So many reserved questions in a row mean that there are hardly others."""
+
+
+class ReservedError(GenerationError):
+    """A problem's question is in the evaluation set."""
+
 
 async def first_made(pool: MakesProblems, recipes: Iterator[Recipe], count: int) -> list[Problem]:
     """Make the first `count` problems that can be made, in order.
@@ -22,17 +30,20 @@ async def first_made(pool: MakesProblems, recipes: Iterator[Recipe], count: int)
         ConfigurationError: none can.
     """
     made: list[Problem] = []
-    failed_in_a_row = 0
+    in_a_row: Counter[bool] = Counter()
     while len(made) < count:
         batch = itertools.islice(recipes, count - len(made))
         for tried in await asyncio.gather(*(_try(pool, recipe) for recipe in batch)):
             if isinstance(tried, Problem):
                 made.append(tried)
-                failed_in_a_row = 0
+                in_a_row.clear()
                 continue
-            failed_in_a_row += 1
-            if failed_in_a_row == GIVE_UP_AFTER:
-                raise ConfigurationError(f"{GIVE_UP_AFTER} items in a row can't be made: {tried}")
+            reserved = isinstance(tried, ReservedError)
+            in_a_row[reserved] += 1
+            if in_a_row[reserved] == (RESERVED_IN_A_ROW if reserved else GIVE_UP_AFTER):
+                raise ConfigurationError(
+                    f"{in_a_row[reserved]} items in a row can't be made: {tried}"
+                )
     return made
 
 
@@ -63,11 +74,11 @@ class Unreserved:
         self.refused = 0
 
     async def generate(self, recipe: Recipe) -> Problem:
-        """Make a problem; raises GenerationError where that fails or its question is reserved."""
+        """Make a problem; raises GenerationError, or ReservedError where its question is."""
         problem = await generate_surely(self._pool, recipe)
         if question_hash(problem.question) in self._reserved:
             self.refused += 1
-            raise GenerationError(
+            raise ReservedError(
                 f"{recipe.task}: the question is in the evaluation set; take harder levels or "
                 "fewer evaluation items"
             )

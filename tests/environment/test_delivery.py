@@ -209,6 +209,23 @@ async def test_a_group_on_its_way_arrives_though_its_worker_is_cancelled(serving
     assert len(await serving.arrived()) == 2
 
 
+async def test_a_worker_cancelled_just_after_its_group_was_sent_does_not_have_it_asked_again(
+    serving: Serving,
+) -> None:
+    env, before = serving.env, Counter(serving.env.statistics.counts)
+    env.running_items["one"] = {"item": await env.get_next_item()}
+    worker = asyncio.create_task(env.handle_env("one"))
+    await until(lambda: env._sending)
+    [sending] = env._sending
+    sending.add_done_callback(lambda _: worker.cancel())  # before the worker has gone on
+    await asyncio.gather(worker, return_exceptions=True)
+    assert worker.cancelled()
+    added = Counter(env.statistics.counts) - before
+    assert (added["groups/sent"], added["problems/asked_again"], env.backlog) == (1, 0, [])
+    await serving.deliver()
+    assert len(await serving.arrived()) == 2
+
+
 async def test_a_group_that_cannot_arrive_is_cancelled_at_the_end(
     bench: Any, policy_url: str
 ) -> None:

@@ -3,7 +3,9 @@
 import asyncio
 import os
 import signal
+import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,11 @@ from reasoning_gym_environment.demo.server import PolicyServer
 JOB = Path(__file__).resolve().parents[2] / "deploy" / "slurm.sh"
 INSTALLED = Path(sys.executable).parent
 SRUN = """#!/usr/bin/env bash
-# Runs three tasks side by side, and hands SIGTERM on to them as Slurm does.
+# Runs four tasks side by side, and hands SIGTERM on to them as Slurm does.
 [ "$1" = --kill-on-bad-exit=0 ] && shift
 pids=()
-for number in 0 1 2; do
-    SLURM_PROCID=$number "$@" &
+for number in 0 1 2 3; do
+    SLURM_PROCID=$number SLURM_LOCALID=$number "$@" &
     pids+=($!)
 done
 trap 'kill -TERM "${pids[@]}"' TERM
@@ -31,7 +33,18 @@ for pid in "${pids[@]}"; do wait "$pid"; echo "ended with $?"; done
 """
 
 
-async def test_a_job_runs_replicas_and_a_reward_service_until_slurm_ends_it(
+def first_of_two_free_ports() -> int:
+    """A port that is free, as is the one after it."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("0.0.0.0", 0))
+            port: int = first.getsockname()[1]
+            with suppress(OSError, OverflowError):
+                second.bind(("0.0.0.0", port + 1))
+                return port
+
+
+async def test_a_job_runs_replicas_and_reward_services_until_slurm_ends_it(
     bench: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
@@ -55,8 +68,9 @@ async def test_a_job_runs_replicas_and_a_reward_service_until_slurm_ends_it(
         for name, value in {
             "API_URL": api.url,
             "INFERENCE_URL": f"{server.url}/v1",
-            "SERVICES": "1",
-            "PORT": "0",
+            "SERVICES": "2",
+            "PORT": str(first_of_two_free_ports()),
+            "REASONING_GYM_REWARDS_TOKEN": "of sixteen signs or more",
             "PATH": os.pathsep.join([str(programs), str(INSTALLED), os.environ["PATH"]]),
         }.items():
             monkeypatch.setenv(name, value)
@@ -64,8 +78,9 @@ async def test_a_job_runs_replicas_and_a_reward_service_until_slurm_ends_it(
             await asyncio.wait_for(until_pulled(trainer, command, batches=4), timeout=120)
             while {path.name for path in (bench.folder / "dumps").glob("*")} != {"0", "1"}:
                 await asyncio.sleep(0.1)
-            assert "Ready" in command.said()
+            while command.said().count("Ready") < 2:
+                await asyncio.sleep(0.1)
             command.process.send_signal(signal.SIGTERM)
             await command.exit_code()
     ends = sorted(line for line in command.printed().splitlines() if "ended with" in line)
-    assert ends == ["ended with 0", "ended with 143", "ended with 143"], command.said()
+    assert ends == ["ended with 0"] * 2 + ["ended with 143"] * 2, command.said()

@@ -54,10 +54,15 @@ async def test_reserved_questions_never_come_and_are_counted() -> None:
 
 
 async def test_a_set_that_the_evaluation_set_swallows_says_so() -> None:
-    pool = Unreserved(Asks(), {question_hash(str(n)) for n in range(100)}, lambda: None)
+    pool = Unreserved(Asks(), {question_hash(str(n)) for n in range(1000)}, lambda: None)
     with pytest.raises(ConfigurationError) as error:
         await first_made(pool, recipes(), 1)
     assert str(error.value) == (
-        "20 items in a row can't be made: gcd: the question is in the evaluation set; take harder "
-        "levels or fewer evaluation items"
+        "1000 items in a row can't be made: gcd: the question is in the evaluation set; take "
+        "harder levels or fewer evaluation items"
     )
+
+
+async def test_a_small_task_gives_what_the_evaluation_set_leaves() -> None:
+    pool = Unreserved(Asks(), {question_hash(str(n)) for n in range(999)}, lambda: None)
+    assert [problem.question for problem in await first_made(pool, recipes(), 2)] == ["999", "1000"]
