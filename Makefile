@@ -9,7 +9,7 @@ PYTEST = $(VENV)/bin/python -m pytest -n 3 --dist worksteal
 demo: $(VENV)/.installed  # everything for half a minute, without a GPU
 	$(VENV)/bin/python -m reasoning_gym_environment demo
 
-learn: $(VENV)/.installed-learn  # a small model learns from scratch, in a quarter of an hour
+learn: $(VENV)/.installed-learn  # a small model learns from scratch, in about twenty minutes
 	$(VENV)/bin/python examples/learn/learn.py
 
 test: $(VENV)/.installed-dev  # all tests, and which ten took longest
