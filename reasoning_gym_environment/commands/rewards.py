@@ -85,7 +85,7 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "--max-body",
         type=int,
-        default=16,
+        default=4,
         metavar="MIB",
         help="largest request; more gets 413 (default: %(default)s)",
     )

@@ -30,7 +30,7 @@ KEEP_SECONDS = 10.0
 """Between writes of streams' states."""
 
 DRAIN_SECONDS = 150.0
-"""At the end, for answers under way: more than the longest group may take."""
+"""At the end, for answers under way: more than one group may take, less than many that hang."""
 
 LEFT = 499
 """Counted for a request whose client went away before the answer, as nginx does."""
@@ -56,14 +56,17 @@ class ServiceSettings:
     port: int = 8080
     token: str | None = None
     queue: int = 4096
-    max_body: int = 16 * 2**20
+    max_body: int = 4 * 2**20
     body_timeout: float = 30.0
     streams: Path | None = None
     side_by_side: int = 4
 
 
 class RewardService:
-    """Answers on its address while it is entered; at the end it answers what is under way.
+    """Answers on its address while it is entered.
+
+    At the end what is under way is answered, for 150 s at the most: a backlog of answers that hang
+    may take longer, and connections that still wait then are closed.
 
     Args:
         gym: makes and scores problems; its owner closes it.
@@ -187,7 +190,7 @@ def is_loopback(host: str) -> bool:
 
 
 async def serve(gym: AsyncReasoningGym, settings: ServiceSettings) -> None:
-    """Run the service until SIGTERM or SIGINT, then answer what is under way.
+    """Run the service until SIGTERM or SIGINT, then answer what is under way, for 150 s at most.
 
     Raises:
         FixableError: it can't listen there, or workers don't come up.
