@@ -156,7 +156,7 @@ class Routes:
 
     async def observe(self, asked: ObserveRequest) -> ObserveReply:
         """Let a stream learn from results."""
-        self._streams.observe(asked.stream, asked.results)
+        await self._streams.observe(asked.stream, asked.results)
         return ObserveReply(observed=len(asked.results))
 
     async def health(self, _: web.Request) -> web.Response:

@@ -48,7 +48,7 @@ class ServiceSettings:
         queue: answers that may wait or be scored at once.
         max_body: bytes of a request.
         body_timeout: seconds for them to arrive.
-        streams: folder for the states of streams; None keeps none.
+        streams: folder for the states of streams; None offers none.
         side_by_side: groups of answers that are scored at once.
     """
 
