@@ -105,7 +105,7 @@ def reward_of(score: Score) -> float:
     """Give a score where the framework has no word for an unscored one.
 
     Raises:
-        Refusal: it is unscored; the framework asks again.
+        Refusal: it is unscored.
     """
     if score.score is None:
         raise busy(503, f"a completion can't be scored now, which is worth no 0: {score.detail}")

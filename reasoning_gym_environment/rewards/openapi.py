@@ -47,7 +47,7 @@ _REFUSALS = {
     "413": "The body is too large.",
     "415": "The body is not application/json.",
     "422": "A field has a value that can't be; or an item can't be scored.",
-    "429": "Too many answers wait: see Retry-After.",
+    "429": "Too many answers or bytes wait: see Retry-After.",
     "503": "A score can't be had now: see Retry-After.",
 }
 

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from ..errors import FixableError, GenerationError, PoolClosedError
 from ..gym.asynchronous import AsyncReasoningGym
+from .bodies import Bodies
 from .metrics import Metrics
 from .refusals import NO_HEADERS, Refusal
 from .routes import Routes
@@ -50,6 +51,8 @@ class ServiceSettings:
         body_timeout: seconds for them to arrive.
         streams: folder for the states of streams; None offers none.
         side_by_side: groups of answers that are scored at once.
+        pauses: seconds before each further try of what is refused for now, for frameworks that
+            would end the run.
     """
 
     host: str = "127.0.0.1"
@@ -60,6 +63,7 @@ class ServiceSettings:
     body_timeout: float = 30.0
     streams: Path | None = None
     side_by_side: int = 4
+    pauses: tuple[float, ...] = (1.0, 3.0, 9.0)
 
 
 class RewardService:
@@ -90,7 +94,8 @@ class RewardService:
         app = web.Application(
             client_max_size=settings.max_body, middlewares=[self._answer, self._authorize]
         )
-        routes = Routes(gym, queue, self._streams, self.metrics, body_timeout=settings.body_timeout)
+        bodies = Bodies(largest=settings.max_body, timeout=settings.body_timeout)
+        routes = Routes(gym, queue, self._streams, self.metrics, bodies, pauses=settings.pauses)
         app.add_routes(routes.table())
         self._runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=DRAIN_SECONDS

@@ -104,7 +104,7 @@ async def test_what_the_service_fails_at_is_masked_and_not_wrong(
     recipe = {"task": "knight_swap", "seed": 8}
     async with (
         AsyncReasoningGym(processes=1, generation_timeout=0.0001, start_worker=stock.lend) as gym,
-        RewardService(gym, ServiceSettings(port=0)) as service,
+        RewardService(gym, ServiceSettings(port=0, pauses=(0.01, 0.01))) as service,
     ):
         reply = await post("/verify", row("", "<answer>No</answer>", recipe=recipe), service.url)
         assert (reply.status, reply.body["status"]) == (200, "unscored")
@@ -112,3 +112,4 @@ async def test_what_the_service_fails_at_is_masked_and_not_wrong(
         assert "knight_swap: " in reply.body["detail"]
         reply = await post("/slime", {"response": "", "label": recipe}, service.url)
         assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
+        assert service.metrics.answers[Status.UNSCORED] == 1 + 3, "slime's is tried three times"
