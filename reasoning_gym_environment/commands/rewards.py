@@ -85,12 +85,15 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "--max-body",
         type=int,
-        default=16,
+        default=4,
         metavar="MIB",
         help="largest request; more gets 413 (default: %(default)s)",
     )
     parser.add_argument(
-        "--streams", type=Path, metavar="FOLDER", help="keep the states of streams here"
+        "--streams",
+        type=Path,
+        metavar="FOLDER",
+        help="offer streams of problems, and keep their states here (default: no streams)",
     )
     parser.add_argument("--answer-tolerance", action="store_true", help="as env.answer_tolerance")
     return parser

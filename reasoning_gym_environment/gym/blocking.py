@@ -208,7 +208,7 @@ class ProblemStream:
         """The next problem: see `AsyncProblemStream.next`."""
         return self._run(self._stream.next())
 
-    def observe(self, problem: Problem, *, solved: int, attempts: int) -> None:
+    def observe(self, problem: Problem | Recipe, *, solved: int, attempts: int) -> None:
         """Learn that `solved` of `attempts` scored completions of a problem were right."""
 
         async def observe() -> None:

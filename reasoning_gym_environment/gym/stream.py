@@ -11,7 +11,7 @@ from ..problems.levels import ComplexityMode, require_level_where_fixed
 from ..problems.sampler import TaskSampling
 from ..problems.selection import ProblemSettings
 from ..problems.training import TrainingProblems
-from ..records import Problem
+from ..records import Problem, Recipe
 
 
 class StreamOptions(TypedDict, total=False):
@@ -103,11 +103,12 @@ class AsyncProblemStream:
         """
         return await self._problems.next(_has_room)
 
-    def observe(self, problem: Problem, *, solved: int, attempts: int) -> None:
+    def observe(self, problem: Problem | Recipe, *, solved: int, attempts: int) -> None:
         """Learn that `solved` of `attempts` scored completions of a problem were right."""
         if not 0 <= solved <= attempts:
             raise ValueError(f"solved is {solved}, which is not from 0 to attempts, {attempts}")
-        self._problems.record(problem.recipe, solved=solved, scored=attempts)
+        recipe = problem.recipe if isinstance(problem, Problem) else problem
+        self._problems.record(recipe, solved=solved, scored=attempts)
 
     def levels(self) -> dict[str, Any]:
         """Where the curriculum has each task: see `TrainingProblems.curriculum_stats`."""

@@ -51,16 +51,19 @@ class ProblemStream:
         self._ahead = ahead
         self._reserved = reserved
         self._counts = counts
+        self._resumed: deque[Recipe] = deque()
         self._drawn: deque[tuple[Recipe, asyncio.Task[Problem]]] = deque()
 
-    def _draw(self, recipe: Recipe) -> None:
+    def _draw(self) -> None:
+        """Have the next recipe made: another stream's, if this one continues it, else a new one."""
+        recipe = self._resumed.popleft() if self._resumed else self._sampler.next_recipe()
         task = asyncio.create_task(self._pool.generate(recipe))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._drawn.append((recipe, task))
 
     def _fill(self) -> None:
         while len(self._drawn) < self._ahead:
-            self._draw(self._sampler.next_recipe())
+            self._draw()
 
     async def next_problem(self) -> Problem:
         """Hand out the next problem in order.
@@ -95,17 +98,18 @@ class ProblemStream:
 
     def state_dict(self) -> dict[str, Any]:
         """Give as JSON the sampler's state, and what was drawn but not yet handed out."""
-        ahead = [recipe.to_json() for recipe, _ in self._drawn]
+        recipes = [*(recipe for recipe, _ in self._drawn), *self._resumed]
+        ahead = [recipe.to_json() for recipe in recipes]
         return {"sampler": self._sampler.state_dict(), "ahead": ahead}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue another stream exactly; what this one has drawn ahead is dropped."""
         self._sampler.load_state_dict(state["sampler"])
         self.cancel()
-        for recipe in state["ahead"]:
-            self._draw(Recipe.from_json(recipe))
+        self._resumed.extend(Recipe.from_json(recipe) for recipe in state["ahead"])
 
     def cancel(self) -> None:
         """Drop what was drawn ahead."""
+        self._resumed.clear()
         while self._drawn:
             self._drawn.popleft()[1].cancel()

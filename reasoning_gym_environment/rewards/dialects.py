@@ -7,7 +7,7 @@ from typing import Any
 from ..gym.values import Score
 from ..tasks.recipes import shown
 from .items import Item, RecipeItem, entry_item, label_item, recipe_item
-from .messages import OpenRlhfRequest, VerifyRequest
+from .messages import MOST_CHARACTERS, OpenRlhfRequest, VerifyRequest
 from .refusals import Refusal, busy
 
 
@@ -25,7 +25,11 @@ def verify_item(request: VerifyRequest) -> Item:
 
 
 def response_text(output: list[dict[str, Any]]) -> str:
-    """Join what the assistant said in a response; its reasoning is left out."""
+    """Join what the assistant said in a response; its reasoning is left out.
+
+    Raises:
+        Refusal: a message's content is no text, or all of it is too long.
+    """
     texts: list[str] = []
     for message in output:
         if message.get("type", "message") != "message":
@@ -40,7 +44,14 @@ def response_text(output: list[dict[str, Any]]) -> str:
                 if not isinstance(text, str):
                     raise Refusal(422, f"response.output: an output_text's text is {shown(text)}")
                 texts.append(text)
-    return "".join(texts)
+    joined = "".join(texts)
+    if len(joined) > MOST_CHARACTERS:
+        raise Refusal(
+            422,
+            f"response.output: String should have at most {MOST_CHARACTERS} characters; it is "
+            f"{shown(joined)}",
+        )
+    return joined
 
 
 def task_of(item: Item) -> str:
@@ -94,7 +105,7 @@ def reward_of(score: Score) -> float:
     """Give a score where the framework has no word for an unscored one.
 
     Raises:
-        Refusal: it is unscored; the framework asks again.
+        Refusal: it is unscored.
     """
     if score.score is None:
         raise busy(503, f"a completion can't be scored now, which is worth no 0: {score.detail}")

@@ -11,6 +11,9 @@ from ..records import Status
 MOST_COMPLETIONS = 256
 """In one request."""
 
+MOST_CHARACTERS = 2**19
+"""Of one completion."""
+
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=2**31)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -50,7 +53,8 @@ LabelField = Annotated[
     Any,
     _described("A recipe or an entry, or its JSON text.", _RECIPE, _ENTRY, {"type": "string"}),
 ]
-Completions = Annotated[list[str], Field(min_length=1, max_length=MOST_COMPLETIONS)]
+Completion = Annotated[str, Field(max_length=MOST_CHARACTERS)]
+Completions = Annotated[list[Completion], Field(min_length=1, max_length=MOST_COMPLETIONS)]
 
 
 class Request(BaseModel):
@@ -126,7 +130,7 @@ class OpenRlhfRequest(Row):
     Lists may be empty: with fewer samples than services some get none.
     """
 
-    query: Annotated[list[str], Field(max_length=MOST_COMPLETIONS)]
+    query: Annotated[list[Completion], Field(max_length=MOST_COMPLETIONS)]
     prompts: list[str]
     labels: list[LabelField]
 
@@ -141,7 +145,7 @@ class SlimeRequest(Row):
     """Of slime: one sample. Its prompt is not read."""
 
     prompt: Any = None
-    response: str
+    response: Completion
     label: LabelField
 
 

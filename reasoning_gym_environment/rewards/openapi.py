@@ -43,11 +43,11 @@ _REFUSALS = {
     "401": "The bearer token is missing or wrong.",
     "404": "There is no such stream, or it doesn't wait for this result.",
     "408": "The body has not arrived in time.",
-    "409": "The stream has other options, or there are too many.",
+    "409": "Streams are not kept here, all are in use, or this one has other options.",
     "413": "The body is too large.",
     "415": "The body is not application/json.",
     "422": "A field has a value that can't be; or an item can't be scored.",
-    "429": "Too many answers wait: see Retry-After.",
+    "429": "Too many answers or bytes wait: see Retry-After.",
     "503": "A score can't be had now: see Retry-After.",
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -12,6 +13,7 @@ from pydantic import BaseModel
 
 from ..gym.asynchronous import AsyncReasoningGym
 from ..gym.values import Score
+from .bodies import Bodies
 from .dialects import openrlhf_pairs, response_text, reward_of, verify_item, verify_reply
 from .documents import read_message
 from .items import Item, entry_item, label_item, recipe_item
@@ -31,12 +33,15 @@ from .messages import (
 )
 from .metrics import CONTENT_TYPE, Metrics
 from .openapi import description
+from .patience import patiently
 from .refusals import Refusal
 from .scoring_queue import ScoringQueue
 from .streams import NamedStreams
 
 Asked = TypeVar("Asked", bound=BaseModel)
 Handler = Callable[[web.Request], Awaitable[web.Response]]
+Admit = Callable[[web.Request], Awaitable[int]]
+"""Gives the bytes that were reserved for a request's body."""
 
 
 class Routes:
@@ -44,7 +49,7 @@ class Routes:
 
     Args:
         gym: whose readiness and counts are told.
-        body_timeout: seconds for a request's body to arrive.
+        pauses: seconds between tries for frameworks that give up soon.
     """
 
     def __init__(
@@ -53,61 +58,61 @@ class Routes:
         queue: ScoringQueue,
         streams: NamedStreams,
         metrics: Metrics,
+        bodies: Bodies,
         *,
-        body_timeout: float,
+        pauses: Sequence[float],
     ) -> None:
         self._gym = gym
         self._queue = queue
         self._streams = streams
         self._metrics = metrics
-        self._body_timeout = body_timeout
+        self._bodies = bodies
+        self._pauses = pauses
 
     def table(self) -> list[web.RouteDef]:
         """List all routes."""
         return [
-            web.post("/score", self._with_room(self._of(ScoreRequest, self.score))),
-            web.post("/verify", self._with_room(self._of(VerifyRequest, self.verify))),
+            web.post("/score", self._of(ScoreRequest, self.score, self._admit_answers)),
+            web.post("/verify", self._of(VerifyRequest, self.verify, self._admit_answers)),
             web.post("/seed_session", self.seed_session),
-            web.post("/openrlhf", self._with_room(self._of(OpenRlhfRequest, self.openrlhf))),
-            web.post("/slime", self._with_room(self._of(SlimeRequest, self.slime))),
-            web.post("/problems", self._of(ProblemsRequest, self.problems)),
-            web.post("/observe", self._of(ObserveRequest, self.observe)),
+            web.post("/openrlhf", self._of(OpenRlhfRequest, self.openrlhf, self._admit_patiently)),
+            web.post("/slime", self._of(SlimeRequest, self.slime, self._admit_patiently)),
+            web.post("/problems", self._of(ProblemsRequest, self.problems, self._admit)),
+            web.post("/observe", self._of(ObserveRequest, self.observe, self._admit)),
             web.get("/health", self.health),
             web.get("/metrics", self.metrics),
             web.get("/openapi.json", self.openapi),
         ]
 
-    def _of(self, model: type[Asked], answer: Callable[[Asked], Awaitable[Any]]) -> Handler:
-        """Make the handler that reads a message, and writes a reply as JSON."""
+    def _of(
+        self, model: type[Asked], answer: Callable[[Asked], Awaitable[Any]], admit: Admit
+    ) -> Handler:
+        """Make the handler that admits and reads a message, and writes a reply as JSON."""
 
         async def handle(request: web.Request) -> web.Response:
-            reply = await answer(read_message(model, await self._body(request)))
-            if isinstance(reply, BaseModel):
-                return web.json_response(text=reply.model_dump_json())
-            return web.json_response(reply)
+            size = await admit(request)
+            try:
+                reply = await answer(read_message(model, await self._bodies.read(request)))
+                if isinstance(reply, BaseModel):
+                    return web.json_response(text=reply.model_dump_json())
+                return web.json_response(reply)
+            finally:
+                self._bodies.release(size)
 
         return handle
 
-    async def _body(self, request: web.Request) -> bytes:
-        """Read a body that is JSON and arrives in time; a client that stalls holds up no end."""
-        kind = request.content_type
-        if kind != "application/json":
-            raise Refusal(415, f"Content-Type is {kind}; it must be application/json")
-        try:
-            return await asyncio.wait_for(request.read(), self._body_timeout)
-        except asyncio.TimeoutError:
-            raise Refusal(
-                408, f"the body has not arrived within {self._body_timeout:g} s"
-            ) from None
+    async def _admit(self, request: web.Request) -> int:
+        """Reserve a body's bytes, or refuse it before it is read."""
+        return self._bodies.reserve(request)
 
-    def _with_room(self, answer: Handler) -> Handler:
-        """Refuse a request, before it is read, where no completion has a place."""
+    async def _admit_answers(self, request: web.Request) -> int:
+        """Refuse it as well where no completion has a place."""
+        self._queue.require_room()
+        return self._bodies.reserve(request)
 
-        async def handle(request: web.Request) -> web.Response:
-            self._queue.require_room()
-            return await answer(request)
-
-        return handle
+    async def _admit_patiently(self, request: web.Request) -> int:
+        """Let a client wait that doesn't come back."""
+        return await patiently(partial(self._admit_answers, request), self._pauses)
 
     async def _scored(self, item: Item, completions: Sequence[str]) -> list[Score]:
         scores = await self._queue.score(item, completions)
@@ -135,14 +140,25 @@ class Routes:
     async def openrlhf(self, asked: OpenRlhfRequest) -> OpenRlhfReply:
         """Score OpenRLHF's queries."""
         pairs = openrlhf_pairs(asked)
-        self._queue.require_room(len(pairs))
-        scores = await asyncio.gather(*(self._scored(item, [text]) for item, text in pairs))
-        return OpenRlhfReply(rewards=[reward_of(score) for [score] in scores])
+        tasks = [asyncio.create_task(self._reward(item, text)) for item, text in pairs]
+        try:
+            return OpenRlhfReply(rewards=await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()  # where one is refused, nobody waits for the others
 
     async def slime(self, asked: SlimeRequest) -> float:
         """Score one sample of slime's."""
-        [score] = await self._scored(label_item(asked.label, "label"), [asked.response])
-        return reward_of(score)
+        return await self._reward(label_item(asked.label, "label"), asked.response)
+
+    async def _reward(self, item: Item, completion: str) -> float:
+        """Score a completion; one that is unscored or has no place is tried again."""
+
+        async def attempt() -> float:
+            [score] = await self._scored(item, [completion])
+            return reward_of(score)
+
+        return await patiently(attempt, self._pauses)
 
     async def problems(self, asked: ProblemsRequest) -> ProblemsReply:
         """Hand out the next problems of a stream."""
@@ -156,7 +172,7 @@ class Routes:
 
     async def observe(self, asked: ObserveRequest) -> ObserveReply:
         """Let a stream learn from results."""
-        self._streams.observe(asked.stream, asked.results)
+        await self._streams.observe(asked.stream, asked.results)
         return ObserveReply(observed=len(asked.results))
 
     async def health(self, _: web.Request) -> web.Response:

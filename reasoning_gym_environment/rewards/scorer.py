@@ -15,6 +15,9 @@ from .refusals import Refusal
 REMEMBERED = 4096
 """So many entries are known to be sound, the newest ones."""
 
+_NO_VERDICT = {Status.UNSCORED, Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED}
+"""Of an entry's own answer: it may be as sound as any, and this machine too slow or too full."""
+
 
 class Scorer:
     """Makes an item's problem and scores completions of it."""
@@ -54,8 +57,9 @@ class Scorer:
         problem = item.problem()
         if item.key not in self._sound:
             [own] = await self._of(problem, [f"<answer>{problem.oracle}</answer>"])
-            if own.status is Status.UNSCORED:
-                return _unscored(own.detail, completions)
+            if own.status in _NO_VERDICT:
+                detail = f"the entry's own answer has no verdict ({own.status.value}): {own.detail}"
+                return _unscored(detail, completions)
             if own.score != 1.0:
                 raise Refusal(
                     422,

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from ..errors import FixableError, GenerationError, PoolClosedError
 from ..gym.asynchronous import AsyncReasoningGym
+from .bodies import Bodies
 from .metrics import Metrics
 from .refusals import NO_HEADERS, Refusal
 from .routes import Routes
@@ -30,7 +31,7 @@ KEEP_SECONDS = 10.0
 """Between writes of streams' states."""
 
 DRAIN_SECONDS = 150.0
-"""At the end, for answers under way: more than the longest group may take."""
+"""At the end, for answers under way: more than one group may take, less than many that hang."""
 
 LEFT = 499
 """Counted for a request whose client went away before the answer, as nginx does."""
@@ -48,22 +49,28 @@ class ServiceSettings:
         queue: answers that may wait or be scored at once.
         max_body: bytes of a request.
         body_timeout: seconds for them to arrive.
-        streams: folder for the states of streams; None keeps none.
+        streams: folder for the states of streams; None offers none.
         side_by_side: groups of answers that are scored at once.
+        pauses: seconds before each further try of what is refused for now, for frameworks that
+            would end the run.
     """
 
     host: str = "127.0.0.1"
     port: int = 8080
     token: str | None = None
     queue: int = 4096
-    max_body: int = 16 * 2**20
+    max_body: int = 4 * 2**20
     body_timeout: float = 30.0
     streams: Path | None = None
     side_by_side: int = 4
+    pauses: tuple[float, ...] = (1.0, 3.0, 9.0)
 
 
 class RewardService:
-    """Answers on its address while it is entered; at the end it answers what is under way.
+    """Answers on its address while it is entered.
+
+    At the end what is under way is answered, for 150 s at the most: a backlog of answers that hang
+    may take longer, and connections that still wait then are closed.
 
     Args:
         gym: makes and scores problems; its owner closes it.
@@ -87,7 +94,8 @@ class RewardService:
         app = web.Application(
             client_max_size=settings.max_body, middlewares=[self._answer, self._authorize]
         )
-        routes = Routes(gym, queue, self._streams, self.metrics, body_timeout=settings.body_timeout)
+        bodies = Bodies(largest=settings.max_body, timeout=settings.body_timeout)
+        routes = Routes(gym, queue, self._streams, self.metrics, bodies, pauses=settings.pauses)
         app.add_routes(routes.table())
         self._runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=DRAIN_SECONDS
@@ -187,7 +195,7 @@ def is_loopback(host: str) -> bool:
 
 
 async def serve(gym: AsyncReasoningGym, settings: ServiceSettings) -> None:
-    """Run the service until SIGTERM or SIGINT, then answer what is under way.
+    """Run the service until SIGTERM or SIGINT, then answer what is under way, for 150 s at most.
 
     Raises:
         FixableError: it can't listen there, or workers don't come up.

@@ -110,6 +110,21 @@ async def test_a_stream_can_be_stopped_and_resumed_again_and_again(
     assert taken == drawn(10)
 
 
+async def test_a_stream_with_much_to_continue_makes_few_problems_at_a_time(
+    make_stream: MakeStream,
+) -> None:
+    stream = make_stream(ahead=50)
+    before = await take(stream, 1)
+    resumed = make_stream(ahead=2)
+    tasks = len(asyncio.all_tasks())
+    resumed.load_state_dict(stream.state_dict())
+    assert len(asyncio.all_tasks()) <= tasks + 2
+    taken = await take(resumed, 3)
+    state = json.loads(json.dumps(resumed.state_dict()))
+    assert [Recipe.from_json(recipe) for recipe in state["ahead"]] == drawn(51)[4:]
+    assert before + taken + await take(resumed, 60) == drawn(64)
+
+
 async def test_a_state_taken_while_a_caller_waits_still_holds_its_problem(
     make_stream: MakeStream,
 ) -> None:

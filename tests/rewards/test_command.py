@@ -69,7 +69,7 @@ async def test_sigterm_answers_what_is_under_way_and_leaves_nothing(tmp_path: Pa
         await until(process, "Ready")
         async with session.get(f"{url}/health") as response:
             assert response.status == 200
-        options = {"tasks": ["gcd"]}
+        options = {"tasks": ["gcd"], "sampling": "signal"}
         async with session.post(f"{url}/problems", json={"stream": "s", "options": options}) as r:
             [handed_out] = (await r.json())["problems"]
         workers = descendants(process.pid)

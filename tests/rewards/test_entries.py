@@ -3,16 +3,18 @@
 import asyncio
 import json
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 from reward_requests import Post, row
 
 from reasoning_gym_environment import AsyncReasoningGym
+from reasoning_gym_environment.gym.checks import Scorable
 from reasoning_gym_environment.gym.values import Score
-from reasoning_gym_environment.records import Problem
+from reasoning_gym_environment.records import Problem, Status
 from reasoning_gym_environment.rewards.items import entry_item
+from reasoning_gym_environment.rewards.scorer import Scorer
 from reasoning_gym_environment.tasks.json_entries import NOT_SCORED
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -139,3 +141,24 @@ async def test_a_row_without_what_is_needed_is_refused(
     reply = await post("/verify", row("?", "<answer>2</answer>", **entry))
     assert reply.status == 422
     assert says in reply.body["error"]
+
+
+class Overloaded(AsyncReasoningGym):
+    """Starts no process, and gives no verdict on anything."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(processes=1)
+        self._status = status
+
+    async def score_many(self, pairs: Iterable[tuple[Scorable, str]]) -> list[Score]:
+        return [Score(score=0.0, status=self._status, detail="too much") for _ in pairs]
+
+
+@pytest.mark.parametrize("status", [Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED])
+async def test_an_entry_whose_answer_gets_no_verdict_is_unscored_and_not_refused(
+    status: Status,
+) -> None:
+    entry = {"question": "?", "answer": "2", "metadata": {"source_dataset": "gcd"}}
+    [score] = await Scorer(Overloaded(status)).score(entry_item(entry), ["<answer>4</answer>"])
+    assert (score.score, score.status) == (None, Status.UNSCORED)
+    assert score.detail == f"the entry's own answer has no verdict ({status.value}): too much"

@@ -13,8 +13,10 @@ from reward_requests import Post, right
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.gym.values import Score
 from reasoning_gym_environment.records import Problem, Recipe, Status
+from reasoning_gym_environment.rewards.bodies import MOST_BYTES
 from reasoning_gym_environment.rewards.items import Item, RecipeItem
 from reasoning_gym_environment.rewards.metrics import Metrics
+from reasoning_gym_environment.rewards.patience import patiently
 from reasoning_gym_environment.rewards.refusals import Refusal
 from reasoning_gym_environment.rewards.scoring_queue import MOST_TOGETHER, ScoringQueue
 from reasoning_gym_environment.rewards.service import RewardService, ServiceSettings
@@ -193,3 +195,70 @@ async def test_a_client_that_leaves_is_counted_and_its_neighbour_answered(
     reply = await post("/score", {**body, "completions": [right(problem)]})
     assert reply.body["scores"][0]["status"] == "solved"
     assert service.metrics.requests["/score", 499] == before + 1
+
+
+async def test_bodies_that_are_under_way_have_only_so_many_bytes(
+    gym: AsyncReasoningGym, post: Post
+) -> None:
+    async def asked(status: int) -> str:
+        """Ask until a request gets this status; its body is refused once it is read."""
+        while (reply := await post("/score", {}, url=service.url)).status != status:
+            assert reply.status in (422, 429)
+        return str(reply.body["error"])
+
+    async with started(gym, max_body=MOST_BYTES) as service:
+        port = int(service.url.rpartition(":")[2])
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(
+            b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+        assert await asked(429) == (
+            "bodies of 268435456 bytes are under way, and 268435456 may be: try again later"
+        )
+        writer.close()
+        await writer.wait_closed()
+        assert "completions: Field required" in await asked(422)
+
+
+async def test_openrlhf_and_slime_wait_for_a_place_in_the_queue(
+    gym: AsyncReasoningGym, post: Post, problem: Problem
+) -> None:
+    label = problem.recipe.to_json()
+    sample = {"response": right(problem), "label": label}
+    batch = {"query": [right(problem)] * 3, "prompts": [""] * 3, "labels": [label] * 3}
+    async with started(gym, queue=1, pauses=(0.1,) * 30) as service:
+        asked = [("/openrlhf", batch), ("/slime", sample), ("/slime", sample)]
+        replies = await asyncio.gather(*(post(*each, url=service.url) for each in asked))
+    assert [reply.body for reply in replies] == [{"rewards": [1.0] * 3}, 1.0, 1.0]
+
+
+class Fails:
+    """Refuses so many times, and then gives its number of tries."""
+
+    def __init__(self, status: int, times: int) -> None:
+        self.status = status
+        self.times = times
+        self.tries = 0
+
+    async def attempt(self) -> int:
+        self.tries += 1
+        if self.tries <= self.times:
+            raise Refusal(self.status, "no")
+        return self.tries
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_what_is_refused_for_now_is_tried_again_after_each_pause(status: int) -> None:
+    assert await patiently(Fails(status, 3).attempt, (0.0, 0.0, 0.0)) == 4
+    fails = Fails(status, 4)
+    with pytest.raises(Refusal, match="no"):
+        await patiently(fails.attempt, (0.0, 0.0, 0.0))
+    assert fails.tries == 4
+
+
+async def test_what_no_pause_will_change_is_refused_at_once() -> None:
+    fails = Fails(422, 1)
+    with pytest.raises(Refusal, match="no"):
+        await patiently(fails.attempt, (60.0,))
+    assert fails.tries == 1

@@ -180,6 +180,8 @@ async def test_a_mistake_is_refused_in_a_sentence(post: Post, body: Any, says: s
         (b"", 400, "the body is no JSON: EOF while parsing"),
         (b'{"a": NaN}', 400, "the body is no JSON: "),
         (b'{"a": 1e999}', 400, "the body holds a number that is too large"),
+        (b'[[{"a": [-10e308]}]]', 400, "the body holds a number that is too large"),
+        (b"[" + b"9" * 400 + b".0]", 400, "the body holds a number that is too large"),
         (b"[" * 300 + b"]" * 300, 400, "the body is no JSON: recursion limit exceeded"),
         (b"\x80\x04K\x01.", 400, "the body is no JSON: "),
         (b'"' + b"x" * 2**19 + b'"', 413, "the body is larger than the 524288 bytes"),
