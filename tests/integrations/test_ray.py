@@ -17,6 +17,7 @@ PORT = 8123
 URL = f"http://127.0.0.1:{PORT}"
 AT_ONCE = 16
 REQUESTS = 400
+NO_STREAMS = "this service keeps no streams: start it with --streams FOLDER"
 
 pytestmark = [
     pytest.mark.integration,
@@ -73,10 +74,7 @@ async def test_refusals_come_through_and_streams_are_not_offered(cluster: Any) -
         async with client.post("/score", json=unknown) as reply:
             assert reply.status == 422
         async with client.post("/problems", json={"stream": "a"}) as reply:
-            assert (reply.status, await reply.json()) == (
-                404,
-                {"error": "there is no /problems here"},
-            )
+            assert (reply.status, await reply.json()) == (409, {"error": NO_STREAMS})
         async with client.get("/health") as reply:
             assert await reply.json() == {"status": "ready"}
 
