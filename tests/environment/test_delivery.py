@@ -213,9 +213,9 @@ async def test_a_worker_cancelled_just_after_its_group_was_sent_does_not_have_it
     serving: Serving,
 ) -> None:
     env, before = serving.env, Counter(serving.env.statistics.counts)
-    env.running_items["one"] = {"item": await env.get_next_item()}
-    worker = asyncio.create_task(env.handle_env("one"))
-    await until(lambda: env._sending)
+    serving.between.status = 502
+    worker = await work_until_it_sends(env)
+    serving.between.status = None
     [sending] = env._sending
     sending.add_done_callback(lambda _: worker.cancel())  # before the worker has gone on
     await asyncio.gather(worker, return_exceptions=True)
