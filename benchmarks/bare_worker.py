@@ -27,6 +27,7 @@ def main(path: str) -> None:
     print("ready", file=out, flush=True)
     sys.stdin.readline()
     silent, _ = os.pipe()
+    host = verifier_host.VerifierHost(hosts)
     for recipe, answers in jobs:
         problem = generators.problem(recipe)
         if contained:
@@ -39,7 +40,7 @@ def main(path: str) -> None:
                 group_timeout=120.0,
                 memory=2**29,
             )
-            verifier_host.verify(hosts, request, silent)
+            host.verify(request, silent)
             continue
         score = hosts.get(recipe.task, recipe.parameters).score_answer
         for answer in answers:

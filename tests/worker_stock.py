@@ -11,7 +11,7 @@ class LentWorker:
     """A worker of the stock; it comes back there when its group kills it unharmed.
 
     A worker can't be marked by those who had it: it answers requests that say all they need,
-    and model text is met by single-use children.
+    and model text is met by their children alone.
     """
 
     def __init__(self, worker: WorkerProcess, give_back: Callable[[WorkerProcess], None]) -> None:

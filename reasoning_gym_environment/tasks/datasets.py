@@ -53,6 +53,10 @@ class Datasets:
             self._kept.popitem(last=False)
         return self._kept[key]
 
+    def kept(self) -> list[Any]:
+        """List the datasets that are built."""
+        return list(self._kept.values())
+
     def entry(self, recipe: Recipe) -> dict[str, Any]:
         """Make the library's entry for a recipe; the same in every process of one hash seed.
 

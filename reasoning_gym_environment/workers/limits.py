@@ -7,7 +7,7 @@ import math
 import os
 import resource
 import sys
-from pathlib import Path
+from collections.abc import Sequence
 
 from . import generator_filter, seccomp
 
@@ -15,12 +15,18 @@ GENERATOR_MEMORY = 4 * 2**30
 """Bytes beyond what a generator has once the library is loaded: many times the hungriest level."""
 
 
-def address_space() -> int:
-    """Measure this process's address space, in bytes; 0 where the system does not say."""
-    statm = Path("/proc/self/statm")
-    if not statm.exists():
+def address_space(pid: int | str = "self") -> int:
+    """Measure a process's address space, in bytes; 0 where the system does not say.
+
+    By the plainest calls: a fresh fork pays for every page that it touches.
+    """
+    try:
+        statm = os.open(f"/proc/{pid}/statm", os.O_RDONLY)
+    except FileNotFoundError:
         return 0
-    return int(statm.read_text().split()[0]) * resource.getpagesize()
+    said = os.read(statm, 64)
+    os.close(statm)
+    return int(said.split()[0]) * resource.getpagesize()
 
 
 def _silence() -> None:
@@ -30,10 +36,13 @@ def _silence() -> None:
         os.dup2(null, standard)
 
 
-def _keep_only(reply: int) -> None:
-    """Close every descriptor but the standard ones and the reply."""
-    os.closerange(3, reply)
-    os.closerange(reply + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+def _keep_only(*kept: int) -> None:
+    """Close every descriptor but the standard ones and these."""
+    begin = 3
+    for descriptor in sorted(kept):
+        os.closerange(begin, descriptor)
+        begin = descriptor + 1
+    os.closerange(begin, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def _limit(kind: int, value: int) -> None:
@@ -44,8 +53,8 @@ def _limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def _cut_off(reply: int, memory: int | None) -> list[str]:
-    """Part a fresh fork from its host: a session of its own, no descriptor but one, less memory.
+def _cut_off(kept: Sequence[int], memory: int | None) -> list[str]:
+    """Part a fresh fork from its host: a session and descriptors of its own, less memory.
 
     Returns:
         Sentences that say what this system does not enforce.
@@ -60,7 +69,7 @@ def _cut_off(reply: int, memory: int | None) -> list[str]:
         else:
             gaps.append(f"No limit on memory: {sys.platform} does not say how much a process has.")
         _limit(resource.RLIMIT_CORE, 0)
-    _keep_only(reply)
+    _keep_only(*kept)
     return gaps
 
 
@@ -76,30 +85,36 @@ def enter_parent_of_children(reply: int, *, memory: int, sandboxed: bool) -> boo
     Returns:
         Whether it can kill its children. Where it can't, they die with it.
     """
-    _cut_off(reply, memory)
+    _cut_off([reply], memory)
     return not sandboxed or seccomp.install_for_parent() is not None
 
 
 def enter_child(
-    reply: int, *, seconds: float, memory: int | None, sandboxed: bool = True
+    reply: int,
+    *,
+    seconds: float,
+    memory: int | None,
+    sandboxed: bool = True,
+    requests: int | None = None,
 ) -> list[str]:
     """Put the calling process, a fresh fork, under its limits.
 
     Args:
-        reply: the only descriptor that stays open.
+        reply: the descriptor that it writes to.
         seconds: processor time; the host's deadline is the sharper limit.
         memory: bytes beyond what the host has; None where `enter_parent_of_children` set it.
         sandboxed: also keep it from files, sockets, processes and signals.
+        requests: the descriptor that it reads from, if any; no other stays open.
 
     Returns:
         Sentences that say what this system does not enforce.
     """
-    gaps = _cut_off(reply, memory)
+    gaps = _cut_off([reply] if requests is None else [reply, requests], memory)
     _limit(resource.RLIMIT_CPU, math.ceil(seconds) + 1)
     if sandboxed:
         for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC):
             _limit(kind, 0)
-        gaps += filter(None, [seccomp.install(reply)])
+        gaps += filter(None, [seccomp.install(reply, requests_fd=requests)])
     return gaps
 
 

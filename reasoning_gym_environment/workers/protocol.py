@@ -25,7 +25,7 @@ FORM_SCORES = struct.Struct("<Bdddi")
 
 
 class Outcome(IntEnum):
-    """How a single-use child ended with one answer."""
+    """How a child ended with one answer."""
 
     SCORED = 0
     TIMEOUT = 1
@@ -35,15 +35,19 @@ class Outcome(IntEnum):
     KILLED = 5
 
 
+_HELD_BACK = -1
+"""In the place of a count of errors."""
+
+
 class Containment(Enum):
     """What stands between model text and the machine.
 
     Less than FULL is for the tests of single layers and for measuring what they cost.
     """
 
-    FULL = "screen, sandbox, limits, single-use children"
-    UNSCREENED = "sandbox, limits, single-use children"
-    FORKS = "limits on time and memory, single-use children"
+    FULL = "screen, sandbox, limits, children"
+    UNSCREENED = "sandbox, limits, children"
+    FORKS = "limits on time and memory, children"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,6 +83,16 @@ class FormScores:
 
     def pack(self) -> bytes:
         return FORM_SCORES.pack(self.outcome, self.raw, self.tagged, self.seconds, self.errors)
+
+    @property
+    def held_back(self) -> bool:
+        """Say whether the answer was not scored, since it needs a child of its own."""
+        return self.errors == _HELD_BACK
+
+    @classmethod
+    def hold_back(cls) -> FormScores:
+        """Make what a child that lasts says about an answer that it does not score."""
+        return cls(outcome=Outcome.REJECTED, errors=_HELD_BACK)
 
     @classmethod
     def unpack(cls, data: bytes) -> FormScores:

@@ -1,5 +1,7 @@
 """What a verifier's child may still ask of the Linux kernel: to write its reply, and to end.
 
+One that scores many groups may read its requests besides.
+
 A classic BPF program of about 50 instructions, installed by two unprivileged `prctl` calls.
 Everything that is not listed is refused with EPERM: files, sockets, processes, signals. A
 syscall of a foreign architecture kills the process, as do those of the x32 numbering. A process
@@ -47,6 +49,7 @@ class _Machine:
     """
 
     audit: int
+    read: int
     write: int
     maps: tuple[int, ...]
     madvise: int
@@ -64,6 +67,7 @@ class _Machine:
 _MACHINES = {
     "x86_64": _Machine(
         audit=0xC000003E,
+        read=0,
         write=1,
         maps=(9, 10),
         madvise=28,
@@ -75,6 +79,7 @@ _MACHINES = {
     ),
     "aarch64": _Machine(
         audit=0xC00000B7,
+        read=63,
         write=64,
         maps=(222, 226),
         madvise=233,
@@ -102,6 +107,12 @@ def _all_but_write(machine: _Machine) -> bytes:
     for number in machine.free:
         steps += bpf.if_equal(number, bpf.ALLOW)
     return b"".join(steps)
+
+
+def _reads(machine: _Machine, requests_fd: int) -> bytes:
+    """Let a child that scores many groups read what it is asked."""
+    read_from_it = bpf.if_one_of(bpf.FIRST_ARGUMENT, (requests_fd,))
+    return b"".join(bpf.if_equal(machine.read, *read_from_it))
 
 
 def _write_only(machine: _Machine, reply_fd: int) -> bytes:
@@ -155,7 +166,7 @@ def _prctl(option: int, first: int, second: int = 0) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def install(reply_fd: int) -> str | None:
+def install(reply_fd: int, *, requests_fd: int | None = None) -> str | None:
     """Leave the calling process, for good, the syscalls of a running interpreter alone.
 
     Call it last: modules not yet imported can't be any more. It binds the calling thread and
@@ -163,11 +174,15 @@ def install(reply_fd: int) -> str | None:
 
     Args:
         reply_fd: the descriptor that can still be written to.
+        requests_fd: the one that can still be read from, if any.
 
     Returns:
         None when the filter holds, else a sentence that says what is not enforced.
     """
-    return enforce(_BEGIN + _write_only(_MACHINE, reply_fd) if _MACHINE else b"")
+    if _MACHINE is None:
+        return enforce(b"")
+    reads = b"" if requests_fd is None else _reads(_MACHINE, requests_fd)
+    return enforce(_BEGIN + reads + _write_only(_MACHINE, reply_fd))
 
 
 def install_for_parent() -> str | None:

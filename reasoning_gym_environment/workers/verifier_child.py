@@ -6,21 +6,29 @@ Nothing here forks or waits; the host does, in `verifier_host`.
 from __future__ import annotations
 
 import dataclasses
+import decimal
+import gc
+import io
 import math
 import os
 import pickle
+import random
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..scoring.guards import ceiling
-from . import limits
+from ..tasks.datasets import Datasets
+from ..tasks.facts import EXECUTES_ANSWERS
+from . import limits, protocol
+from .children import Work
 from .protocol import Containment, FormScores, Outcome, VerifyRequest
-from .screen import NOT_AN_EXPRESSION, UNREADABLE, screen
+from .screen import NOT_AN_EXPRESSION, UNREADABLE, leaves_nothing, screen
 
 Scorer = Callable[[str, Any], float]
-Work = Callable[[int], None]
-"""What a child does, given the descriptor to write its scores to."""
 
 
 def score_forms(score: Scorer, answer: str, entry: Any) -> FormScores:
@@ -95,3 +103,73 @@ def score_together(
             os.write(reply, judge(dataset.score_answer, request, answer, entry).pack())
 
     return work
+
+
+def score_groups(
+    datasets: Datasets, requests: int, first: VerifyRequest, *, seconds: float
+) -> Work:
+    """Work of a child that lasts: score answers that execute nothing, one group after the other.
+
+    After a group's last answer one more record says that it took no harm; where it did, it ends.
+
+    Args:
+        requests: the descriptor that it reads frames of pickled requests from.
+        first: the request whose limits it gets.
+        seconds: processor time for all of them.
+    """
+
+    def work(reply: int) -> None:
+        asked = os.fdopen(requests, "rb")
+        sys.stdout = sys.stderr = _Nowhere()
+        limits.enter_child(
+            reply,
+            seconds=seconds,
+            memory=first.memory,
+            sandboxed=first.containment is not Containment.FORKS,
+            requests=requests,
+        )
+        gc.freeze()
+        gc.enable()
+        while (frame := protocol.read_frame(asked)) is not None:
+            request = pickle.loads(frame)
+            dataset = datasets.get(request.task, request.parameters)
+            before = _glance(dataset)
+            for answer in request.answers:
+                os.write(reply, _judge_harmless(dataset, request, answer).pack())
+            if _glance(dataset) != before:
+                return
+            os.write(reply, FormScores(outcome=Outcome.SCORED).pack())
+
+    return work
+
+
+def _judge_harmless(dataset: Any, request: VerifyRequest, answer: str) -> FormScores:
+    """Score an answer, unless its verifier may execute it."""
+    if request.task in EXECUTES_ANSWERS and not leaves_nothing(request.task, answer):
+        return FormScores.hold_back()
+    return judge(dataset.score_answer, request, answer, pickle.loads(request.entry))
+
+
+class _Nowhere(io.TextIOBase):
+    """Takes what the library prints: kept in a buffer, it would one day be written, and refused."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+def _glance(dataset: Any) -> tuple[Any, ...]:
+    """Look at what verifiers share: settings, random states, what the dataset's attributes are."""
+    decimals = decimal.getcontext().copy()
+    decimals.clear_flags()
+    attributes = {
+        name: (id(value), len(value) if hasattr(value, "__len__") else 0)
+        for name, value in vars(dataset).items()
+    }
+    return (
+        repr(decimals),
+        random.getstate(),
+        np.geterr(),
+        sys.getrecursionlimit(),
+        sys.get_int_max_str_digits(),
+        attributes,
+    )

@@ -1,154 +1,35 @@
-"""The verifier host: keeps the library warm and forks a single-use child for each job.
+"""The verifier host: keeps the library warm and forks the children that see model text.
 
-A child scores the answers of one group, or a single answer where the task's verifier executes
-it, and dies. Whatever an answer does to its process, the next child is a fresh fork.
+Where nothing is executed, one child scores group after group. Where the task's verifier executes
+answers, each has a child of its own that dies with it: whatever an answer does to its process, the
+next child is a fresh fork.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import itertools
-import math
 import os
 import pickle
-import select
-import signal
 import time
-from collections.abc import Sequence
-from typing import Any, BinaryIO, NoReturn
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, BinaryIO
 
 from ..records import Recipe
 from ..tasks.datasets import Datasets
 from ..tasks.facts import EXECUTES_ANSWERS, SLOW_ON_WRONG_ANSWERS
 from . import limits, protocol
-from .protocol import FORM_SCORES, Containment, FormScores, Outcome, VerifyRequest
-from .verifier_child import Work, judge, score_together
+from .children import ParentGoneError, Work, run_child
+from .lasting_child import LastingChild
+from .protocol import Containment, FormScores, Outcome, VerifyRequest
+from .screen import MAY_LEAVE_NOTHING
+from .verifier_child import judge, score_together
 
-_OUT_OF_MEMORY_EXIT = 77
-_TIMEOUT_EXIT = 78
 _TRIES = 3
 """For an answer whose child is killed from outside, as the system does when memory runs out."""
 _WARM_UP_SEEDS = {"countdown": (3, 4), "intermediate_integration": range(5), "puzzle24": (2, 4)}
 """Where items take long to make: those that don't. Else the first eight."""
-
-
-_FAILURES = {_OUT_OF_MEMORY_EXIT: Outcome.OUT_OF_MEMORY, _TIMEOUT_EXIT: Outcome.TIMEOUT}
-
-
-class ParentGoneError(Exception):
-    """The request pipe has closed."""
-
-
-def _run_work(work: Work, reply: int) -> NoReturn:
-    """Do a child's work in the fork; never returns."""
-    code = 1
-    try:
-        work(reply)
-        code = 0
-    except MemoryError:
-        code = _OUT_OF_MEMORY_EXIT
-    finally:
-        os._exit(code)
-
-
-def _read_scores(
-    reply: int, count: int, *, timeout: float, give_up: float, parent: int | None
-) -> tuple[bytes, bool]:
-    """Collect up to `count` records; True when the child ran out of time for the next one.
-
-    Args:
-        parent: descriptor that becomes readable when the parent has gone.
-
-    Raises:
-        ParentGoneError: it has.
-    """
-    poll = select.poll()
-    poll.register(reply, select.POLLIN)
-    if parent is not None:
-        poll.register(parent, select.POLLIN)
-    size = count * FORM_SCORES.size
-    data = b""
-    deadline = min(give_up, time.monotonic() + timeout)
-    while len(data) < size:
-        ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
-        if not ready:
-            return data, True
-        if any(descriptor == parent for descriptor, _ in ready):
-            raise ParentGoneError
-        chunk = os.read(reply, size - len(data))
-        if not chunk:
-            return data, False
-        data += chunk
-        if len(data) % FORM_SCORES.size == 0:
-            deadline = min(give_up, time.monotonic() + timeout)
-    return data, False
-
-
-def _reap(pid: int) -> int:
-    """Kill the child with all it started, and return its wait status."""
-    for kill in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            kill(pid, signal.SIGKILL)
-    return os.waitpid(pid, 0)[1]
-
-
-def _failure(wait_status: int, *, timed_out: bool, sandboxed: bool) -> FormScores:
-    """What the answer did that its child could not report on.
-
-    Behind the filter no answer can send a signal or close its reply: a child that ends by SIGKILL
-    was killed from outside. A signal to a process that is already ending changes nothing.
-    """
-    number = os.WTERMSIG(wait_status) if os.WIFSIGNALED(wait_status) else None
-    if timed_out or number == signal.SIGXCPU:
-        return FormScores(outcome=Outcome.TIMEOUT)
-    if sandboxed and number == signal.SIGKILL:
-        return FormScores(outcome=Outcome.KILLED)
-    code = os.WEXITSTATUS(wait_status) if os.WIFEXITED(wait_status) else 1
-    return FormScores(outcome=_FAILURES.get(code, Outcome.CRASHED))
-
-
-def run_child(
-    work: Work,
-    count: int,
-    *,
-    timeout: float,
-    give_up: float = math.inf,
-    parent: int | None = None,
-    can_kill: bool = True,
-    sandboxed: bool = True,
-) -> list[FormScores]:
-    """Fork a child and collect its scores, up to and including the answer that brings it down.
-
-    Where the calling process can't kill a child that is out of time, it ends itself, and the
-    child with it.
-
-    Args:
-        count: how many scores the work gives.
-        timeout: seconds for one of them.
-        give_up: the monotonic time at which waiting ends for all.
-        sandboxed: whether the child can kill nobody, so that a killed one was killed from outside.
-    """
-    read_end, write_end = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        _run_work(work, write_end)
-    os.close(write_end)
-    try:
-        data, timed_out = _read_scores(
-            read_end, count, timeout=timeout, give_up=give_up, parent=parent
-        )
-        if timed_out and not can_kill:
-            os._exit(_TIMEOUT_EXIT)
-    finally:
-        os.close(read_end)
-        wait_status = _reap(pid)
-    size = FORM_SCORES.size
-    whole = len(data) // size
-    scores = [FormScores.unpack(data[i * size : (i + 1) * size]) for i in range(whole)]
-    if whole < count:
-        scores.append(_failure(wait_status, timed_out=timed_out, sandboxed=sandboxed))
-    return scores
 
 
 def score_apart(dataset: Any, request: VerifyRequest, answers: Sequence[str]) -> Work:
@@ -179,24 +60,88 @@ def score_apart(dataset: Any, request: VerifyRequest, answers: Sequence[str]) ->
     return work
 
 
-def verify(datasets: Datasets, request: VerifyRequest, parent: int) -> list[FormScores]:
-    """Score every answer; one that brings its child down costs the others nothing.
+class VerifierHost:
+    """Scores requests one after the other in children: one that lasts, or one for each answer.
 
-    Raises:
-        ParentGoneError: `parent`, the request pipe, has closed.
+    Args:
+        datasets: warm ones.
     """
-    try:
-        dataset = datasets.get(request.task, request.parameters)
-    except Exception:  # noqa: BLE001 - a dataset's constructor may raise anything: `errors` says so
-        return [FormScores(outcome=Outcome.SCORED, errors=1)] * len(request.answers)
-    give_up = time.monotonic() + request.group_timeout
+
+    def __init__(self, datasets: Datasets) -> None:
+        self._datasets = datasets
+        self._lasting: LastingChild | None = None
+
+    def verify(self, request: VerifyRequest, parent: int) -> list[FormScores]:
+        """Score every answer; one that brings its child down costs the others nothing.
+
+        Raises:
+            ParentGoneError: `parent`, the request pipe, has closed.
+        """
+        try:
+            dataset = self._datasets.get(request.task, request.parameters)
+        except Exception:  # noqa: BLE001 - a dataset's constructor may raise anything: `errors` says so
+            return [FormScores(outcome=Outcome.SCORED, errors=1)] * len(request.answers)
+        give_up = time.monotonic() + request.group_timeout
+        together = partial(self._together, dataset, request, give_up=give_up, parent=parent)
+        apart = partial(_apart, dataset, request, give_up=give_up, parent=parent)
+        scores = [FormScores.hold_back()] * len(request.answers)
+        if _may_leave_nothing(request):
+            scores = _score_all(together, request.answers, give_up)
+        held_back = [
+            answer for answer, score in zip(request.answers, scores, strict=True) if score.held_back
+        ]
+        others = iter(_score_all(apart, held_back, give_up))
+        return [next(others) if score.held_back else score for score in scores]
+
+    def _together(
+        self,
+        dataset: Any,
+        request: VerifyRequest,
+        answers: Sequence[str],
+        *,
+        give_up: float,
+        parent: int,
+    ) -> list[FormScores]:
+        """Score answers in the child that lasts, up to and including the one that ends it."""
+        if self._lasting is None or not self._lasting.takes(dataset, request):
+            if self._lasting is not None:
+                self._lasting.end()
+            self._lasting = LastingChild(self._datasets, request)
+        return self._lasting.score(request, answers, give_up=give_up, parent=parent)
+
+
+def _may_leave_nothing(request: VerifyRequest) -> bool:
+    """Say whether some of the answers may need no child of their own."""
+    screened = request.containment is Containment.FULL and request.task in MAY_LEAVE_NOTHING
+    return screened or request.task not in EXECUTES_ANSWERS
+
+
+def _apart(
+    dataset: Any, request: VerifyRequest, answers: Sequence[str], *, give_up: float, parent: int
+) -> list[FormScores]:
+    """Score answers in a child each, up to and including the one that ends their parent."""
+    return run_child(
+        score_apart(dataset, request, answers),
+        len(answers),
+        # The child in between also spends time on the known answers, and on its children's ends.
+        timeout=2 * request.timeout + 1,
+        give_up=give_up,
+        parent=parent,
+        sandboxed=request.containment is not Containment.FORKS,
+    )
+
+
+def _score_all(
+    way: Callable[[Sequence[str]], list[FormScores]], answers: Sequence[str], give_up: float
+) -> list[FormScores]:
+    """Score every answer, in a way that ends with one that brings its child down."""
     scores: list[FormScores] = []
     killed = 0
-    while len(scores) < len(request.answers):
-        left = request.answers[len(scores) :]
+    while len(scores) < len(answers):
+        left = answers[len(scores) :]
         if time.monotonic() >= give_up:
             return scores + [FormScores(outcome=Outcome.TIMEOUT)] * len(left)
-        given = _score(dataset, request, left, give_up=give_up, parent=parent)
+        given = way(left)
         sound = list(itertools.takewhile(lambda one: one.outcome is not Outcome.KILLED, given))
         scores += sound
         killed = 0 if sound else killed
@@ -206,28 +151,6 @@ def verify(datasets: Datasets, request: VerifyRequest, parent: int) -> list[Form
                 scores.append(FormScores(outcome=Outcome.KILLED))
                 killed = 0
     return scores
-
-
-def _score(
-    dataset: Any, request: VerifyRequest, answers: Sequence[str], *, give_up: float, parent: int
-) -> list[FormScores]:
-    """Score answers in one child, up to and including the one that brings it down."""
-    apart = request.task in EXECUTES_ANSWERS
-    # The child in between also spends time on the known answers, and on its children's ends.
-    timeout = 2 * request.timeout + 1 if apart else request.timeout
-    work = (
-        score_apart(dataset, request, answers)
-        if apart
-        else score_together(dataset, request, answers, memory=request.memory)
-    )
-    return run_child(
-        work,
-        len(answers),
-        timeout=timeout,
-        give_up=give_up,
-        parent=parent,
-        sandboxed=request.containment is not Containment.FORKS,
-    )
 
 
 def warm_up(datasets: Datasets) -> None:
@@ -246,10 +169,11 @@ def warm_up(datasets: Datasets) -> None:
 def run(requests: BinaryIO, replies: BinaryIO, datasets: Datasets) -> None:
     """Serve until the parent goes away, with datasets that are warm."""
     protocol.write_frame(replies, limits.enforcement_gaps().encode())
+    host = VerifierHost(datasets)
     while (frame := protocol.read_frame(requests)) is not None:
         request = pickle.loads(frame)
         try:
-            scores = verify(datasets, request, requests.fileno())
+            scores = host.verify(request, requests.fileno())
         except ParentGoneError:
             return
         protocol.write_frame(replies, b"".join(score.pack() for score in scores))

@@ -1,0 +1,131 @@
+"""The child that scores group after group, where no answer is executed.
+
+It is under the limits of every other child before it reads its first answer. No answer leaves
+anything behind that a later score depends on, and what shows the least sign of it is replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pickle
+import select
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ..tasks.datasets import Datasets
+from . import children, limits, protocol
+from .protocol import Containment, FormScores, Outcome, VerifyRequest
+from .verifier_child import score_groups
+
+_MOST_GROUPS = 256
+_SPARE_SECONDS = 60.0
+"""Of processor time, beyond what its first group may need."""
+_MOST_GROWN = 16 * 2**20
+"""Bytes of address space: what an answer takes away from those after it."""
+_SOUND = {Outcome.SCORED, Outcome.REJECTED}
+
+
+class LastingChild:
+    """A child as its host sees it: it takes groups until it is replaced.
+
+    Args:
+        datasets: it scores with those that are there now; it can't open the files of another.
+        request: the first, whose limits it gets.
+    """
+
+    def __init__(self, datasets: Datasets, request: VerifyRequest) -> None:
+        self._known = {id(dataset): dataset for dataset in datasets.kept()}
+        self._containment, self._memory = request.containment, request.memory
+        self._groups = 0
+        self._seconds = _SPARE_SECONDS + _seconds_of(request)
+        self._begun_with = limits.address_space()
+        requests, self._requests = os.pipe()
+        work = score_groups(datasets, requests, request, seconds=self._seconds)
+        self._pid, self._replies = children.start(work)
+        os.close(requests)
+        os.set_blocking(self._requests, False)
+        self._wait_status: int | None = None
+
+    def takes(self, dataset: Any, request: VerifyRequest) -> bool:
+        """Say whether it may score the request, and lives."""
+        return (
+            self._wait_status is None
+            and id(dataset) in self._known
+            and (self._containment, self._memory) == (request.containment, request.memory)
+            and self._groups < _MOST_GROUPS
+            and _seconds_of(request) <= self._seconds
+            and self._is_quiet()
+        )
+
+    def score(
+        self, request: VerifyRequest, answers: Sequence[str], *, give_up: float, parent: int
+    ) -> list[FormScores]:
+        """Score answers up to and including the one that brings it down.
+
+        Args:
+            give_up, parent: as of `children.read_scores`.
+
+        Raises:
+            ParentGoneError: `parent` has closed.
+        """
+        begin = time.monotonic()
+        self._groups += 1
+        frame = pickle.dumps(dataclasses.replace(request, answers=tuple(answers)))
+        count = len(answers)
+        try:
+            self._send(protocol.LENGTH.pack(len(frame)) + frame, request.timeout)
+            data, timed_out = children.read_scores(
+                self._replies, count + 1, timeout=request.timeout, give_up=give_up, parent=parent
+            )
+        except BaseException:
+            self.end()
+            raise
+        scores = children.unpack_scores(data)
+        self._seconds -= time.monotonic() - begin
+        if len(scores) <= count or not self._is_as_it_was(scores):
+            wait_status = self.end()
+            if len(scores) < count:
+                sandboxed = request.containment is not Containment.FORKS
+                scores.append(
+                    children.failure(wait_status, timed_out=timed_out, sandboxed=sandboxed)
+                )
+        return scores[:count]
+
+    def _send(self, frame: bytes, timeout: float) -> None:
+        """Write what the child reads; one that has gone, or reads nothing, gives no score then."""
+        poll = select.poll()
+        poll.register(self._requests, select.POLLOUT)
+        left = memoryview(frame)
+        deadline = time.monotonic() + timeout
+        with contextlib.suppress(BrokenPipeError):
+            while left and poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                left = left[os.write(self._requests, left) :]
+
+    def _is_quiet(self) -> bool:
+        """Say whether it lives, and says nothing that it wasn't asked."""
+        poll = select.poll()
+        poll.register(self._replies, select.POLLIN)
+        return not poll.poll(0)
+
+    def _is_as_it_was(self, scores: Sequence[FormScores]) -> bool:
+        """Say whether all went well, nothing more was said, and no memory is missing."""
+        return (
+            {score.outcome for score in scores} <= _SOUND
+            and self._is_quiet()
+            and limits.address_space(self._pid) <= self._begun_with + _MOST_GROWN
+        )
+
+    def end(self) -> int:
+        """Kill it and return its wait status. May be called again."""
+        if self._wait_status is None:
+            os.close(self._requests)
+            os.close(self._replies)
+            self._wait_status = children.reap(self._pid)
+        return self._wait_status
+
+
+def _seconds_of(request: VerifyRequest) -> float:
+    return request.timeout * len(request.answers)
