@@ -7,7 +7,6 @@ import math
 import os
 import select
 import signal
-import struct
 import time
 from collections.abc import Callable
 from typing import NoReturn
@@ -84,13 +83,14 @@ def read_scores(
 
 
 def unpack_scores(data: bytes) -> list[FormScores]:
-    """Read the records of a child, up to the first that is none."""
-    scores = []
-    whole = len(data) - len(data) % FORM_SCORES.size
-    with contextlib.suppress(ValueError, struct.error):
-        for start_of_one in range(0, whole, FORM_SCORES.size):
-            record = data[start_of_one : start_of_one + FORM_SCORES.size]
-            scores.append(FormScores.unpack(record))
+    """Read the whole records of a child, up to and including the first that can't be read."""
+    scores: list[FormScores] = []
+    for number in range(len(data) // FORM_SCORES.size):
+        try:
+            begin = number * FORM_SCORES.size
+            scores.append(FormScores.unpack(data[begin : begin + FORM_SCORES.size]))
+        except ValueError:
+            return [*scores, FormScores(outcome=Outcome.CRASHED)]
     return scores
 
 

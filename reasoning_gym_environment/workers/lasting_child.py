@@ -85,7 +85,7 @@ class LastingChild:
             raise
         scores = children.unpack_scores(data)
         self._seconds -= time.monotonic() - begin
-        if len(scores) <= count or not self._is_as_it_was(scores):
+        if len(scores) <= count or not self._is_sound(scores):
             wait_status = self.end()
             if len(scores) < count:
                 sandboxed = request.containment is not Containment.FORKS
@@ -110,10 +110,11 @@ class LastingChild:
         poll.register(self._replies, select.POLLIN)
         return not poll.poll(0)
 
-    def _is_as_it_was(self, scores: Sequence[FormScores]) -> bool:
-        """Say whether all went well, nothing more was said, and no memory is missing."""
+    def _is_sound(self, scores: Sequence[FormScores]) -> bool:
+        """Say whether all went well, no more was said than was asked, and no memory is missing."""
         return (
             {score.outcome for score in scores} <= _SOUND
+            and scores[-1].raw == self._groups
             and self._is_quiet()
             and limits.address_space(self._pid) <= self._begun_with + _MOST_GROWN
         )

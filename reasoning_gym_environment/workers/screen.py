@@ -84,9 +84,6 @@ _WHOLE_NUMBER_TASKS = frozenset({"countdown", "puzzle24"})
 _WHOLE_NUMBERS = re.compile(r"(?:[0-9 \t\n()+-]|\*(?!\*)|/(?!/))*")
 _LITERAL_TASKS = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
 
-MAY_LEAVE_NOTHING = _LITERAL_TASKS | _WHOLE_NUMBER_TASKS
-"""Executing tasks for some of whose answers `leaves_nothing` holds."""
-
 _LITERAL_NODES = (
     ast.Expression,
     ast.List,
@@ -230,9 +227,11 @@ def leaves_nothing(task: str, answer: str) -> bool:
     So it is with literals, with numbers that are added, subtracted, multiplied and divided, which
     give fractions, and with all that the screen keeps from the verifier.
     """
-    if task not in _WHOLE_NUMBER_TASKS:
-        return task in _LITERAL_TASKS
-    return _WHOLE_NUMBERS.fullmatch(answer) is not None or screen(task, answer) is not None
+    if task in _LITERAL_TASKS:
+        return True
+    if task in _WHOLE_NUMBER_TASKS and _WHOLE_NUMBERS.fullmatch(answer):
+        return True
+    return screen(task, answer) is not None
 
 
 def screen(task: str, answer: str) -> str | None:

@@ -9,6 +9,7 @@ import dataclasses
 import decimal
 import gc
 import io
+import itertools
 import math
 import os
 import pickle
@@ -110,7 +111,8 @@ def score_groups(
 ) -> Work:
     """Work of a child that lasts: score answers that execute nothing, one group after the other.
 
-    After a group's last answer one more record says that it took no harm; where it did, it ends.
+    After a group's last answer one more record, with the number of the group as its score, says
+    that the child took no harm; where it did, it ends.
 
     Args:
         requests: the descriptor that it reads frames of pickled requests from.
@@ -130,7 +132,9 @@ def score_groups(
         )
         gc.freeze()
         gc.enable()
-        while (frame := protocol.read_frame(asked)) is not None:
+        for number in itertools.count(1):
+            if (frame := protocol.read_frame(asked)) is None:
+                return
             request = pickle.loads(frame)
             dataset = datasets.get(request.task, request.parameters)
             before = _glance(dataset)
@@ -138,7 +142,7 @@ def score_groups(
                 os.write(reply, _judge_harmless(dataset, request, answer).pack())
             if _glance(dataset) != before:
                 return
-            os.write(reply, FormScores(outcome=Outcome.SCORED).pack())
+            os.write(reply, FormScores(outcome=Outcome.SCORED, raw=number).pack())
 
     return work
 

@@ -23,7 +23,6 @@ from . import limits, protocol
 from .children import ParentGoneError, Work, run_child
 from .lasting_child import LastingChild
 from .protocol import Containment, FormScores, Outcome, VerifyRequest
-from .screen import MAY_LEAVE_NOTHING
 from .verifier_child import judge, score_together
 
 _TRIES = 3
@@ -45,12 +44,17 @@ def score_apart(dataset: Any, request: VerifyRequest, answers: Sequence[str]) ->
         can_kill = limits.enter_parent_of_children(
             reply, memory=request.memory, sandboxed=sandboxed
         )
-        entry = pickle.loads(request.entry)
+        oracle = pickle.loads(request.entry)["answer"]
         wrong = () if request.task in SLOW_ON_WRONG_ANSWERS else ("0",)
-        for known in (entry["answer"], *wrong):
-            judge(dataset.score_answer, request, known, entry)
+        known = {
+            text: judge(dataset.score_answer, request, text, pickle.loads(request.entry))
+            for text in (oracle, *wrong)
+        }
         gc.freeze()
         for answer in answers:
+            if answer in known:
+                os.write(reply, known[answer].pack())
+                continue
             alone = score_together(dataset, request, [answer], memory=None)
             [scores] = run_child(
                 alone, 1, timeout=request.timeout, can_kill=can_kill, sandboxed=sandboxed
@@ -85,7 +89,7 @@ class VerifierHost:
         together = partial(self._together, dataset, request, give_up=give_up, parent=parent)
         apart = partial(_apart, dataset, request, give_up=give_up, parent=parent)
         scores = [FormScores.hold_back()] * len(request.answers)
-        if _may_leave_nothing(request):
+        if request.task not in EXECUTES_ANSWERS or request.containment is Containment.FULL:
             scores = _score_all(together, request.answers, give_up)
         held_back = [
             answer for answer, score in zip(request.answers, scores, strict=True) if score.held_back
@@ -108,12 +112,6 @@ class VerifierHost:
                 self._lasting.end()
             self._lasting = LastingChild(self._datasets, request)
         return self._lasting.score(request, answers, give_up=give_up, parent=parent)
-
-
-def _may_leave_nothing(request: VerifyRequest) -> bool:
-    """Say whether some of the answers may need no child of their own."""
-    screened = request.containment is Containment.FULL and request.task in MAY_LEAVE_NOTHING
-    return screened or request.task not in EXECUTES_ANSWERS
 
 
 def _apart(
