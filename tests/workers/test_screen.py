@@ -22,7 +22,12 @@ from reasoning_gym_environment.tasks.datasets import Datasets
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 from reasoning_gym_environment.tasks.ladders import build_ladders
 from reasoning_gym_environment.workers.protocol import Containment, VerifyRequest, to_verdict
-from reasoning_gym_environment.workers.screen import NOT_AN_EXPRESSION, UNREADABLE, screen
+from reasoning_gym_environment.workers.screen import (
+    NOT_AN_EXPRESSION,
+    UNREADABLE,
+    leaves_nothing,
+    screen,
+)
 from reasoning_gym_environment.workers.verifier_child import judge
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # the library leaves files open
@@ -358,3 +363,38 @@ def test_long_products_are_refused_only_where_they_are_multiplied_out() -> None:
 def test_a_power_passes_only_if_its_value_has_a_bounded_length(base: int, exponent: int) -> None:
     if screen("countdown", f"{base}**{exponent}") is None:
         assert exponent * math.log2(base) <= 1024
+
+
+@pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
+@pytest.mark.parametrize("text", ["exit()", "'a'.upper()", "a b c", "(", "lambda: 0", "3 = 4"])
+def test_what_the_verifier_never_sees_leaves_nothing_behind(task: str, text: str) -> None:
+    assert leaves_nothing(task, text)
+
+
+@pytest.mark.parametrize("task", ["countdown", "puzzle24"])
+def test_whole_numbers_leave_nothing_behind_and_all_that_sympy_may_round_or_keep_does(
+    task: str,
+) -> None:
+    for text in ("24", "(1 + 2)*3/4 - -5", " 8*(5*1 - 2)\n", "1/0", "0/0"):
+        assert leaves_nothing(task, text), text
+    for text in ("24.0", "2**3", "7//2", "1e3", "2**(1/2)", "0.1 + 0.2"):
+        assert (screen(task, text) is None) == (text != "1e3"), text
+        assert leaves_nothing(task, text) == (screen(task, text) is not None), text
+
+
+@pytest.mark.parametrize("task", ["polynomial_multiplication", *INTEGRATION_TASKS])
+def test_where_the_entry_goes_through_sympy_as_well_no_answer_that_it_reads_leaves_nothing(
+    task: str,
+) -> None:
+    assert not any(leaves_nothing(task, text) for text in ("7", "x", "x**2 + C", "(1 + 2)*3"))
+
+
+@given(st.text("0123456789 +-*/()\n\t", max_size=12))
+def test_what_whole_numbers_give_is_a_fraction_or_nothing(text: str) -> None:
+    import sympy
+
+    if not leaves_nothing("countdown", text) or screen("countdown", text) is not None:
+        return
+    value = sympy.parse_expr(text)
+    assert value.is_Rational or value in (sympy.zoo, sympy.nan)
+    assert not value.atoms(sympy.Float)

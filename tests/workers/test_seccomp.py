@@ -55,6 +55,21 @@ def test_a_process_under_the_filter_cannot(attempt: str, tmp_path: Path) -> None
     assert not path.exists()
 
 
+@on_linux
+@pytest.mark.parametrize("attempt", FORBIDDEN)
+def test_a_process_that_reads_its_requests_cannot(attempt: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    script = """
+requests, theirs = os.pipe()
+os.write(theirs, b"asked")
+""" + ATTEMPT.replace("seccomp.install(1)", "seccomp.install(1, requests_fd=requests)").replace(
+        "os.write(1,", "assert os.read(requests, 9) == b'asked'\nos.write(1,"
+    )
+    done = run(script.format(attempt=FORBIDDEN[attempt]), path)
+    assert (done.stdout, done.stderr, done.returncode) == (b"refused 100", b"", 0)
+    assert not path.exists()
+
+
 FREE_FOR_A_PARENT = {
     "make a pipe",
     "close the reply",
@@ -198,6 +213,25 @@ def test_the_filter_of_each_architecture_decides_alike(name: str) -> None:
     assert decide(write | 0x40000000, 5) == KILL
     allowed = {number for number in range(1024) if decide(number, 5) == ALLOW}
     assert allowed == {write, *machine.maps, *machine.free}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_one_that_reads_its_requests_may_read_from_that_descriptor_alone(name: str) -> None:
+    machine = seccomp._MACHINES[name]
+    beginning, end = seccomp._all_but_write(machine), seccomp._write_only(machine, 5)
+
+    def allowed(program: bytes, *arguments: int) -> set[int]:
+        audit = machine.audit
+        return {
+            number
+            for number in range(1024)
+            if decision(program, audit=audit, number=number, arguments=arguments) == ALLOW
+        }
+
+    without, with_it = beginning + end, beginning + seccomp._reads(machine, 7) + end
+    assert allowed(with_it, 7) - allowed(without, 7) == {machine.read}
+    for descriptor in (0, 1, 2, 5, 6, 8):
+        assert allowed(with_it, descriptor) == allowed(without, descriptor)
 
 
 # clone, prctl, prlimit64, write; then openat, socket, kill, tgkill, ptrace, execve, unshare,
