@@ -22,7 +22,7 @@ def address_space(pid: int | str = "self") -> int:
     """
     try:
         statm = os.open(f"/proc/{pid}/statm", os.O_RDONLY)
-    except FileNotFoundError:
+    except OSError:  # there is no /proc, or it hides other processes
         return 0
     said = os.read(statm, 64)
     os.close(statm)

@@ -16,7 +16,7 @@ import pickle
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -83,25 +83,18 @@ def _at_most(most: float, score: float) -> float:
     return score if math.isnan(score) else min(most, score)
 
 
-def score_together(
-    dataset: Any, request: VerifyRequest, answers: Sequence[str], *, memory: int | None
-) -> Work:
-    """Work of a child: score answers one after the other.
-
-    Args:
-        memory: as of `limits.enter_child`.
-    """
+def score_alone(dataset: Any, request: VerifyRequest, answer: str) -> Work:
+    """Work of a child of `limits.enter_parent_of_children`: score one answer."""
 
     def work(reply: int) -> None:
         limits.enter_child(
             reply,
-            seconds=request.timeout * len(answers),
-            memory=memory,
+            seconds=request.timeout,
+            memory=None,
             sandboxed=request.containment is not Containment.FORKS,
         )
-        for answer in answers:
-            entry = pickle.loads(request.entry)
-            os.write(reply, judge(dataset.score_answer, request, answer, entry).pack())
+        entry = pickle.loads(request.entry)
+        os.write(reply, judge(dataset.score_answer, request, answer, entry).pack())
 
     return work
 

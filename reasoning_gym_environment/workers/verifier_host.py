@@ -23,7 +23,7 @@ from . import limits, protocol
 from .children import ParentGoneError, Work, run_child
 from .lasting_child import LastingChild
 from .protocol import Containment, FormScores, Outcome, VerifyRequest
-from .verifier_child import judge, score_together
+from .verifier_child import judge, score_alone
 
 _TRIES = 3
 """For an answer whose child is killed from outside, as the system does when memory runs out."""
@@ -35,8 +35,9 @@ def score_apart(dataset: Any, request: VerifyRequest, answers: Sequence[str]) ->
     """Work of a child: score each answer in a child of its own.
 
     The one in between sees no effect of any answer. It scores the oracle first, and a wrong
-    answer where none takes long: sympy's caches then hold what all answers to this entry need.
-    They pass the screen and run under a filter like any other: the oracle was made from a recipe.
+    answer where none takes long: sympy's caches then hold what all answers to this entry need,
+    and an answer that is one of the two has its score. Both pass the screen and run under a filter
+    like any other: the oracle was made from a recipe.
     """
 
     def work(reply: int) -> None:
@@ -55,9 +56,12 @@ def score_apart(dataset: Any, request: VerifyRequest, answers: Sequence[str]) ->
             if answer in known:
                 os.write(reply, known[answer].pack())
                 continue
-            alone = score_together(dataset, request, [answer], memory=None)
             [scores] = run_child(
-                alone, 1, timeout=request.timeout, can_kill=can_kill, sandboxed=sandboxed
+                score_alone(dataset, request, answer),
+                1,
+                timeout=request.timeout,
+                can_kill=can_kill,
+                sandboxed=sandboxed,
             )
             os.write(reply, scores.pack())
 
