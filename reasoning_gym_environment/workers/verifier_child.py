@@ -125,15 +125,16 @@ def score_groups(
         )
         gc.freeze()
         gc.enable()
+        settings = _settings()
         for number in itertools.count(1):
             if (frame := protocol.read_frame(asked)) is None:
                 return
             request = pickle.loads(frame)
             dataset = datasets.get(request.task, request.parameters)
-            before = _glance(dataset)
+            attributes = _attributes(dataset)
             for answer in request.answers:
                 os.write(reply, _judge_harmless(dataset, request, answer).pack())
-            if _glance(dataset) != before:
+            if _settings() != settings or _attributes(dataset) != attributes:
                 return
             os.write(reply, FormScores(outcome=Outcome.SCORED, raw=number).pack())
 
@@ -154,19 +155,22 @@ class _Nowhere(io.TextIOBase):
         return len(text)
 
 
-def _glance(dataset: Any) -> tuple[Any, ...]:
-    """Look at what verifiers share: settings, random states, what the dataset's attributes are."""
+def _settings() -> tuple[Any, ...]:
+    """Look at what the verifiers of all tasks share and could change."""
     decimals = decimal.getcontext().copy()
     decimals.clear_flags()
-    attributes = {
-        name: (id(value), len(value) if hasattr(value, "__len__") else 0)
-        for name, value in vars(dataset).items()
-    }
     return (
         repr(decimals),
         random.getstate(),
         np.geterr(),
         sys.getrecursionlimit(),
         sys.get_int_max_str_digits(),
-        attributes,
     )
+
+
+def _attributes(dataset: Any) -> dict[str, tuple[int, int]]:
+    """Look at a dataset: which objects are its attributes, and how long they are."""
+    return {
+        name: (id(value), len(value) if hasattr(value, "__len__") else 0)
+        for name, value in vars(dataset).items()
+    }
