@@ -23,7 +23,7 @@ class _Part(msgspec.Struct):
 
     def get(self, name: str, default: Any = None) -> Any:
         value = getattr(self, name)
-        return default if value is None else value
+        return default if value is msgspec.UNSET else value
 
 
 class _Logprobs(_Part):
@@ -76,14 +76,14 @@ class _Content(_Part):
 class _Message(_Part):
     finish_reason: str
     logprobs: _Content
-    prompt_token_ids: list[int] | None = None
-    token_ids: list[int] | None = None
-    response_token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
+    token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
+    response_token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Chat(_Part):
     choices: list[_Message]
-    prompt_token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
 
 
 _READERS: dict[type[Any], msgspec.json.Decoder[Any]] = {
