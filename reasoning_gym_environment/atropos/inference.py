@@ -12,8 +12,8 @@ from atroposlib.envs.server_handling.server_manager import ServerManager
 from ..records import Completion
 from ..rollouts.prompts import (
     build_messages,
-    completion_from_text,
     completion_from_tokens,
+    completions_from_texts,
     end_of_turn,
     join_reasoning,
     render_prompt,
@@ -218,19 +218,15 @@ class Inference:
             return await off_loop(work, tokens=tokens)
 
     def _encode(self, prompt: Prompt, choices: Sequence[Any], max_length: int) -> list[Completion]:
-        return [
-            completion_from_text(
-                self._tokenizer,
-                prompt.tokens,
-                join_reasoning(
-                    prompt.text, _reasoning(choice.message), choice.message.content or ""
-                ),
-                finish_reason=choice.finish_reason,
-                turn_end=self._turn_end,
-                max_length=max_length,
-            )
-            for choice in choices
-        ]
+        said = [choice.message for choice in choices]
+        return completions_from_texts(
+            self._tokenizer,
+            prompt.tokens,
+            [join_reasoning(prompt.text, _reasoning(m), m.content or "") for m in said],
+            finish_reasons=[choice.finish_reason for choice in choices],
+            turn_end=self._turn_end,
+            max_length=max_length,
+        )
 
     async def _sample_tokens(
         self, server: Any, prompt: Prompt, request: dict[str, Any], max_length: int

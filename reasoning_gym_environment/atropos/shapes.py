@@ -102,10 +102,9 @@ def read_body(dialect: Dialect, body: bytes, ask: Ask) -> list[Sampled]:
         ReplyError: it is no JSON, or as of `read`.
     """
     try:
-        reply = _READERS[type(dialect)].decode(body)
-    except (KeyError, ValueError):  # odd in some way: read with care, to say what is wrong with it
-        reply = parsed(body, dialect.path)
-    return read(dialect, reply, ask)
+        return read(dialect, _READERS[type(dialect)].decode(body), ask)
+    except (KeyError, ReplyError, ValueError):  # all of it is read, to say what is wrong with it
+        return read(dialect, parsed(body, dialect.path), ask)
 
 
 def parsed(body: bytes, path: str) -> Any:
