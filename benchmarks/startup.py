@@ -36,7 +36,10 @@ from reasoning_gym_environment.demo.tokenizer import build_tokenizer
 GROUP_SIZE = 8
 BATCH = 64
 """Rows that a trainer waits for at first: 8 groups."""
-POLICY = ScriptedPolicy(["<think>well</think><answer>1</answer>", "<answer>2</answer>"])
+PATIENCE = 120.0
+"""Seconds after which no group is waited for any more; the number is then missing."""
+POLICY = ScriptedPolicy(["<think>well</think><answer>1</answer>", "I have no idea."])
+"""Many verifiers pay a little for the first: upstream sends no group of equal scores."""
 
 
 def command(environment: str | None, settings: dict[str, Any]) -> list[str]:
@@ -64,7 +67,8 @@ async def seconds_to_groups(environment: str | None, tokenizer: Path) -> dict[st
             "env.max_num_workers": 16,
             "openai.base_url": f"{server.url}/v1",
             "openai.api_key": "x",
-            "openai.model_name": "policy",
+            "openai.server_type": "vllm",
+            "openai.model_name": tokenizer,
         }
         begin = time.perf_counter()
         process = await asyncio.create_subprocess_exec(
@@ -79,6 +83,8 @@ async def seconds_to_groups(environment: str | None, tokenizer: Path) -> dict[st
             for name, groups in (("first group, s", 1), ("first batch, s", BATCH // GROUP_SIZE)):
                 while await queue_size(session) < groups:
                     assert process.returncode is None, f"{environment or OURS} ended"
+                    if time.perf_counter() - begin > PATIENCE:
+                        return found
                     await asyncio.sleep(0.05)
                 found[name] = time.perf_counter() - begin
         finally:
