@@ -164,9 +164,7 @@ class TrainerApi:
         url, limit = self._url + path, aiohttp.ClientTimeout(total=self.patience)
         async with (
             aiohttp.ClientSession(timeout=limit) as session,
-            session.request(
-                method, self._url + path, data=io.BytesIO(body), headers=headers
-            ) as response,
+            session.request(method, url, data=io.BytesIO(body), headers=headers) as response,
         ):
             text = await response.text()
         if not response.ok:

@@ -102,7 +102,9 @@ class EvaluationSet:
     async def _item(self, number: int) -> EvaluationItem | None:
         """An item, which is made to the end even if who asks for it is cancelled."""
         if number not in self._made:
-            self._made[number] = asyncio.create_task(self._make(*self._planned[number]))
+            making = asyncio.create_task(self._make(*self._planned[number]))
+            making.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._made[number] = making
         return await asyncio.shield(self._made[number])
 
     async def _make(self, recipe: Recipe, difficulty: float | None) -> EvaluationItem | None:

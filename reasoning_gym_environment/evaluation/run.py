@@ -90,6 +90,8 @@ class Evaluation:
         report: of the last evaluation; empty while one is under way.
     """
 
+    set: EvaluationSet
+
     def __init__(
         self, settings: EvaluationSettings, rollouts: Samples, counts: Counter[str]
     ) -> None:
