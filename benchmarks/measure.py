@@ -37,6 +37,29 @@ class LoopMonitor:
         return f"longest stall {ordered[-1] * 1000:.0f} ms, 99th percentile {p99 * 1000:.1f} ms"
 
 
+class ProcessorTime:
+    """Takes the processor time of this process, and of the event loop's thread, while it is open.
+
+    Attributes:
+        process, loop: seconds; `process` is that of all its threads.
+    """
+
+    def __init__(self) -> None:
+        self.process = self.loop = 0.0
+
+    async def __aenter__(self) -> ProcessorTime:
+        self._began = time.process_time(), time.thread_time()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.process = time.process_time() - self._began[0]
+        self.loop = time.thread_time() - self._began[1]
+
+    def report(self, groups: int) -> str:
+        loop, process = (1000 * seconds / groups for seconds in (self.loop, self.process))
+        return f"event loop {loop:.1f} ms a group, with its threads {process:.1f} ms"
+
+
 def memory_megabytes(own: int | None = None) -> str:
     """Measure the resident memory of a process, this one if none is named, and of all its
     descendants (Linux).

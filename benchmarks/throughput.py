@@ -1,14 +1,16 @@
-"""Groups per second of the environment, its event loop's stalls and its memory.
+"""Groups per second of the environment, its event loop's stalls, its processor time and memory.
 
 The environment runs in process against an inference server that answers at once, 64 groups
-under way. In the same run the limit is measured: the same recipes generated and the same
-answers scored in a bare loop over the same number of processes, without an event loop, a
-tokenizer, HTTP or dumps.
+under way, with its evaluation set made before. Another environment, such as upstream's, runs in
+turn with ours, each run in a process of its own.
 
-    python benchmarks/throughput.py
-    python benchmarks/throughput.py --delay 0.5
-    python benchmarks/throughput.py --groups 20000 --skip-limit
-    python benchmarks/throughput.py --environment FILE.py:ClassName
+    python benchmarks/throughput.py --rounds 5
+    python benchmarks/throughput.py --rounds 5 --environment FILE.py:ClassName
+    python benchmarks/throughput.py --long
+    python benchmarks/throughput.py --limit
+
+`--limit` measures the same recipes generated and the same answers scored in a bare loop over the
+same number of processes, without an event loop, a tokenizer, HTTP or dumps.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib.util
+import json
 import logging
 import pickle
 import random
@@ -30,13 +33,15 @@ from typing import Any
 from atroposlib.envs.base import APIServerConfig
 from atroposlib.envs.server_handling.server_baseline import APIServer
 from atroposlib.envs.server_handling.server_harness import create_chat_completion
-from measure import LoopMonitor, memory_megabytes
+from measure import LoopMonitor, ProcessorTime, memory_megabytes
+from rounds import in_turn, show
 from transformers import AutoTokenizer
 
 from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.tokenizer import build_tokenizer
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.scoring.extraction import extract_answer
+from reasoning_gym_environment.workers.pool import default_processes
 
 GROUP_SIZE = 8
 IN_FLIGHT = 64
@@ -80,14 +85,29 @@ class InstantServer(APIServer):
         return request["input_ids"], outputs, logprobs, ["stop"] * len(outputs)
 
 
+OURS = "this environment"
+LONG = 20_000
+"""Groups of the run that watches the memory."""
+
+
 @dataclass
 class Run:
     """What one environment did."""
 
+    setup: float = 0.0
     seconds: float = 0.0
     jobs: list[tuple[Recipe, list[str]]] = field(default_factory=list)
     monitor: LoopMonitor = field(default_factory=LoopMonitor)
-    memory: list[str] = field(default_factory=list)
+    spent: ProcessorTime = field(default_factory=ProcessorTime)
+
+    def numbers(self, groups: int) -> dict[str, float]:
+        return {
+            "groups/s": groups / self.seconds,
+            "setup, s": self.setup,
+            "longest stall, ms": 1000 * max(self.monitor.lateness),
+            "event loop, ms a group": 1000 * self.spent.loop / groups,
+            "with its threads": 1000 * self.spent.process / groups,
+        }
 
 
 def load_class(spec: str | None) -> type[Any]:
@@ -129,7 +149,11 @@ def build(cls: type[Any], tokenizer: Path, options: argparse.Namespace) -> Any:
 async def drive(env: Any, groups: int, *, keep_jobs: bool) -> Run:
     """Collect groups, IN_FLIGHT at a time, as the base class's workers do."""
     run = Run()
+    begin = time.perf_counter()
     await env.setup()
+    run.setup = time.perf_counter() - begin
+    if isinstance(env, ReasoningGymEnv):
+        await env.evaluation.set.items()  # others make theirs at setup
     left = iter(range(groups))
     done = 0
 
@@ -141,11 +165,11 @@ async def drive(env: Any, groups: int, *, keep_jobs: bool) -> Run:
             if keep_jobs and isinstance(item, Problem) and group is not None:
                 run.jobs.append((item.recipe, answers_of(env, group)))
             done += 1
-            if done % max(1, groups // 8) == 0:
-                run.memory.append(f"after {done:6d} groups: {memory_megabytes()}")
+            if done in (1, groups // 2, groups):
+                print(f"after {done:6d} groups: {memory_megabytes()}", file=sys.stderr)
 
     begin = time.perf_counter()
-    async with run.monitor:
+    async with run.monitor, run.spent:
         await asyncio.gather(*(worker() for _ in range(IN_FLIGHT)))
     run.seconds = time.perf_counter() - begin
     await env.close()
@@ -187,36 +211,41 @@ def limit(jobs: list[tuple[Recipe, list[str]]], processes: int, *, contained: bo
         return len(jobs) / (time.perf_counter() - begin)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--groups", type=int, default=2000)
-    parser.add_argument("--delay", type=float, default=0.0, help="seconds the server takes")
-    parser.add_argument("--skip-limit", action="store_true")
-    parser.add_argument("--environment", help="FILE.py:ClassName of another environment")
-    options = parser.parse_args()
+def measure(options: argparse.Namespace) -> dict[str, float]:
+    """Measure one environment once, in this process."""
     logging.disable(logging.INFO)
     tokenizer = build_tokenizer(Path(tempfile.mkdtemp()))
     env = build(load_class(options.environment), tokenizer, options)
-    run = asyncio.run(drive(env, options.groups, keep_jobs=not options.skip_limit))
-    rate = options.groups / run.seconds
-    print(
-        f"{options.groups} groups of {GROUP_SIZE}, {IN_FLIGHT} in flight, delay {options.delay} s"
-    )
-    print(f"environment        {rate:8.1f} groups/s")
-    print(f"event loop         {run.monitor.report()}")
-    print("\n".join(run.memory))
-    if run.jobs and not options.skip_limit:
-        processes = 2 * (env.config.task_processes or env_processes())
-        for contained in (True, False):
-            bare = limit(run.jobs, processes, contained=contained)
-            kind = "forked children" if contained else "in process     "
-            print(f"limit, {kind} {bare:8.1f} groups/s: the environment reaches {rate / bare:.0%}")
+    run = asyncio.run(drive(env, options.groups, keep_jobs=options.limit))
+    numbers = run.numbers(options.groups)
+    if options.limit:
+        processes = 2 * (env.config.task_processes or default_processes())
+        numbers["limit, forked children"] = limit(run.jobs, processes, contained=True)
+        numbers["limit, in process"] = limit(run.jobs, processes, contained=False)
+    return numbers
 
 
-def env_processes() -> int:
-    from reasoning_gym_environment.workers.pool import default_processes
-
-    return default_processes()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--groups", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds the server takes")
+    parser.add_argument("--limit", action="store_true", help="measure bare loops as well")
+    parser.add_argument("--long", action="store_true", help=f"{LONG} groups, for the memory")
+    parser.add_argument("--environment", help="FILE.py:ClassName of another environment")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(options)))
+        return
+    groups = LONG if options.long else options.groups
+    own = [sys.executable, __file__, "--one", "--groups", str(groups)]
+    own += ["--delay", str(options.delay)]
+    programs = {OURS: [*own, *(["--limit"] if options.limit else [])]}
+    if options.environment:
+        programs[options.environment] = [*own, "--environment", options.environment]
+    print(f"{groups} groups of {GROUP_SIZE}, {IN_FLIGHT} under way, delay {options.delay} s")
+    show(in_turn(programs, options.rounds))
 
 
 if __name__ == "__main__":

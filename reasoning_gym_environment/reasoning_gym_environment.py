@@ -104,9 +104,7 @@ class ReasoningGymEnv(AtroposEnv):
             self._rollouts,
             counts,
         )
-        self._sampling = SamplingParams(
-            temperature=config.temperature, top_p=config.top_p, split="train"
-        )
+        self._sampling = settings_of(SamplingParams, config, split="train")
         self._keeping: dict[str, asyncio.Task[GroupResult]] = {}
         if config.debug_logging:
             logging.getLogger("reasoning_gym_environment").setLevel(logging.DEBUG)
@@ -136,7 +134,7 @@ class ReasoningGymEnv(AtroposEnv):
         await self.problems.prepare(with_ladders=bool(self.config.eval_levels))
 
     async def setup(self) -> None:
-        """Prepare, check the inference servers, make the evaluation set.
+        """Prepare, check the inference servers, plan the evaluation set.
 
         Raises:
             UnreachableError: no inference server answers.
@@ -149,11 +147,16 @@ class ReasoningGymEnv(AtroposEnv):
             max_length=self.max_length(),
             sampling=self._sampling if self.trains else None,
         )
-        await self.evaluation.prepare(self._pool, self.problems.categories, self.problems.ladders)
+        self.evaluation.prepare(self._pool, self.problems.categories, self.problems.ladders)
         gc.collect()
         gc.freeze()  # a full collection of all that Atropos imports stalls the loop by 80 ms
-        tasks, items = len(self.categories), len(self.evaluation.items)
-        logger.info("Set up: %d tasks, %d evaluation items, run %s", tasks, items, self.run_id)
+        sizes = len(self.categories), len(self.evaluation.set)
+        logger.info("Set up: %d tasks, %d evaluation items, run %s", *sizes, self.run_id)
+
+    async def get_server_info(self) -> None:
+        """Begin to make problems as well: Atropos waits for seconds before it asks for one."""
+        await super().get_server_info()
+        self._started_problems().make_ahead()
 
     async def close_parts(self) -> None:
         self.problems.close()
@@ -185,7 +188,7 @@ class ReasoningGymEnv(AtroposEnv):
             self.problems.start_stream(
                 self.wandb_prepend or "",
                 ahead=max(64, 2 * self.max_num_workers),
-                reserved=self.evaluation.question_hashes,
+                reserved=self.evaluation.set.questions,
             )
         return self.problems
 
@@ -249,11 +252,10 @@ class ReasoningGymEnv(AtroposEnv):
         return group
 
     def _to_send(self, group: GroupResult) -> dict[str, Any]:
-        sampling = {"temperature": self._sampling.temperature, "top_p": self._sampling.top_p}
         return to_scored_data_group(
             group,
             self.inference.prompt(group.problem.question).messages,
-            generation_params=sampling,
+            generation_params=self._sampling.distribution,
             mask_truncated=self.config.mask_too_long_completions,
             include_messages=self.config.include_messages,
         )

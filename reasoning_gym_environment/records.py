@@ -112,7 +112,7 @@ class Completion:
 
     @property
     def completion_tokens(self) -> int:
-        return sum(mask != -100 for mask in self.masks)
+        return len(self.masks) - self.masks.count(-100)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,6 +3,7 @@
 PURE = [
     "errors",
     "records",
+    "atropos.columns",
     "atropos.dialects",
     "atropos.replies",
     "atropos.soundness",
@@ -35,6 +36,7 @@ PURE = [
     "storage.training_rows",
     "tasks.recipes",
     "util.grouping",
+    "util.off_loop",
     "util.outage",
     "util.settings_text",
     "util.side_thread",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 import sys
@@ -26,6 +27,7 @@ from ..rollouts.metrics import Statistics, signal_line
 from ..rollouts.prompts import resolve_system_prompt
 from ..rollouts.summary import Summary, summarizing
 from ..util.lifetime import closing_on_every_way_out
+from ..util.off_loop import off_loop
 from ..util.reachability import UnreachableError, require_reachable
 from ..util.terminal import visible
 from .checks import require_usable, withhold_keys
@@ -252,8 +254,12 @@ class AtroposEnv(ReplicaEnv):
     async def add_rollouts_for_wandb(self, scored_data: Any, item: Problem | None = None) -> None:
         """Keep some rollouts of a group that goes to the trainer for the rollout table."""
         self.statistics.counts["groups/kept"] += 1
+        if not self.config.use_wandb:
+            return
         keep = self.config.num_rollouts_per_group_for_logging
-        self.rollouts_for_wandb.append(rollout_rows(self.tokenizer, scored_data, item, keep=keep))
+        make = functools.partial(rollout_rows, self.tokenizer, scored_data, item, keep=keep)
+        tokens = sum(map(len, scored_data["tokens"][: None if keep == -1 else keep]))
+        self.rollouts_for_wandb.append(await off_loop(make, tokens=tokens))
         del self.rollouts_for_wandb[: -self.config.num_rollouts_to_keep]
 
     async def create_rollout_table(self, wandb_metrics: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Coroutine, Mapping
 from typing import Any
@@ -16,6 +17,7 @@ from ..records import Problem
 from ..rollouts.books import End
 from ..rollouts.metrics import Statistics
 from ..rollouts.rollouts import InferenceError
+from ..util.off_loop import off_loop
 from ..util.outage import Outage
 from ..util.reachability import UnreachableError
 from .inference import Inference
@@ -56,6 +58,8 @@ class DeliveringEnv(BaseEnv):
         self._sending: set[asyncio.Task[None]] = set()
         self._senders: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._refusals = Outage()
+        self._writing = asyncio.Lock()
+        self._vocabulary = len(self.tokenizer)
         self._ends_with: FixableError | None = None
 
     def end_serving(self, error: FixableError) -> None:
@@ -192,17 +196,21 @@ class DeliveringEnv(BaseEnv):
     async def _deliver(
         self, group: dict[str, Any], problem: Problem | None, *, send: bool, limited: bool
     ) -> End:
-        rows, vocabulary = self.config.group_size, len(self.tokenizer)
-        if said := await asyncio.to_thread(fault, group, rows=rows, vocabulary=vocabulary):
+        rows, tokens = self.config.group_size, sum(map(len, group["tokens"]))
+        find = functools.partial(fault, group, rows=rows, vocabulary=self._vocabulary)
+        if said := await off_loop(find, tokens=tokens):
             return self._refuse(problem, said)
         if self._filters(group, limited=limited):
             return End.FILTERED
         for name in _UNUSED:
             group.setdefault(name, None)
-        self.completion_lengths += [sum(m != -100 for m in mask) for mask in group["masks"]]
+        self.completion_lengths += [len(mask) - mask.count(-100) for mask in group["masks"]]
         await self.add_rollouts_for_wandb(group, problem)
-        if self.jsonl_writer is not None and not self._write(group) and not send:
-            return End.FAILED
+        if self.jsonl_writer is not None:
+            async with self._writing:
+                written = await off_loop(functools.partial(self._write, group), tokens=tokens)
+            if not written and not send:
+                return End.FAILED
         return await self._send(group, problem) if send else End.WRITTEN
 
     def _filters(self, group: Mapping[str, Any], *, limited: bool) -> bool:
@@ -228,7 +236,8 @@ class DeliveringEnv(BaseEnv):
     async def _send(self, group: dict[str, Any], problem: Problem | None) -> End:
         self.items_sent_this_step += 1
         try:
-            body = await asyncio.to_thread(pack, {**group, "env_id": self.env_id})
+            write = functools.partial(pack, {**group, "env_id": self.env_id})
+            body = await off_loop(write, tokens=sum(map(len, group["tokens"])))
             reply = await self.api.request("POST", "/scored_data", body, groups=1)
         except (ApiRefusedError, TypeError, ValueError) as error:
             return self._refuse(problem, str(error))

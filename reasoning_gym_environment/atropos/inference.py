@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from atroposlib.envs.server_handling.server_manager import ServerManager
 
 from ..records import Completion
 from ..rollouts.prompts import (
     build_messages,
-    completion_from_text,
     completion_from_tokens,
+    completions_from_texts,
     end_of_turn,
     join_reasoning,
     render_prompt,
 )
 from ..rollouts.rollouts import InferenceError, Prompt, SamplingParams
+from ..util.off_loop import off_loop
 from ..util.reachability import require_reachable
 from ..util.together import all_or_none
 from .failover import Failover
@@ -28,10 +29,13 @@ from .replies import Ask
 from .servers import TokenClient
 from .start import agree
 
+T = TypeVar("T")
+
 KNOWN_TEXT = "Sort 3, 14 and 159: x = [3, 14, 159]\n\té 日本 🎉 <think></think>"
 """Hardly two tokenizers encode it alike: digits, white space, accents, emoji, tags."""
 
 _KEPT_PROMPTS = 1024
+_LETTERS_A_TOKEN = 4
 _ROUNDS = 3
 """So often a server is asked for what is missing of its completions."""
 
@@ -203,24 +207,26 @@ class Inference:
         self, server: Any, prompt: Prompt, request: dict[str, Any], max_length: int
     ) -> list[Completion]:
         reply = await server.chat_completion(**request)
+        said = (choice.message for choice in reply.choices)
+        letters = sum(len(m.content or "") + len(_reasoning(m) or "") for m in said)
+        encode = functools.partial(self._encode, prompt, reply.choices, max_length)
+        return await self._in_turn(encode, tokens=letters // _LETTERS_A_TOKEN)
+
+    async def _in_turn(self, work: Callable[[], T], *, tokens: int) -> T:
         async with self._encoding:
             await asyncio.sleep(0)
-            return self._encode(prompt, reply.choices, max_length)
+            return await off_loop(work, tokens=tokens)
 
     def _encode(self, prompt: Prompt, choices: Sequence[Any], max_length: int) -> list[Completion]:
-        return [
-            completion_from_text(
-                self._tokenizer,
-                prompt.tokens,
-                join_reasoning(
-                    prompt.text, _reasoning(choice.message), choice.message.content or ""
-                ),
-                finish_reason=choice.finish_reason,
-                turn_end=self._turn_end,
-                max_length=max_length,
-            )
-            for choice in choices
-        ]
+        said = [choice.message for choice in choices]
+        return completions_from_texts(
+            self._tokenizer,
+            prompt.tokens,
+            [join_reasoning(prompt.text, _reasoning(m), m.content or "") for m in said],
+            finish_reasons=[choice.finish_reason for choice in choices],
+            turn_end=self._turn_end,
+            max_length=max_length,
+        )
 
     async def _sample_tokens(
         self, server: Any, prompt: Prompt, request: dict[str, Any], max_length: int
@@ -230,14 +236,16 @@ class Inference:
             **self._known,
             **request,
         )
-        async with self._encoding:
-            await asyncio.sleep(0)
-            return [
-                completion_from_tokens(
-                    self._tokenizer, prompt.tokens, tokens, logprobs, finish_reason=finish_reason
-                )
-                for tokens, logprobs, finish_reason in zip(*columns, strict=True)
-            ]
+        decode = functools.partial(self._decode, prompt, columns)
+        return await self._in_turn(decode, tokens=sum(map(len, columns[0])))
+
+    def _decode(self, prompt: Prompt, columns: Sequence[Sequence[Any]]) -> list[Completion]:
+        return [
+            completion_from_tokens(
+                self._tokenizer, prompt.tokens, tokens, logprobs, finish_reason=finish_reason
+            )
+            for tokens, logprobs, finish_reason in zip(*columns, strict=True)
+        ]
 
 
 def _reasoning(message: Any) -> str | None:

@@ -7,6 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from .columns import are_finite, are_ids
+
+_ODD = (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
+"""What a value that isn't as expected may raise where a reply is read."""
+
 _ROUNDING = 1e-3
 """How far above 0 a logprob may be: kernels in bfloat16 round. It is then taken as 0."""
 
@@ -82,7 +87,7 @@ def read(dialect: Dialect, reply: Any, ask: Ask) -> list[Sampled]:
     """
     try:
         return [_checked(sampled, ask) for sampled in dialect.samples(reply, ask)]
-    except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
+    except _ODD as error:
         raise ReplyError(
             f"the reply to {dialect.name} can't be read ({type(error).__name__}: {error})"
         ) from error
@@ -94,18 +99,26 @@ def _checked(sampled: Sampled, ask: Ask) -> Sampled:
         raise ReplyError(f"{len(tokens)} token ids came with {len(logprobs)} logprobs")
     if len(tokens) > ask.max_tokens:
         raise ReplyError(f"{len(tokens)} tokens came where {ask.max_tokens} were asked for")
-    if bad := [t for t in tokens if type(t) is not int or not 0 <= t < ask.vocabulary]:
-        raise ReplyError(f"{bad[0]!r} is no token id of a vocabulary of {ask.vocabulary}")
-    if wrong := [p for p in logprobs if not _is_logprob(p)]:
-        raise ReplyError(f"{wrong[0]!r} is no logprob")
+    if not are_ids(tokens, ask.vocabulary):
+        _refuse_non_id(tokens, ask.vocabulary)
+    if not are_finite(logprobs) or max(logprobs, default=0.0) > 0:
+        logprobs = [min(_logprob(p), 0.0) for p in logprobs]
     if reason not in ("stop", "length"):
         raise ReplyError(f"a completion ended with {reason!r}")
-    return Sampled(list(tokens), [min(float(p), 0.0) for p in logprobs], reason)
+    return Sampled(list(tokens), list(map(float, logprobs)), reason)
 
 
-def _is_logprob(value: Any) -> bool:
+def _refuse_non_id(tokens: Sequence[Any], vocabulary: int) -> None:
+    for token in tokens:
+        if type(token) is not int or not 0 <= token < vocabulary:
+            raise ReplyError(f"{token!r} is no token id of a vocabulary of {vocabulary}")
+
+
+def _logprob(value: Any) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value) and value <= _ROUNDING
+    if not (number and math.isfinite(value) and value <= _ROUNDING):
+        raise ReplyError(f"{value!r} is no logprob")
+    return float(value)
 
 
 def require_prompt(prompt: Sequence[int], ask: Ask) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import functools
 import warnings
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from openai import AsyncClient, Timeout
 from openai.types.chat import ChatCompletion
 from tenacity import stop_after_attempt
 
+from ..util.off_loop import off_loop
 from .dialects import (
     ChatText,
     ChatTokens,
@@ -22,9 +23,12 @@ from .dialects import (
     VllmCompletions,
     VllmGenerate,
 )
-from .failures import CONNECT_SECONDS, own_words, require_ok
-from .replies import Ask, Dialect, ReplyError, read
+from .failures import CONNECT_SECONDS, require_ok
+from .replies import Ask, Dialect, ReplyError
+from .shapes import parsed, read_body
 
+_BYTES_A_TOKEN = 32
+"""Of a reply, about, where it says little of each."""
 _THERE_SECONDS = 4.0
 _ONCE: dict[str, Any] = {"stop": stop_after_attempt(1), "reraise": True}
 """Instead of Atropos's own retries: `Failover` decides who is asked again, and when."""
@@ -82,16 +86,15 @@ class TokenClient:
             aiohttp.ClientError, asyncio.TimeoutError: there was no whole reply.
             ReplyError: the reply is no JSON.
         """
+        return parsed(await self._reply(method, path, body), path)
+
+    async def _reply(self, method: str, path: str, body: Any) -> bytes:
         async with (
             self.session() as session,
             session.request(method, self.url(path), json=body) as response,
         ):
             await require_ok(response)
-            text = await response.text()
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            raise ReplyError(f"the reply to {path} is no JSON: {own_words(text)!r}") from error
+            return await response.read()
 
     async def is_there(self) -> bool:
         """Whether anything answers within seconds, whatever it says."""
@@ -120,7 +123,11 @@ class TokenClient:
         """
         prompt = kwargs.pop("input_ids")
         ask = Ask(prompt=tuple(prompt), **kwargs)
-        samples = read(self.dialect, await self.ask(self.dialect, ask), ask)
+        dialect = self.dialect
+        body = await self._reply("POST", dialect.path, self.more(dialect.body(ask)))
+        samples = await off_loop(
+            functools.partial(read_body, dialect, body, ask), tokens=len(body) // _BYTES_A_TOKEN
+        )
         tokens, logprobs, reasons = zip(*samples, strict=True) if samples else ((), (), ())
         return prompt, list(tokens), list(logprobs), list(reasons)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from .columns import are_finite, are_ids
 
 _MASKED = -100
 """In `masks`: a token that is not trained on."""
@@ -43,12 +46,25 @@ def fault(group: Mapping[str, Any], *, rows: int, vocabulary: int) -> str | None
 def _tokens_fault(tokens: Sequence[Any], masks: Sequence[Any], vocabulary: int) -> str | None:
     if len(tokens) != len(masks):
         return f"{len(tokens)} tokens and {len(masks)} masks"
-    if bad := [t for t in tokens if type(t) is not int or not 0 <= t < vocabulary]:
-        return f"{bad[0]!r} among its tokens, no id of a vocabulary of {vocabulary}"
+    if not are_ids(tokens, vocabulary):
+        bad = next(t for t in tokens if type(t) is not int or not 0 <= t < vocabulary)
+        return f"{bad!r} among its tokens, no id of a vocabulary of {vocabulary}"
+    if _masks_a_prompt(tokens, masks):
+        return None
     both = zip(tokens, masks, strict=True)
     if wrong := [m for t, m in both if type(m) is not int or m not in (_MASKED, t)]:
         return f"the mask {wrong[0]!r}, neither {_MASKED} nor its token"
     return None
+
+
+def _masks_a_prompt(tokens: Sequence[Any], masks: Sequence[Any]) -> bool:
+    """Whether all that is masked stands before all that isn't, which are its tokens."""
+    trained = masks.count(_MASKED)
+    return (
+        {*map(type, masks)} <= {int}
+        and masks[trained:] == tokens[trained:]
+        and masks[:trained].count(_MASKED) == trained
+    )
 
 
 def _logprobs_fault(logprobs: Sequence[Any] | None, masks: Sequence[int]) -> str | None:
@@ -56,16 +72,16 @@ def _logprobs_fault(logprobs: Sequence[Any] | None, masks: Sequence[int]) -> str
         return None
     if len(logprobs) != len(masks):
         return f"{len(masks)} tokens and {len(logprobs)} logprobs"
-    if bad := [p for p in logprobs if not _is_finite(p)]:
+    if not are_finite(logprobs) and (bad := [p for p in logprobs if not _is_finite(p)]):
         return f"the logprob {bad[0]!r}"
-    trained = (p for p, mask in zip(logprobs, masks, strict=True) if mask != _MASKED)
-    if high := [p for p in trained if p > 0]:
-        return f"the logprob {high[0]!r} of a trained token, above 0"
+    trained = itertools.compress(logprobs, map(_MASKED.__ne__, masks))
+    if (highest := max(trained, default=0)) > 0:
+        return f"the logprob {highest!r} of a trained token, above 0"
     return None
 
 
 def _trains_nothing(masks: Sequence[int]) -> bool:
-    return all(mask == _MASKED for mask in masks)
+    return masks.count(_MASKED) == len(masks)
 
 
 def _is_finite(value: Any) -> bool:

@@ -1,13 +1,15 @@
-"""Plans the fixed evaluation set and makes its problems."""
+"""Plans the fixed evaluation set and makes its problems, each when it is first needed."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import GenerationError
 from ..problems.seeds import evaluation_recipe_at, evaluation_recipes
+from ..problems.stream import question_hash
 from ..records import Ladder, Problem, Recipe
 from ..util.progress import with_progress
 from ..workers.pool import MakesProblems, generate_surely
@@ -61,19 +63,59 @@ class EvaluationPlan:
         ]
 
 
-async def build_evaluation_set(pool: MakesProblems, plan: EvaluationPlan) -> list[EvaluationItem]:
-    """Make the problems of the evaluation set; one that can't be made is left out, loudly."""
-    without = sorted(set(plan.tasks) - set(plan.leveled))
-    if plan.difficulties and without:
-        logger.info("Only evaluated at their defaults, having no levels: %s", ", ".join(without))
+class EvaluationSet:
+    """Makes the problems of the evaluation set once; one that can't be made is left out, loudly."""
 
-    async def make(recipe: Recipe, difficulty: float | None) -> EvaluationItem | None:
+    def __init__(self, pool: MakesProblems, plan: EvaluationPlan) -> None:
+        self._pool = pool
+        self._planned = plan.recipes()
+        self._made: dict[int, asyncio.Task[EvaluationItem | None]] = {}
+        self._items: list[EvaluationItem] | None = None
+        self._questions: dict[str, frozenset[bytes]] = {}
+        without = sorted(set(plan.tasks) - set(plan.leveled))
+        if plan.difficulties and without:
+            names = ", ".join(without)
+            logger.info("Only evaluated at their defaults, having no levels: %s", names)
+
+    def __len__(self) -> int:
+        """How many items are planned."""
+        return len(self._planned)
+
+    async def items(self) -> list[EvaluationItem]:
+        """All items in their order; what isn't there yet is made now."""
+        if self._items is None:
+            jobs = [self._item(number) for number in range(len(self))]
+            made = await with_progress(jobs, "evaluation set")
+            self._items = [item for item in made if item is not None]
+        return self._items
+
+    async def questions(self, task: str) -> frozenset[bytes]:
+        """Hash the questions of a task; its items are made now, if they aren't there yet."""
+        if task not in self._questions:
+            numbers = [n for n, (recipe, _) in enumerate(self._planned) if recipe.task == task]
+            items = await asyncio.gather(*map(self._item, numbers))
+            self._questions[task] = frozenset(
+                question_hash(item.problem.question) for item in items if item is not None
+            )
+        return self._questions[task]
+
+    async def _item(self, number: int) -> EvaluationItem | None:
+        """An item, which is made to the end even if who asks for it is cancelled."""
+        if number not in self._made:
+            making = asyncio.create_task(self._make(*self._planned[number]))
+            making.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._made[number] = making
+        return await asyncio.shield(self._made[number])
+
+    async def _make(self, recipe: Recipe, difficulty: float | None) -> EvaluationItem | None:
         try:
-            problem = await generate_surely(pool, recipe)
+            problem = await generate_surely(self._pool, recipe)
         except GenerationError as error:
             logger.warning("The evaluation set lacks an item: %s", error)
             return None
         return EvaluationItem(problem=problem, difficulty=difficulty)
 
-    jobs = [make(recipe, difficulty) for recipe, difficulty in plan.recipes()]
-    return [item for item in await with_progress(jobs, "evaluation set") if item is not None]
+
+async def build_evaluation_set(pool: MakesProblems, plan: EvaluationPlan) -> list[EvaluationItem]:
+    """Make all problems of the evaluation set; one that can't be made is left out, loudly."""
+    return await EvaluationSet(pool, plan).items()

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from ..problems.stream import question_hash
 from ..records import Attempt, Completion, GroupResult, Ladder, Problem, Reward, Status, Verdict
 from ..rollouts.rollouts import InferenceError, SamplingParams
 from ..scoring.grading import ScoringSettings
@@ -21,7 +20,7 @@ from ..tasks.chance import chance_floors, no_reasoning_floors
 from ..util.progress import with_progress
 from ..workers.pool import MakesProblems
 from .metrics import Background, EvaluationReport, evaluation_report
-from .plan import EvaluationItem, EvaluationPlan, build_evaluation_set
+from .plan import EvaluationItem, EvaluationPlan, EvaluationSet
 from .store import EvaluationStore, unused
 from .tables import evaluation_table, headline
 
@@ -86,15 +85,16 @@ class Evaluation:
         counts: where failed requests are counted.
 
     Attributes:
-        items: the set, the same for one `eval_seed` and choice of tasks; filled by `prepare`.
+        set: the same for one `eval_seed` and choice of tasks; there after `prepare`.
         folder: of the last evaluation's results; before one, where they will go.
         report: of the last evaluation; empty while one is under way.
     """
 
+    set: EvaluationSet
+
     def __init__(
         self, settings: EvaluationSettings, rollouts: Samples, counts: Counter[str]
     ) -> None:
-        self.items: list[EvaluationItem] = []
         self.folder = settings.folder
         self.report = EvaluationReport(attempts=settings.eval_attempts)
         self._settings = settings
@@ -104,10 +104,10 @@ class Evaluation:
         self._unlogged: EvaluationReport | None = None
         self._begun = False
 
-    async def prepare(
+    def prepare(
         self, pool: MakesProblems, categories: Mapping[str, str], ladders: Mapping[str, Ladder]
     ) -> None:
-        """Make the evaluation set.
+        """Plan the evaluation set, whose items are made when they are first needed.
 
         Args:
             categories: category by task, of the tasks in use.
@@ -121,12 +121,7 @@ class Evaluation:
             difficulties=self._settings.eval_levels,
             ladders=ladders,
         )
-        self.items = await build_evaluation_set(pool, plan)
-
-    @property
-    def question_hashes(self) -> frozenset[bytes]:
-        """Stand for the questions that training must not see."""
-        return frozenset(question_hash(item.problem.question) for item in self.items)
+        self.set = EvaluationSet(pool, plan)
 
     async def run(self, *, step: int | None, max_length: int, identity: Mapping[str, Any]) -> None:
         """Evaluate, and write the results.
@@ -143,8 +138,9 @@ class Evaluation:
         begin, self.report = time.time(), EvaluationReport(attempts=self._settings.eval_attempts)
         store = self._open(step, max_length, identity["library_versions"])
         self.folder = store.folder
-        await self._ask(store, max_length, identity)
-        samples = self._in_order(store)
+        items = await self.set.items()
+        await self._ask(items, store, max_length, identity)
+        samples = _in_order(items, store)
         self.report = self._unlogged = await asyncio.to_thread(self._measure, samples)
         logger.info("Evaluation: %s", headline(self.report))
         await asyncio.to_thread(store.complete, samples, self._results(time.time() - begin))
@@ -180,15 +176,19 @@ class Evaluation:
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
     async def _ask(
-        self, store: EvaluationStore, max_length: int, identity: Mapping[str, Any]
+        self,
+        items: Sequence[EvaluationItem],
+        store: EvaluationStore,
+        max_length: int,
+        identity: Mapping[str, Any],
     ) -> None:
         """Complete the samples of the store."""
-        missing = [item for item in self.items if _key(item) not in store.samples]
-        finished = len(self.items) - len(missing)
+        missing = [item for item in items if _key(item) not in store.samples]
+        finished = len(items) - len(missing)
         resume = f"the same command with --env.data_dir_to_save_evals {store.folder} goes on"
         logger.info(
             "Evaluating %d items, %d of them finished before; after an interruption %s",
-            len(self.items),
+            len(items),
             finished,
             resume,
         )
@@ -219,11 +219,6 @@ class Evaluation:
             self._counts["evaluation/failed_requests"] += 1
             logger.warning("Evaluation of %s: %s", problem.recipe.task, error)
             return unscored_group(problem, str(error), attempts=attempts)
-
-    def _in_order(self, store: EvaluationStore) -> list[StoredGroup]:
-        """All samples in the order of the set; those it can't make any more come last."""
-        keys = dict.fromkeys(_key(item) for item in self.items)
-        return [store.samples[key] for key in keys | dict.fromkeys(store.samples)]
 
     def _measure(self, samples: Sequence[StoredGroup]) -> EvaluationReport:
         background = Background(
@@ -281,6 +276,12 @@ def unscored_group(problem: Problem, reason: str, *, attempts: int) -> GroupResu
     reward = Reward(value=0.0, score=None)
     attempt = Attempt(completion=completion, answer=None, verdict=verdict, reward=reward)
     return GroupResult(problem=problem, attempts=(attempt,) * attempts)
+
+
+def _in_order(items: Sequence[EvaluationItem], store: EvaluationStore) -> list[StoredGroup]:
+    """All samples in the order of the set; those it can't make any more come last."""
+    keys = dict.fromkeys(_key(item) for item in items)
+    return [store.samples[key] for key in keys | dict.fromkeys(store.samples)]
 
 
 def _key(item: EvaluationItem) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
 from ..problems.sets import first_made
-from ..problems.stream import question_hash
+from ..problems.stream import question_hash, reserving
 from ..problems.training import TrainingProblems
 from ..records import SOLVED_SCORE, Problem, Recipe, Status
 from ..scoring.grading import verify_texts
@@ -266,6 +266,6 @@ class AsyncReasoningGym:
         problems.start_stream(
             options.get("replica", ""),
             ahead=AHEAD,
-            reserved=frozenset(question_hash(q) for q in options.get("reserved", ())),
+            reserved=reserving({question_hash(q) for q in options.get("reserved", ())}),
         )
         return AsyncProblemStream(problems)

@@ -18,6 +18,7 @@ from ..problems.levels import ComplexityMode
 from ..records import Ladder, Recipe
 from ..tasks.catalogue import TaskInfo, require_known, select_tasks, task_weights
 from ..tasks.ladders import TaskLadder
+from ..tasks.shipped import proven_tasks
 from ..workers.pool import MOST_MISSED, MakesProblems, TaskPool
 from .curriculum import Curriculum
 from .levels import FixedLevels, Levels, RandomLevels
@@ -78,7 +79,7 @@ async def select(pool: TaskPool, settings: ProblemSettings, *, with_ladders: boo
         UnknownTaskError: a configured task does not exist.
         ConfigurationError: no task is left, or one refuses its parameters.
     """
-    discovery = await pool.discover()
+    discovery = await pool.discover(proven=proven_tasks())
     if discovery.warning:
         logger.warning("%s", discovery.warning)
     tasks = select_tasks(discovery, include=settings.include_tasks, exclude=settings.exclude_tasks)

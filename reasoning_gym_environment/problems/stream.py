@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from ..errors import GenerationError
@@ -19,10 +19,22 @@ logger = logging.getLogger(__name__)
 GIVE_UP_AFTER = 1000
 """So many failed items in a row mean that nothing can be generated at all."""
 
+Reserved = Callable[[str], Awaitable[Collection[bytes]]]
+"""Gives the hashes of a task's questions that training must not see."""
+
 
 def question_hash(question: str) -> bytes:
     """Hash a question: stands for it where only equality matters."""
     return hashlib.blake2b(question.encode(), digest_size=16).digest()
+
+
+def reserving(hashes: Collection[bytes]) -> Reserved:
+    """Reserve the same questions for every task."""
+
+    async def of_task(_: str) -> Collection[bytes]:
+        return hashes
+
+    return of_task
 
 
 class ProblemStream:
@@ -33,7 +45,7 @@ class ProblemStream:
 
     Args:
         ahead: how many problems are drawn before they are asked for.
-        reserved: hashes of the questions that training must not see.
+        reserved: asked for each task that is drawn, while its problem is made.
         counts: where skipped items are counted.
     """
 
@@ -43,7 +55,7 @@ class ProblemStream:
         pool: TaskPool,
         *,
         ahead: int,
-        reserved: Collection[bytes],
+        reserved: Reserved,
         counts: Counter[str],
     ) -> None:
         self._sampler = sampler
@@ -52,16 +64,24 @@ class ProblemStream:
         self._reserved = reserved
         self._counts = counts
         self._resumed: deque[Recipe] = deque()
-        self._drawn: deque[tuple[Recipe, asyncio.Task[Problem]]] = deque()
+        self._drawn: deque[tuple[Recipe, asyncio.Task[Problem | None]]] = deque()
 
     def _draw(self) -> None:
         """Have the next recipe made: another stream's, if this one continues it, else a new one."""
         recipe = self._resumed.popleft() if self._resumed else self._sampler.next_recipe()
-        task = asyncio.create_task(self._pool.generate(recipe))
+        task = asyncio.create_task(self._make(recipe))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._drawn.append((recipe, task))
 
-    def _fill(self) -> None:
+    async def _make(self, recipe: Recipe) -> Problem | None:
+        """Make a problem; None where its question is reserved."""
+        problem, reserved = await asyncio.gather(
+            self._pool.generate(recipe), self._reserved(recipe.task)
+        )
+        return None if question_hash(problem.question) in reserved else problem
+
+    def fill(self) -> None:
+        """Begin to make what is made ahead."""
         while len(self._drawn) < self._ahead:
             self._draw()
 
@@ -73,25 +93,24 @@ class ProblemStream:
             PoolClosedError: the pool is closed.
         """
         for _ in range(GIVE_UP_AFTER):
-            self._fill()
+            self.fill()
             task = self._drawn[0][1]
+            made = True
             try:
                 problem = await asyncio.shield(task)
             except GenerationError as error:
                 logger.warning("Skipping an item that can't be generated: %s", error)
-                problem = None
+                made, problem = False, None
             # A caller cancelled above leaves the item in place for the next one; a second
             # caller may have taken it meanwhile.
             if not self._drawn or self._drawn[0][1] is not task:
                 continue
             self._drawn.popleft()
-            if problem is None:
-                continue
-            if question_hash(problem.question) in self._reserved:
+            if problem is not None:
+                self.fill()
+                return problem
+            if made:
                 self._counts["sampling/evaluation_questions_redrawn"] += 1
-                continue
-            self._fill()
-            return problem
         raise GenerationError(
             f"{GIVE_UP_AFTER} items in a row could not be generated or are in the evaluation set"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import ConfigurationError
@@ -16,7 +16,7 @@ from .levels import Levels, PromptRoom
 from .sampler import Sampler, TaskSampling
 from .selection import ProblemSettings, Selection, select
 from .stored_state import require_state
-from .stream import ProblemStream
+from .stream import ProblemStream, Reserved
 
 logger = logging.getLogger(__name__)
 
@@ -62,12 +62,12 @@ class TrainingProblems:
         """
         self._selection = await select(self._pool, self._settings, with_ladders=with_ladders)
 
-    def start_stream(self, replica: str, *, ahead: int, reserved: Collection[bytes]) -> None:
+    def start_stream(self, replica: str, *, ahead: int, reserved: Reserved) -> None:
         """Begin the training stream; replicas of different identity draw different problems.
 
         Args:
             ahead: how many problems are made before they are asked for.
-            reserved: hashes of the questions that training must not see.
+            reserved: gives the questions of a task that training must not see.
         """
         self._sampler = Sampler(
             self._selection.weights,
@@ -84,6 +84,11 @@ class TrainingProblems:
     @property
     def started(self) -> bool:
         return self._stream is not None
+
+    def make_ahead(self) -> None:
+        """Begin to make the stream's first problems, before one is asked for."""
+        assert self._stream is not None
+        self._stream.fill()
 
     async def next(self, has_room: Callable[[Problem], Awaitable[bool]]) -> Problem:
         """The next training problem whose prompt leaves room for a completion.

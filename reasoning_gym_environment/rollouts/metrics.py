@@ -118,18 +118,23 @@ def signal_values(
     return values
 
 
-def add_group(means: Means, group: GroupResult, categories: Mapping[str, str]) -> None:
-    """Count a group: its rollouts overall, their solved share by category and task, its signal."""
+def group_values(group: GroupResult, categories: Mapping[str, str]) -> list[dict[str, float]]:
+    """List what counts of a group.
+
+    That is its rollouts overall, their solved share by category and task, and its signal.
+    """
+    counted = []
     for attempt in group.attempts:
         values = attempt_values(attempt)
-        means.add(values)
+        counted.append(values)
         for name in ("solved", "score"):
             if name in values:
                 keys = by_task_and_category(name, group, categories)
-                means.add(dict.fromkeys(keys, values[name]))
+                counted.append(dict.fromkeys(keys, values[name]))
     kind = signal([attempt.verdict for attempt in group.attempts])
     if kind is not None:
-        means.add(signal_values(kind, group, categories))
+        counted.append(signal_values(kind, group, categories))
+    return counted
 
 
 class Statistics:
@@ -150,8 +155,9 @@ class Statistics:
 
     def add_group(self, group: GroupResult, categories: Mapping[str, str]) -> None:
         self.books.collect()
-        for means in (self.interval, self.total):
-            add_group(means, group, categories)
+        for values in group_values(group, categories):
+            self.interval.add(values)
+            self.total.add(values)
         errors = sum(attempt.verdict.errors for attempt in group.attempts)
         if errors:
             self.counts[f"verifier_errors/{group.problem.recipe.task}"] += errors

@@ -7,7 +7,7 @@ it also keeps clear of `apply_chat_template`'s return type, which changed in tra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -57,6 +57,15 @@ class Tokenizer(Protocol):
 
     eos_token_id: int | None
     all_special_ids: list[int]
+
+    def __call__(
+        self,
+        text: list[str],
+        *,
+        add_special_tokens: bool,
+        return_attention_mask: bool,
+        return_token_type_ids: bool,
+    ) -> Mapping[str, Any]: ...
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
 
@@ -109,34 +118,55 @@ def text_of_tokens(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
     return in_tags(text) if channels else text
 
 
-def completion_from_text(
+def completions_from_texts(
     tokenizer: Tokenizer,
     prompt_tokens: Sequence[int],
-    text: str,
+    texts: Sequence[str],
     *,
-    finish_reason: str,
+    finish_reasons: Sequence[str],
     turn_end: Sequence[int],
     max_length: int,
-) -> Completion:
-    """Tokens and masks of one completion.
+) -> list[Completion]:
+    """Tokens and masks of completions, encoded together: on several cores, where there are some.
 
     Args:
-        text: as the model wrote it. A tokenizer takes no half of a surrogate pair: the tokens are
-            those of U+FFFD there.
-        turn_end: appended unless the completion was truncated.
+        texts: as the model wrote them. A tokenizer takes no half of a surrogate pair: the tokens
+            are those of U+FFFD there.
+        finish_reasons: one a text.
+        turn_end: appended unless a completion was truncated.
         max_length: tokens in all. Encoding anew can give more than the server counted; what
             goes beyond is cut off, and the completion then counts as truncated.
     """
-    tokens = tokenizer.encode(made_whole(text)[0], add_special_tokens=False)
-    if finish_reason != "length":
-        tokens += turn_end
+    if not texts:
+        return []
+    encoded = tokenizer(
+        [made_whole(text)[0] for text in texts],
+        add_special_tokens=False,
+        return_attention_mask=False,
+        return_token_type_ids=False,
+    )["input_ids"]
     room = max(0, max_length - len(prompt_tokens))
+    return [
+        _from_text(
+            prompt_tokens,
+            text,
+            tokens if reason == "length" else [*tokens, *turn_end],
+            room=room,
+            finish_reason=reason,
+        )
+        for text, tokens, reason in zip(texts, encoded, finish_reasons, strict=True)
+    ]
+
+
+def _from_text(
+    prompt_tokens: Sequence[int], text: str, tokens: list[int], *, room: int, finish_reason: str
+) -> Completion:
     if len(tokens) > room:
         tokens, finish_reason = tokens[:room], "length"
     return Completion(
         text=in_tags(text),
         tokens=(*prompt_tokens, *tokens),
-        masks=(*(MASKED for _ in prompt_tokens), *tokens),
+        masks=(MASKED,) * len(prompt_tokens) + tuple(tokens),
         logprobs=None,
         finish_reason=finish_reason,
     )
@@ -154,7 +184,7 @@ def completion_from_tokens(
     return Completion(
         text=text_of_tokens(tokenizer, tokens),
         tokens=(*prompt_tokens, *tokens),
-        masks=(*(MASKED for _ in prompt_tokens), *tokens),
-        logprobs=(*(1.0 for _ in prompt_tokens), *logprobs),
+        masks=(MASKED,) * len(prompt_tokens) + tuple(tokens),
+        logprobs=(1.0,) * len(prompt_tokens) + tuple(logprobs),
         finish_reason=finish_reason,
     )

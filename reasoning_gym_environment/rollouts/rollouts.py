@@ -48,6 +48,11 @@ class SamplingParams:
     top_p: float
     split: str
 
+    @property
+    def distribution(self) -> dict[str, float]:
+        """What of it changes the distribution, under the names that trainers use."""
+        return {"temperature": self.temperature, "top_p": self.top_p}
+
 
 class InferenceClient(Protocol):
     """What rollouts need of an inference client."""

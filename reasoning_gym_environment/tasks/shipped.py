@@ -53,6 +53,14 @@ def shipped(installed: str = "") -> Offer | None:
     return Offer(Discovery(content["categories"], content["failures"], None), ladders)
 
 
+def proven_tasks(installed: str = "") -> frozenset[str]:
+    """Name what is known to build in the installed version; nothing where it isn't the file's."""
+    offer = shipped(installed)
+    if offer is None:
+        return frozenset()
+    return frozenset(offer.discovery.categories.keys() - offer.discovery.failures.keys())
+
+
 def to_json(offer: Offer, of_version: str) -> dict[str, Any]:
     """Describe an offer as `shipped` reads it."""
     return {

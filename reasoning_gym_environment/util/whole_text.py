@@ -14,4 +14,8 @@ def made_whole(text: str) -> tuple[str, int]:
         >>> made_whole("a" + chr(0xD800)) == ("a" + chr(0xFFFD), 1)
         True
     """
-    return _LONE_SURROGATE.subn("\ufffd", text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _LONE_SURROGATE.subn("\ufffd", text)
+    return text, 0

@@ -7,6 +7,7 @@ import pickle
 import queue
 import tempfile
 import threading
+from dataclasses import dataclass
 from typing import BinaryIO
 
 from ..records import Problem, Recipe
@@ -16,12 +17,22 @@ from ..tasks.facts import NOT_A_TASK
 from ..tasks.ladders import TaskLadder, build_ladders
 from . import limits, protocol
 
-CATALOGUE_REQUEST = "catalogue"
-"""The request for a `Discovery`."""
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CatalogueRequest:
+    """The request for a `Discovery`.
+
+    Attributes:
+        proven: tasks that are known to build, and are not tried.
+    """
+
+    proven: frozenset[str]
+
 
 LADDERS_REQUEST = "ladders"
-"""The request for every task's `TaskLadder`; every request that is no text is a `Recipe`."""
+"""The request for every task's `TaskLadder`."""
 
+Request = Recipe | CatalogueRequest | str
 Reply = Discovery | dict[str, TaskLadder] | Problem | str
 """What was asked for, or text saying what went wrong."""
 
@@ -35,13 +46,14 @@ def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
         os._exit(0)
 
 
-def answer(request: Recipe | str, datasets: Datasets) -> Reply:
+def answer(request: Request, datasets: Datasets) -> Reply:
     """Do what one request asks and give the reply."""
     try:
         if request == LADDERS_REQUEST:
             return build_ladders(read_registry().keys() - NOT_A_TASK.keys())
-        if isinstance(request, str):
-            return discover(lambda name: datasets.get(name, {}))
+        if isinstance(request, CatalogueRequest):
+            return discover(lambda name: datasets.get(name, {}), proven=request.proven)
+        assert isinstance(request, Recipe)
         return datasets.problem(request)
     except Exception as error:  # noqa: BLE001 - a generator may raise anything: the parent counts it
         return f"{type(error).__name__}: {error}"

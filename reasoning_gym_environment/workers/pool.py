@@ -26,7 +26,7 @@ from ..records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
 from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import require_sound, shown
-from .generator import CATALOGUE_REQUEST, LADDERS_REQUEST
+from .generator import LADDERS_REQUEST, CatalogueRequest, Request
 from .nursery import Nursery
 from .processes import StartWorker, WorkerGroup
 from .protocol import Containment, VerifyRequest, unpack_verdicts
@@ -136,9 +136,14 @@ class TaskPool:
         await asyncio.gather(self._generators.close(), self._hosts.close())
         await self._nursery.close()
 
-    async def discover(self) -> Discovery:
-        """Ask a generator what the installed library offers."""
-        discovery: Discovery = await self._ask_generator(CATALOGUE_REQUEST, CATALOGUE_SECONDS)
+    async def discover(self, *, proven: frozenset[str] = frozenset()) -> Discovery:
+        """Ask a generator what the installed library offers.
+
+        Args:
+            proven: tasks that are known to build, and are not tried; to try all takes a second.
+        """
+        request = CatalogueRequest(proven=proven)
+        discovery: Discovery = await self._ask_generator(request, CATALOGUE_SECONDS)
         return discovery
 
     async def ladders(self) -> dict[str, TaskLadder]:
@@ -195,7 +200,7 @@ class TaskPool:
         result = await self._ask_generator(recipe, self._settings.generation_timeout)
         return result
 
-    async def _ask_generator(self, request: Recipe | str, timeout: float) -> Any:
+    async def _ask_generator(self, request: Request, timeout: float) -> Any:
         """The reply, unpickled: generators never see model text."""
         reply = await self._generators.submit(pickle.dumps(request), timeout=timeout)
         return pickle.loads(reply)

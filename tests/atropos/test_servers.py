@@ -9,8 +9,8 @@ import pytest
 from atroposlib.envs.server_handling.server_baseline import APIServer, APIServerConfig
 from tenacity import stop_after_attempt
 
-from reasoning_gym_environment.atropos.failures import sentence
-from reasoning_gym_environment.atropos.servers import CLIENTS, ChatServer, own_words
+from reasoning_gym_environment.atropos.failures import own_words, sentence
+from reasoning_gym_environment.atropos.servers import CLIENTS, ChatServer
 
 pytestmark = pytest.mark.processes  # OpenAI's client asks for the system's name
 

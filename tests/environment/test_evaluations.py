@@ -13,6 +13,8 @@ from reasoning_gym_environment.commands import compare
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
+from reasoning_gym_environment.problems.seeds import evaluation_recipes
+from reasoning_gym_environment.problems.stream import question_hash
 
 ONE = ScriptedPolicy(["<answer>1</answer>"])
 ITEMS = 12
@@ -189,3 +191,23 @@ async def test_two_evaluations_are_compared(
     assert compared["by_items"]["items"] == 3
     with pytest.raises(FixableError, match=r"no scored item in common.*eval_seed \(123, 7\)"):
         compare.main([str(before), str(other)])
+
+
+async def test_training_does_not_meet_the_evaluation_questions_of_the_tasks_it_draws(
+    bench: Any, tokenizer: Any
+) -> None:
+    tasks = "coin_flip,gcd,simple_equations"
+    settings = {"include_tasks": tasks, "num_eval_samples_per_task": 5, "eval_seed": 3}
+    async with (
+        PolicyServer(ONE, tokenizer) as server,
+        bench.environment(server.url, **settings) as env,
+    ):
+        assert len(env.evaluation.set) == 15
+        drawn = [await env.get_next_item() for _ in range(12)]
+        kept = {task: await env.evaluation.set.questions(task) for task in tasks.split(",")}
+        items = await env.evaluation.set.items()
+    assert not {question_hash(p.question) for p in drawn} & frozenset().union(*kept.values())
+    assert [item.problem.recipe for item in items] == evaluation_recipes(3, tasks.split(","), 5)
+    for task, questions in kept.items():
+        own = (item.problem for item in items if item.problem.recipe.task == task)
+        assert {question_hash(problem.question) for problem in own} == questions

@@ -141,7 +141,7 @@ async def test_the_evaluation_of_the_last_step_is_finished_and_logged(
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     settings = {
-        "total_steps": 1,
+        "total_steps": 5,  # more than the queue holds: a step is seen before the end
         "steps_per_eval": 1,
         "num_eval_samples_per_task": 40,
         "data_dir_to_save_evals": "evals",
@@ -150,7 +150,7 @@ async def test_the_evaluation_of_the_last_step_is_finished_and_logged(
     async with serving(bench, tokenizer, HONEST, **settings) as (command, _, _):
         assert await command.exit_code() == 0, command.said()
     folders = sorted((bench.folder / "evals").glob("step-*"))
-    assert folders
+    assert folders, command.said()
     assert all((folder / "metrics.json").exists() for folder in folders), command.said()
     [stored] = bench.folder.glob("wandb/offline-run-*/*.wandb")
     assert b"env_0_eval/percent_correct" in stored.read_bytes()

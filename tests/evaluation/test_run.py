@@ -13,10 +13,12 @@ from group_values import group
 
 from reasoning_gym_environment.evaluation.plan import (
     EvaluationPlan,
+    EvaluationSet,
     build_evaluation_set,
 )
 from reasoning_gym_environment.evaluation.run import Evaluation, EvaluationSettings
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
+from reasoning_gym_environment.problems.stream import question_hash
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status
 from reasoning_gym_environment.rollouts.prompts import build_messages
 from reasoning_gym_environment.rollouts.rollouts import InferenceError, SamplingParams
@@ -45,11 +47,11 @@ class Numbered:
     """Makes problems whose questions are their numbers."""
 
     def __init__(self) -> None:
-        self._made = 0
+        self.made = 0
 
     async def generate(self, recipe: Recipe) -> Problem:
-        self._made += 1
-        return Problem(recipe=recipe, question=str(self._made - 1), oracle="1", entry=b"")
+        self.made += 1
+        return Problem(recipe=recipe, question=str(self.made - 1), oracle="1", entry=b"")
 
 
 class Policy:
@@ -105,7 +107,8 @@ async def prepared(
         model="a model",
     )
     evaluation = Evaluation(settings, policy, Counter())
-    await evaluation.prepare(Numbered(), {"gcd": "arithmetic"}, {})
+    evaluation.prepare(Numbered(), {"gcd": "arithmetic"}, {})
+    await evaluation.set.items()
     return evaluation
 
 
@@ -151,6 +154,37 @@ async def test_items_at_a_difficulty_are_made_of_its_levels(
     assert made[-1].problem.recipe.parameters == {"max_value": 20}
     assert made[-1].problem.recipe.level == 1.0
     assert "having no levels: coin_flip" in caplog.text
+
+
+async def test_a_tasks_questions_are_made_when_they_are_asked_for_and_only_once() -> None:
+    source = Numbered()
+    made = EvaluationSet(source, plan("gcd", "coin_flip", per_task=2, difficulties=[0.5]))
+    assert (len(made), source.made) == (6, 0)
+    assert await made.questions("gcd") == {question_hash(str(number)) for number in range(4)}
+    assert await made.questions("gcd") == await made.questions("gcd")
+    assert source.made == 4
+    assert [(i.problem.recipe.task, i.problem.question) for i in await made.items()] == [
+        ("gcd", "0"),
+        ("gcd", "1"),
+        ("coin_flip", "4"),
+        ("coin_flip", "5"),
+        ("gcd", "2"),
+        ("gcd", "3"),
+    ]
+    assert source.made == 6
+
+
+async def test_an_item_is_made_to_the_end_though_who_asks_first_is_cancelled() -> None:
+    source = Numbered()
+    made = EvaluationSet(source, plan("gcd", per_task=2))
+    asking = asyncio.create_task(made.questions("gcd"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert len(await made.items()) == 2
+    assert source.made == 2
 
 
 def test_difficulties_do_not_change_the_items_beside_them() -> None:

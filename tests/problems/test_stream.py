@@ -11,7 +11,12 @@ import pytest_asyncio
 
 from reasoning_gym_environment.errors import GenerationError, PoolClosedError
 from reasoning_gym_environment.problems.sampler import Sampler
-from reasoning_gym_environment.problems.stream import GIVE_UP_AFTER, ProblemStream, question_hash
+from reasoning_gym_environment.problems.stream import (
+    GIVE_UP_AFTER,
+    ProblemStream,
+    question_hash,
+    reserving,
+)
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
 
@@ -48,7 +53,7 @@ async def make_stream(pool: TaskPool) -> AsyncIterator[MakeStream]:
     ) -> ProblemStream:
         counts = Counter() if counts is None else counts
         stream = ProblemStream(
-            source or sampler(), pool, ahead=ahead, reserved=reserved, counts=counts
+            source or sampler(), pool, ahead=ahead, reserved=reserving(reserved), counts=counts
         )
         streams.append(stream)
         return stream
@@ -165,6 +170,36 @@ async def test_a_question_of_the_evaluation_set_is_drawn_anew_and_counted(
     assert counts["sampling/evaluation_questions_redrawn"] == 6 - len(left) >= 2
 
 
+async def test_reserved_questions_are_asked_for_of_the_tasks_that_are_drawn(
+    pool: TaskPool,
+) -> None:
+    asked: list[str] = []
+
+    async def reserved(task: str) -> Collection[bytes]:
+        asked.append(task)
+        return ()
+
+    stream = ProblemStream(sampler(), pool, ahead=2, reserved=reserved, counts=Counter())
+    assert await take(stream, 1) == drawn(1)
+    stream.cancel()
+    assert len(asked) in (2, 3)
+    assert asked == [recipe.task for recipe in drawn(len(asked))]
+
+
+async def test_a_problem_waits_for_the_questions_of_its_own_task_alone(pool: TaskPool) -> None:
+    first, *_ = drawn(1)
+    never = asyncio.Event()
+
+    async def reserved(task: str) -> Collection[bytes]:
+        if task != first.task:
+            await never.wait()
+        return ()
+
+    stream = ProblemStream(sampler(), pool, ahead=8, reserved=reserved, counts=Counter())
+    assert await take(stream, 1) == [first]
+    stream.cancel()
+
+
 async def test_callers_that_are_cancelled_while_waiting_lose_nothing(
     make_stream: MakeStream,
 ) -> None:
@@ -200,7 +235,7 @@ async def test_where_nothing_can_be_made_the_stream_gives_up(make_stream: MakeSt
 
 async def test_where_the_pool_is_closed_the_stream_says_so() -> None:
     async with closed_pool() as pool:
-        stream = ProblemStream(sampler(), pool, ahead=2, reserved=(), counts=Counter())
+        stream = ProblemStream(sampler(), pool, ahead=2, reserved=reserving(()), counts=Counter())
         with pytest.raises(PoolClosedError):
             await stream.next_problem()
         stream.cancel()

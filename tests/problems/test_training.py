@@ -9,6 +9,7 @@ import pytest
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.problems.sampler import TaskSampling
 from reasoning_gym_environment.problems.selection import ProblemSettings
+from reasoning_gym_environment.problems.stream import reserving
 from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.records import Problem
 from reasoning_gym_environment.workers.pool import TaskPool
@@ -36,7 +37,7 @@ async def started(pool: TaskPool, counts: Counter[str], **changes: Any) -> Train
     )
     problems = TrainingProblems(settings, pool, counts)
     await problems.prepare(with_ladders=False)
-    problems.start_stream("a", ahead=1, reserved=())
+    problems.start_stream("a", ahead=1, reserved=reserving(()))
     return problems
 
 

@@ -19,7 +19,7 @@ from reasoning_gym_environment.records import (
     Status,
     Verdict,
 )
-from reasoning_gym_environment.rollouts.metrics import Mean, Means, add_group, attempt_values
+from reasoning_gym_environment.rollouts.metrics import Mean, Means, attempt_values, group_values
 
 CATEGORIES = {"gcd": "arithmetic", "lcm": "arithmetic", "sudoku": "games"}
 
@@ -61,7 +61,8 @@ def mean_of(values: list[float]) -> Mean:
 def summarise(groups: Iterable[GroupResult], categories: Mapping[str, str]) -> Means:
     means = Means()
     for each in groups:
-        add_group(means, each, categories)
+        for values in group_values(each, categories):
+            means.add(values)
     return means
 
 

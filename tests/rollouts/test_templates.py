@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 from reasoning_gym_environment.records import Completion
 from reasoning_gym_environment.rollouts.prompts import (
     MASKED,
-    completion_from_text,
+    completions_from_texts,
     end_of_turn,
     join_reasoning,
     render_prompt,
@@ -139,14 +139,15 @@ class Model:
         return tokens
 
     def complete(self, text: str, finish_reason: str = "stop") -> Completion:
-        return completion_from_text(
+        [completion] = completions_from_texts(
             self.tokenizer,
             self.prompt_tokens,
-            text,
-            finish_reason=finish_reason,
+            [text],
+            finish_reasons=[finish_reason],
             turn_end=end_of_turn(self.tokenizer),
             max_length=4096,
         )
+        return completion
 
     def written(self, completion: Completion) -> str:
         """The text of the unmasked tokens."""

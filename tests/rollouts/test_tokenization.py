@@ -10,11 +10,12 @@ from transformers import AutoTokenizer
 from reasoning_gym_environment.records import Completion
 from reasoning_gym_environment.rollouts.prompts import (
     MASKED,
-    completion_from_text,
+    completions_from_texts,
     end_of_turn,
     join_reasoning,
     render_prompt,
 )
+from reasoning_gym_environment.util.whole_text import made_whole
 
 MESSAGES = [{"role": "system", "content": "Think."}, {"role": "user", "content": "2 + 2?"}]
 TEXT = "<think>\nTwo and two.\n</think>\n\n<answer>4</answer>"
@@ -55,15 +56,36 @@ def complete(
     """The prompt, its tokens, and the completion of the text."""
     prompt = render_prompt(tokenizer, MESSAGES)
     prompt_tokens = tokenizer.encode(prompt, add_special_tokens=False)
-    completion = completion_from_text(
+    [completion] = completions_from_texts(
         tokenizer,
         prompt_tokens,
-        text,
-        finish_reason=finish_reason,
+        [text],
+        finish_reasons=[finish_reason],
         turn_end=end_of_turn(tokenizer),
         max_length=max_length,
     )
     return prompt, prompt_tokens, completion
+
+
+def test_texts_that_are_encoded_together_have_the_tokens_they_have_alone(tokenizer: Any) -> None:
+    texts = ["", "a\ud800", TEXT, "日本 🎉", TEXT * 20]
+    reasons = ["stop", "length", "length", "stop", "stop"]
+    prompt = tokenizer.encode("2 + 2?", add_special_tokens=False)
+    alone = [tokenizer.encode(made_whole(t)[0], add_special_tokens=False) for t in texts]
+    turn_end = end_of_turn(tokenizer)
+    made = completions_from_texts(
+        tokenizer, prompt, texts, finish_reasons=reasons, turn_end=turn_end, max_length=4096
+    )
+    assert [completion.text for completion in made] == texts
+    assert [completion.finish_reason for completion in made] == reasons
+    assert [completion.tokens for completion in made] == [
+        (*prompt, *tokens, *(turn_end if reason == "stop" else ()))
+        for tokens, reason in zip(alone, reasons, strict=True)
+    ]
+    nothing = completions_from_texts(
+        tokenizer, prompt, [], finish_reasons=[], turn_end=turn_end, max_length=4096
+    )
+    assert nothing == []
 
 
 def test_the_prompt_is_text_that_ends_where_the_assistant_begins(chatml: Any) -> None:

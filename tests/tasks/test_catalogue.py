@@ -180,6 +180,14 @@ def test_what_raises_while_it_is_built_is_left_out_with_what_it_said() -> None:
     assert "no multiple" in lcm.reason
 
 
+def test_what_is_known_to_build_is_not_tried() -> None:
+    tried: list[str] = []
+    registry = {"gcd": "arithmetic", "lcm": "arithmetic", "new": "games"}
+    found = discover(tried.append, lambda: registry, proven={"gcd", "lcm", "gone"})
+    assert tried == ["new"]
+    assert found == Discovery(registry, {}, None)
+
+
 def test_what_is_no_task_by_itself_is_not_tried() -> None:
     tried: list[str] = []
     discover(tried.append, lambda: {"composite": "composite", "gcd": "arithmetic"})

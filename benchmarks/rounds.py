@@ -1,0 +1,40 @@
+"""Runs programs in turn, round after round, and shows the mean and the spread of what they say."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+from collections.abc import Mapping, Sequence
+
+
+def in_turn(
+    programs: Mapping[str, Sequence[str]], rounds: int
+) -> dict[str, list[dict[str, float]]]:
+    """Run each program once a round, one after another; by name what each run has measured.
+
+    The last line that a program prints is a JSON object of numbers by name.
+    """
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in programs}
+    for _ in range(rounds):
+        for name, command in programs.items():
+            done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+            found[name].append(json.loads(done.stdout.splitlines()[-1]))
+            print(f"{name}: {found[name][-1]}", flush=True)
+    return found
+
+
+def show(found: Mapping[str, Sequence[Mapping[str, float]]]) -> None:
+    """Print a row for each program and a column for each number: mean (least to most)."""
+    columns = list(dict.fromkeys(name for runs in found.values() for run in runs for name in run))
+    print(f"| | {' | '.join(columns)} |\n|{' --- |' * (len(columns) + 1)}")
+    for name, runs in found.items():
+        cells = [_cell([run[column] for run in runs if column in run]) for column in columns]
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+def _cell(values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    mean = f"{statistics.fmean(values):.3g}"
+    return mean if len(values) == 1 else f"{mean} ({min(values):.3g} to {max(values):.3g})"

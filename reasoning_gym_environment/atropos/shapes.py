@@ -1,0 +1,116 @@
+"""What of a reply each dialect looks at: nothing else of it is made into objects.
+
+A group of 16 completions of 8,000 tokens is a reply of 11 MB, most of which nobody reads.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from .dialects import ChatTokens, SglangGenerate, TrlGenerate, VllmCompletions, VllmGenerate
+from .failures import own_words
+from .replies import Ask, Dialect, ReplyError, Sampled, read
+
+
+class _Part(msgspec.Struct):
+    """A part of a reply, which is read as the JSON object it stands for."""
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        value = getattr(self, name)
+        return default if value is msgspec.UNSET else value
+
+
+class _Logprobs(_Part):
+    token_logprobs: list[float]
+
+
+class _Choice(_Part):
+    finish_reason: str
+    logprobs: _Logprobs
+    prompt_token_ids: list[int]
+    token_ids: list[int]
+
+
+class _Completions(_Part):
+    choices: list[_Choice]
+
+
+class _Generated(_Part):
+    finish_reasons: list[str]
+    logprobs: list[list[list[dict[str, float]]]]
+
+
+class _Reason(_Part):
+    type: str
+
+
+class _Meta(_Part):
+    finish_reason: _Reason
+    output_token_logprobs: list[tuple[float, int, Any]]
+
+
+class _Result(_Part):
+    meta_info: _Meta
+
+
+class _Trl(_Part):
+    completion_ids: list[list[int]]
+    logprobs: list[list[list[float]]]
+    prompt_ids: list[list[int]]
+
+
+class _Entry(_Part):
+    logprob: float
+
+
+class _Content(_Part):
+    content: list[_Entry]
+
+
+class _Message(_Part):
+    finish_reason: str
+    logprobs: _Content
+    prompt_token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
+    token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
+    response_token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Chat(_Part):
+    choices: list[_Message]
+    prompt_token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
+
+
+_READERS: dict[type[Any], msgspec.json.Decoder[Any]] = {
+    VllmCompletions: msgspec.json.Decoder(_Completions),
+    VllmGenerate: msgspec.json.Decoder(_Generated),
+    SglangGenerate: msgspec.json.Decoder(list[_Result] | _Result),
+    TrlGenerate: msgspec.json.Decoder(_Trl),
+    ChatTokens: msgspec.json.Decoder(_Chat),
+}
+
+
+def read_body(dialect: Dialect, body: bytes, ask: Ask) -> list[Sampled]:
+    """Read a reply's completions, each checked, from its JSON.
+
+    Raises:
+        ReplyError: it is no JSON, or as of `read`.
+    """
+    try:
+        return read(dialect, _READERS[type(dialect)].decode(body), ask)
+    except (KeyError, ReplyError, ValueError):  # all of it is read, to say what is wrong with it
+        return read(dialect, parsed(body, dialect.path), ask)
+
+
+def parsed(body: bytes, path: str) -> Any:
+    """Read all of a reply's JSON; raises ReplyError where it is none."""
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        said = own_words(body.decode(errors="replace"))
+        raise ReplyError(f"the reply to {path} is no JSON: {said!r}") from error
