@@ -16,7 +16,7 @@ from transformers.utils.logging import disable_progress_bar
 
 disable_progress_bar()  # of every file that is read or written
 
-LEARNING_RATE = 3e-5
+LEARNING_RATE = 5e-5
 CHECKPOINT_EVERY = 10
 """Steps of the trainer, and of the environment's own checkpoints."""
 

@@ -1,7 +1,8 @@
 """SmolLM2-135M-Instruct learns with a stock vLLM on a CPU: `make train-language-model`.
 
 Demonstrations first, then reinforcement through Atropos's API server, the environment's `serve`
-command and Atropos's own trainer code. A run that was ended goes on by the same command.
+command and Atropos's own trainer code. A run that was ended goes on by the same command, one that
+is over by the same with more `--steps`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from loop import Loop
 from results import plot, table
 from samples import samples
 
-TASKS = "aiw,basic_arithmetic,chain_sum,count_primes,letter_counting,products"
+TASKS = "aiw,basic_arithmetic,count_primes,letter_counting,products"
 """Tasks whose easiest level asks in a line what a small model can know."""
 
 SYSTEM_PROMPT = "Reply with <answer>...</answer>."
@@ -42,8 +43,6 @@ ROWS = 16
 COLD_START = {"passes": 1, "learning_rate": 2e-4, "size": 8}
 THREADS = max(1, (os.cpu_count() or 2) // 2)
 """One half of the cores is the server's, the other the trainer's and the environment's."""
-
-STAGES = ("cold start", "reinforced")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +62,9 @@ class Options:
     model: Path = Path(".venv-real/model")
     vllm: str = ".venv-real/bin/python"
     tasks: str = TASKS
-    demonstrations: int = 80
+    demonstrations: int = 100
     steps: int = 120
-    items: int = 16
+    items: int = 20
     layers: int = 10
     seed: int = 0
 
@@ -137,24 +136,24 @@ class Run:
             threads=THREADS,
         ) as engine:
             if learner.step == 0:
-                await self.evaluate(engine, STAGES[0])
+                await self.evaluate(engine, step=0)
             if learner.step < self.options.steps:
                 self.say(f"reinforcement up to step {self.options.steps}")
                 await self.reinforce(learner, engine)
-            await self.evaluate(engine, STAGES[1])
+            await self.evaluate(engine, step=learner.step)
 
-    async def evaluate(self, engine: Engine, stage: str) -> None:
+    async def evaluate(self, engine: Engine, *, step: int) -> None:
         """Evaluate the weights that are served, once."""
-        if not self.evaluated(stage):
-            await self.loop.evaluate(engine.url, self.evaluation(stage))
-            self.say(f"evaluated: {stage}")
+        if not self.evaluated(step):
+            await self.loop.evaluate(engine.url, self.evaluation(step))
+            self.say(f"evaluated after {step} steps")
 
-    def evaluated(self, stage: str) -> bool:
-        return (self.evaluation(stage) / "metrics.json").exists()
+    def evaluated(self, step: int) -> bool:
+        return (self.evaluation(step) / "metrics.json").exists()
 
-    def evaluation(self, stage: str) -> Path:
-        """Where a stage's evaluation is."""
-        return self.folder / "evaluations" / stage.replace(" ", "-")
+    def evaluation(self, step: int) -> Path:
+        """Where the evaluation after so many steps is."""
+        return self.folder / "evaluations" / f"step-{step}"
 
     async def reinforce(self, learner: Learner, engine: Engine) -> None:
         """Train on what the environment sends, from the step where the learner stands."""
@@ -214,7 +213,10 @@ class Run:
 
     async def show(self) -> None:
         """Make the page and the plot, and print the table and some rollouts."""
-        stages = {stage: self.evaluation(stage) for stage in STAGES}
+        stages = {
+            "cold start": self.evaluation(0),
+            "reinforced": self.evaluation(self.options.steps),
+        }
         dumps = sorted((self.folder / "dumps").glob("*.jsonl"))
         page, picture = self.folder / "report.html", self.folder / "learning.svg"
         files = map(str, [*dumps, *stages.values()])
@@ -228,7 +230,7 @@ def main(options: Options) -> None:
     """Make what is not there yet, and show what came of it."""
     options.folder.mkdir(parents=True, exist_ok=True)
     run = Run(options)
-    if not run.evaluated(STAGES[1]):
+    if not run.evaluated(options.steps):
         asyncio.run(run.improve(run.learner()))
     asyncio.run(run.show())
 
