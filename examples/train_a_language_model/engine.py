@@ -52,16 +52,16 @@ class Engine:
                     await asyncio.sleep(1)
         raise RuntimeError(f"vLLM is not up after {START_SECONDS} s: see {self._log}")
 
-    def reload(self) -> None:
-        """Read the weights again from the model's folder; what was computed with the old is void.
 
-        Raises:
-            requests.HTTPError: the server refuses.
-        """
-        calls = {"/collective_rpc": {"method": "reload_weights"}, "/reset_prefix_cache": {}}
-        for path, body in calls.items():
-            reply = requests.post(f"{self.url}{path}", json=body, timeout=RELOAD_SECONDS)
-            reply.raise_for_status()
+def reload(url: str) -> None:
+    """Have a vLLM read its folder again; what it computed with the old weights is void.
+
+    Raises:
+        requests.HTTPError: the server refuses.
+    """
+    calls = {"/collective_rpc": {"method": "reload_weights"}, "/reset_prefix_cache": {}}
+    for path, body in calls.items():
+        requests.post(f"{url}{path}", json=body, timeout=RELOAD_SECONDS).raise_for_status()
 
 
 @asynccontextmanager

@@ -35,7 +35,7 @@ class Learner(Policy):
         step: made so far.
     """
 
-    def __init__(self, folder: Path, *, layers: int) -> None:
+    def __init__(self, folder: Path | str, *, layers: int) -> None:
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
         super().__init__(model, AutoTokenizer.from_pretrained(folder))
         model.requires_grad_(False)
@@ -88,7 +88,7 @@ def register(config: TrainingConfig, step: int) -> None:
     registration = {
         "wandb_group": "",
         "wandb_project": "",
-        "batch_size": config.batch_size,
+        "batch_size": config.batch_size * config.gradient_accumulation_steps,
         "max_token_len": config.seq_len,
         "starting_step": step,
         "checkpoint_dir": config.save_path,

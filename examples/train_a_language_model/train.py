@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "learn"))
 import cold_start
 import reinforce
 import torch
-from engine import Engine, serving
+from engine import Engine, reload, serving
 from learner import CHECKPOINT_EVERY, DTYPE, LEARNING_RATE, Learner, computing, register
 from loop import Loop
 from results import plot, table
@@ -78,6 +78,7 @@ class Run:
         self.cold = self.folder / "cold-start"
         self.served = self.folder / "served"
         self.checkpoint = self.folder / "trainer.pt"
+        self.steps = self.folder / "steps.jsonl"
         self.begin = self.since = self.got = time.monotonic()
         self.loop = Loop(
             folder=self.folder,
@@ -103,8 +104,15 @@ class Run:
         learner = Learner(self.cold, layers=layers)
         if self.checkpoint.exists():
             learner.resume(self.checkpoint)
+        self.forget_steps_after(learner.step)
         self.say(f"going on after {learner.step} steps")
         return learner
+
+    def forget_steps_after(self, step: int) -> None:
+        """Take out the notes of steps that came after the last checkpoint: they are made again."""
+        if self.steps.exists():
+            lines = self.steps.read_text().splitlines(keepends=True)
+            self.steps.write_text("".join(lines[:step]))
 
     async def demonstrations(self) -> list[list[dict[str, str]]]:
         """Have demonstrations written, of questions that are not held out."""
@@ -195,14 +203,14 @@ class Run:
             return True
         learner.step += 1
         learner.save(self.served)
-        engine.reload()
+        reload(engine.url)
         if learner.step % CHECKPOINT_EVERY == 0 or learner.step == self.options.steps:
             learner.checkpoint(self.checkpoint)
         end = time.monotonic()
         seconds = {"waited": self.got - self.since, "trained": now - self.got, "wrote": end - now}
         self.since = self.got = end
         figures = {name: metrics[name] for name in ("mean_ratio", "clipped_fraction", "grad_norm")}
-        with (self.folder / "steps.jsonl").open("a") as file:
+        with self.steps.open("a") as file:
             file.write(json.dumps({"step": learner.step, **seconds, **figures}) + "\n")
         self.say(
             f"step {learner.step:4}  importance ratio {metrics['mean_ratio']:.3f}"
