@@ -86,8 +86,8 @@ def register(config: TrainingConfig, step: int) -> None:
     The environment then goes on from its own checkpoint of that step.
     """
     registration = {
-        "wandb_group": "",
-        "wandb_project": "",
+        "wandb_group": config.wandb_group or "",
+        "wandb_project": config.wandb_project or "",
         "batch_size": config.batch_size * config.gradient_accumulation_steps,
         "max_token_len": config.seq_len,
         "starting_step": step,
