@@ -4,13 +4,18 @@ REAL_VENV ?= .venv-real
 REAL_MODEL ?= $(REAL_VENV)/model
 PYTEST = $(VENV)/bin/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo learn test test-integrations test-real quick lint docs clean
+.PHONY: demo learn train-language-model test test-integrations test-real quick lint docs clean
 
 demo: $(VENV)/.installed  # everything for half a minute, without a GPU
 	$(VENV)/bin/python -m reasoning_gym_environment demo
 
 learn: $(VENV)/.installed-learn  # a small model learns from scratch, in about twenty minutes
 	$(VENV)/bin/python examples/learn/learn.py
+
+train-language-model: $(VENV)/.installed-learn $(REAL_VENV)/.installed  # of 135 million weights
+	$(REAL_VENV)/bin/python tests/real/prepare_model.py $(REAL_MODEL)
+	$(VENV)/bin/python examples/train_a_language_model/train.py \
+		--model $(REAL_MODEL) --vllm $(REAL_VENV)/bin/python
 
 test: $(VENV)/.installed-dev  # all tests, and which ten took longest
 	$(PYTEST) --durations=10 --durations-min=2

@@ -32,16 +32,28 @@ def encode(messages: Sequence[dict[str, str]], tokenizer: Any) -> Example:
     )
 
 
-def train(policy: Policy, examples: Sequence[Example], *, passes: int, seed: int) -> None:
-    """Train on every example so many times, and say how it goes."""
+def train(
+    policy: Policy,
+    examples: Sequence[Example],
+    *,
+    passes: int,
+    seed: int,
+    learning_rate: float = LEARNING_RATE,
+    size: int = BATCH,
+) -> None:
+    """Train on every example so many times, and say how it goes.
+
+    Args:
+        size: examples in a batch.
+    """
     said = time.monotonic()
-    steps = passes * -(-len(examples) // BATCH)
-    optimizer = torch.optim.AdamW(policy.model.parameters(), lr=LEARNING_RATE)
+    steps = passes * -(-len(examples) // size)
+    optimizer = torch.optim.AdamW(policy.model.parameters(), lr=learning_rate)
     policy.model.train()
-    for step, batch in enumerate(batches(examples, passes=passes, seed=seed)):
+    for step, batch in enumerate(batches(examples, passes=passes, seed=seed, size=size)):
         share = min(1.0, (step + 1) / WARM_UP, 1.1 - step / steps)
         for group in optimizer.param_groups:
-            group["lr"] = LEARNING_RATE * share
+            group["lr"] = learning_rate * share
         loss = policy.model(**batch).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(policy.model.parameters(), 1.0)
@@ -54,13 +66,13 @@ def train(policy: Policy, examples: Sequence[Example], *, passes: int, seed: int
 
 
 def batches(
-    examples: Sequence[Example], *, passes: int, seed: int
+    examples: Sequence[Example], *, passes: int, seed: int, size: int
 ) -> Iterator[dict[str, torch.Tensor]]:
     """Make batches of examples of like length; the loss is that of answers alone."""
     shuffle = random.Random(seed)
     for _ in range(passes):
         order = sorted(examples, key=lambda example: (_length(example) // 8, shuffle.random()))
-        chunks = [order[begin : begin + BATCH] for begin in range(0, len(order), BATCH)]
+        chunks = [order[begin : begin + size] for begin in range(0, len(order), size)]
         shuffle.shuffle(chunks)
         for chunk in chunks:
             longest = max(map(_length, chunk))

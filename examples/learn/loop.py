@@ -26,6 +26,7 @@ class Loop:
         tokenizer: the folder of the model's.
         tasks: separated by commas.
         items: held out of each task, at the default configuration and at each of `eval_levels`.
+        context: tokens of prompt and completion.
     """
 
     folder: Path
@@ -34,12 +35,14 @@ class Loop:
     items: int
     seed: int
     eval_levels: str = "0"
+    system_prompt: str = ""
+    context: int = CONTEXT
 
     def env(self, **more: Any) -> list[str]:
         """The environment's settings as options, the same for every command."""
         settings = {
             "include_tasks": self.tasks,
-            "system_prompt": "",
+            "system_prompt": self.system_prompt,
             "eval_levels": self.eval_levels,
             "num_eval_samples_per_task": self.items,
             "seed": self.seed,
@@ -53,7 +56,7 @@ class Loop:
         return [
             *self.env(
                 tokenizer_name=self.tokenizer,
-                max_token_length=CONTEXT,
+                max_token_length=self.context,
                 data_dumps_dir=self.folder / "dumps",
                 use_wandb=False,
                 **more,
@@ -108,11 +111,29 @@ class Loop:
             settings: of the environment, for training alone.
         """
 
+        def train(api_url: str) -> reinforce.Steps:
+            return reinforce.train(policy, reinforce.settings(api_url, self.folder, steps=steps))
+
+        await self.train(train, url, goes_on, steps=steps, **settings)
+
+    async def train(
+        self,
+        train: Callable[[str], reinforce.Steps],
+        url: str,
+        goes_on: Callable[[dict[str, float] | None], bool],
+        *,
+        steps: int,
+        **settings: Any,
+    ) -> None:
+        """Run a trainer and the environment against one API, until the trainer ends.
+
+        Args:
+            train: makes steps with what comes from the API at that URL; it runs in a thread.
+        """
         ends = threading.Event()
 
         def work() -> None:
-            config = reinforce.settings(api.url, self.folder, steps=steps)
-            for metrics in reinforce.train(policy, config):
+            for metrics in train(api.url):
                 if ends.is_set() or not goes_on(metrics):
                     return
 

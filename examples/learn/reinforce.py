@@ -19,6 +19,9 @@ ROWS = 128
 
 POLL_SECONDS = 0.2
 
+Steps = Iterator[dict[str, float] | None]
+"""The metrics of each step, and None where there was no batch to pull."""
+
 
 def settings(api_url: str, folder: Path, *, steps: int) -> TrainingConfig:
     """What the trainer registers with, and how it trains."""
@@ -38,15 +41,18 @@ def settings(api_url: str, folder: Path, *, steps: int) -> TrainingConfig:
     )
 
 
-def train(policy: Policy, config: TrainingConfig) -> Iterator[dict[str, float] | None]:
-    """Register, pull batches and make a step with each.
-
-    Yields:
-        The metrics of a step, or None where there was no batch to pull.
-    """
+def train(policy: Policy, config: TrainingConfig) -> Steps:
+    """Register, pull batches and make a step with each."""
     register_trainer(config)
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=config.lr, weight_decay=0.0)
-    step = 0
+    return make_steps(policy, optimizer, config)
+
+
+def make_steps(
+    policy: Policy, optimizer: torch.optim.Optimizer, config: TrainingConfig, *, start: int = 0
+) -> Steps:
+    """Pull batches of a trainer that is registered, and make a step with each."""
+    step = start
     while step < config.training_steps:
         data = get_batch(config.atropos_url)
         if data["batch"] is None:

@@ -1,0 +1,100 @@
+"""The language model under training: its weights, its optimizer, and both on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import requests
+import torch
+from example_trainer.config import TrainingConfig
+from model import Policy
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils.logging import disable_progress_bar
+
+disable_progress_bar()  # of every file that is read or written
+
+LEARNING_RATE = 5e-5
+CHECKPOINT_EVERY = 10
+"""Steps of the trainer, and of the environment's own checkpoints."""
+
+_CPU = torch.cpu.get_capabilities()
+DTYPE = "bfloat16" if _CPU.get("amx_bf16") or _CPU.get("avx512_bf16") else "float32"
+"""What this CPU is fast in: without instructions of its own, bfloat16 is fifty times slower."""
+
+
+class Learner(Policy):
+    """A language model of which the last layers are trained, from where a run stands.
+
+    The weights under training are float32, whatever they are multiplied in: a step of the optimizer
+    is smaller than what bfloat16 can tell apart.
+
+    Attributes:
+        step: made so far.
+    """
+
+    def __init__(self, folder: Path | str, *, layers: int) -> None:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        super().__init__(model, AutoTokenizer.from_pretrained(folder))
+        model.requires_grad_(False)
+        for layer in model.model.layers[-layers:]:
+            layer.requires_grad_(True)
+        self.trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.optimizer = torch.optim.AdamW(
+            self.trained.values(), lr=LEARNING_RATE, weight_decay=0.0
+        )
+        self.step = 0
+
+    def save(self, folder: Path) -> None:
+        """Write model and tokenizer as a server reads them."""
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+    def checkpoint(self, path: Path) -> None:
+        """Write all that a killed run needs to go on, whole or not at all."""
+        new = path.with_suffix(".new")
+        state = {
+            "step": self.step,
+            "weights": self.trained,
+            "optimizer": self.optimizer.state_dict(),
+        }
+        torch.save(state, new)
+        new.replace(path)
+
+    def resume(self, path: Path) -> None:
+        """Go on from a checkpoint."""
+        state: dict[str, Any] = torch.load(path)
+        self.step = state["step"]
+        self.model.load_state_dict(state["weights"], strict=False)
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+@contextmanager
+def computing() -> Iterator[None]:
+    """Multiply in `DTYPE`; no cast of a weight is kept, since weights change."""
+    dtype = getattr(torch, DTYPE)
+    enabled = dtype is not torch.float32
+    with torch.autocast("cpu", dtype, enabled=enabled, cache_enabled=False):
+        yield
+
+
+def register(config: TrainingConfig, step: int) -> None:
+    """Register as the trainer that has made so many steps; its own client knows the first alone.
+
+    The environment then goes on from its own checkpoint of that step.
+    """
+    registration = {
+        "wandb_group": config.wandb_group or "",
+        "wandb_project": config.wandb_project or "",
+        "batch_size": config.batch_size * config.gradient_accumulation_steps,
+        "max_token_len": config.seq_len,
+        "starting_step": step,
+        "checkpoint_dir": config.save_path,
+        "save_checkpoint_interval": config.checkpoint_interval,
+        "num_steps": config.training_steps,
+    }
+    requests.post(
+        f"{config.atropos_url}/register", json=registration, timeout=10
+    ).raise_for_status()
