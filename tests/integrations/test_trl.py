@@ -1,10 +1,21 @@
 """TRL trains on our dataset with our reward function."""
 
 import ast
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from integration_programs import ATROPOS, UNMAKABLE, loaded, page_program, run_python
+from integration_programs import (
+    ATROPOS,
+    UNMAKABLE,
+    environment,
+    loaded,
+    page_program,
+    run_python,
+)
+from page_blocks import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes]
 
@@ -79,6 +90,23 @@ def test_a_model_that_knows_the_answer_earns_it_and_what_is_unscored_teaches_not
     unscored = [row for row in earned if row[0] == "unscored"]
     assert sum(row[3] for row in unscored) == 8
     assert all(row[1:3] == [None, 0.0] for row in unscored)
+
+
+def test_the_example_begins_with_some_right_answers_and_prints_the_reward_of_each_step(
+    tmp_path: Path,
+) -> None:
+    program = ROOT / "examples" / "train_with_trl.py"
+    done = subprocess.run(
+        [sys.executable, str(program), "--steps", "2"],
+        cwd=tmp_path,
+        env={**environment(tmp_path), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    steps = re.findall(r"^step +(\d)  reward (\d\.\d\d)$", done.stdout, re.MULTILINE)
+    assert [int(step) for step, _ in steps] == [1, 2]
+    assert all(0.1 < float(reward) < 0.9 for _, reward in steps)
 
 
 def test_it_needs_no_atropos(tmp_path: Path) -> None:

@@ -1,0 +1,80 @@
+"""TRL's GRPOTrainer learns with problems and rewards of this package: 20 steps on a CPU.
+
+    python examples/train_with_trl.py                                # a tiny model from nothing
+    python examples/train_with_trl.py --model NAME_OR_FOLDER --rate 1e-5
+
+Demonstrations come first, a few: where nothing is solved, no completion is better than another.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, set_seed
+from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
+
+from reasoning_gym_environment import ReasoningGym
+from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.integrations.trl import ReasoningGymReward, problem_dataset
+
+SYSTEM_PROMPT = "Reply with <answer>...</answer>."
+SIZE = {
+    "hidden_size": 96,
+    "intermediate_size": 256,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "initializer_range": 0.08,  # about the root of 1 / hidden_size; 0.02 is for large models
+}
+
+parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+parser.add_argument("--model", help="a name or folder; without it, a tiny one is made")
+parser.add_argument("--task", default="aiw")
+parser.add_argument("--demonstrations", type=int, default=400)
+parser.add_argument("--passes", type=int, default=4, help="over the demonstrations")
+parser.add_argument("--steps", type=int, default=20, help="of GRPO")
+parser.add_argument("--rate", type=float, default=1e-3, help="learning rate of GRPO")
+options = parser.parse_args()
+
+
+def solved(row):
+    """The row as a demonstration."""
+    text = f"<answer>{row['oracle']}</answer>"
+    return {"prompt": row["prompt"], "completion": [{"role": "assistant", "content": text}]}
+
+
+set_seed(0)
+with ReasoningGym() as gym, tempfile.TemporaryDirectory() as folder:
+    common = {"output_dir": folder, "use_cpu": True, "bf16": False, "report_to": "none"}
+    problems = gym.problems(options.task, level=0, count=options.demonstrations + 1000)
+    rows = problem_dataset(problems, system_prompt=SYSTEM_PROMPT)
+    shown, asked = rows.take(options.demonstrations), rows.skip(options.demonstrations)
+    if options.model:
+        model = AutoModelForCausalLM.from_pretrained(options.model)
+        tokenizer = AutoTokenizer.from_pretrained(options.model)
+    else:
+        tokenizer = AutoTokenizer.from_pretrained(build_tokenizer(Path(folder)))
+        model = AutoModelForCausalLM.from_config(LlamaConfig(vocab_size=len(tokenizer), **SIZE))
+    demonstrations = SFTConfig(
+        num_train_epochs=options.passes,
+        per_device_train_batch_size=32,
+        learning_rate=2 * options.rate,
+        **common,
+    )
+    examples = shown.map(solved, remove_columns=shown.column_names)
+    SFTTrainer(model, demonstrations, train_dataset=examples, processing_class=tokenizer).train()
+    reinforcement = GRPOConfig(
+        max_steps=options.steps,
+        num_generations=8,
+        per_device_train_batch_size=256,  # 32 problems
+        max_completion_length=16,
+        learning_rate=options.rate,
+        lr_scheduler_type="constant",
+        logging_steps=1,
+        **common,
+    )
+    trainer = GRPOTrainer(
+        model, ReasoningGymReward(gym), reinforcement, asked, processing_class=tokenizer
+    )
+    trainer.train()
+for step in trainer.state.log_history[:-1]:
+    print(f"step {step['step']:3}  reward {step['reward']:.2f}")
