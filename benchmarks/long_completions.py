@@ -2,7 +2,7 @@
 
 Groups of 16, 8,000 tokens each with logprobs, 64 groups under way: an inference server that speaks
 as `vllm serve` does and a real `run-api`, each in a process of its own, over HTTP. The trainer
-registers and takes no batch: serving one costs the API more than all that is measured here.
+registers and takes no batch: to hand a group on costs the API ten times what is measured here.
 
     python benchmarks/long_completions.py
 """
