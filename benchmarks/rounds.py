@@ -13,13 +13,14 @@ def in_turn(
 ) -> dict[str, list[dict[str, float]]]:
     """Run each program once a round, one after another; by name what each run has measured.
 
-    The last line that a program prints is a JSON object of numbers by name.
+    A program prints a JSON object of numbers by name, on a line of its own.
     """
     found: dict[str, list[dict[str, float]]] = {name: [] for name in programs}
     for _ in range(rounds):
         for name, command in programs.items():
             done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-            found[name].append(json.loads(done.stdout.splitlines()[-1]))
+            [*_, last] = (line for line in done.stdout.splitlines() if line.startswith("{"))
+            found[name].append(json.loads(last))
             print(f"{name}: {found[name][-1]}", flush=True)
     return found
 

@@ -259,7 +259,8 @@ class AtroposEnv(ReplicaEnv):
         keep = self.config.num_rollouts_per_group_for_logging
         make = functools.partial(rollout_rows, self.tokenizer, scored_data, item, keep=keep)
         tokens = sum(map(len, scored_data["tokens"][: None if keep == -1 else keep]))
-        self.rollouts_for_wandb.append(await off_loop(make, tokens=tokens))
+        rows = await off_loop(make, tokens=tokens)
+        self.rollouts_for_wandb.append(rows)  # the list may have become another one meanwhile
         del self.rollouts_for_wandb[: -self.config.num_rollouts_to_keep]
 
     async def create_rollout_table(self, wandb_metrics: dict[str, Any]) -> dict[str, Any]:

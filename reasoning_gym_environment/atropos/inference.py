@@ -35,7 +35,6 @@ KNOWN_TEXT = "Sort 3, 14 and 159: x = [3, 14, 159]\n\té 日本 🎉 <think></th
 """Hardly two tokenizers encode it alike: digits, white space, accents, emoji, tags."""
 
 _KEPT_PROMPTS = 1024
-_LETTERS_A_TOKEN = 4
 _ROUNDS = 3
 """So often a server is asked for what is missing of its completions."""
 
@@ -210,7 +209,7 @@ class Inference:
         said = (choice.message for choice in reply.choices)
         letters = sum(len(m.content or "") + len(_reasoning(m) or "") for m in said)
         encode = functools.partial(self._encode, prompt, reply.choices, max_length)
-        return await self._in_turn(encode, tokens=letters // _LETTERS_A_TOKEN)
+        return await self._in_turn(encode, tokens=letters)
 
     async def _in_turn(self, work: Callable[[], T], *, tokens: int) -> T:
         async with self._encoding:

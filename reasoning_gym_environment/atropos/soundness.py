@@ -59,11 +59,11 @@ def _tokens_fault(tokens: Sequence[Any], masks: Sequence[Any], vocabulary: int) 
 
 def _masks_a_prompt(tokens: Sequence[Any], masks: Sequence[Any]) -> bool:
     """Whether all that is masked stands before all that isn't, which are its tokens."""
-    trained = masks.count(_MASKED)
+    masked = masks.count(_MASKED)
     return (
         {*map(type, masks)} <= {int}
-        and masks[trained:] == tokens[trained:]
-        and masks[:trained].count(_MASKED) == trained
+        and masks[masked:] == tokens[masked:]
+        and masks[:masked].count(_MASKED) == masked
     )
 
 

@@ -82,11 +82,18 @@ class EvaluationSet:
         return len(self._planned)
 
     async def items(self) -> list[EvaluationItem]:
-        """All items in their order; what isn't there yet is made now."""
+        """Give all items in their order; what isn't there yet is made now.
+
+        One that could not be made before is tried again: perhaps the machine was busy.
+        """
         if self._items is None:
+            self._made = {n: making for n, making in self._made.items() if not _failed(making)}
             jobs = [self._item(number) for number in range(len(self))]
             made = await with_progress(jobs, "evaluation set")
-            self._items = [item for item in made if item is not None]
+            items = [item for item in made if item is not None]
+            if len(items) < len(self):
+                return items
+            self._items = items
         return self._items
 
     async def questions(self, task: str) -> frozenset[bytes]:
@@ -114,6 +121,13 @@ class EvaluationSet:
             logger.warning("The evaluation set lacks an item: %s", error)
             return None
         return EvaluationItem(problem=problem, difficulty=difficulty)
+
+
+def _failed(making: asyncio.Task[EvaluationItem | None]) -> bool:
+    """Say whether an item was tried in vain."""
+    if not making.done():
+        return False
+    return making.cancelled() or making.exception() is not None or making.result() is None
 
 
 async def build_evaluation_set(pool: MakesProblems, plan: EvaluationPlan) -> list[EvaluationItem]:

@@ -135,10 +135,10 @@ class Evaluation:
             ConfigurationError: the folder holds an evaluation with other settings.
             InferenceError: nothing could be scored.
         """
+        items = await self.set.items()
         begin, self.report = time.time(), EvaluationReport(attempts=self._settings.eval_attempts)
         store = self._open(step, max_length, identity["library_versions"])
         self.folder = store.folder
-        items = await self.set.items()
         await self._ask(items, store, max_length, identity)
         samples = _in_order(items, store)
         self.report = self._unlogged = await asyncio.to_thread(self._measure, samples)

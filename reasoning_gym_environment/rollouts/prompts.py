@@ -58,14 +58,7 @@ class Tokenizer(Protocol):
     eos_token_id: int | None
     all_special_ids: list[int]
 
-    def __call__(
-        self,
-        text: list[str],
-        *,
-        add_special_tokens: bool,
-        return_attention_mask: bool,
-        return_token_type_ids: bool,
-    ) -> Mapping[str, Any]: ...
+    def __call__(self, text: list[str], *, add_special_tokens: bool) -> Mapping[str, Any]: ...
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
 
@@ -139,12 +132,8 @@ def completions_from_texts(
     """
     if not texts:
         return []
-    encoded = tokenizer(
-        [made_whole(text)[0] for text in texts],
-        add_special_tokens=False,
-        return_attention_mask=False,
-        return_token_type_ids=False,
-    )["input_ids"]
+    whole = [made_whole(text)[0] for text in texts]
+    encoded = tokenizer(whole, add_special_tokens=False)["input_ids"]
     room = max(0, max_length - len(prompt_tokens))
     return [
         _from_text(

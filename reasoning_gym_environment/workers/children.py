@@ -82,6 +82,17 @@ def read_scores(
     return data, False
 
 
+def scores_of(
+    data: bytes, count: int, wait_status: int, *, timed_out: bool, sandboxed: bool
+) -> list[FormScores]:
+    """Read what an ended child said, up to and including the answer that brought it down."""
+    scores = unpack_scores(data)
+    unreadable = bool(scores) and scores[-1].outcome is Outcome.CRASHED
+    if len(scores) < count and not unreadable:
+        scores.append(failure(wait_status, timed_out=timed_out, sandboxed=sandboxed))
+    return scores
+
+
 def unpack_scores(data: bytes) -> list[FormScores]:
     """Read the whole records of a child, up to and including the first that can't be read."""
     scores: list[FormScores] = []
@@ -145,7 +156,4 @@ def run_child(
     finally:
         os.close(reply)
         wait_status = reap(pid)
-    scores = unpack_scores(data)
-    if len(scores) < count:
-        scores.append(failure(wait_status, timed_out=timed_out, sandboxed=sandboxed))
-    return scores
+    return scores_of(data, count, wait_status, timed_out=timed_out, sandboxed=sandboxed)

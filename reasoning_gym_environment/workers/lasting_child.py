@@ -72,13 +72,18 @@ class LastingChild:
             ParentGoneError: `parent` has closed.
         """
         begin = time.monotonic()
+        deadline = min(give_up, begin + request.timeout)
         self._groups += 1
         frame = pickle.dumps(dataclasses.replace(request, answers=tuple(answers)))
         count = len(answers)
         try:
-            self._send(protocol.LENGTH.pack(len(frame)) + frame, request.timeout)
+            sent = self._send(protocol.LENGTH.pack(len(frame)) + frame, deadline, parent)
             data, timed_out = children.read_scores(
-                self._replies, count + 1, timeout=request.timeout, give_up=give_up, parent=parent
+                self._replies,
+                count + 1,
+                timeout=request.timeout,
+                give_up=give_up if sent else deadline,
+                parent=parent,
             )
         except BaseException:
             self.end()
@@ -86,23 +91,34 @@ class LastingChild:
         scores = children.unpack_scores(data)
         self._seconds -= time.monotonic() - begin
         if len(scores) <= count or not self._is_sound(scores):
-            wait_status = self.end()
-            if len(scores) < count:
-                sandboxed = request.containment is not Containment.FORKS
-                scores.append(
-                    children.failure(wait_status, timed_out=timed_out, sandboxed=sandboxed)
-                )
+            sandboxed = request.containment is not Containment.FORKS
+            scores = children.scores_of(
+                data, count, self.end(), timed_out=timed_out, sandboxed=sandboxed
+            )
         return scores[:count]
 
-    def _send(self, frame: bytes, timeout: float) -> None:
-        """Write what the child reads; one that has gone, or reads nothing, gives no score then."""
+    def _send(self, frame: bytes, deadline: float, parent: int) -> bool:
+        """Write what the child reads; one that has gone, or reads nothing, gives no score then.
+
+        Returns:
+            Whether it was written before the deadline.
+
+        Raises:
+            ParentGoneError: `parent` has closed.
+        """
         poll = select.poll()
         poll.register(self._requests, select.POLLOUT)
+        poll.register(parent, select.POLLIN)
         left = memoryview(frame)
-        deadline = time.monotonic() + timeout
         with contextlib.suppress(BrokenPipeError):
-            while left and poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            while left:
+                ready = dict(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+                if parent in ready:
+                    raise children.ParentGoneError
+                if not ready:
+                    return False
                 left = left[os.write(self._requests, left) :]
+        return True
 
     def _is_quiet(self) -> bool:
         """Say whether it lives, and says nothing that it wasn't asked."""
@@ -116,7 +132,7 @@ class LastingChild:
             {score.outcome for score in scores} <= _SOUND
             and scores[-1].raw == self._groups
             and self._is_quiet()
-            and limits.address_space(self._pid) <= self._begun_with + _MOST_GROWN
+            and 0 < limits.address_space(self._pid) <= self._begun_with + _MOST_GROWN
         )
 
     def end(self) -> int:

@@ -1,6 +1,6 @@
 """What runs in a verifier's child, beside model text: screen, guard, the library's verifier.
 
-Nothing here forks or waits; the host does, in `verifier_host`.
+Nothing here forks; the host does, in `verifier_host`.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from group_values import group
 
+from reasoning_gym_environment.errors import GenerationTimeoutError
 from reasoning_gym_environment.evaluation.plan import (
     EvaluationPlan,
     EvaluationSet,
@@ -25,7 +26,7 @@ from reasoning_gym_environment.rollouts.rollouts import InferenceError, Sampling
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.util.progress import with_progress
-from reasoning_gym_environment.workers.pool import TaskPool
+from reasoning_gym_environment.workers.pool import MOST_MISSED, TaskPool
 
 LADDER = ({"max_value": 10}, {"max_value": 20}, {"max_value": 30})
 
@@ -268,3 +269,22 @@ async def test_jobs_end_when_their_caller_is_cancelled(tmp_path: Path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert policy.ended == policy.most == 5
+
+
+class SometimesBusy(Numbered):
+    """Makes no item of one seed the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.missed: list[Recipe] = []
+
+    async def generate(self, recipe: Recipe) -> Problem:
+        if recipe == evaluation_recipes(5, ["gcd"], 4)[2] and len(self.missed) < MOST_MISSED:
+            self.missed.append(recipe)
+            raise GenerationTimeoutError("the machine is busy")
+        return await super().generate(recipe)
+
+
+async def test_an_item_that_could_not_be_made_is_tried_again_at_the_next_evaluation() -> None:
+    items = EvaluationSet(SometimesBusy(), plan("gcd", per_task=4))
+    assert [len(await items.items()) for _ in range(3)] == [3, 4, 4]

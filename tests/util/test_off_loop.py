@@ -38,3 +38,18 @@ async def test_large_jobs_are_done_in_one_other_thread_and_the_loop_goes_on() ->
 async def test_what_it_raises_is_raised(tokens: int) -> None:
     with pytest.raises(ZeroDivisionError):
         await off_loop(lambda: 1 / 0, tokens=tokens)
+
+
+async def test_who_is_cancelled_waits_for_the_end_of_the_work() -> None:
+    ended = threading.Event()
+
+    def job() -> None:
+        time.sleep(0.05)
+        ended.set()
+
+    asker = asyncio.create_task(off_loop(job, tokens=LARGE))
+    await asyncio.sleep(0.01)
+    asker.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asker
+    assert ended.is_set()

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reasoning_gym_environment.workers.children import ParentGoneError
 from reasoning_gym_environment.workers.lasting_child import _MOST_GROUPS
 from reasoning_gym_environment.workers.protocol import (
     FORM_SCORES,
@@ -91,11 +92,17 @@ class Asked:
         assert score.outcome is Outcome.SCORED
         return int(score.raw)
 
+    def leave(self) -> None:
+        """Close the request pipe, as a parent does that ends."""
+        os.close(self._parent)
+        self._parent = -1
+
     def close(self) -> None:
         if self.host._lasting is not None:
             self.host._lasting.end()
         os.close(self._silent)
-        os.close(self._parent)
+        if self._parent >= 0:
+            self.leave()
 
 
 @pytest.fixture
@@ -189,6 +196,35 @@ def test_junk_in_its_reply_costs_its_own_group_at_most(asked: Asked) -> None:
     [forged] = asked.scores(forger)
     assert forged.outcome is Outcome.CRASHED
     assert [score.raw for score in asked.scores("result = 0.25", "result = 0.5")] == [0.25, 0.5]
+
+
+def test_junk_in_place_of_a_score_costs_no_neighbour_anything(asked: Asked) -> None:
+    reply = FORM_SCORES.size
+    junk = f"[os.write(fd, b'\\xff' * {reply}) for fd in range(3, 40) if writes(fd)]; os._exit(0)"
+    writes = (
+        "def writes(fd):\n"
+        "    try: return os.write(fd, b'') == 0\n"
+        "    except OSError: return False\n"
+    )
+    forged, neighbour = asked.scores(writes + junk, "result = 0.5")
+    assert (forged.outcome, neighbour.raw) == (Outcome.CRASHED, 0.5)
+
+
+def test_a_child_that_reads_nothing_costs_no_more_than_one_deadline(asked: Asked) -> None:
+    os.kill(asked.child(), signal.SIGSTOP)
+    begin = time.monotonic()
+    [score] = asked.scores("x" * 2**20, timeout=5.0, group_timeout=0.5)
+    assert score.outcome is Outcome.TIMEOUT
+    assert time.monotonic() - begin < 4.0
+
+
+def test_a_host_whose_parent_goes_while_it_writes_a_request_ends_at_once(asked: Asked) -> None:
+    os.kill(asked.child(), signal.SIGSTOP)
+    begin = time.monotonic()
+    threading.Timer(0.2, asked.leave).start()
+    with pytest.raises(ParentGoneError):
+        asked.scores("x" * 2**20, timeout=20.0)
+    assert time.monotonic() - begin < 10.0
 
 
 def test_what_an_answer_prints_goes_nowhere_and_is_no_error(
