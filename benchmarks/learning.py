@@ -11,12 +11,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import shutil
 import statistics
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "learn
 import cold_start
 import torch
 from endpoint import Endpoint, served
+from learning_plot import plot
 from loop import Loop
 from model import Policy, build_model, build_tokenizer
 from results import solved
@@ -204,18 +207,50 @@ def share(row: dict[str, Any]) -> float:
     return statistics.mean(rollout["status"] == "solved" for rollout in row["rollouts"])
 
 
+def held_out(point: dict[str, Any]) -> float:
+    """The solved share of all held-out items, every difficulty counting alike."""
+    return statistics.mean(each["value"] for each in point["solved"].values())
+
+
+def rollouts_until(curve: Sequence[dict[str, Any]], wanted: float) -> float:
+    """Rollouts at which the held-out share first reaches the one wanted; infinite if it never does.
+
+    Between two evaluations it is taken to rise evenly.
+    """
+    points = [(point["rollouts"], held_out(point)) for point in curve]
+    if points[0][1] >= wanted:
+        return 0.0
+    for (used, share), (later, more) in pairwise(points):
+        if more >= wanted:
+            return float(used + (later - used) * (wanted - share) / (more - share))
+    return math.inf
+
+
+def spread(values: Sequence[float]) -> str:
+    """Write a mean with half the width of its 95 % interval over seeds."""
+    if len(values) == 1:
+        return f"{values[0]:.3f}"
+    error = statistics.stdev(values) / len(values) ** 0.5
+    return f"{statistics.mean(values):.3f} ± {student_quantile(len(values) - 1) * error:.3f}"
+
+
 def summary(results: Sequence[dict[str, Any]]) -> str:
-    """Solved share at the end by arm and difficulty: the mean over seeds with its interval."""
-    lines = []
-    for arm, runs in group_by(lambda result: str(result["arm"]), results).items():
-        for difficulty in runs[0]["curve"][-1]["solved"]:
-            values = [each["curve"][-1]["solved"][difficulty]["value"] for each in runs]
-            spread = ""
-            if len(values) > 1:
-                error = statistics.stdev(values) / len(values) ** 0.5
-                spread = f" ± {student_quantile(len(values) - 1) * error:.3f}"
-            at = "default" if difficulty == "None" else f"difficulty {difficulty}"
-            lines.append(f"{arm:18} {at:16} {statistics.mean(values):.3f}{spread} ({len(values)})")
+    """By arm: shares at the end, and rollouts until the share that the first arm ends with."""
+    by_arm = group_by(lambda result: str(result["arm"]), results)
+    wanted = statistics.mean(held_out(run["curve"][-1]) for run in next(iter(by_arm.values())))
+    difficulties = list(results[0]["curve"][0]["solved"])
+    heads = ["default" if each == "None" else each for each in difficulties]
+    lines = [f"rollouts until {wanted:.3f} of all held-out items are solved; shares at the end"]
+    lines += ["arm (runs)".ljust(18) + "".join(f"{h:>18}" for h in ["rollouts", "all", *heads])]
+    begin = results[0]["curve"][0]
+    values = [held_out(begin), *(begin["solved"][each]["value"] for each in difficulties)]
+    lines += ["at the start".ljust(18) + " " * 18 + "".join(f"{v:18.3f}" for v in values)]
+    for arm, runs in by_arm.items():
+        until = [rollouts_until(run["curve"], wanted) for run in runs]
+        ends = [run["curve"][-1] for run in runs]
+        cells = [f"{statistics.mean(until):.0f}", spread([held_out(end) for end in ends])]
+        cells += [spread([end["solved"][each]["value"] for end in ends]) for each in difficulties]
+        lines.append(f"{arm} ({len(runs)})".ljust(18) + "".join(f"{cell:>18}" for cell in cells))
     return "\n".join(lines)
 
 
@@ -233,7 +268,10 @@ async def main(experiment: Experiment, arms: Sequence[str], seeds: int) -> None:
             result = await run(experiment, arm, seed, weights)
             path.with_suffix(".partial").write_text(json.dumps(result, indent=1) + "\n")
             path.with_suffix(".partial").rename(path)
-    print(summary([json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]))
+    made = [json.loads(path.read_text()) for path in results.glob("*.json")]
+    made.sort(key=lambda result: (list(ARMS).index(result["arm"]), result["seed"]))
+    print(summary(made))
+    plot(experiment.folder / "arms.svg", made, held_out)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from transformers.utils.logging import disable_progress_bar
 
 disable_progress_bar()  # of every file that is read or written
 
-LEARNING_RATE = 5e-5
+LEARNING_RATE = 1.5e-5
+"""At 5e-5 the groups with signal fell from 75 % to 3 % within 80 steps."""
 CHECKPOINT_EVERY = 10
 """Steps of the trainer, and of the environment's own checkpoints."""
 
