@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from demo_runs import run_demo
+from demo_runs import run_demo_for_groups
 from hypothesis import HealthCheck, settings
 from worker_stock import WorkerStock
 
@@ -129,7 +129,7 @@ def demo_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (root / "demo.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "demo.out").exists():
-            run_demo(folder)
+            run_demo_for_groups(folder)
     return folder
 
 
