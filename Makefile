@@ -4,7 +4,7 @@ REAL_VENV ?= .venv-real
 REAL_MODEL ?= $(REAL_VENV)/model
 PYTEST = $(VENV)/bin/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo learn train-language-model test test-integrations test-real quick lint docs clean
+.PHONY: demo learn train-language-model test test-learn test-integrations test-real quick lint docs clean
 
 demo: $(VENV)/.installed  # everything for half a minute, without a GPU
 	$(VENV)/bin/python -m reasoning_gym_environment demo
@@ -19,6 +19,9 @@ train-language-model: $(VENV)/.installed-learn $(REAL_VENV)/.installed  # of 135
 
 test: $(VENV)/.installed-dev  # all tests, and which ten took longest
 	$(PYTEST) --durations=10 --durations-min=2
+
+test-learn: $(VENV)/.installed-dev $(VENV)/.installed-learn  # what needs PyTorch: a minute or two
+	$(VENV)/bin/python -m pytest tests/learn --durations=5
 
 test-real: $(VENV)/.installed-dev $(REAL_VENV)/.installed  # against a real vLLM on this CPU
 	$(REAL_VENV)/bin/python tests/real/prepare_model.py $(REAL_MODEL)
