@@ -15,8 +15,7 @@ SOLVED_SCORE = 0.5
 """An answer is solved from this verifier score on."""
 
 MASKED = -100
-"""The mask of a token that is not trained on; this very object is counted faster than an equal one.
-"""
+"""The mask of a token that is not trained on; this object is counted faster than an equal one."""
 
 Ladder = tuple[Mapping[str, Any], ...]
 """A task's levels, easiest first, each as dataset parameters."""
