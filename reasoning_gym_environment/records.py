@@ -14,6 +14,9 @@ from typing import Any
 SOLVED_SCORE = 0.5
 """An answer is solved from this verifier score on."""
 
+MASKED = -100
+"""The mask of a token that is not trained on; this object is counted faster than an equal one."""
+
 Ladder = tuple[Mapping[str, Any], ...]
 """A task's levels, easiest first, each as dataset parameters."""
 
@@ -95,9 +98,10 @@ class Completion:
     Attributes:
         text: the completion alone, thought included.
         tokens: prompt and completion token ids.
-        masks: as long as `tokens`; -100 on the prompt, the token id elsewhere.
+        masks: as long as `tokens`; MASKED on the prompt, the token id elsewhere.
         logprobs: as long as `tokens`, 1.0 on the prompt; None where the server gives none.
         finish_reason: "stop", or "length" for a truncated completion.
+        completion_tokens: how many tokens are the completion's own.
     """
 
     text: str
@@ -105,14 +109,15 @@ class Completion:
     masks: tuple[int, ...]
     logprobs: tuple[float, ...] | None
     finish_reason: str
+    completion_tokens: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        own = len(self.masks) - self.masks.count(MASKED)
+        object.__setattr__(self, "completion_tokens", own)  # frozen
 
     @property
     def truncated(self) -> bool:
         return self.finish_reason == "length"
-
-    @property
-    def completion_tokens(self) -> int:
-        return len(self.masks) - self.masks.count(-100)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -211,7 +211,7 @@ class DeliveringEnv(BaseEnv):
                 written = await off_loop(functools.partial(self._write, group), tokens=tokens)
             if not written and not send:
                 return End.FAILED
-        return await self._send(group, problem) if send else End.WRITTEN
+        return await self._send(group, problem, tokens=tokens) if send else End.WRITTEN
 
     def _filters(self, group: Mapping[str, Any], *, limited: bool) -> bool:
         """Whether nothing could be learned from the group, or the trainer has no room for a row."""
@@ -233,11 +233,11 @@ class DeliveringEnv(BaseEnv):
             logger.error("A group is missing in data_path_to_save_groups: %s", error)
             return False
 
-    async def _send(self, group: dict[str, Any], problem: Problem | None) -> End:
+    async def _send(self, group: dict[str, Any], problem: Problem | None, *, tokens: int) -> End:
         self.items_sent_this_step += 1
         try:
             write = functools.partial(pack, {**group, "env_id": self.env_id})
-            body = await off_loop(write, tokens=sum(map(len, group["tokens"])))
+            body = await off_loop(write, tokens=tokens)
             reply = await self.api.request("POST", "/scored_data", body, groups=1)
         except (ApiRefusedError, TypeError, ValueError) as error:
             return self._refuse(problem, str(error))

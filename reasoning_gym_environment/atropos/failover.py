@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
 from ..util.outage import BETWEEN_LINES
 from ..util.reachability import UnreachableError
@@ -74,18 +73,18 @@ class Failover:
             Exception: whatever it raised at the last server; one that may heal wins.
         """
 
-        def is_last(attempt: RetryCallState) -> bool:
-            seconds = max(attempt.seconds_since_start or 0.0, self._failing_seconds())
-            enough = attempt.attempt_number >= _ATTEMPTS or _hung(attempt)
-            return enough and seconds >= min(persistence, self.patience)
-
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(_may_be_asked_again),
-            stop=is_last,
-            wait=wait_random_exponential(max=_LONGEST_PAUSE),
-            reraise=True,
-        )
-        return await retrying(self._ask_all, request)
+        begun, tries = self._clock(), 0
+        while True:
+            tries += 1
+            try:
+                return await self._ask_all(request)
+            except Exception as error:
+                seconds = max(self._clock() - begun, self._failing_seconds())
+                enough = tries >= _ATTEMPTS or isinstance(error, HangingError)
+                is_last = enough and seconds >= min(persistence, self.patience)
+                if is_last or isinstance(error, UnreachableError) or not heals(error):
+                    raise
+            await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE, 2 ** (tries - 1))))
 
     async def _ask_all(self, request: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         failures: list[Exception] = []
@@ -141,12 +140,3 @@ class Failover:
             others = ", others are asked" if len(self._servers) > 1 else ""
             url = self._servers[number].config.base_url
             logger.warning("The inference server at %s fails%s: %s", url, others, sentence(error))
-
-
-def _may_be_asked_again(error: BaseException) -> bool:
-    """Not where it is cancelled, patience has ended, or a server has refused it."""
-    return isinstance(error, Exception) and not isinstance(error, UnreachableError) and heals(error)
-
-
-def _hung(attempt: RetryCallState) -> bool:
-    return attempt.outcome is not None and isinstance(attempt.outcome.exception(), HangingError)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from atroposlib.envs.server_handling.server_manager import ServerManager
 
@@ -19,7 +19,7 @@ from ..rollouts.prompts import (
     render_prompt,
 )
 from ..rollouts.rollouts import InferenceError, Prompt, SamplingParams
-from ..util.off_loop import off_loop
+from ..util.off_loop import in_thread, off_loop
 from ..util.reachability import require_reachable
 from ..util.together import all_or_none
 from .failover import Failover
@@ -28,8 +28,6 @@ from .findings import Needs
 from .replies import Ask
 from .servers import TokenClient
 from .start import agree
-
-T = TypeVar("T")
 
 KNOWN_TEXT = "Sort 3, 14 and 159: x = [3, 14, 159]\n\té 日本 🎉 <think></think>"
 """Hardly two tokenizers encode it alike: digits, white space, accents, emoji, tags."""
@@ -65,7 +63,7 @@ class Inference:
             "stops": frozenset(tokenizer.all_special_ids),
         }
         self._turn_end = end_of_turn(tokenizer)
-        self._encoding = asyncio.Lock()  # one group a turn: many at once would stall the loop
+        self._decoding = asyncio.Lock()  # one group a turn: many at once would stall the loop
         self.failover = Failover(server.servers)
         self.persistence: dict[str, float] = {}
         self.prompt = functools.lru_cache(_KEPT_PROMPTS)(self._render)
@@ -78,9 +76,7 @@ class Inference:
 
     async def has_room(self, question: str, max_length: int) -> bool:
         """Whether the prompt leaves room for a completion."""
-        async with self._encoding:
-            await asyncio.sleep(0)
-            return self.room(question, max_length) > 0
+        return await in_thread(lambda: self.room(question, max_length) > 0)
 
     def room(self, question: str, max_length: int) -> int:
         """Completion tokens that the prompt leaves of `max_length`; below 1 there is no room."""
@@ -206,15 +202,7 @@ class Inference:
         self, server: Any, prompt: Prompt, request: dict[str, Any], max_length: int
     ) -> list[Completion]:
         reply = await server.chat_completion(**request)
-        said = (choice.message for choice in reply.choices)
-        letters = sum(len(m.content or "") + len(_reasoning(m) or "") for m in said)
-        encode = functools.partial(self._encode, prompt, reply.choices, max_length)
-        return await self._in_turn(encode, tokens=letters)
-
-    async def _in_turn(self, work: Callable[[], T], *, tokens: int) -> T:
-        async with self._encoding:
-            await asyncio.sleep(0)
-            return await off_loop(work, tokens=tokens)
+        return await in_thread(functools.partial(self._encode, prompt, reply.choices, max_length))
 
     def _encode(self, prompt: Prompt, choices: Sequence[Any], max_length: int) -> list[Completion]:
         said = [choice.message for choice in choices]
@@ -236,7 +224,9 @@ class Inference:
             **request,
         )
         decode = functools.partial(self._decode, prompt, columns)
-        return await self._in_turn(decode, tokens=sum(map(len, columns[0])))
+        async with self._decoding:
+            await asyncio.sleep(0)
+            return await off_loop(decode, tokens=sum(map(len, columns[0])))
 
     def _decode(self, prompt: Prompt, columns: Sequence[Sequence[Any]]) -> list[Completion]:
         return [

@@ -23,7 +23,7 @@ import msgspec
 
 from ..errors import TRY_AGAIN, FixableError
 from ..util.outage import FailingRequests
-from ..util.reachability import UnreachableError
+from ..util.reachability import UnreachableError, is_loopback
 from .columns import are_finite
 from .failures import own_words
 
@@ -33,7 +33,6 @@ _PAUSE_SECONDS = 1.0
 _COMPRESSED_FROM = 1024
 _LEVEL = 1
 """Of compression: the next one takes twice the time for a few percent."""
-_HERE = ("localhost", "127.0.0.1", "::1")
 _COLUMNS = ("tokens", "masks", "inference_logprobs")
 _HEALING = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _JSON = {"Content-Type": "application/json"}
@@ -87,7 +86,7 @@ class TrainerApi:
         self.patience = 60.0
         self.lost = False
         self._url = url
-        self._is_away = urlsplit(url).hostname not in _HERE
+        self._is_away = not is_loopback(urlsplit(url).hostname or "")
         self._clock = clock
         self._outage = FailingRequests(f"The Atropos API at {url}", clock)
         self._mark = {

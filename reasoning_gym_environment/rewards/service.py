@@ -10,13 +10,13 @@ import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 
 from aiohttp import web
 
 from ..errors import FixableError, GenerationError, PoolClosedError
 from ..gym.asynchronous import AsyncReasoningGym
+from ..util.reachability import is_loopback
 from .bodies import Bodies
 from .metrics import Metrics
 from .refusals import NO_HEADERS, Refusal
@@ -179,19 +179,6 @@ def _error(status: int, message: str, headers: Mapping[str, str] = NO_HEADERS) -
 
 def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether only this machine reaches an address.
-
-    Example:
-        >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-        (True, True, False)
-    """
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 async def serve(gym: AsyncReasoningGym, settings: ServiceSettings) -> None:

@@ -15,6 +15,9 @@ from ..scoring.rewards import signal
 from ..util.whole_text import made_whole
 from .books import Books
 
+_SHARES = {status: f"status/{status.value}" for status in Status}
+"""The share of rollouts with a status, by status."""
+
 
 @dataclass(slots=True)
 class Mean:
@@ -28,6 +31,12 @@ class Mean:
         self.total += value
         self.squares += value * value
         self.count += 1
+
+    def merge(self, other: Mean) -> None:
+        """Add all that was added to another mean."""
+        self.total += other.total
+        self.squares += other.squares
+        self.count += other.count
 
     @property
     def value(self) -> float:
@@ -60,6 +69,11 @@ class Means:
         for name, value in values.items():
             self._means[name].add(value)
 
+    def merge(self, other: Means) -> None:
+        """Add all that was added to others."""
+        for name, mean in other._means.items():
+            self._means[name].merge(mean)
+
     def __getitem__(self, name: str) -> Mean:
         return self._means[name] if name in self._means else Mean()
 
@@ -72,27 +86,17 @@ class Means:
 
 def attempt_values(attempt: Attempt) -> dict[str, float]:
     """List the averaged numbers of one rollout; an unscored one says only that it is."""
-    unscored = attempt.verdict.status is Status.UNSCORED
-    shares = {
-        f"status/{status.value}": float(attempt.verdict.status is status) for status in Status
-    }
-    lengths = {
-        "truncated": float(attempt.completion.truncated),
-        "completion_tokens": float(attempt.completion.completion_tokens),
-    }
-    if not attempt.completion.tokens:  # the server gave none: there is nothing to measure
-        return shares
-    if unscored or attempt.verdict.score is None:
-        return shares | lengths
-    return (
-        shares
-        | lengths
-        | {
-            "solved": float(attempt.verdict.status is Status.SOLVED),
-            "score": attempt.verdict.score,
-            "reward": attempt.reward.value,
-        }
-    )
+    completion, verdict = attempt.completion, attempt.verdict
+    values = {name: float(verdict.status is status) for status, name in _SHARES.items()}
+    if not completion.tokens:  # the server gave none: there is nothing to measure
+        return values
+    values["truncated"] = float(completion.truncated)
+    values["completion_tokens"] = float(completion.completion_tokens)
+    if verdict.status is not Status.UNSCORED and verdict.score is not None:
+        values["solved"] = float(verdict.status is Status.SOLVED)
+        values["score"] = verdict.score
+        values["reward"] = attempt.reward.value
+    return values
 
 
 def by_task_and_category(
@@ -124,12 +128,12 @@ def group_values(group: GroupResult, categories: Mapping[str, str]) -> list[dict
     That is its rollouts overall, their solved share by category and task, and its signal.
     """
     counted = []
+    own = {name: by_task_and_category(name, group, categories) for name in ("solved", "score")}
     for attempt in group.attempts:
         values = attempt_values(attempt)
         counted.append(values)
-        for name in ("solved", "score"):
+        for name, keys in own.items():
             if name in values:
-                keys = by_task_and_category(name, group, categories)
                 counted.append(dict.fromkeys(keys, values[name]))
     kind = signal([attempt.verdict for attempt in group.attempts])
     if kind is not None:
@@ -142,22 +146,28 @@ class Statistics:
 
     Attributes:
         interval: means since `take_report` was last called.
-        total: means over the whole run.
         counts: events over the whole run, by name.
         books: the groups among them.
     """
 
     def __init__(self) -> None:
         self.interval = Means()
-        self.total = Means()
+        self._reported = Means()
         self.counts: Counter[str] = Counter()
         self.books = Books(self.counts)
+
+    @property
+    def total(self) -> Means:
+        """The means over the whole run."""
+        total = Means()
+        total.merge(self._reported)
+        total.merge(self.interval)
+        return total
 
     def add_group(self, group: GroupResult, categories: Mapping[str, str]) -> None:
         self.books.collect()
         for values in group_values(group, categories):
             self.interval.add(values)
-            self.total.add(values)
         errors = sum(attempt.verdict.errors for attempt in group.attempts)
         if errors:
             self.counts[f"verifier_errors/{group.problem.recipe.task}"] += errors
@@ -167,6 +177,7 @@ class Statistics:
     def take_report(self) -> dict[str, float]:
         """Give wandb's `train/*` since the last call, and the run's `counts/*`."""
         taken, self.interval = self.interval, Means()
+        self._reported.merge(taken)
         report = {f"train/{name}": value for name, value in taken.values().items()}
         if "train/solved" in report:
             report["train/percent_correct"] = report["train/solved"]

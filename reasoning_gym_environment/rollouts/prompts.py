@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from ..records import Completion
+from ..records import MASKED, Completion
 from ..util.whole_text import made_whole
 from .channels import CHANNEL, TURN, in_channels, in_tags
 
@@ -47,9 +47,6 @@ def build_messages(system_prompt: str, question: str) -> list[dict[str, str]]:
     """The chat messages that open one rollout; an empty system prompt sends none."""
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     return [*system, {"role": "user", "content": question}]
-
-
-MASKED = -100
 
 
 class Tokenizer(Protocol):

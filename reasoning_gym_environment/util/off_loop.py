@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 LARGE = 16_000
-"""Tokens, or letters to encode, from which work is done in a thread; fewer take milliseconds."""
+"""Tokens from which work is done in a thread; fewer take milliseconds."""
 
 _one_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large")
 """One for all: a call into C holds the interpreter, so the loop would wait for as many as there are
@@ -18,14 +18,19 @@ threads."""
 
 
 async def off_loop(work: Callable[[], T], *, tokens: int) -> T:
-    """Do work on so many tokens: in a thread where they are many, one job after another.
+    """Do work on so many tokens: `in_thread` where they are many."""
+    return work() if tokens < LARGE else await in_thread(work)
 
-    Who is cancelled meanwhile waits for the end of it: what it works on may be used by others then.
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Do work in the thread, one job after another, however small.
+
+    It pays where the work lets go of the interpreter, as a tokenizer does while it encodes. Who is
+    cancelled meanwhile waits for the end of it: what it works on may be used by others then.
     """
-    if tokens < LARGE:
-        return work()
     working = asyncio.get_running_loop().run_in_executor(_one_thread, work)
     try:
         return await asyncio.shield(working)
-    finally:
+    except asyncio.CancelledError:
         await asyncio.wait([working])
+        raise

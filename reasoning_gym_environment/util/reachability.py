@@ -1,10 +1,11 @@
-"""Whether something listens at a URL, found out before work depends on it."""
+"""Whether something listens at a URL, found out before work depends on it, and who reaches it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Sequence
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from ..errors import TRY_AGAIN, FixableError
@@ -25,6 +26,19 @@ class UnusableUrlError(UnreachableError):
     """Nothing can ever listen there."""
 
     exit_status = 2
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether only this machine reaches an address.
+
+    Example:
+        >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+        (True, True, False)
+    """
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 async def _connect(url: str) -> None:

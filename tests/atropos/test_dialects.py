@@ -3,21 +3,10 @@
 from typing import Any
 
 import pytest
+from asked_completions import ASK
 
 from reasoning_gym_environment.atropos.dialects import ChatTokens
-from reasoning_gym_environment.atropos.replies import Ask, ReplyError, Sampled, read
-
-ASK = Ask(
-    model="m",
-    prompt=(5, 6, 7),
-    messages=[{"role": "user", "content": "?"}],
-    n=2,
-    max_tokens=4,
-    temperature=0.7,
-    top_p=1.0,
-    vocabulary=10,
-    stops=frozenset({0}),
-)
+from reasoning_gym_environment.atropos.replies import ReplyError, Sampled, read
 
 
 def sglang_chat(tokens: list[int], prompt: list[int]) -> dict[str, Any]:

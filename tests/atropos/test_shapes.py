@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from asked_completions import ASK
 from hypothesis import given
 from hypothesis import strategies as st
 from json_values import ODD, places, with_value, without
@@ -16,21 +17,10 @@ from reasoning_gym_environment.atropos.dialects import (
     VllmCompletions,
     VllmGenerate,
 )
-from reasoning_gym_environment.atropos.replies import Ask, Dialect, ReplyError, Sampled, read
+from reasoning_gym_environment.atropos.replies import Dialect, ReplyError, Sampled, read
 from reasoning_gym_environment.atropos.shapes import parsed, read_body
 
 PROMPT = [5, 6, 7]
-ASK = Ask(
-    model="m",
-    prompt=tuple(PROMPT),
-    messages=[{"role": "user", "content": "?"}],
-    n=2,
-    max_tokens=4,
-    temperature=0.7,
-    top_p=1.0,
-    vocabulary=10,
-    stops=frozenset({0}),
-)
 SAMPLES = [
     Sampled([1, 2, 0], [-0.5, 0.0, -1.5e-7], "stop"),
     Sampled([3, 4], [-2.0, -1.0], "length"),

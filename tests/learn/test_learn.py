@@ -1,6 +1,5 @@
 """`make learn`, small: every part is the real one, and they fit together."""
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -8,19 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from needs_torch import NEEDS_TORCH
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"tasks": "aiw", "demonstrations": 100, "passes": 15, "steps": 2, "items": 2}
 """A minute and a half: enough for a few right answers, and so for groups with signal."""
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.lengthy,
-    pytest.mark.skipif(
-        importlib.util.find_spec("torch") is None,
-        reason="PyTorch is not installed; `pip install '.[learn]'` brings it",
-    ),
-]
+pytestmark = NEEDS_TORCH
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """The trainer of `docs/train-your-model.md`, with a tiny model, the real API and no vLLM."""
 
 import asyncio
-import importlib.util
 import math
 import os
 import sys
@@ -14,6 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 from answering_server import run
+from needs_torch import NEEDS_TORCH
 
 from reasoning_gym_environment.demo.api_server import ApiServer
 from reasoning_gym_environment.demo.tokenizer import build_tokenizer
@@ -31,14 +31,7 @@ GROUP = {
     "inference_logprobs": [[1.0, 1.0, EACH, EACH], [1.0, 1.0, EACH]],
 }
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.lengthy,
-    pytest.mark.skipif(
-        importlib.util.find_spec("torch") is None,
-        reason="PyTorch is not installed; `pip install '.[learn]'` brings it",
-    ),
-]
+pytestmark = NEEDS_TORCH
 
 
 @pytest.fixture(scope="module")

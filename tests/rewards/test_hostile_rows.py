@@ -1,25 +1,21 @@
 """Every known hostile answer through `/verify`: the same outcome as in Python, and none is paid."""
 
 import asyncio
-import json
-import pickle
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from hostile_answers import CASES, hostile_answer
 from reward_requests import Post, row
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym
-from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.rewards.service import RewardService, ServiceSettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-FILE = Path(__file__).resolve().parents[1] / "workers" / "hostile_answers.json"
-CASES = json.loads(FILE.read_text(encoding="utf-8"))["cases"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -27,13 +23,6 @@ async def hurried(stock: WorkerStock) -> AsyncIterator[AsyncReasoningGym]:
     """A gym that waits less for answers that hang."""
     async with AsyncReasoningGym(processes=2, verify_timeout=1.5, start_worker=stock.lend) as gym:
         yield gym
-
-
-def text_of(case: dict[str, Any], problem: Problem, canary: Path) -> str:
-    if "answer" in case:
-        return str(case["answer"]).replace("{canary}", str(canary))
-    entry = pickle.loads(problem.entry)
-    return str(eval(case["answer_from_entry"], {"entry": entry, "json": json}))
 
 
 @pytest.mark.lengthy
@@ -44,7 +33,7 @@ async def test_hostile_answers_have_the_same_outcome_as_in_python(
         problem = await hurried.problem(
             Recipe(task=case["task"], seed=case["seed"] + case["index"])
         )
-        text = f"<answer>{text_of(case, problem, tmp_path / 'canary')}</answer>"
+        text = f"<answer>{hostile_answer(case, problem, tmp_path / 'canary')}</answer>"
         score = await hurried.score(problem, text)
         fields = {"recipe": problem.recipe.to_json(), "question": problem.question}
         reply = await post("/verify", row(problem.question, text, **fields), url=url)

@@ -127,6 +127,21 @@ class TestMeans:
         means.add({"b": 1.0, "a": 1.0})
         assert list(means.values()) == list(means.counts()) == ["a", "b"]
 
+    @given(st.lists(st.dictionaries(st.sampled_from("abc"), scores | token_counts)), st.data())
+    def test_merged_they_are_those_of_all_values(
+        self, added: list[dict[str, float]], data: st.DataObject
+    ) -> None:
+        split = data.draw(st.integers(0, len(added)))
+        one, first, second = Means(), Means(), Means()
+        for place, values in enumerate(added):
+            one.add(values)
+            (first if place < split else second).add(values)
+        first.merge(second)
+        assert first.counts() == one.counts()
+        assert first.values() == pytest.approx(one.values())
+        for name in one.values():
+            assert first[name].squares == pytest.approx(one[name].squares)
+
 
 class TestGroups:
     @given(st.lists(groups, max_size=6), st.randoms(use_true_random=False))

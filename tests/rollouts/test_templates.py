@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from reasoning_gym_environment.records import Completion
+from reasoning_gym_environment.records import MASKED, Completion
 from reasoning_gym_environment.rollouts.prompts import (
-    MASKED,
     completions_from_texts,
     end_of_turn,
     join_reasoning,

@@ -6,11 +6,16 @@ import time
 
 import pytest
 
-from reasoning_gym_environment.util.off_loop import LARGE, off_loop
+from reasoning_gym_environment.util.off_loop import LARGE, in_thread, off_loop
 
 
 async def test_small_work_is_done_at_once_in_the_same_thread() -> None:
     assert await off_loop(threading.get_ident, tokens=LARGE - 1) == threading.get_ident()
+
+
+async def test_what_lets_go_of_the_interpreter_is_done_in_the_thread_of_large_jobs() -> None:
+    thread = await off_loop(threading.get_ident, tokens=LARGE)
+    assert await in_thread(threading.get_ident) == thread != threading.get_ident()
 
 
 async def test_large_jobs_are_done_in_one_other_thread_and_the_loop_goes_on() -> None:

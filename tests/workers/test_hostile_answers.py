@@ -1,8 +1,6 @@
 """Every known hostile answer, through the real pool with the real task."""
 
 import asyncio
-import json
-import pickle
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,15 +8,15 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from hostile_answers import CASES, hostile_answer
 from process_tree import survivors
 
-from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
+from reasoning_gym_environment.records import Recipe, Status, Verdict
 from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER
 from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-CASES = json.loads(Path(__file__).with_name("hostile_answers.json").read_text())["cases"]
 JUNK = ("qwxz", "~ ~ ~")
 ACCEPTED = {"syllogism", "prime_factorization"}
 """`Yes`, and a number that is prime: right on some items, see `scoring/guards/accepted.py`."""
@@ -30,14 +28,6 @@ async def pool() -> AsyncIterator[TaskPool]:
         yield pool
 
 
-def text_of(case: dict[str, Any], problem: Problem, canary: Path) -> str:
-    """The case's answer to this problem."""
-    if "answer" in case:
-        return str(case["answer"]).replace("{canary}", str(canary))
-    entry = pickle.loads(problem.entry)
-    return str(eval(case["answer_from_entry"], {"entry": entry, "json": json}))
-
-
 async def judge(
     pool: TaskPool, case: dict[str, Any], canary: Path
 ) -> tuple[list[Verdict], list[Verdict]]:
@@ -45,7 +35,7 @@ async def judge(
     problem = await pool.generate(Recipe(task=case["task"], seed=case["seed"] + case["index"]))
     honest = [*JUNK, problem.oracle or "none"]
     expected = await pool.verify(problem, honest)
-    hostile = text_of(case, problem, canary)
+    hostile = hostile_answer(case, problem, canary)
     return expected, await pool.verify(problem, [honest[0], hostile, *honest[1:]])
 
 

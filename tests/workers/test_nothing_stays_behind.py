@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile_answers import CASES, hostile_answer
 
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
@@ -21,7 +22,6 @@ from reasoning_gym_environment.workers.protocol import VerifyRequest
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.processes]
 
-CASES = json.loads(Path(__file__).with_name("hostile_answers.json").read_text())["cases"]
 MORE = [
     *("nan", "1e999999999", "1e-400", "[1e308, 1e309]", "Decimal('1e-99')", "((((", "\0", "\ud800"),
     *("9" * 5000, "[" * 500, '{"a": ' * 300, "-" * 3000, "A" * 10**5, "a,b" * 5000),
@@ -40,13 +40,6 @@ def request(problem: Problem, answers: list[str], timeout: float) -> VerifyReque
         group_timeout=60.0,
         memory=2**29,
     )
-
-
-def hostile_answer(case: dict[str, Any], problem: Problem, canary: Path) -> str:
-    if "answer" in case:
-        return str(case["answer"]).replace("{canary}", str(canary))
-    entry = pickle.loads(problem.entry)
-    return str(eval(case["answer_from_entry"], {"entry": entry, "json": json}))
 
 
 async def test_after_all_hostile_answers_every_task_scores_as_in_fresh_processes(
