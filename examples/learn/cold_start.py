@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from model import Policy
 
-BATCH = 64
-LEARNING_RATE = 2e-3
+BATCH = 32
+LEARNING_RATE = 3e-3
 WARM_UP = 30
 """Steps in which the learning rate rises to its full size; then it falls to a tenth."""
 

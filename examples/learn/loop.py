@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -89,6 +90,20 @@ class Loop:
         async with self.command(name, *options) as process:
             if await process.wait():
                 raise RuntimeError(f"{name} failed: see {self.log(name)}")
+
+    async def demonstrations(
+        self, count: int, levels: str | None = None
+    ) -> list[list[dict[str, str]]]:
+        """Have demonstrations written, so many of each task and level; none is held out.
+
+        Args:
+            levels: separated by commas; None is the library's default configuration.
+        """
+        path = self.folder / f"demonstrations-{levels or 'default'}.jsonl"
+        of_levels = ["--levels", levels] if levels else []
+        options = [*self.env(), *of_levels, "--count", str(count), "--demonstrations"]
+        await self.finish("problems", *options, "--force", "-o", str(path))
+        return [json.loads(line)["messages"] for line in path.read_text().splitlines()]
 
     async def evaluate(self, url: str, folder: Path) -> None:
         """Evaluate the weights as they are, sampled as in training."""

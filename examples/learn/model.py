@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-CONTEXT = 160
+CONTEXT = 64
 """Tokens of prompt and completion."""
 
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
@@ -24,14 +24,20 @@ CHAT_TEMPLATE = (
 
 
 def build_tokenizer(texts: Sequence[str], folder: Path) -> Any:
-    """Learn a small vocabulary over bytes, digits apart, and save it for the environment."""
+    """Learn a small vocabulary over bytes, digits apart, and save it for the environment.
+
+    A piece may be half a sentence: what all questions of a task share takes few tokens.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=640,
+        vocab_size=1024,
         show_progress=False,
         special_tokens=[PAD, START, END],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
@@ -51,17 +57,18 @@ def build_tokenizer(texts: Sequence[str], folder: Path) -> Any:
 
 
 def build_model(vocabulary: int, seed: int) -> LlamaForCausalLM:
-    """A Llama of a million random weights."""
+    """A Llama of half a million random weights."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=vocabulary,
-        hidden_size=128,
-        intermediate_size=384,
-        num_hidden_layers=4,
+        hidden_size=96,
+        intermediate_size=256,
+        num_hidden_layers=3,
         num_attention_heads=4,
         num_key_value_heads=4,
         max_position_embeddings=2 * CONTEXT,  # prompts of a batch are padded to the longest
         tie_word_embeddings=True,
+        initializer_range=0.08,  # about the root of 1 / hidden_size; 0.02 is meant for large models
     )
     return LlamaForCausalLM(config)
 

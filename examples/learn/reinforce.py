@@ -27,7 +27,7 @@ def settings(api_url: str, folder: Path, *, steps: int) -> TrainingConfig:
     """What the trainer registers with, and how it trains."""
     return TrainingConfig(
         model_name="learner",
-        lr=4e-4,
+        lr=2e-4,
         training_steps=steps,
         warmup_steps=5,
         batch_size=ROWS,

@@ -63,7 +63,7 @@ class Options:
     vllm: str = ".venv-real/bin/python"
     tasks: str = TASKS
     demonstrations: int = 100
-    steps: int = 120
+    steps: int = 100
     items: int = 20
     layers: int = 10
     seed: int = 0
@@ -99,7 +99,8 @@ class Run:
         layers = self.options.layers
         if not self.cold.exists():
             learner = Learner(self.options.model, layers=layers)
-            self.start_cold(learner, asyncio.run(self.demonstrations()))
+            count = self.options.demonstrations
+            self.start_cold(learner, asyncio.run(self.loop.demonstrations(count, levels="0")))
             return learner
         learner = Learner(self.cold, layers=layers)
         if self.checkpoint.exists():
@@ -113,14 +114,6 @@ class Run:
         if self.steps.exists():
             lines = self.steps.read_text().splitlines(keepends=True)
             self.steps.write_text("".join(lines[:step]))
-
-    async def demonstrations(self) -> list[list[dict[str, str]]]:
-        """Have demonstrations written, of questions that are not held out."""
-        path = self.folder / "demonstrations.jsonl"
-        count = ["--levels", "0", "--count", str(self.options.demonstrations)]
-        options = [*self.loop.env(), *count, "--demonstrations", "--force", "-o", str(path)]
-        await self.loop.finish("problems", *options)
-        return [json.loads(line)["messages"] for line in path.read_text().splitlines()]
 
     def start_cold(self, learner: Learner, messages: Sequence[list[dict[str, str]]]) -> None:
         """Train on demonstrations, and keep the weights."""

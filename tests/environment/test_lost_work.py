@@ -268,6 +268,9 @@ async def test_the_books_balance_under_every_fault_together(bench: Any, tokenize
             server.change = None
             server.awake.set()
             await asyncio.sleep(0.5)
+        server.change = rng.choice([*LIES.values()])
+        await until(lambda: env.statistics.counts["groups/lost"] > 0, 60)
+        server.change = None
         sent = env.statistics.counts["groups/sent"]
         await until(lambda: env.statistics.counts["groups/sent"] > sent, 60)
     require_balance(env)
