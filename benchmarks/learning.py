@@ -1,6 +1,6 @@
 """Does the curriculum pay for a model that really learns? Arms of equal budget from equal weights.
 
-    python benchmarks/learning.py FOLDER [--rollouts 40000] [--seeds 3] [--arms "default,both"]
+    python benchmarks/learning.py FOLDER [--rollouts 24000] [--seeds 3] [--arms "default,both"]
 
 Needs `pip install '.[learn]'`. Each run's result is a JSON file in FOLDER/results; the same command
 goes on with the runs that have none, and prints what there is. The cold start is made once.
@@ -13,6 +13,7 @@ import asyncio
 import json
 import math
 import shutil
+import signal
 import statistics
 import sys
 import time
@@ -274,13 +275,14 @@ async def main(experiment: Experiment, arms: Sequence[str], seeds: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--rollouts", type=int, default=40000)
+    parser.add_argument("--rollouts", type=int, default=24000)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--arms", default=",".join(ARMS))
     parser.add_argument("--items", type=int, default=20)
     parser.add_argument("--demonstrations", type=int, default=150)
     parser.add_argument("--passes", type=int, default=3)
     options = vars(parser.parse_args())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started ends as well
     torch.set_num_threads(1)  # the other core is the environment's
     arms, seeds = options.pop("arms").split(","), options.pop("seeds")
     asyncio.run(main(Experiment(**options), arms, seeds))

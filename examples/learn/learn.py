@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ class Options:
     tasks: str = TASKS
     demonstrations: int = 300
     passes: int = 1
-    steps: int = 250
+    steps: int = 150
     items: int = 20
     seed: int = 0
 
@@ -123,6 +124,7 @@ async def learn(options: Options) -> None:
             steps=options.steps,
             complexity_mode="fixed",
             complexity_level=0,
+            sampling="signal",
         )
         policy.model.save_pretrained(options.folder / "reinforced")
         await run.evaluate(endpoint.url, STAGES[2])
@@ -144,5 +146,6 @@ def parse(arguments: Sequence[str]) -> Options:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started ends as well
     torch.set_num_threads(1)  # the other core is the environment's
     asyncio.run(learn(parse(sys.argv[1:])))

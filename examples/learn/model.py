@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers.utils.logging import disable_progress_bar
+
+disable_progress_bar()  # of every file that is read or written
 
 CONTEXT = 64
 """Tokens of prompt and completion."""

@@ -12,9 +12,6 @@ import torch
 from example_trainer.config import TrainingConfig
 from model import Policy
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from transformers.utils.logging import disable_progress_bar
-
-disable_progress_bar()  # of every file that is read or written
 
 LEARNING_RATE = 1.5e-5
 """At 5e-5 the groups with signal fell from 75 % to 3 % within 80 steps."""
