@@ -95,7 +95,7 @@ _READERS: dict[type[Any], msgspec.json.Decoder[Any]] = {
 }
 
 
-def read_body(dialect: Dialect, body: bytes, ask: Ask) -> list[Sampled]:
+def read_body(dialect: Dialect, body: bytes | bytearray, ask: Ask) -> list[Sampled]:
     """Read a reply's completions, each checked, from its JSON.
 
     Raises:
@@ -107,7 +107,7 @@ def read_body(dialect: Dialect, body: bytes, ask: Ask) -> list[Sampled]:
         return read(dialect, parsed(body, dialect.path), ask)
 
 
-def parsed(body: bytes, path: str) -> Any:
+def parsed(body: bytes | bytearray, path: str) -> Any:
     """Read all of a reply's JSON; raises ReplyError where it is none."""
     try:
         return json.loads(body)
