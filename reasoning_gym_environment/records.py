@@ -6,7 +6,7 @@ recipe -> problem -> completions -> attempts -> group result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
@@ -92,27 +92,31 @@ class Problem:
 class Completion:
     """One sampled completion with its token-level training data.
 
+    What a server gave as numbers is in arrays: tuples of them take ten times the memory, and the
+    garbage collector looks at each.
+
     Attributes:
         text: the completion alone, thought included.
         tokens: prompt and completion token ids.
         masks: as long as `tokens`; -100 on the prompt, the token id elsewhere.
         logprobs: as long as `tokens`, 1.0 on the prompt; None where the server gives none.
         finish_reason: "stop", or "length" for a truncated completion.
+        completion_tokens: how many tokens are not of the prompt.
     """
 
     text: str
-    tokens: tuple[int, ...]
-    masks: tuple[int, ...]
-    logprobs: tuple[float, ...] | None
+    tokens: Sequence[int]
+    masks: Sequence[int]
+    logprobs: Sequence[float] | None
     finish_reason: str
+    completion_tokens: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "completion_tokens", len(self.masks) - self.masks.count(-100))
 
     @property
     def truncated(self) -> bool:
         return self.finish_reason == "length"
-
-    @property
-    def completion_tokens(self) -> int:
-        return len(self.masks) - self.masks.count(-100)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,6 +20,7 @@ from ..rollouts.rollouts import InferenceError
 from ..util.off_loop import off_loop
 from ..util.outage import Outage
 from ..util.reachability import UnreachableError
+from .arrays import COLUMNS, is_sound_row, trained_tokens
 from .inference import Inference
 from .losses import Losses
 from .soundness import fault
@@ -197,14 +198,16 @@ class DeliveringEnv(BaseEnv):
         self, group: dict[str, Any], problem: Problem | None, *, send: bool, limited: bool
     ) -> End:
         rows, tokens = self.config.group_size, sum(map(len, group["tokens"]))
-        find = functools.partial(fault, group, rows=rows, vocabulary=self._vocabulary)
+        find = functools.partial(
+            fault, group, rows=rows, vocabulary=self._vocabulary, is_sound_row=is_sound_row
+        )
         if said := await off_loop(find, tokens=tokens):
             return self._refuse(problem, said)
         if self._filters(group, limited=limited):
             return End.FILTERED
         for name in _UNUSED:
             group.setdefault(name, None)
-        self.completion_lengths += [len(mask) - mask.count(-100) for mask in group["masks"]]
+        self.completion_lengths += map(trained_tokens, group["masks"])
         await self.add_rollouts_for_wandb(group, problem)
         if self.jsonl_writer is not None:
             async with self._writing:
@@ -226,7 +229,8 @@ class DeliveringEnv(BaseEnv):
     def _write(self, group: dict[str, Any]) -> bool:
         """Write to Atropos's own file; a failure costs the row there and no training."""
         try:
-            self.jsonl_writer.write(group)
+            lists = {name: [list(row) for row in group[name]] for name in COLUMNS}
+            self.jsonl_writer.write({**group, **lists})
             return True
         except OSError as error:
             self.statistics.counts["groups/not_written"] += 1

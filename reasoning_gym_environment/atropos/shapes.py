@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from .arrays import in_arrays
 from .dialects import ChatTokens, SglangGenerate, TrlGenerate, VllmCompletions, VllmGenerate
 from .failures import own_words
 from .replies import Ask, Dialect, ReplyError, Sampled, read
@@ -96,13 +97,13 @@ _READERS: dict[type[Any], msgspec.json.Decoder[Any]] = {
 
 
 def read_body(dialect: Dialect, body: bytes | bytearray, ask: Ask) -> list[Sampled]:
-    """Read a reply's completions, each checked, from its JSON.
+    """Read a reply's completions, each checked, from its JSON; sound ones have arrays.
 
     Raises:
         ReplyError: it is no JSON, or as of `read`.
     """
     try:
-        return read(dialect, _READERS[type(dialect)].decode(body), ask)
+        return read(dialect, _READERS[type(dialect)].decode(body), ask, in_arrays)
     except (KeyError, ReplyError, ValueError):  # all of it is read, to say what is wrong with it
         return read(dialect, parsed(body, dialect.path), ask)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .columns import are_finite, are_ids
@@ -15,7 +15,17 @@ _MASKED = -100
 _ZEROED = "set_advantage_to_zero"
 
 
-def fault(group: Mapping[str, Any], *, rows: int, vocabulary: int) -> str | None:
+def _is_not_known(*_row: Any) -> bool:
+    return False
+
+
+def fault(
+    group: Mapping[str, Any],
+    *,
+    rows: int,
+    vocabulary: int,
+    is_sound_row: Callable[[Any, Any, Any, int], bool] = _is_not_known,
+) -> str | None:
     """Say what is wrong with a group; None where it is sound.
 
     Sound are `rows` rows of tokens, masks, scores, overrides and, unless there are none at all,
@@ -24,6 +34,8 @@ def fault(group: Mapping[str, Any], *, rows: int, vocabulary: int) -> str | None
 
     Args:
         vocabulary: how many token ids there are.
+        is_sound_row: knows of some rows of tokens, masks and logprobs that they are sound, sooner
+            than it is found out here.
     """
     columns = ["tokens", "masks", "scores", "overrides"]
     columns += ["inference_logprobs"] if group["inference_logprobs"] else []
@@ -33,8 +45,9 @@ def fault(group: Mapping[str, Any], *, rows: int, vocabulary: int) -> str | None
     logprobs = group["inference_logprobs"] or [None] * rows
     parts = zip(group["tokens"], group["masks"], logprobs, strict=True)
     for number, (tokens, masks, row) in enumerate(parts):
-        said = _tokens_fault(tokens, masks, vocabulary) or _logprobs_fault(row, masks)
-        if said:
+        if not is_sound_row(tokens, masks, row, vocabulary) and (
+            said := _tokens_fault(tokens, masks, vocabulary) or _logprobs_fault(row, masks)
+        ):
             return f"row {number} has {said}"
         if _trains_nothing(masks) and not group["overrides"][number].get(_ZEROED):
             return f"row {number} has no trained token"
@@ -81,7 +94,7 @@ def _logprobs_fault(logprobs: Sequence[Any] | None, masks: Sequence[int]) -> str
 
 
 def _trains_nothing(masks: Sequence[int]) -> bool:
-    return masks.count(_MASKED) == len(masks)
+    return all(mask == _MASKED for mask in reversed(masks))
 
 
 def _is_finite(value: Any) -> bool:
