@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 from collections.abc import Coroutine, Mapping
@@ -17,9 +18,10 @@ from ..records import Problem
 from ..rollouts.books import End
 from ..rollouts.metrics import Statistics
 from ..rollouts.rollouts import InferenceError
-from ..util.off_loop import off_loop
+from ..util.off_loop import LARGE, off_loop
 from ..util.outage import Outage
 from ..util.reachability import UnreachableError
+from ..util.turns import Turns
 from .arrays import COLUMNS, is_sound_row, trained_tokens
 from .inference import Inference
 from .losses import Losses
@@ -30,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 _LAST_SECONDS = 5.0
 """How long groups that are on their way at the end of a run have to arrive."""
+_WRITTEN_AT_ONCE = 8
+"""Long groups whose JSON is in memory: one takes 4 MB, and the API may be slow to take them."""
 _UNUSED = ("ref_logprobs", "group_overrides", "distill_token_ids", "distill_logprobs")
 """What Atropos's groups have beside ours."""
 
@@ -60,6 +64,7 @@ class DeliveringEnv(BaseEnv):
         self._senders: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._refusals = Outage()
         self._writing = asyncio.Lock()
+        self._turns = Turns(_WRITTEN_AT_ONCE)
         self._vocabulary = len(self.tokenizer)
         self._ends_with: FixableError | None = None
 
@@ -239,10 +244,12 @@ class DeliveringEnv(BaseEnv):
 
     async def _send(self, group: dict[str, Any], problem: Problem | None) -> End:
         self.items_sent_this_step += 1
+        tokens = sum(map(len, group["tokens"]))
         try:
             write = functools.partial(pack, {**group, "env_id": self.env_id})
-            body = await off_loop(write, tokens=sum(map(len, group["tokens"])))
-            reply = await self.api.request("POST", "/scored_data", body, groups=1)
+            async with self._turns.turn() if tokens >= LARGE else contextlib.nullcontext():
+                body = await off_loop(write, tokens=tokens)
+                reply = await self.api.request("POST", "/scored_data", body, groups=1)
         except (ApiRefusedError, TypeError, ValueError) as error:
             return self._refuse(problem, str(error))
         except UnreachableError as error:

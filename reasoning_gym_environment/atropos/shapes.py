@@ -96,7 +96,7 @@ _READERS: dict[type[Any], msgspec.json.Decoder[Any]] = {
 }
 
 
-def read_body(dialect: Dialect, body: bytes | bytearray, ask: Ask) -> list[Sampled]:
+def read_body(dialect: Dialect, body: bytes | memoryview, ask: Ask) -> list[Sampled]:
     """Read a reply's completions, each checked, from its JSON; sound ones have arrays.
 
     Raises:
@@ -108,10 +108,10 @@ def read_body(dialect: Dialect, body: bytes | bytearray, ask: Ask) -> list[Sampl
         return read(dialect, parsed(body, dialect.path), ask)
 
 
-def parsed(body: bytes | bytearray, path: str) -> Any:
+def parsed(body: bytes | memoryview, path: str) -> Any:
     """Read all of a reply's JSON; raises ReplyError where it is none."""
     try:
-        return json.loads(body)
+        return json.loads(bytes(body))
     except ValueError as error:
-        said = own_words(body.decode(errors="replace"))
+        said = own_words(bytes(body).decode(errors="replace"))
         raise ReplyError(f"the reply to {path} is no JSON: {said!r}") from error

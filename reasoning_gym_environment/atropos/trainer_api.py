@@ -69,7 +69,7 @@ def pack(body: Mapping[str, Any]) -> bytes:
         return _strict(body)
     rest = _strict({name: value for name, value in body.items() if name not in columns})
     begin = rest[:-1] + b"," if len(rest) > 2 else b"{"
-    return begin + numbers[1:]
+    return b"".join([begin, memoryview(numbers)[1:]])
 
 
 def _are_numbers(row: Any) -> bool:
