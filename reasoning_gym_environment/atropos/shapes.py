@@ -66,7 +66,7 @@ class _Trl(_Part):
     prompt_ids: list[list[int]]
 
 
-class _Entry(_Part):
+class _Entry(_Part, gc=False):  # there is one for each token
     logprob: float
 
 
@@ -96,6 +96,9 @@ _READERS: dict[type[Any], msgspec.json.Decoder[Any]] = {
 }
 
 
+_DOUBTS = (KeyError, RecursionError, ReplyError, ValueError)
+
+
 def read_body(dialect: Dialect, body: bytes | memoryview, ask: Ask) -> list[Sampled]:
     """Read a reply's completions, each checked, from its JSON; sound ones have arrays.
 
@@ -104,7 +107,7 @@ def read_body(dialect: Dialect, body: bytes | memoryview, ask: Ask) -> list[Samp
     """
     try:
         return read(dialect, _READERS[type(dialect)].decode(body), ask, in_arrays)
-    except (KeyError, ReplyError, ValueError):  # all of it is read, to say what is wrong with it
+    except _DOUBTS:  # all of it is read, to say what is wrong with it
         return read(dialect, parsed(body, dialect.path), ask)
 
 
@@ -112,6 +115,6 @@ def parsed(body: bytes | memoryview, path: str) -> Any:
     """Read all of a reply's JSON; raises ReplyError where it is none."""
     try:
         return json.loads(bytes(body))
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         said = own_words(bytes(body).decode(errors="replace"))
         raise ReplyError(f"the reply to {path} is no JSON: {said!r}") from error
