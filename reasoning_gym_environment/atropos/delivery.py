@@ -234,7 +234,7 @@ class DeliveringEnv(BaseEnv):
     def _write(self, group: dict[str, Any]) -> bool:
         """Write to Atropos's own file; a failure costs the row there and no training."""
         try:
-            lists = {name: [list(row) for row in group[name]] for name in COLUMNS}
+            lists = {name: [list(row) for row in group[name]] for name in COLUMNS if group[name]}
             self.jsonl_writer.write({**group, **lists})
             return True
         except OSError as error:

@@ -22,12 +22,19 @@ class Turns:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Wait for a place, and have it while the context is open."""
-        try:
-            await asyncio.wait_for(self._places.acquire(), self._patience)
-        except asyncio.TimeoutError:
+        if not await self._has_place():
             yield
             return
         try:
             yield
         finally:
             self._places.release()
+
+    async def _has_place(self) -> bool:
+        """Wait for a place; no where that took too long."""
+        if not self._places.locked():
+            return await self._places.acquire()
+        try:
+            return await asyncio.wait_for(self._places.acquire(), self._patience)
+        except asyncio.TimeoutError:
+            return False
