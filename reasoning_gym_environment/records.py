@@ -92,7 +92,7 @@ class Problem:
 class Completion:
     """One sampled completion with its token-level training data.
 
-    What a server gave as numbers is in arrays: tuples of them take ten times the memory, and the
+    What a server gave as numbers is in arrays: tuples of them take five times the memory, and the
     garbage collector looks at each.
 
     Attributes:

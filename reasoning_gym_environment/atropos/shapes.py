@@ -97,6 +97,7 @@ _READERS: dict[type[Any], msgspec.json.Decoder[Any]] = {
 
 
 _DOUBTS = (KeyError, RecursionError, ReplyError, ValueError)
+"""What says that a reply may not be as its dialect wants it."""
 
 
 def read_body(dialect: Dialect, body: bytes | memoryview, ask: Ask) -> list[Sampled]:

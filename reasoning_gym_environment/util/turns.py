@@ -34,7 +34,11 @@ class Turns:
         """Wait for a place; no where that took too long."""
         if not self._places.locked():
             return await self._places.acquire()
+        waiting = asyncio.create_task(self._places.acquire())
         try:
-            return await asyncio.wait_for(self._places.acquire(), self._patience)
-        except asyncio.TimeoutError:
-            return False
+            await asyncio.wait({waiting}, timeout=self._patience)
+        except asyncio.CancelledError:
+            if not waiting.cancel():  # it has come meanwhile
+                self._places.release()
+            raise
+        return not waiting.cancel()

@@ -40,6 +40,24 @@ async def test_who_has_waited_for_long_goes_ahead_of_what_hangs() -> None:
     await hanging
 
 
+async def test_a_place_that_comes_as_its_waiter_is_cancelled_is_free_again() -> None:
+    turns = Turns(1, patience=60.0)
+
+    async def job() -> None:
+        async with turns.turn():
+            await asyncio.sleep(0)
+
+    for turns_of_the_loop in range(5):
+        async with turns.turn():
+            waiting = asyncio.create_task(job())
+            await asyncio.sleep(0)
+        for _ in range(turns_of_the_loop):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await asyncio.wait_for(job(), timeout=5)
+
+
 async def test_a_place_is_free_again_after_a_failure_and_for_who_gave_up_waiting() -> None:
     turns = Turns(1, patience=60.0)
     with pytest.raises(ZeroDivisionError):
