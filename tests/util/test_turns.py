@@ -1,8 +1,9 @@
-"""A few go ahead at a time; nobody waits for long for what hangs."""
+"""A few go ahead at a time; nobody waits for what hangs."""
 
 import asyncio
 
 import pytest
+from clock import Clock
 
 from reasoning_gym_environment.util.turns import Turns
 
@@ -24,20 +25,46 @@ async def test_no_more_than_the_most_go_ahead_and_in_the_order_they_came() -> No
     assert most == 2
 
 
-async def test_who_has_waited_for_long_goes_ahead_of_what_hangs() -> None:
-    turns, forever = Turns(1, patience=0.05), asyncio.Event()
+async def test_all_go_ahead_where_those_with_a_place_hang() -> None:
+    clock, forever = Clock(), asyncio.Event()
+    turns = Turns(1, patience=0.02, clock=clock)
 
     async def hang() -> None:
         async with turns.turn():
             await forever.wait()
 
-    hanging = asyncio.create_task(hang())
-    await asyncio.sleep(0)
-    for _ in range(2):
+    async def job() -> None:
         async with turns.turn():
             pass
+
+    hanging, job_task = asyncio.create_task(hang()), asyncio.create_task(job())
+    await asyncio.wait([job_task], timeout=0.1)
+    assert not job_task.done()  # on the clock no time has passed
+    clock.now += 0.02
+    await asyncio.wait_for(job_task, timeout=5)
+    await asyncio.wait_for(job(), timeout=5)
     forever.set()
     await hanging
+
+
+async def test_nobody_goes_ahead_while_places_come_free() -> None:
+    clock, begun, free = Clock(), list[int](), asyncio.Semaphore(0)
+    turns = Turns(1, patience=0.02, clock=clock)
+
+    async def job(number: int) -> None:
+        async with turns.turn():
+            begun.append(number)
+            await free.acquire()
+
+    jobs = asyncio.gather(*map(job, range(5)))
+    for number in range(5):
+        clock.now += 0.015
+        await asyncio.wait([jobs], timeout=0.05)
+        assert begun == [*range(number + 1)]
+        free.release()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    await jobs
 
 
 async def test_a_place_that_comes_as_its_waiter_is_cancelled_is_free_again() -> None:
