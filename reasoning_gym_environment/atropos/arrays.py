@@ -26,9 +26,9 @@ def in_arrays(sampled: Sampled, ask: Ask) -> Sampled:
 
     Raises:
         ReplyError: there may be something wrong with it.
-        OverflowError: a number is no C int.
+        OverflowError: an integer has more than 64 bits.
     """
-    ids, logprobs = np.array(sampled.tokens, np.intc), np.array(sampled.logprobs, np.double)
+    ids, logprobs = np.array(sampled.tokens, np.int64), np.array(sampled.logprobs, np.double)
     sound = (
         len(ids) == len(logprobs)
         and len(ids) <= ask.max_tokens
@@ -39,7 +39,7 @@ def in_arrays(sampled: Sampled, ask: Ask) -> Sampled:
     if not sound:
         raise ReplyError("a completion isn't as expected")
     return Sampled(
-        array("i", ids.tobytes()),
+        array("i", ids.astype(np.intc).tobytes()),
         array("d", np.minimum(logprobs, 0.0).tobytes()),
         sampled.finish_reason,
     )

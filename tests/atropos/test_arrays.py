@@ -142,6 +142,12 @@ def test_what_is_made_arrays_is_sound_and_what_is_not_is_doubted(row: Any, reaso
     assert list(made.logprobs) == [min(p, 0.0) for p in given_logprobs]
 
 
+@pytest.mark.parametrize("token", [2**31, 2**32, 2**32 + 5, -(2**32) + 5, 2**64 + 5])
+def test_an_id_that_would_be_another_in_fewer_bits_is_doubted(token: int) -> None:
+    with pytest.raises((OverflowError, ReplyError)):
+        in_arrays(Sampled([token], [-0.5], "stop"), ASK)
+
+
 def test_a_completion_of_a_servers_tokens_is_spliced_with_its_prompt() -> None:
     made = completion_from_tokens("so", (5, 6), [7, 8, 9], [-0.5, 0.0, -1.5], finish_reason="stop")
     assert list(made.tokens) == [5, 6, 7, 8, 9]
