@@ -6,7 +6,7 @@ recipe -> problem -> completions -> attempts -> group result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
@@ -95,6 +95,9 @@ class Problem:
 class Completion:
     """One sampled completion with its token-level training data.
 
+    What a server gave as numbers is in arrays: tuples of them take five times the memory, and the
+    garbage collector looks at each.
+
     Attributes:
         text: the completion alone, thought included.
         tokens: prompt and completion token ids.
@@ -105,9 +108,9 @@ class Completion:
     """
 
     text: str
-    tokens: tuple[int, ...]
-    masks: tuple[int, ...]
-    logprobs: tuple[float, ...] | None
+    tokens: Sequence[int]
+    masks: Sequence[int]
+    logprobs: Sequence[float] | None
     finish_reason: str
     completion_tokens: int = field(init=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 from collections.abc import Coroutine, Mapping
@@ -17,9 +18,11 @@ from ..records import Problem
 from ..rollouts.books import End
 from ..rollouts.metrics import Statistics
 from ..rollouts.rollouts import InferenceError
-from ..util.off_loop import off_loop
+from ..util.off_loop import LARGE, off_loop
 from ..util.outage import Outage
 from ..util.reachability import UnreachableError
+from ..util.turns import Turns
+from .arrays import COLUMNS, is_sound_row, trained_tokens
 from .inference import Inference
 from .losses import Losses
 from .soundness import fault
@@ -29,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 _LAST_SECONDS = 5.0
 """How long groups that are on their way at the end of a run have to arrive."""
+_WRITTEN_AT_ONCE = 8
+"""Long groups whose JSON is in memory: one takes 4 MB, and the API may be slow to take them."""
 _UNUSED = ("ref_logprobs", "group_overrides", "distill_token_ids", "distill_logprobs")
 """What Atropos's groups have beside ours."""
 
@@ -59,6 +64,7 @@ class DeliveringEnv(BaseEnv):
         self._senders: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._refusals = Outage()
         self._writing = asyncio.Lock()
+        self._turns = Turns(_WRITTEN_AT_ONCE)
         self._vocabulary = len(self.tokenizer)
         self._ends_with: FixableError | None = None
 
@@ -197,14 +203,16 @@ class DeliveringEnv(BaseEnv):
         self, group: dict[str, Any], problem: Problem | None, *, send: bool, limited: bool
     ) -> End:
         rows, tokens = self.config.group_size, sum(map(len, group["tokens"]))
-        find = functools.partial(fault, group, rows=rows, vocabulary=self._vocabulary)
+        find = functools.partial(
+            fault, group, rows=rows, vocabulary=self._vocabulary, is_sound_row=is_sound_row
+        )
         if said := await off_loop(find, tokens=tokens):
             return self._refuse(problem, said)
         if self._filters(group, limited=limited):
             return End.FILTERED
         for name in _UNUSED:
             group.setdefault(name, None)
-        self.completion_lengths += [len(mask) - mask.count(-100) for mask in group["masks"]]
+        self.completion_lengths += map(trained_tokens, group["masks"])
         await self.add_rollouts_for_wandb(group, problem)
         if self.jsonl_writer is not None:
             async with self._writing:
@@ -226,7 +234,8 @@ class DeliveringEnv(BaseEnv):
     def _write(self, group: dict[str, Any]) -> bool:
         """Write to Atropos's own file; a failure costs the row there and no training."""
         try:
-            self.jsonl_writer.write(group)
+            lists = {name: [list(row) for row in group[name]] for name in COLUMNS if group[name]}
+            self.jsonl_writer.write({**group, **lists})
             return True
         except OSError as error:
             self.statistics.counts["groups/not_written"] += 1
@@ -237,8 +246,9 @@ class DeliveringEnv(BaseEnv):
         self.items_sent_this_step += 1
         try:
             write = functools.partial(pack, {**group, "env_id": self.env_id})
-            body = await off_loop(write, tokens=tokens)
-            reply = await self.api.request("POST", "/scored_data", body, groups=1)
+            async with self._turns.turn() if tokens >= LARGE else contextlib.nullcontext():
+                body = await off_loop(write, tokens=tokens)
+                reply = await self.api.request("POST", "/scored_data", body, groups=1)
         except (ApiRefusedError, TypeError, ValueError) as error:
             return self._refuse(problem, str(error))
         except UnreachableError as error:

@@ -86,7 +86,7 @@ def own_words(body: str) -> str:
     """
     try:
         said: Any = json.loads(body)
-    except ValueError:
+    except (RecursionError, ValueError):
         said = body
     while isinstance(said, dict):
         said = next((said[key] for key in ("error", "message", "detail") if key in said), body)
@@ -105,5 +105,5 @@ async def require_ok(response: aiohttp.ClientResponse) -> None:
 
 
 def _one_line(text: str) -> str:
-    line = visible(" ".join(text.split()))
+    line = visible(" ".join(text.split())[: _WORDS + 1])
     return line if len(line) <= _WORDS else f"{line[: _WORDS - 1]}…"

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from atroposlib.envs.server_handling.server_manager import ServerManager
 
 from ..records import Completion
@@ -17,6 +18,7 @@ from ..rollouts.prompts import (
     end_of_turn,
     join_reasoning,
     render_prompt,
+    text_of_tokens,
 )
 from ..rollouts.rollouts import InferenceError, Prompt, SamplingParams
 from ..util.off_loop import in_thread, off_loop
@@ -231,10 +233,14 @@ class Inference:
     def _decode(self, prompt: Prompt, columns: Sequence[Sequence[Any]]) -> list[Completion]:
         return [
             completion_from_tokens(
-                self._tokenizer, prompt.tokens, tokens, logprobs, finish_reason=finish_reason
+                self._text(tokens), prompt.tokens, tokens, logprobs, finish_reason=finish_reason
             )
             for tokens, logprobs, finish_reason in zip(*columns, strict=True)
         ]
+
+    def _text(self, tokens: Sequence[int]) -> str:
+        ids: Any = np.asarray(tokens, np.intc)  # of a list transformers looks at each number
+        return text_of_tokens(self._tokenizer, ids)
 
 
 def _reasoning(message: Any) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -12,8 +12,11 @@ from .columns import are_finite, are_ids
 _ODD = (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
 """What a value that isn't as expected may raise where a reply is read."""
 
-_ROUNDING = 1e-3
+ROUNDING = 1e-3
 """How far above 0 a logprob may be: kernels in bfloat16 round. It is then taken as 0."""
+
+REASONS = ("stop", "length")
+"""Why a completion may have ended."""
 
 
 class ReplyError(Exception):
@@ -46,8 +49,8 @@ class Ask:
 class Sampled(NamedTuple):
     """One completion: its token ids, stop token included, and as many logprobs."""
 
-    tokens: list[int]
-    logprobs: list[float]
+    tokens: Sequence[int]
+    logprobs: Sequence[float]
     finish_reason: str
 
 
@@ -78,21 +81,6 @@ class Dialect(Protocol):
         ...
 
 
-def read(dialect: Dialect, reply: Any, ask: Ask) -> list[Sampled]:
-    """The reply's completions, each checked.
-
-    Raises:
-        ReplyError: something is missing, of unequal length or out of range, or the prompt isn't
-            the one that was sent.
-    """
-    try:
-        return [_checked(sampled, ask) for sampled in dialect.samples(reply, ask)]
-    except _ODD as error:
-        raise ReplyError(
-            f"the reply to {dialect.name} can't be read ({type(error).__name__}: {error})"
-        ) from error
-
-
 def _checked(sampled: Sampled, ask: Ask) -> Sampled:
     tokens, logprobs, reason = sampled
     if len(tokens) != len(logprobs):
@@ -103,7 +91,7 @@ def _checked(sampled: Sampled, ask: Ask) -> Sampled:
         _refuse_non_id(tokens, ask.vocabulary)
     if not are_finite(logprobs) or max(logprobs, default=0.0) > 0:
         logprobs = [min(_logprob(p), 0.0) for p in logprobs]
-    if reason not in ("stop", "length"):
+    if reason not in REASONS:
         raise ReplyError(f"a completion ended with {reason!r}")
     return Sampled(list(tokens), list(map(float, logprobs)), reason)
 
@@ -116,9 +104,29 @@ def _refuse_non_id(tokens: Sequence[Any], vocabulary: int) -> None:
 
 def _logprob(value: Any) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (number and math.isfinite(value) and value <= _ROUNDING):
+    if not (number and math.isfinite(value) and value <= ROUNDING):
         raise ReplyError(f"{value!r} is no logprob")
     return float(value)
+
+
+def read(
+    dialect: Dialect, reply: Any, ask: Ask, check: Callable[[Sampled, Ask], Sampled] = _checked
+) -> list[Sampled]:
+    """The reply's completions, each checked.
+
+    Args:
+        check: takes a completion as it came and gives it as it is to be, or raises ReplyError.
+
+    Raises:
+        ReplyError: something is missing, of unequal length or out of range, or the prompt isn't
+            the one that was sent.
+    """
+    try:
+        return [check(sampled, ask) for sampled in dialect.samples(reply, ask)]
+    except _ODD as error:
+        raise ReplyError(
+            f"the reply to {dialect.name} can't be read ({type(error).__name__}: {error})"
+        ) from error
 
 
 def require_prompt(prompt: Sequence[int], ask: Ask) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -31,14 +32,14 @@ def to_scored_data_group(
     """All attempts as rows, in their order: a group with fewer rows would be dropped whole.
 
     `inference_logprobs` is empty, not None, where the server gives none: Atropos's example
-    trainer takes the length of it.
+    trainer takes the length of it. Rows of numbers are lists; arrays where completions have them.
     """
     completions = [attempt.completion for attempt in group.attempts]
     return {
-        "tokens": [list(c.tokens) for c in completions],
-        "masks": [list(c.masks) for c in completions],
+        "tokens": [_row(c.tokens) for c in completions],
+        "masks": [_row(c.masks) for c in completions],
         "scores": list(group.rewards),
-        "inference_logprobs": [list(c.logprobs) for c in completions if c.logprobs is not None],
+        "inference_logprobs": [_row(c.logprobs) for c in completions if c.logprobs is not None],
         "overrides": [overrides(a, mask_truncated=mask_truncated) for a in group.attempts],
         "generation_params": dict(generation_params),
         "messages": [
@@ -48,6 +49,10 @@ def to_scored_data_group(
         else None,
         "statuses": [attempt.verdict.status.value for attempt in group.attempts],
     }
+
+
+def _row(numbers: Sequence[float]) -> Sequence[float]:
+    return numbers if isinstance(numbers, array) else list(numbers)
 
 
 class RolloutRow(NamedTuple):
@@ -68,7 +73,7 @@ def rollout_rows(
     columns = (scored_data["tokens"], scored_data["scores"], scored_data["statuses"])
     return [
         RolloutRow(
-            full_text=tokenizer.decode(tokens),
+            full_text=tokenizer.decode(list(tokens)),
             score=score,
             expected_answer=problem.oracle if problem else None,
             task_name=problem.recipe.task if problem else None,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import warnings
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
 import aiohttp
@@ -15,6 +17,7 @@ from openai.types.chat import ChatCompletion
 from tenacity import stop_after_attempt
 
 from ..util.off_loop import off_loop
+from .buffers import Buffers
 from .dialects import (
     ChatText,
     ChatTokens,
@@ -86,15 +89,23 @@ class TokenClient:
             aiohttp.ClientError, asyncio.TimeoutError: there was no whole reply.
             ReplyError: the reply is no JSON.
         """
-        return parsed(await self._reply(method, path, body), path)
+        async with self._reply(method, path, body) as reply:
+            return parsed(reply, path)
 
-    async def _reply(self, method: str, path: str, body: Any) -> bytes:
+    @functools.cached_property
+    def _buffers(self) -> Buffers:
+        return Buffers()
+
+    @asynccontextmanager
+    async def _reply(self, method: str, path: str, body: Any) -> AsyncIterator[memoryview]:
+        """The reply's bytes, until the context closes."""
         async with (
             self.session() as session,
             session.request(method, self.url(path), json=body) as response,
         ):
             await require_ok(response)
-            return await response.read()
+            async with self._buffers.filled(response.content.iter_any()) as reply:
+                yield reply
 
     async def is_there(self) -> bool:
         """Whether anything answers within seconds, whatever it says."""
@@ -124,10 +135,11 @@ class TokenClient:
         prompt = kwargs.pop("input_ids")
         ask = Ask(prompt=tuple(prompt), **kwargs)
         dialect = self.dialect
-        body = await self._reply("POST", dialect.path, self.more(dialect.body(ask)))
-        samples = await off_loop(
-            functools.partial(read_body, dialect, body, ask), tokens=len(body) // _BYTES_A_TOKEN
-        )
+        async with self._reply("POST", dialect.path, self.more(dialect.body(ask))) as reply:
+            samples = await off_loop(
+                functools.partial(read_body, dialect, reply, ask),
+                tokens=len(reply) // _BYTES_A_TOKEN,
+            )
         tokens, logprobs, reasons = zip(*samples, strict=True) if samples else ((), (), ())
         return prompt, list(tokens), list(logprobs), list(reasons)
 

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..records import MASKED
 from .columns import are_finite, are_ids
-
-_MASKED = -100
-"""In `masks`: a token that is not trained on."""
 
 _ZEROED = "set_advantage_to_zero"
 
 
-def fault(group: Mapping[str, Any], *, rows: int, vocabulary: int) -> str | None:
+def _is_not_known(*_row: Any) -> bool:
+    return False
+
+
+def fault(
+    group: Mapping[str, Any],
+    *,
+    rows: int,
+    vocabulary: int,
+    is_sound_row: Callable[[Any, Any, Any, int], bool] = _is_not_known,
+) -> str | None:
     """Say what is wrong with a group; None where it is sound.
 
     Sound are `rows` rows of tokens, masks, scores, overrides and, unless there are none at all,
@@ -24,6 +32,8 @@ def fault(group: Mapping[str, Any], *, rows: int, vocabulary: int) -> str | None
 
     Args:
         vocabulary: how many token ids there are.
+        is_sound_row: knows of some rows of tokens, masks and logprobs that they are sound, sooner
+            than it is found out here.
     """
     columns = ["tokens", "masks", "scores", "overrides"]
     columns += ["inference_logprobs"] if group["inference_logprobs"] else []
@@ -33,8 +43,9 @@ def fault(group: Mapping[str, Any], *, rows: int, vocabulary: int) -> str | None
     logprobs = group["inference_logprobs"] or [None] * rows
     parts = zip(group["tokens"], group["masks"], logprobs, strict=True)
     for number, (tokens, masks, row) in enumerate(parts):
-        said = _tokens_fault(tokens, masks, vocabulary) or _logprobs_fault(row, masks)
-        if said:
+        if not is_sound_row(tokens, masks, row, vocabulary) and (
+            said := _tokens_fault(tokens, masks, vocabulary) or _logprobs_fault(row, masks)
+        ):
             return f"row {number} has {said}"
         if _trains_nothing(masks) and not group["overrides"][number].get(_ZEROED):
             return f"row {number} has no trained token"
@@ -52,18 +63,18 @@ def _tokens_fault(tokens: Sequence[Any], masks: Sequence[Any], vocabulary: int) 
     if _masks_a_prompt(tokens, masks):
         return None
     both = zip(tokens, masks, strict=True)
-    if wrong := [m for t, m in both if type(m) is not int or m not in (_MASKED, t)]:
-        return f"the mask {wrong[0]!r}, neither {_MASKED} nor its token"
+    if wrong := [m for t, m in both if type(m) is not int or m not in (MASKED, t)]:
+        return f"the mask {wrong[0]!r}, neither {MASKED} nor its token"
     return None
 
 
 def _masks_a_prompt(tokens: Sequence[Any], masks: Sequence[Any]) -> bool:
     """Whether all that is masked stands before all that isn't, which are its tokens."""
-    masked = masks.count(_MASKED)
+    masked = masks.count(MASKED)
     return (
         {*map(type, masks)} <= {int}
         and masks[masked:] == tokens[masked:]
-        and masks[:masked].count(_MASKED) == masked
+        and masks[:masked].count(MASKED) == masked
     )
 
 
@@ -74,14 +85,14 @@ def _logprobs_fault(logprobs: Sequence[Any] | None, masks: Sequence[int]) -> str
         return f"{len(masks)} tokens and {len(logprobs)} logprobs"
     if not are_finite(logprobs) and (bad := [p for p in logprobs if not _is_finite(p)]):
         return f"the logprob {bad[0]!r}"
-    trained = itertools.compress(logprobs, map(_MASKED.__ne__, masks))
+    trained = itertools.compress(logprobs, map(MASKED.__ne__, masks))
     if (highest := max(trained, default=0)) > 0:
         return f"the logprob {highest!r} of a trained token, above 0"
     return None
 
 
 def _trains_nothing(masks: Sequence[int]) -> bool:
-    return masks.count(_MASKED) == len(masks)
+    return all(mask == MASKED for mask in reversed(masks))
 
 
 def _is_finite(value: Any) -> bool:

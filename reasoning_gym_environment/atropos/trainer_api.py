@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import gzip
 import io
+import itertools
 import json
 import time
 import uuid
+from array import array
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -24,6 +26,7 @@ import msgspec
 from ..errors import TRY_AGAIN, FixableError
 from ..util.outage import FailingRequests
 from ..util.reachability import UnreachableError, is_loopback
+from .arrays import COLUMNS, as_list
 from .columns import are_finite
 from .failures import own_words
 
@@ -33,7 +36,6 @@ _PAUSE_SECONDS = 1.0
 _COMPRESSED_FROM = 1024
 _LEVEL = 1
 """Of compression: the next one takes twice the time for a few percent."""
-_COLUMNS = ("tokens", "masks", "inference_logprobs")
 _HEALING = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _JSON = {"Content-Type": "application/json"}
 
@@ -58,16 +60,23 @@ def pack(body: Mapping[str, Any]) -> bytes:
     Raises:
         ValueError, TypeError: a number is not finite, a text no Unicode, or a value no JSON.
     """
-    columns = {name: body[name] for name in _COLUMNS if body.get(name)}
-    if not columns or not all(are_finite(row) for rows in columns.values() for row in rows):
+    columns = {name: body[name] for name in COLUMNS if body.get(name)}
+    if not columns or not all(map(_are_numbers, itertools.chain(*columns.values()))):
+        return _strict(body)
+    numbers = msgspec.json.encode(columns, enc_hook=as_list)
+    if b"null" in numbers:  # what isn't finite
         return _strict(body)
     rest = _strict({name: value for name, value in body.items() if name not in columns})
     begin = rest[:-1] + b"," if len(rest) > 2 else b"{"
-    return begin + msgspec.json.encode(columns)[1:]
+    return b"".join([begin, memoryview(numbers)[1:]])
+
+
+def _are_numbers(row: Any) -> bool:
+    return isinstance(row, array) or are_finite(row)
 
 
 def _strict(body: Any) -> bytes:
-    return json.dumps(body, allow_nan=False, ensure_ascii=False).encode()
+    return json.dumps(body, allow_nan=False, ensure_ascii=False, default=as_list).encode()
 
 
 class TrainerApi:

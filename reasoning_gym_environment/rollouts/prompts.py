@@ -7,6 +7,7 @@ it also keeps clear of `apply_chat_template`'s return type, which changed in tra
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -102,7 +103,7 @@ def join_reasoning(prompt: str, reasoning: str | None, content: str) -> str:
 
 def text_of_tokens(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
     """The text of a completion's own tokens, with its thought in think tags."""
-    begins = tokenizer.decode(tokens[:1], skip_special_tokens=False) if tokens else ""
+    begins = tokenizer.decode(tokens[:1], skip_special_tokens=False) if len(tokens) else ""
     channels = begins == CHANNEL  # without their special tokens they can't be told apart
     text = tokenizer.decode(tokens, skip_special_tokens=not channels)
     return in_tags(text) if channels else text
@@ -159,18 +160,23 @@ def _from_text(
 
 
 def completion_from_tokens(
-    tokenizer: Tokenizer,
+    text: str,
     prompt_tokens: Sequence[int],
     tokens: Sequence[int],
     logprobs: Sequence[float],
     *,
     finish_reason: str,
 ) -> Completion:
-    """One completion as a server gave it: its own token ids, stop token included."""
+    """One completion as a server gave it: its own token ids, stop token included.
+
+    Args:
+        text: that of the tokens.
+    """
+    prompt, own = array("i", prompt_tokens), array("i", tokens)
     return Completion(
-        text=text_of_tokens(tokenizer, tokens),
-        tokens=(*prompt_tokens, *tokens),
-        masks=(MASKED,) * len(prompt_tokens) + tuple(tokens),
-        logprobs=(1.0,) * len(prompt_tokens) + tuple(logprobs),
+        text=text,
+        tokens=prompt + own,
+        masks=array("i", [MASKED]) * len(prompt) + own,
+        logprobs=array("d", [1.0]) * len(prompt) + array("d", logprobs),
         finish_reason=finish_reason,
     )

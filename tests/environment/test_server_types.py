@@ -99,7 +99,8 @@ async def test_the_unmasked_tokens_are_the_completion(running: Running, tokenize
     for tokens, masks, (sample, _, _) in zip(group["tokens"], group["masks"], cases, strict=True):
         completion = [mask for mask in masks if mask != -100]
         assert len(tokens) == len(masks)
-        assert tokens[-len(completion) :] == completion == masks[-len(completion) :]
+        own = list(tokens[-len(completion) :])
+        assert own == completion == list(masks[-len(completion) :])
         turn_end = "" if sample is TRUNCATED else TURN_END
         assert tokenizer.decode(completion) == sample.text + turn_end
 
