@@ -19,7 +19,7 @@ from reasoning_gym_environment.atropos.dialects import (
     VllmCompletions,
     VllmGenerate,
 )
-from reasoning_gym_environment.atropos.replies import Dialect, ReplyError, Sampled, read
+from reasoning_gym_environment.atropos.replies import Ask, Dialect, ReplyError, Sampled, read
 from reasoning_gym_environment.atropos.shapes import parsed, read_body
 
 PROMPT = [5, 6, 7]
