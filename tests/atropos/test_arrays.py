@@ -6,6 +6,7 @@ from array import array
 from typing import Any
 
 import pytest
+from asked_completions import ASK
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,23 +17,13 @@ from reasoning_gym_environment.atropos.arrays import (
     is_sound_row,
     trained_tokens,
 )
-from reasoning_gym_environment.atropos.replies import Ask, ReplyError, Sampled
+from reasoning_gym_environment.atropos.replies import ReplyError, Sampled
 from reasoning_gym_environment.atropos.soundness import fault
 from reasoning_gym_environment.atropos.trainer_api import pack
-from reasoning_gym_environment.rollouts.prompts import MASKED, completion_from_tokens
+from reasoning_gym_environment.records import MASKED
+from reasoning_gym_environment.rollouts.prompts import completion_from_tokens
 
-VOCABULARY = 10
-ASK = Ask(
-    model="m",
-    prompt=(),
-    messages=[],
-    n=1,
-    max_tokens=4,
-    temperature=1.0,
-    top_p=1.0,
-    vocabulary=VOCABULARY,
-    stops=frozenset(),
-)
+VOCABULARY = ASK.vocabulary
 
 ids = st.integers(0, VOCABULARY - 1)
 logprobs = st.floats(max_value=0.0, allow_infinity=False, allow_nan=False)
