@@ -173,6 +173,7 @@ def vary_assumptions(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
     header(
         "steps, item spread, target",
         "unset",
+        "random, signal",
         "curriculum",
         "curriculum, signal",
         "knowing the learner, signal",
@@ -184,7 +185,8 @@ def vary_assumptions(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
     for setting in (
         plain,
         *(replace(plain, width=width) for width in (0.5, 2.0)),
-        *(replace(plain, item_spread=item_spread) for item_spread in (0.0, 1.0)),
+        *(replace(plain, item_spread=item_spread) for item_spread in (0.0, 1.0, 2.0, 4.0)),
+        *(replace(plain, item_spread=item_spread, width=0.4) for item_spread in (2.0, 4.0)),
         *(replace(plain, target=target) for target in (0.6, 0.5)),
     ):
         row(*_assumption_row(setting, heights, seeds))
@@ -200,12 +202,16 @@ def _assumption_row(
         return [simulate(rule, chosen, heights, seed) for seed in seeds]
 
     unset = runs(lambda ladders, learner: Levels(), by_signal=False)
+    anywhere = runs(lambda ladders, learner: RandomLevels(ladders), by_signal=True)
     plain = runs(lambda ladders, learner: Curriculum(ladders, target), by_signal=False)
     chosen = runs(lambda ladders, learner: Curriculum(ladders, target), by_signal=True)
     best = runs(lambda ladders, learner: Oracle(ladders, learner, target), by_signal=True)
     return [
         f"{1.5 * setting.width:g} to {3 * setting.width:g}, {setting.item_spread:g}, {target:g}",
-        *(spread([signal(run) for run in group]) for group in (unset, plain, chosen, best)),
+        *(
+            spread([signal(run) for run in group])
+            for group in (unset, anywhere, plain, chosen, best)
+        ),
         *(spread([held(run) for run in group]) for group in (plain, chosen)),
         spread([off_at_30(run, target) for run in chosen]),
     ]

@@ -28,13 +28,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "learn
 import cold_start
 import torch
 from endpoint import Endpoint, served
+from item_spread import by_quarter, rows_of, solved_share, spans
 from learning_plot import plot
 from loop import Loop
 from model import Policy, build_model, build_tokenizer
 from results import solved
 from transformers import AutoTokenizer, LlamaForCausalLM
 
-from reasoning_gym_environment import read_dump
 from reasoning_gym_environment.evaluation.estimators import student_quantile
 from reasoning_gym_environment.evaluation.store import read_results
 from reasoning_gym_environment.util.grouping import group_by
@@ -43,6 +43,7 @@ TASKS = "aiw,family_relationships,letter_counting,syllogism"
 ARMS: dict[str, dict[str, Any]] = {
     "default": {},
     "all levels": {"complexity_mode": "random"},
+    "all levels by signal": {"complexity_mode": "random", "sampling": "signal"},
     "curriculum": {"complexity_mode": "curriculum"},
     "both": {"complexity_mode": "curriculum", "sampling": "signal"},
     "both at 0.5": {
@@ -138,6 +139,7 @@ async def run(experiment: Experiment, arm: str, seed: int, weights: Path) -> dic
             evaluation = folder / f"evaluation-{rollouts}"
             await loop.evaluate(endpoint.url, evaluation)
         curve.append({"rollouts": rollouts, **measured(evaluation)})
+    rows = rows_of(sorted((folder / "dumps").glob("*.jsonl")))
     return {
         "arm": arm,
         "seed": seed,
@@ -145,7 +147,9 @@ async def run(experiment: Experiment, arm: str, seed: int, weights: Path) -> dic
         "steps": taken.steps,
         "seconds_of_training": round(trained),
         "curve": curve,
-        "training": over_time(sorted((folder / "dumps").glob("*.jsonl"))),
+        "training": over_time(rows),
+        "quarters": by_quarter(rows),
+        "spans": spans(rows[: len(rows) // 4]),
     }
 
 
@@ -182,15 +186,14 @@ def measured(evaluation: Path) -> dict[str, Any]:
     }
 
 
-def over_time(dumps: Sequence[Path]) -> list[dict[str, Any]]:
+def over_time(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """By window of groups: shares of solved rollouts and of groups with signal, mean levels."""
-    rows = sorted((row for dump in dumps for row in read_dump(dump).rows), key=lambda r: r["time"])
     windows = [rows[begin : begin + WINDOW] for begin in range(0, len(rows), WINDOW)]
     return [
         {
             "rollouts": sum(len(row["rollouts"]) for row in rows[: index * WINDOW + len(window)]),
-            "solved": statistics.mean(share(row) for row in window),
-            "signal": statistics.mean(0 < share(row) < 1 for row in window),
+            "solved": statistics.mean(solved_share(row) for row in window),
+            "signal": statistics.mean(0 < solved_share(row) < 1 for row in window),
             "levels": {
                 task: statistics.mean(row["recipe"]["level"] for row in own)
                 for task, own in sorted(group_by(lambda r: r["item_id"], window).items())
@@ -201,26 +204,34 @@ def over_time(dumps: Sequence[Path]) -> list[dict[str, Any]]:
     ]
 
 
-def share(row: dict[str, Any]) -> float:
-    return statistics.mean(rollout["status"] == "solved" for rollout in row["rollouts"])
-
-
 def held_out(point: dict[str, Any]) -> float:
     """The solved share of all held-out items, every difficulty counting alike."""
     return statistics.mean(each["value"] for each in point["solved"].values())
 
 
-def rollouts_until(curve: Sequence[dict[str, Any]], wanted: float) -> float:
-    """Rollouts at which the held-out share first reaches the one wanted; infinite if it never does.
+Curve = Sequence[tuple[float, float]]
+"""Rollouts used and the held-out share solved then."""
+
+
+def mean_curve(runs: Sequence[dict[str, Any]]) -> Curve:
+    """Average the curves of an arm's seeds, whose evaluations come at nearly the same places."""
+    at_one_place = zip(*(run["curve"] for run in runs), strict=True)
+    return [
+        (statistics.mean(p["rollouts"] for p in own), statistics.mean(held_out(p) for p in own))
+        for own in at_one_place
+    ]
+
+
+def rollouts_until(curve: Curve, wanted: float) -> float:
+    """Rollouts at which a curve first reaches a share; infinite if it never does.
 
     Between two evaluations it is taken to rise evenly.
     """
-    points = [(point["rollouts"], held_out(point)) for point in curve]
-    if points[0][1] >= wanted:
+    if curve[0][1] >= wanted:
         return 0.0
-    for (used, share), (later, more) in pairwise(points):
+    for (used, share), (later, more) in pairwise(curve):
         if more >= wanted:
-            return float(used + (later - used) * (wanted - share) / (more - share))
+            return used + (later - used) * (wanted - share) / (more - share)
     return math.inf
 
 
@@ -233,22 +244,25 @@ def spread(values: Sequence[float]) -> str:
 
 
 def summary(results: Sequence[dict[str, Any]]) -> str:
-    """By arm: shares at the end, and rollouts until the share that the first arm ends with."""
+    """By arm: rollouts until half of the first arm's gain and all of it; shares at the end."""
     by_arm = group_by(lambda result: str(result["arm"]), results)
-    wanted = statistics.mean(held_out(run["curve"][-1]) for run in next(iter(by_arm.values())))
+    first = mean_curve(next(iter(by_arm.values())))
+    begin, end = first[0][1], first[-1][1]
+    wanted = [(begin + end) / 2, end]
     difficulties = list(results[0]["curve"][0]["solved"])
-    heads = ["default" if each == "None" else each for each in difficulties]
-    lines = [f"rollouts until {wanted:.3f} of all held-out items are solved; shares at the end"]
-    lines += ["arm (runs)".ljust(18) + "".join(f"{h:>18}" for h in ["rollouts", "all", *heads])]
-    begin = results[0]["curve"][0]
-    values = [held_out(begin), *(begin["solved"][each]["value"] for each in difficulties)]
-    lines += ["at the start".ljust(18) + " " * 18 + "".join(f"{v:18.3f}" for v in values)]
+    heads = [f"to {share:.3f}" for share in wanted] + ["at the end"]
+    heads += ["default" if each == "None" else each for each in difficulties]
+    lines = ["rollouts until a share of all held-out items is solved, and shares at the end"]
+    lines += ["arm (runs)".ljust(26) + "".join(f"{head:>16}" for head in heads)]
+    start = results[0]["curve"][0]["solved"]
+    values = [begin, *(start[each]["value"] for each in difficulties)]
+    lines += ["at the start".ljust(58) + "".join(f"{value:16.3f}" for value in values)]
     for arm, runs in by_arm.items():
-        until = [rollouts_until(run["curve"], wanted) for run in runs]
-        ends = [run["curve"][-1] for run in runs]
-        cells = [f"{statistics.mean(until):.0f}", spread([held_out(end) for end in ends])]
+        curve, ends = mean_curve(runs), [run["curve"][-1] for run in runs]
+        cells = [f"{rollouts_until(curve, share):.0f}" for share in wanted]
+        cells += [spread([held_out(end) for end in ends])]
         cells += [spread([end["solved"][each]["value"] for end in ends]) for each in difficulties]
-        lines.append(f"{arm} ({len(runs)})".ljust(18) + "".join(f"{cell:>18}" for cell in cells))
+        lines.append(f"{arm} ({len(runs)})".ljust(26) + "".join(f"{cell:>16}" for cell in cells))
     return "\n".join(lines)
 
 

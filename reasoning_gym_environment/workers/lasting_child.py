@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..tasks.datasets import Datasets
+from ..tasks.facts import SHARES_DATA
 from . import children, limits, protocol
 from .protocol import Containment, FormScores, Outcome, VerifyRequest
 from .verifier_child import score_groups
@@ -25,6 +26,8 @@ _SPARE_SECONDS = 60.0
 """Of processor time, beyond what its first group may need."""
 _MOST_GROWN = 16 * 2**20
 """Bytes of address space: what an answer takes away from those after it."""
+_LARGEST_TOLD = 128 * 1024
+"""Bytes of a pickled dataset. A larger one takes as long to read as another child to fork."""
 _SOUND = {Outcome.SCORED, Outcome.REJECTED}
 
 
@@ -32,7 +35,8 @@ class LastingChild:
     """A child as its host sees it: it takes groups until it is replaced.
 
     Args:
-        datasets: it scores with those that are there now; it can't open the files of another.
+        datasets: it knows those that are there now, and can't open the files of another: it is told
+            what it takes to score with one that was built later.
         request: the first, whose limits it gets.
     """
 
@@ -49,23 +53,38 @@ class LastingChild:
         os.set_blocking(self._requests, False)
         self._wait_status: int | None = None
 
-    def takes(self, dataset: Any, request: VerifyRequest) -> bool:
-        """Say whether it may score the request, and lives."""
-        return (
+    def introduction(self, dataset: Any, request: VerifyRequest) -> bytes | None:
+        """Say what it must be told of the dataset to score the request.
+
+        Returns:
+            Nothing where it knows the dataset, which is pickled where it doesn't. None where it may
+            not score the request, or has ended, or can't be told.
+        """
+        takes = (
             self._wait_status is None
-            and id(dataset) in self._known
             and (self._containment, self._memory) == (request.containment, request.memory)
             and self._groups < _MOST_GROUPS
             and _seconds_of(request) <= self._seconds
             and self._is_quiet()
         )
+        if not takes:
+            return None
+        return b"" if id(dataset) in self._known else _pickled(dataset, request.task)
 
     def score(
-        self, request: VerifyRequest, answers: Sequence[str], *, give_up: float, parent: int
+        self,
+        dataset: Any,
+        request: VerifyRequest,
+        answers: Sequence[str],
+        *,
+        introduction: bytes,
+        give_up: float,
+        parent: int,
     ) -> list[FormScores]:
         """Score answers up to and including the one that brings it down.
 
         Args:
+            introduction: what it must be told of the dataset.
             give_up, parent: as of `children.read_scores`.
 
         Raises:
@@ -74,7 +93,9 @@ class LastingChild:
         begin = time.monotonic()
         deadline = min(give_up, begin + request.timeout)
         self._groups += 1
-        frame = pickle.dumps(dataclasses.replace(request, answers=tuple(answers)))
+        self._known[id(dataset)] = dataset
+        asked = dataclasses.replace(request, answers=tuple(answers))
+        frame = pickle.dumps((id(dataset), introduction, asked))
         count = len(answers)
         try:
             sent = self._send(protocol.LENGTH.pack(len(frame)) + frame, deadline, parent)
@@ -142,6 +163,17 @@ class LastingChild:
             os.close(self._replies)
             self._wait_status = children.reap(self._pid)
         return self._wait_status
+
+
+def _pickled(dataset: Any, task: str) -> bytes | None:
+    """Pickle a dataset; None where that isn't possible, or takes too much, or isn't all of it."""
+    if task in SHARES_DATA:
+        return None
+    try:
+        pickled = pickle.dumps(dataset)
+    except (pickle.PicklingError, AttributeError, TypeError):  # a lambda, a local function, a lock
+        return None
+    return pickled if len(pickled) <= _LARGEST_TOLD else None
 
 
 def _seconds_of(request: VerifyRequest) -> float:

@@ -108,7 +108,9 @@ def score_groups(
     that the child took no harm; where it did, it ends.
 
     Args:
-        requests: the descriptor that it reads frames of pickled requests from.
+        datasets: known by their id in the host, which they have here as well.
+        requests: the descriptor that it reads frames from: pickled, the id of a dataset, that
+            dataset, pickled again, where the child doesn't know it, and the request.
         first: the request whose limits it gets.
         seconds: processor time for all of them.
     """
@@ -126,11 +128,14 @@ def score_groups(
         gc.freeze()
         gc.enable()
         settings = _settings()
+        known = {id(dataset): dataset for dataset in datasets.kept()}
         for number in itertools.count(1):
             if (frame := protocol.read_frame(asked)) is None:
                 return
-            request = pickle.loads(frame)
-            dataset = datasets.get(request.task, request.parameters)
+            name, introduction, request = pickle.loads(frame)
+            if introduction:
+                known[name] = _unpickled(introduction)
+            dataset = known[name]
             attributes = _attributes(dataset)
             for answer in request.answers:
                 os.write(reply, _judge_harmless(dataset, request, answer).pack())
@@ -141,9 +146,18 @@ def score_groups(
     return work
 
 
+def _unpickled(introduction: bytes) -> Any:
+    """Read a dataset; None where that takes what the filter refuses, such as another import."""
+    try:
+        return pickle.loads(introduction)
+    except Exception:  # noqa: BLE001 - a class may raise anything: its answers are held back
+        return None
+
+
 def _judge_harmless(dataset: Any, request: VerifyRequest, answer: str) -> FormScores:
-    """Score an answer, unless its verifier may execute it."""
-    if request.task in EXECUTES_ANSWERS and not leaves_nothing(request.task, answer):
+    """Score an answer, unless its verifier may execute it or can't be had here."""
+    executed = request.task in EXECUTES_ANSWERS and not leaves_nothing(request.task, answer)
+    if dataset is None or executed:
         return FormScores.hold_back()
     return judge(dataset.score_answer, request, answer, pickle.loads(request.entry))
 
@@ -172,5 +186,5 @@ def _attributes(dataset: Any) -> dict[str, tuple[int, int]]:
     """Look at a dataset: which objects are its attributes, and how long they are."""
     return {
         name: (id(value), len(value) if hasattr(value, "__len__") else 0)
-        for name, value in vars(dataset).items()
+        for name, value in ({} if dataset is None else vars(dataset)).items()
     }

@@ -111,11 +111,16 @@ class VerifierHost:
         parent: int,
     ) -> list[FormScores]:
         """Score answers in the child that lasts, up to and including the one that ends it."""
-        if self._lasting is None or not self._lasting.takes(dataset, request):
-            if self._lasting is not None:
-                self._lasting.end()
-            self._lasting = LastingChild(self._datasets, request)
-        return self._lasting.score(request, answers, give_up=give_up, parent=parent)
+        child = self._lasting
+        introduction = child.introduction(dataset, request) if child is not None else None
+        if child is None or introduction is None:
+            if child is not None:
+                child.end()
+            child = self._lasting = LastingChild(self._datasets, request)
+            introduction = b""
+        return child.score(
+            dataset, request, answers, introduction=introduction, give_up=give_up, parent=parent
+        )
 
 
 def _apart(

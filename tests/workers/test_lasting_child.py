@@ -43,12 +43,19 @@ class Obedient:
     """A dataset whose verifier runs the answer, and pays what that calls `result`."""
 
     def __init__(self) -> None:
-        self.words = ["a", "b"]
+        self.words: Any = ["a", "b"]
 
     def score_answer(self, answer: str, entry: Mapping[str, Any]) -> float:
         scope = {"dataset": self, "entry": entry, "result": 0.0, **MODULES}
         exec(answer, scope)
         return float(scope["result"])
+
+
+class Unreadable:
+    """What opens a file to be unpickled, as an import does."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open, (os.devnull,)
 
 
 class Shelf:
@@ -68,7 +75,8 @@ class Asked:
     """A host with such datasets, and its answers."""
 
     def __init__(self) -> None:
-        self.host = VerifierHost(Shelf())  # type: ignore[arg-type]  # it has what a host asks for
+        self.shelf = Shelf()
+        self.host = VerifierHost(self.shelf)  # type: ignore[arg-type]  # it has what a host asks for
         self._silent, self._parent = os.pipe()
 
     def scores(self, *answers: str, **changes: Any) -> list[FormScores]:
@@ -255,11 +263,37 @@ def test_a_child_has_the_limits_of_its_requests_and_processor_time_enough_for_th
     assert len({first, longer, smaller, freer}) == 4
 
 
-def test_a_dataset_that_was_built_later_has_a_child_that_knows_it(asked: Asked) -> None:
+def test_a_child_is_told_of_a_dataset_that_was_built_later(asked: Asked) -> None:
     first = asked.child()
-    other = asked.child(parameters={"level": 2})
-    assert first != other
-    assert asked.child() == asked.child(parameters={"level": 2}) == other
+    later = {"level": 2}
+    assert asked.child(parameters=later) == first
+    [size] = asked.scores("result = len(dataset.words) / 8", parameters=later)
+    assert size.raw == 0.25
+    assert asked.child(parameters=later) == asked.child() == first
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [("gcd", "x" * 2**18), ("gcd", lambda: None), ("codeio", ["a", "b"])],
+    ids=["is large", "can't be pickled", "shares what it knows with others of its task"],
+)
+def test_another_child_knows_a_dataset_that(asked: Asked, task: str, words: Any) -> None:
+    first = asked.child()
+    later = {"level": 2}
+    asked.shelf.get("gcd", later).words = words
+    other = asked.child(task=task, parameters=later)
+    assert other != first
+    assert asked.child() == asked.child(parameters=later) == other
+
+
+def test_a_dataset_that_the_child_cannot_read_scores_in_children_of_its_own(asked: Asked) -> None:
+    first = asked.child()
+    later = {"level": 2}
+    asked.shelf.get("gcd", later).words = Unreadable()
+    entry = pickle.dumps({"answer": "result = 1"})
+    alone = [asked.child(parameters=later, entry=entry) for _ in range(2)]
+    assert len({first, *alone}) == 3
+    assert asked.child() == first
 
 
 def test_a_child_that_is_killed_between_two_groups_costs_no_answer(asked: Asked) -> None:

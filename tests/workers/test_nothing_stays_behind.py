@@ -5,6 +5,7 @@ This file is also the script that it runs: a host of its own, where the children
 
 import asyncio
 import json
+import math
 import os
 import pickle
 import subprocess
@@ -28,6 +29,12 @@ MORE = [
     *("0." + "3" * 400, "\u2227\u2228\u00ac" * 99),
 ]
 JUNK = ("x", "12345", "<answer>7</answer>", "[[1, 2], [3, 4]]", "(1 + 2) * 3", "no")
+
+UNTOLD = {
+    *("arc_agi", "figlet_font", "group_anagrams", "rush_hour", "spell_backward", "word_ladder"),
+    *("arc_1d", "string_manipulation", "codeio"),
+}
+"""Their datasets are too large to tell a child of, can't be pickled, or share what they know."""
 
 
 def request(problem: Problem, answers: list[str], timeout: float) -> VerifyRequest:
@@ -67,22 +74,29 @@ async def test_after_all_hostile_answers_every_task_scores_as_in_fresh_processes
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "0"}
     done = subprocess.run(command, capture_output=True, check=False, timeout=500, env=env)
     assert done.returncode == 0, done.stderr[-2000:].decode()
-    different, shared = json.loads(done.stdout.decode().splitlines()[-1])
+    different, shared, untold, unread = json.loads(done.stdout.decode().splitlines()[-1])
     assert different == []
+    assert set(untold) == UNTOLD
+    assert unread == []
     assert shared > len(honest), "too few groups met a child that had scored others"
     assert [path.name for path in tmp_path.iterdir()] == ["requests"]
 
 
 def main() -> None:
-    """Print the tasks whose scores differ, and how many groups met a child with a past."""
+    """Print what was found, as JSON.
+
+    The tasks whose scores differ; how many groups met a child with a past; the tasks of whose
+    datasets no child can be told; those that a child that was told of them can't read.
+    """
     from reasoning_gym_environment.tasks.datasets import Datasets
+    from reasoning_gym_environment.workers.lasting_child import LastingChild
     from reasoning_gym_environment.workers.verifier_host import VerifierHost, warm_up
 
     hostile, honest = pickle.loads(Path(sys.argv[1]).read_bytes())
     datasets = Datasets()
     warm_up(datasets)
     for one in honest:
-        datasets.get(one.task, one.parameters)  # or the child would be replaced for each new one
+        datasets.get(one.task, one.parameters)
     silent, _ = os.pipe()
 
     def scores(host: VerifierHost, asked: VerifyRequest) -> list[Any]:
@@ -98,7 +112,7 @@ def main() -> None:
                 host._lasting.end()
 
     expected = [fresh(asked) for asked in honest]
-    old, different, shared = VerifierHost(datasets), [], 0
+    old, different, shared = VerifierHost(Datasets()), [], 0  # its child is told of each dataset
 
     def compare(asked: VerifyRequest, right: list[Any]) -> None:
         nonlocal shared
@@ -114,7 +128,20 @@ def main() -> None:
         compare(honest[i], expected[i])
     for asked, right in zip(honest, expected, strict=True):
         compare(asked, right)
-    print(json.dumps([different, shared]))  # noqa: T201 - the output is what the test reads
+    child, untold, unread = LastingChild(Datasets(), honest[0]), [], []
+    for i in reads:
+        asked = honest[i]
+        dataset = datasets.get(asked.task, asked.parameters)
+        introduction = child.introduction(dataset, asked)
+        if introduction is None:
+            untold.append(asked.task)
+            continue
+        [score] = child.score(
+            dataset, asked, ["x"], introduction=introduction, give_up=math.inf, parent=silent
+        )
+        unread += [asked.task] if score.held_back else []
+    child.end()
+    print(json.dumps([different, shared, sorted(set(untold)), unread]))  # noqa: T201 - the output is what the test reads
 
 
 if __name__ == "__main__":
