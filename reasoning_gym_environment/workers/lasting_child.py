@@ -95,10 +95,9 @@ class LastingChild:
         self._groups += 1
         self._known[id(dataset)] = dataset
         asked = dataclasses.replace(request, answers=tuple(answers))
-        frame = pickle.dumps((id(dataset), introduction, asked))
         count = len(answers)
         try:
-            sent = self._send(protocol.LENGTH.pack(len(frame)) + frame, deadline, parent)
+            sent = self._send((id(dataset), introduction, asked), deadline, parent)
             data, timed_out = children.read_scores(
                 self._replies,
                 count + 1,
@@ -118,8 +117,8 @@ class LastingChild:
             )
         return scores[:count]
 
-    def _send(self, frame: bytes, deadline: float, parent: int) -> bool:
-        """Write what the child reads; one that has gone, or reads nothing, gives no score then.
+    def _send(self, message: Any, deadline: float, parent: int) -> bool:
+        """Write a message to the child; one that has gone, or reads nothing, gives no score then.
 
         Returns:
             Whether it was written before the deadline.
@@ -130,7 +129,8 @@ class LastingChild:
         poll = select.poll()
         poll.register(self._requests, select.POLLOUT)
         poll.register(parent, select.POLLIN)
-        left = memoryview(frame)
+        frame = pickle.dumps(message)
+        left = memoryview(protocol.LENGTH.pack(len(frame)) + frame)
         with contextlib.suppress(BrokenPipeError):
             while left:
                 ready = dict(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
