@@ -267,7 +267,7 @@ def summary(results: Sequence[dict[str, Any]]) -> str:
 
 
 async def main(experiment: Experiment, arms: Sequence[str], seeds: int) -> None:
-    """Make the runs that have no result yet, seed by seed, and print what there is."""
+    """Make the runs that have no result yet, seed by seed, and print what there is of the arms."""
     results = experiment.folder / "results"
     results.mkdir(parents=True, exist_ok=True)
     weights = await start(experiment)
@@ -280,8 +280,9 @@ async def main(experiment: Experiment, arms: Sequence[str], seeds: int) -> None:
             result = await run(experiment, arm, seed, weights)
             path.with_suffix(".partial").write_text(json.dumps(result, indent=1) + "\n")
             path.with_suffix(".partial").rename(path)
-    made = [json.loads(path.read_text()) for path in results.glob("*.json")]
-    made.sort(key=lambda result: (list(ARMS).index(result["arm"]), result["seed"]))
+    found = [json.loads(path.read_text()) for path in results.glob("*.json")]
+    made = [result for result in found if result["arm"] in arms]
+    made.sort(key=lambda result: (result["arm"] != "default", result["arm"], result["seed"]))
     print(summary(made))
     plot(experiment.folder / "arms.svg", made, held_out)
 
@@ -299,4 +300,6 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started ends as well
     torch.set_num_threads(1)  # the other core is the environment's
     arms, seeds = options.pop("arms").split(","), options.pop("seeds")
+    if unknown := set(arms) - set(ARMS):
+        parser.error(f"no such arm: {', '.join(sorted(unknown))}; there are {', '.join(ARMS)}")
     asyncio.run(main(Experiment(**options), arms, seeds))
