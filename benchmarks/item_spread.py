@@ -56,20 +56,24 @@ def by_quarter(rows: Sequence[Row]) -> list[dict[str, float]]:
     Returns:
         By quarter: the groups compared (those of tasks and levels of which there are enough, some
         solved and some not), the share of them with signal, the share there would be if questions
-        were alike, and the spread.
+        were alike, and the spread. Quarters without such groups are left out.
     """
     cuts = [len(rows) * quarter // 4 for quarter in range(5)]
-    return [compared(rows[begin:end]) for begin, end in pairwise(cuts)]
+    by_cell = [cells_of(rows[begin:end]) for begin, end in pairwise(cuts)]
+    return [compared(cells, len(rows[0]["rollouts"])) for cells in by_cell if cells]
 
 
-def compared(rows: Sequence[Row]) -> dict[str, float]:
+def cells_of(rows: Sequence[Row]) -> list[list[float]]:
+    """List the solved shares of the groups of each task and level that can be compared."""
     by_level = group_by(lambda r: (r["item_id"], r["recipe"]["level"]), rows)
     cells = [[solved_share(row) for row in own] for own in by_level.values() if len(own) >= FEWEST]
-    cells = [cell for cell in cells if 0 < statistics.mean(cell) < 1]
+    return [cell for cell in cells if 0 < statistics.mean(cell) < 1]
+
+
+def compared(cells: Sequence[Sequence[float]], size: int) -> dict[str, float]:
     shares = np.array([statistics.mean(cell) for cell in cells])
     weights = np.array([len(cell) for cell in cells])
     signal = float(sum(0 < value < 1 for cell in cells for value in cell) / weights.sum())
-    size = len(rows[0]["rollouts"])
     low, high = 0.0, WIDEST
     for _ in range(30):
         spread = (low + high) / 2
@@ -85,11 +89,12 @@ def spans(rows: Sequence[Row]) -> dict[str, float]:
     Returns:
         By task, of those drawn at STEADY levels or more; the fit is the curriculum's.
     """
-    found, size = {}, len(rows[0]["rollouts"])
+    found = {}
     for task, own in sorted(group_by(lambda row: str(row["item_id"]), rows).items()):
         levels = group_by(lambda row: row["recipe"]["level"], own)
         if len(levels) < STEADY:
             continue
+        size = len(own[0]["rollouts"])
         evidence = {
             level: (sum(size * solved_share(row) for row in at), float(size * len(at)))
             for level, at in levels.items()
