@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "examples" / "train_a_language_model" / "train.py"
 PYTHON = os.environ.get("REAL_PYTHON", "python")
 MODEL = os.environ.get("REAL_MODEL", "model")
-SMALL = {"tasks": "aiw,coin_flip", "demonstrations": 40, "steps": 11, "items": 2, "layers": 1}
+SMALL = {"tasks": "aiw,letter_counting", "demonstrations": 150, "steps": 11, "items": 2}
+"""After fewer demonstrations it writes no answer tags, no group has signal, and no step is made."""
 SECONDS = 1200
 
 pytestmark = [pytest.mark.real, pytest.mark.processes]
@@ -42,12 +43,15 @@ def steps_of(folder: Path) -> list[dict[str, Any]]:
 def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The folder of a run that was ended once, and what it said after that."""
     folder = tmp_path_factory.mktemp("real") / "trained"
-    first = start(folder)
-    while not (folder / "trainer.pt").exists():
-        assert first.poll() is None
-        time.sleep(0.5)
-    first.send_signal(signal.SIGTERM)
-    first.communicate(timeout=120)
+    first, give_up = start(folder), time.monotonic() + SECONDS
+    try:
+        while not (folder / "trainer.pt").exists():
+            assert first.poll() is None
+            assert time.monotonic() < give_up, "no ten steps were made"
+            time.sleep(0.5)
+    finally:
+        first.send_signal(signal.SIGTERM)
+        first.communicate(timeout=120)
     second = start(folder)
     said, _ = second.communicate(timeout=SECONDS)
     assert second.returncode == 0
