@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "learn
 import cold_start
 import torch
 from endpoint import Endpoint, served
-from item_spread import by_quarter, rows_of, solved_share, spans
+from item_spread import Groups, by_quarter, signal_share, solved_share, spans
 from learning_plot import plot
 from loop import Loop
 from model import Policy, build_model, build_tokenizer
@@ -37,6 +37,8 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 
 from reasoning_gym_environment.evaluation.estimators import student_quantile
 from reasoning_gym_environment.evaluation.store import read_results
+from reasoning_gym_environment.report.contents import with_level
+from reasoning_gym_environment.report.material import read_material
 from reasoning_gym_environment.util.grouping import group_by
 
 TASKS = "aiw,family_relationships,letter_counting,syllogism"
@@ -139,7 +141,7 @@ async def run(experiment: Experiment, arm: str, seed: int, weights: Path) -> dic
             evaluation = folder / f"evaluation-{rollouts}"
             await loop.evaluate(endpoint.url, evaluation)
         curve.append({"rollouts": rollouts, **measured(evaluation)})
-    rows = rows_of(sorted((folder / "dumps").glob("*.jsonl")))
+    groups = read_material(sorted((folder / "dumps").glob("*.jsonl"))).groups
     return {
         "arm": arm,
         "seed": seed,
@@ -147,9 +149,9 @@ async def run(experiment: Experiment, arm: str, seed: int, weights: Path) -> dic
         "steps": taken.steps,
         "seconds_of_training": round(trained),
         "curve": curve,
-        "training": over_time(rows),
-        "quarters": by_quarter(rows),
-        "spans": spans(rows[: len(rows) // 4]),
+        "training": over_time(groups),
+        "quarters": by_quarter(groups),
+        "spans": spans(groups[: len(groups) // 4]),
     }
 
 
@@ -186,22 +188,24 @@ def measured(evaluation: Path) -> dict[str, Any]:
     }
 
 
-def over_time(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def over_time(groups: Groups) -> list[dict[str, Any]]:
     """By window of groups: shares of solved rollouts and of groups with signal, mean levels."""
-    windows = [rows[begin : begin + WINDOW] for begin in range(0, len(rows), WINDOW)]
+    ends = range(WINDOW, len(groups) + WINDOW, WINDOW)
     return [
         {
-            "rollouts": sum(len(row["rollouts"]) for row in rows[: index * WINDOW + len(window)]),
-            "solved": statistics.mean(solved_share(row) for row in window),
-            "signal": statistics.mean(0 < solved_share(row) < 1 for row in window),
-            "levels": {
-                task: statistics.mean(row["recipe"]["level"] for row in own)
-                for task, own in sorted(group_by(lambda r: r["item_id"], window).items())
-                if own[0]["recipe"]["level"] is not None
-            },
+            "rollouts": sum(len(group.rollouts) for group in groups[:end]),
+            "solved": solved_share(groups[end - WINDOW : end]),
+            "signal": signal_share(groups[end - WINDOW : end]),
+            "levels": mean_levels(groups[end - WINDOW : end]),
         }
-        for index, window in enumerate(windows)
+        for end in ends
     ]
+
+
+def mean_levels(groups: Groups) -> dict[str, float]:
+    """Average the levels of each task; empty where none has levels."""
+    by_task = group_by(lambda group: group.task, with_level(groups))
+    return {t: statistics.mean(g.recipe.level for g in own) for t, own in sorted(by_task.items())}
 
 
 def held_out(point: dict[str, Any]) -> float:

@@ -8,11 +8,11 @@ from statistics import mean
 
 import matplotlib.pyplot as plt
 
-from reasoning_gym_environment import read_dump
 from reasoning_gym_environment.evaluation.comparison import compare
 from reasoning_gym_environment.evaluation.estimators import Estimate, share
 from reasoning_gym_environment.evaluation.store import read_results
 from reasoning_gym_environment.evaluation.tables import comparison_table
+from reasoning_gym_environment.report.material import read_material
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.util.grouping import group_by
 
@@ -52,15 +52,15 @@ def cell(samples: Sequence[StoredGroup]) -> str:
 
 def plot(dumps: Sequence[Path], evaluations: Mapping[str, Path], path: Path) -> None:
     """Draw the solved share in training over rollouts, and the evaluations before and after."""
-    rows = sorted((row for dump in dumps for row in read_dump(dump).rows), key=lambda r: r["time"])
-    shares = [mean(rollout["status"] == "solved" for rollout in row["rollouts"]) for row in rows]
-    window, size = min(WINDOW, len(shares)), len(rows[0]["rollouts"])
+    groups = read_material(dumps).groups
+    shares = [group.solved / len(group.rollouts) for group in groups]
+    window, size = min(WINDOW, len(shares)), len(groups[0].rollouts)
     ends = range(window, len(shares) + 1)
     means = [mean(shares[end - window : end]) for end in ends]
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
     axes.plot([size * end for end in ends], means, label=f"in training, mean of {window} groups")
     *_, before, after = (solved(held_out(folder)) for folder in evaluations.values())
-    for place, each in ((0, before), (size * len(rows), after)):
+    for place, each in ((0, before), (size * len(groups), after)):
         error = [[each.value - each.low], [each.high - each.value]]
         axes.errorbar([place], [each.value], yerr=error, fmt="o", color="black", capsize=4)
     axes.plot([], [], "ko", label="held out, with 95 % interval")

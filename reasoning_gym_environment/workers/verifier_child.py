@@ -150,7 +150,7 @@ def _unpickled(introduction: bytes) -> Any:
     """Read a dataset; None where that takes what the filter refuses, such as another import."""
     try:
         return pickle.loads(introduction)
-    except Exception:  # noqa: BLE001 - a class may raise anything: its answers are held back
+    except Exception:  # noqa: BLE001 - a class may raise anything: its answers go to children of their own
         return None
 
 
