@@ -34,7 +34,7 @@ from .checks import require_usable, withhold_keys
 from .failures import root_cause
 from .inference import Inference
 from .launch import run_command_line
-from .process import process, what_was_written
+from .process import finish_at_exit, process, what_was_written
 from .replica import ReplicaEnv
 from .scored_data import rollout_rows, rollout_table
 from .servers import CLIENTS
@@ -243,6 +243,11 @@ class AtroposEnv(ReplicaEnv):
     @abstractmethod
     async def close_parts(self) -> None:
         """Close what the environment has beside Atropos's parts; no rollout runs any more."""
+
+    async def setup_wandb(self) -> None:
+        """Begin wandb's run, which is written whole before the process ends."""
+        await super().setup_wandb()
+        finish_at_exit()
 
     async def get_server_info(self) -> None:
         """Raises ConfigurationError when a group does not fit the trainer's batch."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shlex
 import warnings
 from datetime import datetime, timezone
@@ -22,6 +23,7 @@ async def process(env: Any) -> None:
     if env.config.use_wandb:
         today = datetime.now(timezone.utc).date()
         wandb.init(name=f"{env.name}-{today}-{env.run_id[:6]}", config=env.config.model_dump())
+        finish_at_exit()
     env.config.group_size = env.group_size_to_process
     env.curr_step = 0
     while env.curr_step < env.n_groups_to_process:
@@ -36,6 +38,15 @@ async def process(env: Any) -> None:
             )
             await env.wandb_log()
             env.curr_step += 1
+
+
+def finish_at_exit() -> None:
+    """Have wandb's run written whole before the process ends.
+
+    wandb itself leaves this to the process that began its service: to a trainer that has a run of
+    its own and launched this one.
+    """
+    atexit.register(wandb.finish)
 
 
 def what_was_written(config: Any, run_id: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import wandb
 from atroposlib.envs.base import APIServerConfig
 from worker_stock import WorkerStock
 
@@ -183,6 +184,17 @@ def module_bench(
     tokenizer_folder: str, tmp_path_factory: pytest.TempPathFactory, stock: WorkerStock
 ) -> Bench:
     return Bench(tokenizer_folder, tmp_path_factory.mktemp("bench"), stock.lend)
+
+
+@pytest.fixture
+def wandb_of_a_launcher(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands find this process's wandb service and use it, as those that a trainer launches."""
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    wandb.init(project="launcher", dir=tmp_path_factory.mktemp("launcher")).finish()
+    assert "WANDB_SERVICE" in os.environ
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ async def said_by(bench: Any, *arguments: str) -> tuple[list[str], list[str]]:
     return running.printed().splitlines(), running.said().splitlines()
 
 
+@pytest.mark.usefixtures("wandb_of_a_launcher")
 async def test_commands_keep_everything_but_the_api_key(bench: Any, tokenizer: Any) -> None:
     """Under debug logging, and with wandb, which records a program's arguments."""
     settings = {
@@ -75,7 +76,8 @@ async def test_commands_keep_everything_but_the_api_key(bench: Any, tokenizer: A
     assert (bench.folder / "evals" / "run.json").exists()
     assert "api_key: withheld" in (bench.folder / "evals" / "evaluate_config.yaml").read_text()
     written = written_below(bench.folder)
-    assert any(path.endswith(".wandb") for path in written)
+    [run] = [content for path, content in written.items() if path.endswith(".wandb")]
+    assert b"train/percent_correct" in run
     assert [path for path, content in written.items() if KEY.encode() in content] == []
     assert {path.name for path in bench.folder.iterdir()} == {
         "dumps",

@@ -136,10 +136,10 @@ async def test_the_end_of_training_ends_it_all(bench: Any, tokenizer: Any) -> No
     await asyncio.wait_for(until_gone(children), timeout=30)
 
 
+@pytest.mark.usefixtures("wandb_of_a_launcher")
 async def test_the_evaluation_of_the_last_step_is_finished_and_logged(
-    bench: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+    bench: Any, tokenizer: Any
 ) -> None:
-    monkeypatch.setenv("WANDB_MODE", "offline")
     settings = {
         "total_steps": 5,  # more than the queue holds: a step is seen before the end
         "steps_per_eval": 1,
