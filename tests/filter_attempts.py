@@ -1,6 +1,15 @@
 """What filters of system calls are tried with, and the kernel's reading of them."""
 
+import os
 import struct
+import sys
+
+import pytest
+
+where_filtered = pytest.mark.skipif(
+    sys.platform != "linux" or os.uname().machine not in ("x86_64", "aarch64"),
+    reason="there is no filter for this system",
+)
 
 FORBIDDEN = {
     "write a file": "open(path, 'w')",

@@ -7,17 +7,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from filter_attempts import ALLOW, FORBIDDEN, KILL, PROLOGUE, REFUSE, decision
+from filter_attempts import ALLOW, FORBIDDEN, KILL, PROLOGUE, REFUSE, decision, where_filtered
 
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.workers import generator_filter
 from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
-
-on_linux = pytest.mark.skipif(
-    sys.platform != "linux" or os.uname().machine not in ("x86_64", "aarch64"),
-    reason="there is no filter for this system",
-)
 
 ALLOWED = {
     "read a file",
@@ -66,7 +61,7 @@ def run(script: str, path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, check=False, timeout=60, text=True)
 
 
-@on_linux
+@where_filtered
 @pytest.mark.processes
 @pytest.mark.parametrize("attempt", sorted({**FORBIDDEN, **MORE}.keys() - ALLOWED))
 def test_a_generator_cannot(attempt: str, tmp_path: Path) -> None:
@@ -76,7 +71,7 @@ def test_a_generator_cannot(attempt: str, tmp_path: Path) -> None:
     assert not path.exists()
 
 
-@on_linux
+@where_filtered
 @pytest.mark.processes
 def test_what_the_library_needs_goes_on(tmp_path: Path) -> None:
     script = """
@@ -95,7 +90,7 @@ print(found, end="")
     assert (done.stdout, done.stderr, done.returncode) == ("[1]", "", 0)
 
 
-@on_linux
+@where_filtered
 @pytest.mark.processes
 def test_a_generator_that_eats_memory_gets_an_error_and_goes_on(tmp_path: Path) -> None:
     script = """

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from filter_attempts import where_filtered
 
 from reasoning_gym_environment.workers.children import ParentGoneError
 from reasoning_gym_environment.workers.lasting_child import _MOST_GROUPS
@@ -32,7 +33,6 @@ from reasoning_gym_environment.workers.protocol import (
 from reasoning_gym_environment.workers.verifier_host import VerifierHost
 
 pytestmark = pytest.mark.processes
-on_linux = pytest.mark.skipif(sys.platform != "linux", reason="there is no filter, and no /proc")
 
 PID = "result = os.getpid()"
 HANGS = "while True: pass"
@@ -312,7 +312,7 @@ def test_a_child_that_is_killed_over_an_answer_is_tried_again(asked: Asked) -> N
     assert (score.outcome, score.raw) == (Outcome.SCORED, 0.5)
 
 
-@on_linux
+@where_filtered
 def test_a_child_that_reads_nothing_is_out_of_time_and_replaced(asked: Asked) -> None:
     child = asked.child()
     os.kill(child, signal.SIGSTOP)
@@ -324,7 +324,7 @@ def test_a_child_that_reads_nothing_is_out_of_time_and_replaced(asked: Asked) ->
     assert (other.outcome, other.raw) != (Outcome.SCORED, child)
 
 
-@on_linux
+@where_filtered
 @pytest.mark.parametrize(
     "attempt",
     [

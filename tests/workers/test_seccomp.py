@@ -15,16 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filter_attempts import ALLOW, FORBIDDEN, KILL, PROLOGUE, REFUSE, decision
+from filter_attempts import ALLOW, FORBIDDEN, KILL, PROLOGUE, REFUSE, decision, where_filtered
 
 from reasoning_gym_environment.records import Problem
 from reasoning_gym_environment.workers import seccomp
 
 pytestmark = pytest.mark.processes
-on_linux = pytest.mark.skipif(
-    sys.platform != "linux" or os.uname().machine not in ("x86_64", "aarch64"),
-    reason="there is no filter for this system",
-)
 
 ATTEMPT = """
 assert seccomp.install(1) is None
@@ -46,7 +42,7 @@ def run(script: str, path: Path) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(command, capture_output=True, check=False, timeout=60)
 
 
-@on_linux
+@where_filtered
 @pytest.mark.parametrize("attempt", FORBIDDEN)
 def test_a_process_under_the_filter_cannot(attempt: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
@@ -55,7 +51,7 @@ def test_a_process_under_the_filter_cannot(attempt: str, tmp_path: Path) -> None
     assert not path.exists()
 
 
-@on_linux
+@where_filtered
 @pytest.mark.parametrize("attempt", FORBIDDEN)
 def test_a_process_that_reads_its_requests_cannot(attempt: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
@@ -83,7 +79,7 @@ FREE_FOR_A_PARENT = {
 """What a parent of children may do; it has no descriptor but pipes to them."""
 
 
-@on_linux
+@where_filtered
 @pytest.mark.parametrize("attempt", sorted(FORBIDDEN.keys() - FREE_FOR_A_PARENT))
 def test_a_parent_of_children_under_its_filter_cannot(attempt: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
@@ -93,7 +89,7 @@ def test_a_parent_of_children_under_its_filter_cannot(attempt: str, tmp_path: Pa
     assert not path.exists()
 
 
-@on_linux
+@where_filtered
 def test_a_parent_of_children_cannot_kill_nor_limit_others_nor_leave_its_namespaces(
     tmp_path: Path,
 ) -> None:
@@ -116,7 +112,7 @@ os.write(1, b"%d" % (len(calls) - refused)); os._exit(0)
     assert (done.stdout, done.stderr, done.returncode) == (b"0", b"", 0)
 
 
-@on_linux
+@where_filtered
 def test_a_parent_of_children_forks_them_and_they_have_the_narrower_filter(tmp_path: Path) -> None:
     script = """
 assert seccomp.install_for_parent() is None
@@ -141,7 +137,7 @@ os.write(1, said + b" %d" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]));
     assert (done.stdout, done.stderr) == (b"[None, None] refused 3", b"")
 
 
-@on_linux
+@where_filtered
 def test_what_an_interpreter_needs_goes_on_under_the_filter(tmp_path: Path) -> None:
     script = """
 assert seccomp.install(1) is None
@@ -155,7 +151,7 @@ os.write(1, b"scored"); os._exit(7)
     assert (done.stdout, done.stderr, done.returncode) == (b"scored", b"", 7)
 
 
-@on_linux
+@where_filtered
 def test_the_filter_cannot_be_taken_off_and_a_second_one_is_refused(tmp_path: Path) -> None:
     script = """
 assert seccomp.install(1) is None
@@ -164,7 +160,7 @@ os.write(1, str(seccomp.install(2)).encode()); os._exit(0)
     assert b"the kernel refuses it (Operation not permitted)" in run(script, tmp_path).stdout
 
 
-@on_linux
+@where_filtered
 def test_a_protected_process_cannot_be_dumped_and_ends_with_its_parent(tmp_path: Path) -> None:
     script = """
 def ask(option):
@@ -282,7 +278,7 @@ def test_the_filter_of_parents_decides_alike_on_each_architecture(name: str) -> 
     assert allowed == {write, clone, prlimit, *machine.maps, *machine.free, *machine.parents}
 
 
-@on_linux
+@where_filtered
 @pytest.mark.asyncio(loop_scope="session")
 async def test_all_tasks_score_under_the_filter_as_without_it(
     problems: dict[str, list[Problem]], tmp_path: Path
