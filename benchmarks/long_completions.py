@@ -57,7 +57,7 @@ class LongServer(PolicyServer):
         thought = self._tokenizer.encode(f"<think>{THOUGHT * (tokens // 4)}")
         ids = [*thought[: tokens - len(answer)], *answer]
         logprobs = [-rng.expovariate(2) for _ in ids]
-        names = [f"token_id:{token}" for token in ids]
+        names = [self._tokenizer.decode([token]) for token in ids]
         return {
             "index": number,
             "text": self._tokenizer.decode(ids),

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import pytest
+
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 
 
 async def test_the_environment_works_step_by_step_in_the_callers_loop(
-    bench: Any, tokenizer: Any
+    bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (
         PolicyServer(ScriptedPolicy(["<answer>nope</answer>"]), tokenizer) as server,
@@ -23,3 +25,4 @@ async def test_the_environment_works_step_by_step_in_the_callers_loop(
     assert group is not None
     assert group["scores"] == [0.0] * 4
     assert backlog == []
+    assert [r.getMessage() for r in caplog.records if r.levelname == "ERROR"] == []

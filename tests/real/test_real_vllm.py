@@ -146,10 +146,15 @@ async def run_command(*arguments: str, timeout: float = 300) -> str:
     return said.decode()
 
 
+def rows_of(group: dict[str, Any]) -> list[tuple[list[int], list[int], list[float]]]:
+    """Tokens, masks and logprobs of each row, as lists."""
+    columns = (group["tokens"], group["masks"], group["inference_logprobs"])
+    return [(list(t), list(m), list(p)) for t, m, p in zip(*columns, strict=True)]
+
+
 def check_rows(group: dict[str, Any], tokenizer: Any) -> None:
     """Masks and logprobs line up, and completions end with a stop token unless they were cut."""
-    rows = zip(group["tokens"], group["masks"], group["inference_logprobs"], strict=True)
-    for row, (tokens, masks, logprobs) in enumerate(rows):
+    for row, (tokens, masks, logprobs) in enumerate(rows_of(group)):
         assert len(tokens) == len(masks) == len(logprobs)
         prompt = masks.count(-100)
         assert masks == [-100] * prompt + tokens[prompt:]
@@ -187,8 +192,7 @@ def differences(rows: list[list[float]], others: list[list[float]]) -> list[floa
 
 def check_logprobs(group: dict[str, Any], *, temperature: float, another: float) -> None:
     """They are those of transformers at this temperature, and not those at another."""
-    columns = (group["tokens"], group["masks"], group["inference_logprobs"])
-    chosen = list(zip(*columns, strict=True))[:COMPARED_ROWS]
+    chosen = rows_of(group)[:COMPARED_ROWS]
     rows = [[masks.count(-100), tokens] for tokens, masks, _ in chosen]
     ours = [logprobs[masks.count(-100) :] for _, masks, logprobs in chosen]
     right, wrong = (differences(ours, those) for those in reference(rows, [temperature, another]))
