@@ -33,6 +33,7 @@ from reasoning_gym_environment.demo.api_server import ApiServer
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.util.off_loop import SWITCH_SECONDS
 
 GROUP_SIZE = 16
 THOUGHT = "I try one thing after another, and 3 times 14 is what then? "
@@ -199,6 +200,7 @@ def main() -> None:
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     logging.disable(logging.INFO)
+    sys.setswitchinterval(SWITCH_SECONDS)  # as `serve` does
     asyncio.run(serve(options.serve, options.tokens) if options.serve else measure(options))
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from ..util.turns import Turns
 
 AT_ONCE = 4
-"""Replies of a server in memory: a long group's takes 11 MB. The others wait in its connections."""
+"""Replies of a server in memory: a long group's takes 10 MB. The others wait in its connections."""
 
 _KEPT_BYTES = 2**26
 """A buffer that grew beyond it is given up."""

@@ -21,6 +21,7 @@ from ..errors import ConfigurationError, FixableError
 from ..util.command_line import ENV, SERVER, Given, Known, read_given
 from ..util.files import replacing, require_place
 from ..util.logs import WITHHELD, Withholder
+from ..util.off_loop import SWITCH_SECONDS
 from ..util.validation import describe_validation
 from .defaults import COMMAND_DEFAULTS, ServerConfig
 
@@ -57,6 +58,7 @@ def launch(
         env.process_mode = True
         env.n_groups_to_process = config.total_steps
         env.group_size_to_process = config.group_size
+    sys.setswitchinterval(SWITCH_SECONDS)
     asyncio.run(getattr(env, RUNS[command])())
 
 

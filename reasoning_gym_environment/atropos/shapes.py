@@ -1,6 +1,6 @@
 """What of a reply each dialect looks at: nothing else of it is made into objects.
 
-A group of 16 completions of 8,000 tokens is a reply of 11 MB, most of which nobody reads.
+A group of 16 completions of 8,000 tokens is a reply of 10 MB, most of which nobody reads.
 """
 
 from __future__ import annotations

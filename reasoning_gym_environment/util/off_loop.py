@@ -12,6 +12,10 @@ T = TypeVar("T")
 LARGE = 16_000
 """Tokens from which work is done in a thread; fewer take milliseconds."""
 
+SWITCH_SECONDS = 0.001
+"""So long the event loop waits for a thread that computes, each time it has let go of the
+interpreter, as at every read and write. Programs set it; Python's own is 0.005."""
+
 _one_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large")
 """One for all: a call into C holds the interpreter, so the loop would wait for as many as there are
 threads."""

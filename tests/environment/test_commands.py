@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from aiohttp import web
@@ -21,6 +21,7 @@ from reasoning_gym_environment.storage.dumps import read_groups
 from reasoning_gym_environment.tasks.catalogue import UnknownTaskError
 from reasoning_gym_environment.util.command_line import Given
 from reasoning_gym_environment.util.files import UnwritableError
+from reasoning_gym_environment.util.off_loop import SWITCH_SECONDS
 
 KEY = "sk-0123456789abcdef"
 HALF = ScriptedPolicy(["<answer>1</answer>", "no idea"])
@@ -146,6 +147,26 @@ def test_a_place_that_cannot_be_written_to_is_named_with_its_setting(
         f"{named}: nothing can be written to {place} ({file} is a file); give another folder"
     )
     assert list(bench.folder.iterdir()) == [file]
+
+
+class NotingEnv(ReasoningGymEnv):
+    """Notes how long its event loop waits for other threads, and ends."""
+
+    waits: ClassVar[list[float]] = []
+
+    async def process_manager(self) -> None:
+        self.waits.append(sys.getswitchinterval())
+        await self.close()
+
+
+def test_a_commands_event_loop_waits_shortly_for_its_threads(bench: Any) -> None:
+    pythons = sys.getswitchinterval()
+    try:
+        launch(NotingEnv, "process", Given(env=bench.settings()))
+    finally:
+        sys.setswitchinterval(pythons)
+    assert NotingEnv.waits == [pytest.approx(SWITCH_SECONDS)]
+    assert pythons > SWITCH_SECONDS
 
 
 async def test_a_place_is_checked_wherever_an_environment_is_made(bench: Any, file: Path) -> None:
