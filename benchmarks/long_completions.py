@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import numpy as np
 from aiohttp import web
 from atroposlib.envs.base import APIServerConfig
 from measure import LoopMonitor, ProcessorTime, memory_megabytes
@@ -57,7 +58,7 @@ class LongServer(PolicyServer):
         answer = self._tokenizer.encode(f"</think><answer>{number}</answer>")
         thought = self._tokenizer.encode(f"<think>{THOUGHT * (tokens // 4)}")
         ids = [*thought[: tokens - len(answer)], *answer]
-        logprobs = [-rng.expovariate(2) for _ in ids]
+        logprobs = [float(np.float32(-rng.expovariate(2))) for _ in ids]  # as engines have them
         names = [self._tokenizer.decode([token]) for token in ids]
         return {
             "index": number,

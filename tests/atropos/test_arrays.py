@@ -3,8 +3,10 @@
 import json
 import math
 from array import array
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
 from asked_completions import ASK
 from hypothesis import given
@@ -15,6 +17,7 @@ from reasoning_gym_environment.atropos.arrays import (
     as_list,
     in_arrays,
     is_sound_row,
+    nine_digits,
     trained_tokens,
 )
 from reasoning_gym_environment.atropos.replies import ReplyError, Sampled
@@ -84,14 +87,29 @@ def test_a_sound_row_of_arrays_is_known_to_be_sound_and_one_of_lists_is_not() ->
 
 
 @given(rows())
-def test_a_group_of_arrays_is_written_as_lists_are(row: Any) -> None:
+def test_a_group_of_arrays_is_written_as_lists_are_with_logprobs_of_nine_digits(row: Any) -> None:
     def written(group: dict[str, Any]) -> Any:
         try:
             return json.loads(pack(group))
         except ValueError as error:
             return str(error)
 
-    assert written(arrays_of(*row)) == written(in_lists(*row))
+    *ids, logprobs = row
+    shortened = nine_digits(array("d", logprobs))
+    assert written(arrays_of(*row)) == written(in_lists(*ids, shortened))
+
+
+@given(st.lists(st.just(0.0) | st.floats(max_value=-(2**-46), width=32, allow_infinity=False)))
+def test_nine_digits_tell_the_logprobs_of_float32_apart(logprobs: list[float]) -> None:
+    assert [float(np.float32(p)) for p in nine_digits(array("d", logprobs))] == logprobs
+
+
+@given(st.lists(st.floats(-1e8, 0.0)))
+def test_a_rounded_logprob_is_short_and_close(logprobs: list[float]) -> None:
+    for one, own in zip(nine_digits(array("d", logprobs)), logprobs, strict=True):
+        assert len(Decimal(repr(one)).normalize().as_tuple().digits) <= 9
+        assert one == pytest.approx(own, rel=5.1e-9, abs=1e-22)
+        assert one <= 0.0
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
