@@ -77,7 +77,7 @@ def as_list(row: Any) -> list[Any]:
     """Make a list of an array, for what writes JSON; raises TypeError for anything else.
 
     Logprobs have nine digits then, which tell float32 numbers apart: servers send such as doubles,
-    whose 17 digits take the API twice the time to read.
+    whose 17 digits take the API nearly twice the time to read.
     """
     if isinstance(row, array):
         return nine_digits(row) if row.typecode == "d" else row.tolist()
