@@ -1,11 +1,15 @@
 """The processes of this machine, read from /proc: only Linux has it."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 PROC = Path("/proc")
+in_linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
 
 
 def _state_and_parent(pid: int) -> tuple[str, int] | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from demo_runs import run_demo
+from process_tree import PROC, descendants, in_linux
 
 pytestmark = pytest.mark.processes
 
@@ -41,13 +42,7 @@ def test_groups_make_the_whole_way(
     assert "training problems" in (folder / "demo-report.html").read_text()
 
 
-def descendants(pid: int) -> list[int]:
-    """Of a process, on Linux."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [p for child in map(int, children) for p in (child, *descendants(child))]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+@in_linux
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 async def test_a_signal_leaves_no_process_behind(number: signal.Signals, tmp_path: Path) -> None:
     demo = await start_demo(tmp_path, "--seconds", "600")
@@ -61,6 +56,7 @@ async def test_a_signal_leaves_no_process_behind(number: signal.Signals, tmp_pat
     await asyncio.wait_for(until_gone(started), timeout=30)
 
 
-async def until_gone(pids: list[int]) -> None:
-    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+async def until_gone(pids: set[int]) -> None:
+    """Not even zombies are left, which whoever inherits them has to reap."""
+    while any((PROC / str(pid)).exists() for pid in pids):
         await asyncio.sleep(0.1)

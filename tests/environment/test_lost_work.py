@@ -4,7 +4,6 @@ import asyncio
 import os
 import random
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from misbehaving_server import (
     one_more,
     without_a_logprob,
 )
-from process_tree import children
+from process_tree import children, in_linux
 from serve_loop import MAX_TOKEN_LEN, training
 
 from reasoning_gym_environment import ReasoningGymEnv
@@ -229,7 +228,7 @@ async def test_a_worker_that_runs_out_of_time_gives_its_problem_back(
 
 
 @pytest.mark.lengthy
-@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+@in_linux
 async def test_the_books_balance_under_every_fault_together(bench: Any, tokenizer: Any) -> None:
     """Each second another fault, from lying servers to killed hosts."""
     rng = random.Random(11)

@@ -3,14 +3,12 @@
 import asyncio
 import signal
 import socket
-import sys
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from process_tree import descendants, in_linux, is_alive, survivors
 from serve_loop import MAX_TOKEN_LEN, serving, until_pulled
 
 from reasoning_gym_environment import ReasoningGymEnv
@@ -33,29 +31,6 @@ HARMLESS = ("wrong", "verifier_error")
 HOSTILE = ScriptedPolicy(
     [*(f"<answer>{a}</answer>" for a in HOSTILE_ENDS), "<answer>1</answer>", "I can't say."]
 )
-in_linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
-
-
-def processes() -> Iterator[tuple[int, int]]:
-    """The ids of all living processes with their parents'."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
-            if state != "Z":
-                yield int(stat.parent.name), int(parent)
-
-
-def descendants(pid: int) -> set[int]:
-    parents = dict(processes())
-    found: set[int] = {pid}
-    while more := {p for p, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {pid}
-
-
-async def until_gone(pids: set[int]) -> None:
-    while pids & dict(processes()).keys():
-        await asyncio.sleep(0.1)
 
 
 async def weight_of_a_newcomer(api_url: str) -> float:
@@ -86,14 +61,14 @@ async def test_batches_arrive_until_a_signal_ends_it_all(
     async with serving(bench, tokenizer, HONEST) as (command, trainer, api_url):
         await asyncio.wait_for(until_pulled(trainer, command, batches=3), timeout=120)
         connected = await weight_of_a_newcomer(api_url)
-        children = descendants(command.process.pid)
+        children = {*filter(is_alive, descendants(command.process.pid))}
         command.process.send_signal(number)
         assert await command.exit_code() == code, command.said()
         disconnected = await weight_of_a_newcomer(api_url)
     assert connected == 0.5
     assert disconnected == 1.0
     assert len(children) >= 2
-    await asyncio.wait_for(until_gone(children), timeout=30)
+    assert await survivors(children, patience=30) == set()
     assert trainer.rows == trainer.groups * 4 >= 24
     assert "Traceback" not in command.said()
 
@@ -104,22 +79,22 @@ async def test_a_signal_during_the_start_leaves_no_process_behind(
 ) -> None:
     async with serving(bench, tokenizer, HONEST) as (command, _, _):
         await command.until_logged("Starting the task processes")
-        while not (children := descendants(command.process.pid)):
+        while not (children := {*filter(is_alive, descendants(command.process.pid))}):
             await asyncio.sleep(0.01)
         command.process.send_signal(signal.SIGTERM)
         assert await command.exit_code() == 143, command.said()
-    await asyncio.wait_for(until_gone(children), timeout=30)
+    assert await survivors(children, patience=30) == set()
 
 
 @in_linux
 async def test_kill_leaves_no_process_behind(bench: Any, tokenizer: Any) -> None:
     async with serving(bench, tokenizer, HONEST, debug_logging=True) as (command, _, _):
         await command.until_logged(SERVING)
-        children = descendants(command.process.pid)
+        children = {*filter(is_alive, descendants(command.process.pid))}
         command.process.kill()
         await command.exit_code()
     assert len(children) >= 2
-    await asyncio.wait_for(until_gone(children), timeout=30)
+    assert await survivors(children, patience=30) == set()
 
 
 @in_linux
@@ -130,10 +105,10 @@ async def test_the_end_of_training_ends_it_all(bench: Any, tokenizer: Any) -> No
         api_url,
     ):
         await command.until_logged(SERVING)
-        children = descendants(command.process.pid)
+        children = {*filter(is_alive, descendants(command.process.pid))}
         assert await command.exit_code() == 0, command.said()
         assert await weight_of_a_newcomer(api_url) == 1.0
-    await asyncio.wait_for(until_gone(children), timeout=30)
+    assert await survivors(children, patience=30) == set()
 
 
 @pytest.mark.usefixtures("wandb_of_a_launcher")

@@ -4,14 +4,13 @@ import asyncio
 import math
 import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 import pytest
 import pytest_asyncio
-from process_tree import children, descendants, is_alive
+from process_tree import children, descendants, in_linux, is_alive
 
 from reasoning_gym_environment.errors import GenerationError, WorkerDiedError
 from reasoning_gym_environment.records import Problem, Recipe, Status
@@ -21,7 +20,7 @@ from reasoning_gym_environment.workers.protocol import Containment
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.processes,
-    pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc"),
+    in_linux,
 ]
 
 HANGS = "9**9**9**9"
