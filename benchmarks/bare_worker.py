@@ -13,9 +13,9 @@ import pickle
 import sys
 from pathlib import Path
 
+from reasoning_gym_environment.sandbox import verifier_host
+from reasoning_gym_environment.sandbox.protocol import VerifyRequest
 from reasoning_gym_environment.tasks.datasets import Datasets
-from reasoning_gym_environment.workers import verifier_host
-from reasoning_gym_environment.workers.protocol import VerifyRequest
 
 
 def main(path: str) -> None:

@@ -14,9 +14,9 @@ from collections import Counter
 
 from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.records import Problem
+from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
+from reasoning_gym_environment.sandbox.protocol import Containment
 from reasoning_gym_environment.tasks.facts import KNOWN_TASKS, PAYS_ANY_ANSWER
-from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
-from reasoning_gym_environment.workers.protocol import Containment
 
 GROUP_SIZE = 8
 PROCESSES = 2

@@ -27,7 +27,7 @@ from reasoning_gym_environment.problems.curriculum import Curriculum
 from reasoning_gym_environment.problems.levels import Levels, RandomLevels
 from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.records import Ladder
-from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
+from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 
 HEIGHTS = Path(__file__).with_name("ladder_heights.json")
 LEARNERS = ("fixed", "rising", "jump")

@@ -34,7 +34,7 @@ from reasoning_gym_environment.demo.api_server import ApiServer
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.tokenizer import build_tokenizer
-from reasoning_gym_environment.util.off_loop import SWITCH_SECONDS
+from reasoning_gym_environment.util.concurrency import SWITCH_SECONDS
 
 GROUP_SIZE = 16
 THOUGHT = "I try one thing after another, and 3 times 14 is what then? "

@@ -40,8 +40,8 @@ from transformers import AutoTokenizer
 from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.tokenizer import build_tokenizer
 from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.sandbox.pool import default_processes
 from reasoning_gym_environment.scoring.extraction import extract_answer
-from reasoning_gym_environment.workers.pool import default_processes
 
 GROUP_SIZE = 8
 IN_FLIGHT = 64

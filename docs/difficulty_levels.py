@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from reasoning_gym_environment.audit.ladder_proof import LevelProof, faults, prove_ladders
+from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.ladders import TaskLadder
-from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
 
 PAGE = Path(__file__).with_name("difficulty-levels.md")
 PROCESSES = 2

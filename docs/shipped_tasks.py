@@ -10,8 +10,8 @@ import json
 from collections import Counter
 from importlib.metadata import version
 
+from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.shipped import TABLE, Offer, to_json
-from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
 
 
 async def main() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from .errors import FixableError, did_you_mean
 from .util.logs import configure_logging
-from .util.terminal import visible
+from .util.text import escape_control_characters
 
 USAGE = """\
 usage: reasoning-gym-environment COMMAND [options]
@@ -100,5 +100,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, status: int = FixableError.exit_status) -> int:
-    print(f"error: {visible(message)}", file=sys.stderr)
+    print(f"error: {escape_control_characters(message)}", file=sys.stderr)
     return status

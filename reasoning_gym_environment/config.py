@@ -15,11 +15,11 @@ from .problems.levels import ComplexityMode, require_level_where_fixed
 from .problems.sampler import TaskSampling
 from .records import SOLVED_SCORE
 from .rollouts.prompts import SYSTEM_PROMPTS, resolve_system_prompt
+from .sandbox.pool import PoolSettings, default_processes
 from .scoring.grading import ScoringSettings
 from .scoring.rewards import ScoreMode
 from .util import settings_text as text
 from .util.files import require_place
-from .workers.pool import PoolSettings, default_processes
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

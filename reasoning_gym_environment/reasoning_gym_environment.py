@@ -50,10 +50,10 @@ from reasoning_gym_environment.rollouts.rollouts import (
     RolloutSettings,
     SamplingParams,
 )
+from reasoning_gym_environment.sandbox.pool import TaskPool
+from reasoning_gym_environment.sandbox.processes import StartWorker
 from reasoning_gym_environment.storage.dump_writer import DumpWriter
 from reasoning_gym_environment.storage.rows import recipe_key
-from reasoning_gym_environment.workers.pool import TaskPool
-from reasoning_gym_environment.workers.processes import StartWorker
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, settings
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
+from reasoning_gym_environment.sandbox.protocol import Containment
 from reasoning_gym_environment.tasks.catalogue import known_categories
-from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
-from reasoning_gym_environment.workers.protocol import Containment
 
 # Property tests state no times: a slow machine is no failure.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -13,7 +13,7 @@ from kubernetes_validate import validate
 
 from reasoning_gym_environment.cli import COMMANDS
 from reasoning_gym_environment.errors import TRY_AGAIN, ConfigurationError
-from reasoning_gym_environment.rewards.service import DRAIN_SECONDS
+from reasoning_gym_environment.service.service import DRAIN_SECONDS
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
@@ -88,7 +88,7 @@ def test_hostile_answers_are_contained_in_a_strict_container() -> None:
             ROOT / "tests" / "strict_container.sh",
             sys.base_prefix,
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
-            "tests/workers/test_hostile_answers.py",
+            "tests/sandbox/test_hostile_answers.py",
         ],
         cwd=ROOT,
         capture_output=True,

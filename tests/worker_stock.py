@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 
-from reasoning_gym_environment.workers.nursery import Nursery, WorkerProcess
+from reasoning_gym_environment.sandbox.nursery import Nursery, WorkerProcess
 
 
 class LentWorker:

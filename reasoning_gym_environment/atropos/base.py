@@ -26,10 +26,10 @@ from ..records import Problem
 from ..rollouts.metrics import Statistics, signal_line
 from ..rollouts.prompts import resolve_system_prompt
 from ..rollouts.summary import Summary, summarizing
-from ..util.lifetime import closing_on_every_way_out
-from ..util.off_loop import off_loop
-from ..util.reachability import UnreachableError, require_reachable
-from ..util.terminal import visible
+from ..util.concurrency import offload
+from ..util.outages import UnreachableError, require_reachable
+from ..util.shutdown import graceful_shutdown
+from ..util.text import escape_control_characters
 from .checks import require_usable, withhold_keys
 from .failures import root_cause
 from .inference import Inference
@@ -114,7 +114,7 @@ class AtroposEnv(ReplicaEnv):
         try:
             run_command_line(cls, sys.argv[1:])
         except FixableError as error:
-            print(f"error: {visible(str(error))}", file=sys.stderr)  # noqa: T201 - a program's last word
+            print(f"error: {escape_control_characters(str(error))}", file=sys.stderr)  # noqa: T201 - a program's last word
             raise SystemExit(error.exit_status) from None
 
     def max_length(self) -> int:
@@ -136,7 +136,7 @@ class AtroposEnv(ReplicaEnv):
             FixableError: what `end_serving` was given.
         """
         url = self.config.rollout_server_url
-        async with closing_on_every_way_out(self.close), self._summarizing():
+        async with graceful_shutdown(self.close), self._summarizing():
             await self.prepare()
             await require_reachable(
                 [url],
@@ -180,7 +180,7 @@ class AtroposEnv(ReplicaEnv):
     async def process_manager(self) -> None:
         """Collect as many groups as were asked for; nothing is left behind on any way out."""
         self._give_up_after_failing()
-        async with closing_on_every_way_out(self.close), self._summarizing():
+        async with graceful_shutdown(self.close), self._summarizing():
             await process(self)
         path = self.config.data_path_to_save_groups
         if path and Path(path).exists():
@@ -190,7 +190,7 @@ class AtroposEnv(ReplicaEnv):
     async def _run_evaluate(self) -> None:
         self.trains = False
         self._give_up_after_failing()
-        async with closing_on_every_way_out(self.close):
+        async with graceful_shutdown(self.close):
             await super()._run_evaluate()
 
     async def close(self) -> None:
@@ -265,7 +265,7 @@ class AtroposEnv(ReplicaEnv):
         keep = self.config.num_rollouts_per_group_for_logging
         make = functools.partial(rollout_rows, self.tokenizer, scored_data, item, keep=keep)
         tokens = sum(map(len, scored_data["tokens"][: None if keep == -1 else keep]))
-        rows = await off_loop(make, tokens=tokens)
+        rows = await offload(make, tokens=tokens)
         self.rollouts_for_wandb.append(rows)  # the list may have become another one meanwhile
         del self.rollouts_for_wandb[: -self.config.num_rollouts_to_keep]
 

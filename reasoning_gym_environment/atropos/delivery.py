@@ -18,10 +18,8 @@ from ..records import Problem
 from ..rollouts.books import End
 from ..rollouts.metrics import Statistics
 from ..rollouts.rollouts import InferenceError
-from ..util.off_loop import LARGE, off_loop
-from ..util.outage import Outage
-from ..util.reachability import UnreachableError
-from ..util.turns import Turns
+from ..util.concurrency import LARGE, StallTolerantSemaphore, offload
+from ..util.outages import Outage, UnreachableError
 from .arrays import COLUMNS, is_sound_row, trained_tokens
 from .inference import Inference
 from .losses import Losses
@@ -64,7 +62,7 @@ class DeliveringEnv(BaseEnv):
         self._senders: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._refusals = Outage()
         self._writing = asyncio.Lock()
-        self._turns = Turns(_WRITTEN_AT_ONCE)
+        self._slots = StallTolerantSemaphore(_WRITTEN_AT_ONCE)
         self._vocabulary = len(self.tokenizer)
         self._ends_with: FixableError | None = None
 
@@ -206,7 +204,7 @@ class DeliveringEnv(BaseEnv):
         find = functools.partial(
             fault, group, rows=rows, vocabulary=self._vocabulary, is_sound_row=is_sound_row
         )
-        if said := await off_loop(find, tokens=tokens):
+        if said := await offload(find, tokens=tokens):
             return self._refuse(problem, said)
         if self._filters(group, limited=limited):
             return End.FILTERED
@@ -216,7 +214,7 @@ class DeliveringEnv(BaseEnv):
         await self.add_rollouts_for_wandb(group, problem)
         if self.jsonl_writer is not None:
             async with self._writing:
-                written = await off_loop(functools.partial(self._write, group), tokens=tokens)
+                written = await offload(functools.partial(self._write, group), tokens=tokens)
             if not written and not send:
                 return End.FAILED
         return await self._send(group, problem, tokens=tokens) if send else End.WRITTEN
@@ -246,8 +244,8 @@ class DeliveringEnv(BaseEnv):
         self.items_sent_this_step += 1
         try:
             write = functools.partial(pack, {**group, "env_id": self.env_id})
-            async with self._turns.turn() if tokens >= LARGE else contextlib.nullcontext():
-                body = await off_loop(write, tokens=tokens)
+            async with self._slots.slot() if tokens >= LARGE else contextlib.nullcontext():
+                body = await offload(write, tokens=tokens)
                 reply = await self.api.request("POST", "/scored_data", body, groups=1)
         except (ApiRefusedError, TypeError, ValueError) as error:
             return self._refuse(problem, str(error))

@@ -15,8 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from ..util.outage import BETWEEN_LINES
-from ..util.reachability import UnreachableError
+from ..util.outages import BETWEEN_LINES, UnreachableError
 from .failures import heals, sentence
 from .hangs import HangingError, Watch
 

@@ -12,7 +12,7 @@ import openai
 from tenacity import RetryError
 
 from ..errors import FixableError
-from ..util.terminal import visible
+from ..util.text import escape_control_characters
 
 _WORDS = 300
 """Characters of a server's reply that are shown."""
@@ -105,5 +105,5 @@ async def require_ok(response: aiohttp.ClientResponse) -> None:
 
 
 def _one_line(text: str) -> str:
-    line = visible(" ".join(text.split())[: _WORDS + 1])
+    line = escape_control_characters(" ".join(text.split())[: _WORDS + 1])
     return line if len(line) <= _WORDS else f"{line[: _WORDS - 1]}…"

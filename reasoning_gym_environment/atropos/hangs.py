@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..errors import FixableError
-from ..util.outage import FailingRequests
+from ..util.outages import FailingRequests
 
 _QUIET_SECONDS = 4.0
 """So long nothing comes before a server is asked whether it is there; it has 4 s to answer."""

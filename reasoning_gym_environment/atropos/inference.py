@@ -21,9 +21,8 @@ from ..rollouts.prompts import (
     text_of_tokens,
 )
 from ..rollouts.rollouts import InferenceError, Prompt, SamplingParams
-from ..util.off_loop import in_thread, off_loop
-from ..util.reachability import require_reachable
-from ..util.together import all_or_none
+from ..util.concurrency import gather_or_cancel, offload, run_in_thread
+from ..util.outages import require_reachable
 from .failover import Failover
 from .failures import heals, sentence
 from .findings import Needs
@@ -78,7 +77,7 @@ class Inference:
 
     async def has_room(self, question: str, max_length: int) -> bool:
         """Whether the prompt leaves room for a completion."""
-        return await in_thread(lambda: self.room(question, max_length) > 0)
+        return await run_in_thread(lambda: self.room(question, max_length) > 0)
 
     def room(self, question: str, max_length: int) -> int:
         """Completion tokens that the prompt leaves of `max_length`; below 1 there is no room."""
@@ -103,7 +102,7 @@ class Inference:
             "split": sampling.split,
         }
         try:
-            parts = await all_or_none(
+            parts = await gather_or_cancel(
                 self._part(prompt, {**request, "n": part}, max_length) for part in self._parts(n)
             )
         except Exception as error:
@@ -204,7 +203,9 @@ class Inference:
         self, server: Any, prompt: Prompt, request: dict[str, Any], max_length: int
     ) -> list[Completion]:
         reply = await server.chat_completion(**request)
-        return await in_thread(functools.partial(self._encode, prompt, reply.choices, max_length))
+        return await run_in_thread(
+            functools.partial(self._encode, prompt, reply.choices, max_length)
+        )
 
     def _encode(self, prompt: Prompt, choices: Sequence[Any], max_length: int) -> list[Completion]:
         said = [choice.message for choice in choices]
@@ -228,7 +229,7 @@ class Inference:
         decode = functools.partial(self._decode, prompt, columns)
         async with self._decoding:
             await asyncio.sleep(0)
-            return await off_loop(decode, tokens=sum(map(len, columns[0])))
+            return await offload(decode, tokens=sum(map(len, columns[0])))
 
     def _decode(self, prompt: Prompt, columns: Sequence[Sequence[Any]]) -> list[Completion]:
         return [

@@ -19,9 +19,9 @@ from pydantic import BaseModel, ValidationError
 
 from ..errors import ConfigurationError, FixableError
 from ..util.command_line import ENV, SERVER, Given, Known, read_given
+from ..util.concurrency import SWITCH_SECONDS
 from ..util.files import replacing, require_place
-from ..util.logs import WITHHELD, Withholder
-from ..util.off_loop import SWITCH_SECONDS
+from ..util.logs import WITHHELD, SecretRedactor
 from ..util.validation import describe_validation
 from .defaults import COMMAND_DEFAULTS, ServerConfig
 
@@ -132,7 +132,7 @@ def run_command_line(env_class: type[AtroposEnv], arguments: Sequence[str]) -> N
     if {"-h", "--help", "--help-all"} & {*options}:
         raise ConfigurationError(f"`reasoning-gym-environment {command} --help-all` lists them all")
     given = read_given(options, known_settings(env_class.env_config_cls))
-    withholder = Withholder(given.keys)
+    withholder = SecretRedactor(given.keys)
     sys.argv[1:] = withholder.clean_arguments(sys.argv[1:])
     try:
         launch(env_class, command, given)

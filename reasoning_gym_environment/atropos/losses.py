@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from ..rollouts.rollouts import InferenceError
-from ..util.outage import BETWEEN_LINES
+from ..util.outages import BETWEEN_LINES
 
 logger = logging.getLogger(__name__)
 

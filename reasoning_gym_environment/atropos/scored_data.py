@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import wandb
 
 from ..records import Attempt, GroupResult, Problem, Status
-from ..util.whole_text import made_whole
+from ..util.text import replace_surrogates
 
 
 def overrides(attempt: Attempt, *, mask_truncated: bool) -> dict[str, Any]:
@@ -43,7 +43,8 @@ def to_scored_data_group(
         "overrides": [overrides(a, mask_truncated=mask_truncated) for a in group.attempts],
         "generation_params": dict(generation_params),
         "messages": [
-            [*prompt, {"role": "assistant", "content": made_whole(c.text)[0]}] for c in completions
+            [*prompt, {"role": "assistant", "content": replace_surrogates(c.text)[0]}]
+            for c in completions
         ]
         if include_messages
         else None,

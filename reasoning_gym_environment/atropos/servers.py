@@ -16,7 +16,7 @@ from openai import AsyncClient, Timeout
 from openai.types.chat import ChatCompletion
 from tenacity import stop_after_attempt
 
-from ..util.off_loop import off_loop
+from ..util.concurrency import offload
 from .buffers import Buffers
 from .dialects import (
     ChatText,
@@ -136,7 +136,7 @@ class TokenClient:
         ask = Ask(prompt=tuple(prompt), **kwargs)
         dialect = self.dialect
         async with self._reply("POST", dialect.path, self.more(dialect.body(ask))) as reply:
-            samples = await off_loop(
+            samples = await offload(
                 functools.partial(read_body, dialect, reply, ask),
                 tokens=len(reply) // _BYTES_A_TOKEN,
             )

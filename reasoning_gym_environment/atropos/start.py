@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 
 from ..errors import ConfigurationError
-from ..util.reachability import UnreachableError
+from ..util.outages import UnreachableError
 from .failures import heals
 from .findings import Found, Needs, are_raw, description, doubt, objection, refusal, same_text
 from .replies import Ask, Dialect, ReplyError, read

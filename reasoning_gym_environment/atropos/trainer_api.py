@@ -24,8 +24,7 @@ import aiohttp
 import msgspec
 
 from ..errors import TRY_AGAIN, FixableError
-from ..util.outage import FailingRequests
-from ..util.reachability import UnreachableError, is_loopback
+from ..util.outages import FailingRequests, UnreachableError, is_loopback
 from .arrays import COLUMNS, as_list
 from .columns import are_finite
 from .failures import own_words

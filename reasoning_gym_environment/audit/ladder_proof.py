@@ -12,9 +12,9 @@ from typing import Any
 from ..errors import GenerationError, WorkerTimeoutError
 from ..problems.seeds import evaluation_recipes
 from ..records import Problem, Recipe, Verdict
+from ..sandbox.pool import TaskPool
 from ..tasks.ladders import TaskLadder
 from ..util.progress import with_progress
-from ..workers.pool import TaskPool
 
 MAX_CHARACTERS = 30_000
 """The longest question of a level; shorter budgets cap the ladder where the model is known."""

@@ -11,10 +11,10 @@ from importlib.metadata import version
 from typing import Any
 
 from ..records import Ladder, Problem
+from ..sandbox.pool import PoolSettings, TaskPool, default_processes
 from ..tasks.catalogue import Discovery, require_known
 from ..tasks.facts import EXECUTES_ANSWERS, NOT_A_TASK
 from ..util.progress import with_progress
-from ..workers.pool import PoolSettings, TaskPool, default_processes
 from .findings import Finding, Observation, TaskAudit, judge
 from .floors import find_floors
 from .known import Known

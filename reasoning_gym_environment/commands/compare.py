@@ -12,7 +12,7 @@ from ..errors import FixableError
 from ..evaluation.comparison import compare
 from ..evaluation.store import EvaluationResults, read_results
 from ..evaluation.tables import comparison_table
-from ..util.terminal import visible
+from ..util.text import escape_control_characters
 
 _SHOWN = 60
 
@@ -31,12 +31,12 @@ def main(arguments: Sequence[str]) -> int:
     settings = before.differing(after)
     comparison = compare(before.samples, after.samples)
     if comparison is None:
-        raise FixableError(visible(nothing_in_common(before, after)))
+        raise FixableError(escape_control_characters(nothing_in_common(before, after)))
     if options.json:
         print(json.dumps({"settings": settings, **comparison.to_json()}, indent=2))
         return 0
     lines = [f"{name}: {shown(one)} -> {shown(other)}" for name, (one, other) in settings.items()]
-    print(visible("\n".join([*lines, comparison_table(comparison)])))
+    print(escape_control_characters("\n".join([*lines, comparison_table(comparison)])))
     return 0
 
 

@@ -20,10 +20,10 @@ from ..problems.stream import question_hash
 from ..records import Ladder, Problem, Recipe
 from ..rollouts.demonstrations import PROBLEM_COLUMNS, demonstration_row, problem_row
 from ..rollouts.prompts import build_messages, resolve_system_prompt
+from ..sandbox.pool import TaskPool
 from ..storage.export import require_replaceable, targets, write_splits
 from ..storage.training_rows import SFT_COLUMNS
 from ..util.progress import Progress, with_progress
-from ..workers.pool import TaskPool
 from .env_settings import add_settings, build_config
 
 if TYPE_CHECKING:

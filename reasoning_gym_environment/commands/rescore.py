@@ -14,6 +14,7 @@ from ..errors import FixableError
 from ..evaluation.metrics import Background, evaluation_report
 from ..evaluation.store import write_metrics
 from ..evaluation.tables import evaluation_table
+from ..sandbox.pool import PoolSettings, TaskPool
 from ..scoring.grading import ScoringSettings
 from ..storage.dumps import RESCORED, GroupFile, distinct_files, read_groups, rescored_path
 from ..storage.rescoring import Rescored, describe_rescoring, rescore
@@ -21,8 +22,7 @@ from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
 from ..tasks.chance import chance_floors, no_reasoning_floors
 from ..util.files import require_free, require_writable, write_whole
-from ..util.terminal import visible
-from ..workers.pool import PoolSettings, TaskPool
+from ..util.text import escape_control_characters
 from .env_settings import add_settings, build_config
 
 logger = logging.getLogger(__name__)
@@ -48,13 +48,13 @@ def main(arguments: Sequence[str]) -> int:
     written = [f"{path} -> {rescored_path(path).name}" for path in files]
     torn = sum(content.torn for content in contents.values())
     summary = describe_rescoring(results, scoring, torn=torn)
-    print(visible("\n".join([*written, *summary])))
+    print(escape_control_characters("\n".join([*written, *summary])))
     for path, done in by_file.items():
         groups = [result.after for result in done]
         if all(group.is_sample for group in groups):
             target = metrics_path(path)
             table = measure(groups, target, solved_threshold=config.solved_threshold)
-            print(f"\n{target}\n{visible(table)}")
+            print(f"\n{target}\n{escape_control_characters(table)}")
     return 1 if any(result.kept for result in results) else 0
 
 

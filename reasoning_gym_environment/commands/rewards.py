@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ..errors import FixableError
 from ..gym.asynchronous import AsyncReasoningGym
+from ..sandbox.pool import default_processes
 from ..util.files import require_place
-from ..workers.pool import default_processes
 
 TOKEN_VARIABLE = "REASONING_GYM_REWARDS_TOKEN"
 _SHORTEST_TOKEN = 16
@@ -20,7 +20,7 @@ _SHORTEST_TOKEN = 16
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM or SIGINT; raises FixableError where it can't begin."""
     options = parse(arguments)
-    from ..rewards.service import ServiceSettings, serve  # heavy, and not needed for --help
+    from ..service.service import ServiceSettings, serve  # heavy, and not needed for --help
 
     token = read_token(options.token_file)
     if options.streams is not None:

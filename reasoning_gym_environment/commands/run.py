@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..errors import FixableError
 from ..util.command_line import Given, read_given
-from ..util.logs import Withholder, configure_logging
+from ..util.logs import SecretRedactor, configure_logging
 from .help_text import help_text
 from .options import is_on, known_of, read_options, require_values
 from .task_names import require_tasks
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     logs = Logs(quiet="--quiet" in rest, as_json="--json-logs" in rest)
     given = read_given([a for a in rest if a not in ("--quiet", "--json-logs")], known_of(options))
-    withholder = Withholder(given.keys)
+    withholder = SecretRedactor(given.keys)
     sys.argv[1:] = withholder.clean_arguments(sys.argv[1:])  # wandb records them
     try:
         require_values(given, options)
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _launch(command: str, given: Given, logs: Logs, withholder: Withholder) -> None:
+def _launch(command: str, given: Given, logs: Logs, withholder: SecretRedactor) -> None:
     live = sys.stderr.isatty() and not logs.quiet and not logs.as_json
     if logs.quiet or logs.as_json:
         os.environ.setdefault("WANDB_SILENT", "true")

@@ -14,10 +14,10 @@ from typing import Any
 from ..errors import GenerationError
 from ..problems.seeds import evaluation_seed
 from ..records import Ladder, Recipe
+from ..sandbox.pool import PoolSettings, TaskPool
 from ..tasks.catalogue import TaskInfo, require_known, select_tasks
 from ..tasks.ladders import TaskLadder
 from ..tasks.shipped import Offer, shipped
-from ..workers.pool import PoolSettings, TaskPool
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ..util.locks import LockFile
+from ..util.files import LockFile
 
 logger = logging.getLogger(__name__)
 

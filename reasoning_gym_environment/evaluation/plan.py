@@ -11,8 +11,8 @@ from ..errors import GenerationError
 from ..problems.seeds import evaluation_recipe_at, evaluation_recipes
 from ..problems.stream import question_hash
 from ..records import Ladder, Problem, Recipe
+from ..sandbox.pool import MakesProblems, generate_surely
 from ..util.progress import with_progress
-from ..workers.pool import MakesProblems, generate_surely
 
 logger = logging.getLogger(__name__)
 

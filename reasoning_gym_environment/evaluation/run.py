@@ -14,11 +14,11 @@ from typing import Any, Protocol, TextIO
 
 from ..records import Attempt, Completion, GroupResult, Ladder, Problem, Reward, Status, Verdict
 from ..rollouts.rollouts import InferenceError, SamplingParams
+from ..sandbox.pool import MakesProblems
 from ..scoring.grading import ScoringSettings
 from ..storage.rows import StoredGroup, recipe_key, stable_json
 from ..tasks.chance import chance_floors, no_reasoning_floors
 from ..util.progress import with_progress
-from ..workers.pool import MakesProblems
 from .metrics import Background, EvaluationReport, evaluation_report
 from .plan import EvaluationItem, EvaluationPlan, EvaluationSet
 from .store import EvaluationStore, unused

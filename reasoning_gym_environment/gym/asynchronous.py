@@ -13,12 +13,12 @@ from ..problems.sets import first_made
 from ..problems.stream import question_hash, reserving
 from ..problems.training import TrainingProblems
 from ..records import SOLVED_SCORE, Problem, Recipe, Status
+from ..sandbox.pool import PoolSettings, TaskPool, default_processes
+from ..sandbox.processes import StartWorker
 from ..scoring.grading import verify_texts
 from ..storage.rows import recipe_key
 from ..tasks.catalogue import known_categories, require_known
 from ..tasks.ladders import TaskLadder
-from ..workers.pool import PoolSettings, TaskPool, default_processes
-from ..workers.processes import StartWorker
 from .checks import Scorable, checked, require_split, seed_of
 from .stream import AsyncProblemStream, StreamOptions, problem_settings
 from .values import Score, TaskSummary

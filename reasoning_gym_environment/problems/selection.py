@@ -16,10 +16,10 @@ from ..errors import (
 )
 from ..problems.levels import ComplexityMode
 from ..records import Ladder, Recipe
+from ..sandbox.pool import MOST_MISSED, MakesProblems, TaskPool
 from ..tasks.catalogue import TaskInfo, require_known, select_tasks, task_weights
 from ..tasks.ladders import TaskLadder
 from ..tasks.shipped import proven_tasks
-from ..workers.pool import MOST_MISSED, MakesProblems, TaskPool
 from .curriculum import Curriculum
 from .levels import FixedLevels, Levels, RandomLevels
 from .sampler import TaskSampling

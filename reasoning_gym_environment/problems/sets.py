@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from ..errors import ConfigurationError, GenerationError
 from ..records import Problem, Recipe
-from ..workers.pool import MakesProblems, generate_surely
+from ..sandbox.pool import MakesProblems, generate_surely
 from .stream import question_hash
 
 GIVE_UP_AFTER = 20

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import GenerationError
 from ..records import Problem, Recipe
-from ..workers.pool import TaskPool
+from ..sandbox.pool import TaskPool
 from .sampler import Sampler
 
 logger = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..errors import ConfigurationError
 from ..records import Ladder, Problem, Recipe
+from ..sandbox.pool import TaskPool
 from ..tasks.recipes import read_recipe
-from ..workers.pool import TaskPool
 from .curriculum import Curriculum
 from .levels import Levels, PromptRoom
 from .sampler import Sampler, TaskSampling

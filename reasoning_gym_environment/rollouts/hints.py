@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..records import GroupResult, Status
-from ..util.terminal import visible
+from ..util.text import escape_control_characters
 from .metrics import Statistics
 
 GROUPS = 50
@@ -55,7 +55,7 @@ def shortened(text: str) -> str:
         >>> shortened("The answer\\nis 4.")
         'The answer is 4.'
     """
-    line = visible(" ".join(text.split()))
+    line = escape_control_characters(" ".join(text.split()))
     half = _EXAMPLE_LENGTH // 2 - 1
     return line if len(line) <= _EXAMPLE_LENGTH else f"{line[:half]} … {line[-half + 1 :]}"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..records import Attempt, GroupResult, Signal, Status
 from ..scoring.rewards import signal
-from ..util.whole_text import made_whole
+from ..util.text import replace_surrogates
 from .books import Books
 
 _SHARES = {status: f"status/{status.value}" for status in Status}
@@ -171,7 +171,7 @@ class Statistics:
         errors = sum(attempt.verdict.errors for attempt in group.attempts)
         if errors:
             self.counts[f"verifier_errors/{group.problem.recipe.task}"] += errors
-        if broken := sum(made_whole(a.completion.text)[1] > 0 for a in group.attempts):
+        if broken := sum(replace_surrogates(a.completion.text)[1] > 0 for a in group.attempts):
             self.counts["rollouts/broken_text"] += broken
 
     def take_report(self) -> dict[str, float]:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from ..records import MASKED, Completion
-from ..util.whole_text import made_whole
+from ..util.text import replace_surrogates
 from .channels import CHANNEL, TURN, in_channels, in_tags
 
 SYSTEM_PROMPTS = MappingProxyType(
@@ -130,7 +130,7 @@ def completions_from_texts(
     """
     if not texts:
         return []
-    whole = [made_whole(text)[0] for text in texts]
+    whole = [replace_surrogates(text)[0] for text in texts]
     encoded = tokenizer(whole, add_special_tokens=False)["input_ids"]
     room = max(0, max_length - len(prompt_tokens))
     return [

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FixableError
-from ..util.files import UnwritableError, require_writable, write_whole
-from ..util.locks import LockFile
-from ..util.side_thread import SideThread
+from ..util.concurrency import DaemonWriter
+from ..util.files import LockFile, UnwritableError, require_writable, write_whole
 from .dump_writer import CLOSE_SECONDS, STALL_SECONDS
 
 logger = logging.getLogger(__name__)
@@ -41,7 +40,7 @@ class Checkpoints:
         self._counts = counts
         self._highest = -1
         self._lock = LockFile(folder.with_name(f"{folder.name}.lock"))
-        self._thread = SideThread("checkpoints")
+        self._thread = DaemonWriter("checkpoints")
         self._saving: asyncio.Future[None] | None = None
 
     async def claim(self, *, patience: float = CLAIM_SECONDS) -> None:

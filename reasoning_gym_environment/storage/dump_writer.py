@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..util.concurrency import DaemonWriter
 from ..util.files import append_whole
-from ..util.outage import Outage
-from ..util.side_thread import SideThread
+from ..util.outages import Outage
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class DumpWriter:
         self._synced = synced
         self._written: Counter[DumpKind] = Counter()
         self._failing = Outage()
-        self._thread = SideThread("dumps")
+        self._thread = DaemonWriter("dumps")
         self._queued: set[asyncio.Future[None]] = set()
         self._stall = Outage()
         self._stalled_at = 0.0

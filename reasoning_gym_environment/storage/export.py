@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..errors import FixableError
 from ..util.files import replacing, require_free, write_whole
-from ..util.whole_text import made_whole
+from ..util.text import replace_surrogates
 from .dumps import read_rows
 from .training_rows import Item
 
@@ -76,7 +76,7 @@ def repaired(row: dict[str, Any]) -> tuple[dict[str, Any], int]:
 
     JSON can hold them; UTF-8, and so Parquet and Arrow, can't.
     """
-    text, count = made_whole(json.dumps(row, ensure_ascii=False))
+    text, count = replace_surrogates(json.dumps(row, ensure_ascii=False))
     repaired_row: dict[str, Any] = json.loads(text) if count else row
     return repaired_row, count
 

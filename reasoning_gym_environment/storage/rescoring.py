@@ -10,9 +10,9 @@ from importlib.metadata import version
 
 from ..errors import GenerationError
 from ..records import Problem
+from ..sandbox.pool import TaskPool, generate_surely
 from ..scoring.grading import ScoringSettings, grade_texts
 from ..util.progress import with_progress
-from ..workers.pool import TaskPool, generate_surely
 from .rows import StoredGroup, StoredRollout
 
 LIBRARY = "reasoning-gym"

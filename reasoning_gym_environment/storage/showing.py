@@ -11,7 +11,7 @@ from textwrap import indent
 
 from ..records import Status
 from ..scoring.extraction import split_thought
-from ..util.terminal import visible
+from ..util.text import escape_control_characters
 from .rows import StoredGroup, StoredRollout
 
 WIDTH = 100
@@ -84,7 +84,7 @@ def render_rollout(group: StoredGroup, number: int, *, full: bool) -> str:
         ("tokens", lengths(rollout)),
     ]
     sections = [_section(name, text) for name, text in parts if text.strip()]
-    return visible("\n".join([title(group, number), *sections]))
+    return escape_control_characters("\n".join([title(group, number), *sections]))
 
 
 def title(group: StoredGroup, number: int) -> str:

@@ -1,7 +1,7 @@
 """Entries of the library that went through JSON, as rows of other programs hold them.
 
 JSON makes lists of tuples and texts of numbers that are keys. What a verifier reads is put back as
-it was; `tests/rewards/test_entries.py` proves by every task that verdicts are then the same.
+it was; `tests/service/test_entries.py` proves by every task that verdicts are then the same.
 """
 
 from __future__ import annotations

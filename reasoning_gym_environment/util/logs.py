@@ -14,11 +14,11 @@ _SHORTEST = 6
 """Characters of a key that is looked for in text; `x` and `none` are no secrets."""
 
 
-class Withholder:
+class SecretRedactor:
     """Takes keys out of texts.
 
     Example:
-        >>> Withholder(["sk-12345"]).clean("Bearer sk-12345")
+        >>> SecretRedactor(["sk-12345"]).clean("Bearer sk-12345")
         'Bearer withheld'
     """
 
@@ -39,7 +39,7 @@ class Withholder:
 class PlainLines(logging.Formatter):
     """Writes records as lines for people, tracebacks included, without keys."""
 
-    def __init__(self, withholder: Withholder) -> None:
+    def __init__(self, withholder: SecretRedactor) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
         self._withholder = withholder
 
@@ -63,7 +63,7 @@ class JsonLines(PlainLines):
 
 
 def configure_logging(
-    withholder: Withholder | None = None,
+    withholder: SecretRedactor | None = None,
     *,
     quiet: bool = False,
     as_json: bool = False,
@@ -79,7 +79,7 @@ def configure_logging(
     handler = handler or logging.StreamHandler()
     handler.setLevel(logging.WARNING if quiet else logging.NOTSET)
     form = JsonLines if as_json else PlainLines
-    handler.setFormatter(form(withholder or Withholder()))
+    handler.setFormatter(form(withholder or SecretRedactor()))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=withholder is not None)
     logging.captureWarnings(withholder is not None)
     for chatty in ("httpx", "httpx2"):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-from .together import all_or_none
+from .concurrency import gather_or_cancel
 
 logger = logging.getLogger(__name__)
 
@@ -112,4 +112,4 @@ async def with_progress(
     with progress.shown():
         for task in tasks:
             task.add_done_callback(lambda _: progress.advance())
-        return await all_or_none(tasks)
+        return await gather_or_cancel(tasks)

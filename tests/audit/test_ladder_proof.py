@@ -13,8 +13,8 @@ from reasoning_gym_environment.audit.ladder_proof import (
 )
 from reasoning_gym_environment.errors import GenerationError, WorkerTimeoutError
 from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
+from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.ladders import TaskLadder
-from reasoning_gym_environment.workers.pool import TaskPool
 
 RIGHT = Verdict(score=1.0, status=Status.SOLVED)
 WRONG = Verdict(score=0.0, status=Status.WRONG)

@@ -14,10 +14,10 @@ from reasoning_gym_environment.config import scoring_settings
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.report.material import read_metrics
+from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.grading import grade
 from reasoning_gym_environment.scoring.rewards import ScoreMode
 from reasoning_gym_environment.storage.dumps import read_dump
-from reasoning_gym_environment.workers.pool import TaskPool
 
 SMALL = ["--env.task_processes", "1"]
 

@@ -20,8 +20,8 @@ from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.storage.dumps import read_groups
 from reasoning_gym_environment.tasks.catalogue import UnknownTaskError
 from reasoning_gym_environment.util.command_line import Given
+from reasoning_gym_environment.util.concurrency import SWITCH_SECONDS
 from reasoning_gym_environment.util.files import UnwritableError
-from reasoning_gym_environment.util.off_loop import SWITCH_SECONDS
 
 KEY = "sk-0123456789abcdef"
 HALF = ScriptedPolicy(["<answer>1</answer>", "no idea"])

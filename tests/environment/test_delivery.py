@@ -17,8 +17,7 @@ from reasoning_gym_environment.atropos.trainer_api import ApiRefusedError, LostS
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import TRY_AGAIN
-from reasoning_gym_environment.util.outage import Outage
-from reasoning_gym_environment.util.reachability import UnreachableError
+from reasoning_gym_environment.util.outages import Outage, UnreachableError
 
 HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
 

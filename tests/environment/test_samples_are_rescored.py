@@ -7,9 +7,9 @@ from typing import Any
 from reasoning_gym_environment.config import pool_settings, scoring_settings
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.storage.dumps import read_groups
 from reasoning_gym_environment.storage.rescoring import rescore
-from reasoning_gym_environment.workers.pool import TaskPool
 
 
 async def test_samples_of_an_evaluation_come_out_the_same(bench: Any, tokenizer: Any) -> None:

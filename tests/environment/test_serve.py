@@ -16,7 +16,7 @@ from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.storage.dumps import read_dump
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
-from reasoning_gym_environment.util.reachability import UnreachableError
+from reasoning_gym_environment.util.outages import UnreachableError
 
 SERVING = "gcd:"  # logged with each scored group, under debug_logging
 HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])

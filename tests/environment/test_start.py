@@ -15,7 +15,7 @@ from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.tokenizer import TURN_END
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.util.reachability import UnreachableError
+from reasoning_gym_environment.util.outages import UnreachableError
 
 ONE = ScriptedPolicy(["<answer>1</answer>"])
 TOKENS = pytest.mark.parametrize("kind", ["vllm", "sglang", "trl", "openai"])

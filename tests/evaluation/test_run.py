@@ -23,10 +23,10 @@ from reasoning_gym_environment.problems.stream import question_hash
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status
 from reasoning_gym_environment.rollouts.prompts import build_messages
 from reasoning_gym_environment.rollouts.rollouts import InferenceError, SamplingParams
+from reasoning_gym_environment.sandbox.pool import MOST_MISSED, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.util.progress import with_progress
-from reasoning_gym_environment.workers.pool import MOST_MISSED, TaskPool
 
 LADDER = ({"max_value": 10}, {"max_value": 20}, {"max_value": 30})
 

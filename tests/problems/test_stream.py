@@ -18,7 +18,7 @@ from reasoning_gym_environment.problems.stream import (
     reserving,
 )
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
+from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -12,7 +12,7 @@ from reasoning_gym_environment.problems.selection import ProblemSettings
 from reasoning_gym_environment.problems.stream import reserving
 from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.records import Problem
-from reasoning_gym_environment.workers.pool import TaskPool
+from reasoning_gym_environment.sandbox.pool import TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -12,9 +12,9 @@ from reasoning_gym_environment.rollouts.demonstrations import (
     problem_row,
 )
 from reasoning_gym_environment.rollouts.prompts import SYSTEM_PROMPTS
+from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.extraction import extract_answer
 from reasoning_gym_environment.storage.training_rows import SFT_COLUMNS
-from reasoning_gym_environment.workers.pool import TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -34,7 +34,7 @@ def test_the_totals_go_on_over_reports() -> None:
 
 def test_counts_go_on_over_reports() -> None:
     statistics = Statistics()
-    statistics.counts["workers/restarts"] += 2
+    statistics.counts["sandbox/restarts"] += 2
     statistics.add_group(group(1.0), CATEGORIES)
     assert statistics.take_report()["counts/groups/collected"] == 1.0
     statistics.add_group(group(1.0), CATEGORIES)

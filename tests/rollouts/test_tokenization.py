@@ -15,7 +15,7 @@ from reasoning_gym_environment.rollouts.prompts import (
     join_reasoning,
     render_prompt,
 )
-from reasoning_gym_environment.util.whole_text import made_whole
+from reasoning_gym_environment.util.text import replace_surrogates
 
 MESSAGES = [{"role": "system", "content": "Think."}, {"role": "user", "content": "2 + 2?"}]
 TEXT = "<think>\nTwo and two.\n</think>\n\n<answer>4</answer>"
@@ -71,7 +71,7 @@ def test_texts_that_are_encoded_together_have_the_tokens_they_have_alone(tokeniz
     texts = ["", "a\ud800", TEXT, "日本 🎉", TEXT * 20]
     reasons = ["stop", "length", "length", "stop", "stop"]
     prompt = tokenizer.encode("2 + 2?", add_special_tokens=False)
-    alone = [tokenizer.encode(made_whole(t)[0], add_special_tokens=False) for t in texts]
+    alone = [tokenizer.encode(replace_surrogates(t)[0], add_special_tokens=False) for t in texts]
     turn_end = end_of_turn(tokenizer)
     made = completions_from_texts(
         tokenizer, prompt, texts, finish_reasons=reasons, turn_end=turn_end, max_length=4096

@@ -5,8 +5,8 @@ import pytest_asyncio
 from group_values import completion
 
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status
+from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
-from reasoning_gym_environment.workers.pool import TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

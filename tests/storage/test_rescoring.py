@@ -12,6 +12,7 @@ from stored_values import as_stored, attempt, said, stored
 
 from reasoning_gym_environment.evaluation.run import unscored_group
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe
+from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
 from reasoning_gym_environment.scoring.rewards import ScoreMode
 from reasoning_gym_environment.storage.rescoring import (
@@ -21,7 +22,6 @@ from reasoning_gym_environment.storage.rescoring import (
     rescore,
 )
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.workers.pool import TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -9,7 +9,7 @@ from stored_values import attempt, stored
 
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.storage.showing import fold, render_rollout
-from reasoning_gym_environment.util.terminal import visible
+from reasoning_gym_environment.util.text import escape_control_characters
 
 UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
@@ -94,9 +94,12 @@ def test_model_text_cant_begin_a_line_of_ours() -> None:
 
 @given(st.text(st.characters(codec=None)))
 def test_only_line_feeds_and_tabs_are_left_of_what_is_not_itself_seen(text: str) -> None:
-    assert {c for c in visible(text) if unicodedata.category(c) in UNSAFE} <= {"\n", "\t"}
+    assert {c for c in escape_control_characters(text) if unicodedata.category(c) in UNSAFE} <= {
+        "\n",
+        "\t",
+    }
 
 
 @given(st.text(st.characters(categories=("L", "N", "P", "S", "Zs"))))
 def test_what_can_be_seen_stays_as_it_is(text: str) -> None:
-    assert visible(text) == text
+    assert escape_control_characters(text) == text

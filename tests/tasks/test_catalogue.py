@@ -3,6 +3,7 @@
 import pytest
 
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
+from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.catalogue import (
     Discovery,
     TaskInfo,
@@ -13,7 +14,6 @@ from reasoning_gym_environment.tasks.catalogue import (
     task_weights,
 )
 from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER
-from reasoning_gym_environment.workers.pool import TaskPool
 
 OFFER = Discovery(
     categories={

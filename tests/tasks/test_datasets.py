@@ -9,9 +9,9 @@ import pytest
 
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe, Status
+from reasoning_gym_environment.sandbox.nursery import Nursery
+from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.datasets import Datasets
-from reasoning_gym_environment.workers.nursery import Nursery
-from reasoning_gym_environment.workers.pool import TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

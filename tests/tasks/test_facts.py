@@ -16,6 +16,7 @@ import pytest
 
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe, Status
+from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.catalogue import known_categories, read_registry
 from reasoning_gym_environment.tasks.facts import (
     EXECUTES_ANSWERS,
@@ -26,7 +27,6 @@ from reasoning_gym_environment.tasks.facts import (
     SEEDS_NUMPY,
     SHARES_DATA,
 )
-from reasoning_gym_environment.workers.pool import TaskPool
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),

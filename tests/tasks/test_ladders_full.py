@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from reasoning_gym_environment.audit.ladder_proof import faults, prove_ladders
-from reasoning_gym_environment.workers.pool import PoolSettings, TaskPool
+from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 
 ITEMS = 30
 PROCESSES = 2

@@ -15,9 +15,9 @@ import pytest
 import pytest_asyncio
 
 from reasoning_gym_environment.records import Problem, Recipe, Status
+from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.ladder_tables import OWN_LADDERS
 from reasoning_gym_environment.tasks.own_parameters import MEASURES
-from reasoning_gym_environment.workers.pool import TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

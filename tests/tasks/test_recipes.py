@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.sandbox.screen import screen
 from reasoning_gym_environment.tasks.catalogue import known_categories
 from reasoning_gym_environment.tasks.datasets import Datasets
 from reasoning_gym_environment.tasks.known_values import known_parameters, require_allowed
@@ -22,7 +23,6 @@ from reasoning_gym_environment.tasks.recipes import (
     require_sound,
     shown,
 )
-from reasoning_gym_environment.workers.screen import screen
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the library's own, at its import
 

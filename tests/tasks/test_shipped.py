@@ -1,7 +1,7 @@
 """What is shipped is what the installed library says."""
 
+from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.shipped import Offer, ladder_heights, proven_tasks, shipped
-from reasoning_gym_environment.workers.pool import TaskPool
 
 
 async def test_what_is_shipped_is_what_the_library_offers(pool: TaskPool) -> None:

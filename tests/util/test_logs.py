@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reasoning_gym_environment.util.logs import JsonLines, PlainLines, Withholder
+from reasoning_gym_environment.util.logs import JsonLines, PlainLines, SecretRedactor
 from reasoning_gym_environment.util.progress import AboveBars, writes_above_bars
 
 KEY = "sk-0123456789"
@@ -38,14 +38,16 @@ def logged(logger: logging.Logger, formatter: logging.Formatter) -> str:
 
 
 def test_lines_and_tracebacks_have_no_key(logger: logging.Logger) -> None:
-    text = logged(logger, PlainLines(Withholder([KEY])))
+    text = logged(logger, PlainLines(SecretRedactor([KEY])))
     assert KEY not in text
     assert "INFO a test's own: key withheld" in text
     assert "ValueError: bad key withheld" in text
 
 
 def test_json_lines_have_no_key(logger: logging.Logger) -> None:
-    rows = [json.loads(line) for line in logged(logger, JsonLines(Withholder([KEY]))).splitlines()]
+    rows = [
+        json.loads(line) for line in logged(logger, JsonLines(SecretRedactor([KEY]))).splitlines()
+    ]
     assert [row["message"] for row in rows] == ["key withheld", "broken"]
     assert [row["level"] for row in rows] == ["INFO", "ERROR"]
     assert rows[1]["traceback"].endswith("ValueError: bad key withheld")
@@ -53,7 +55,7 @@ def test_json_lines_have_no_key(logger: logging.Logger) -> None:
 
 
 def test_short_keys_are_none_and_long_ones_come_first() -> None:
-    withholder = Withholder(["x", None, "secret", "secret-and-more"])
+    withholder = SecretRedactor(["x", None, "secret", "secret-and-more"])
     assert withholder.clean("x secret-and-more secret") == "x withheld withheld"
 
 

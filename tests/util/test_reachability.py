@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.util.reachability import UnreachableError, require_reachable
+from reasoning_gym_environment.util.outages import UnreachableError, require_reachable
 
 
 async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,0 +1,38 @@
+"""Runs a task pool for the tests that kill its process: prints the workers, then lives on.
+
+Usage: python pool_parent.py idle|verifying|generating
+"""
+
+import asyncio
+import sys
+from collections import Counter
+
+from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
+from reasoning_gym_environment.sandbox.protocol import Containment
+
+HUNDRED_SECONDS = PoolSettings(
+    processes=1,
+    generation_timeout=100.0,
+    verify_timeout=100.0,
+    containment=Containment.UNSCREENED,  # the screen would reject the answer that hangs
+)
+SLOW = {"min_disks": 60, "max_disks": 60}
+
+
+async def main(state: str) -> None:
+    async with TaskPool(HUNDRED_SECONDS, Counter()) as pool:
+        puzzle = await pool.generate(Recipe(task="binary_matrix", seed=2))
+        work = None
+        if state == "verifying":
+            work = asyncio.create_task(pool.verify(puzzle, ["9**9**9**9"]))
+        if state == "generating":
+            slow = Recipe(task="tower_of_hanoi", seed=2, parameters=SLOW)
+            work = asyncio.create_task(pool.generate(slow))
+        await asyncio.sleep(1.0)  # until the work has reached its process
+        print(*pool.pids, flush=True)  # noqa: T201 - read by the test
+        await (work or asyncio.sleep(100.0))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,72 @@
+"""What failed once is made again, and what fails for good says why."""
+
+import pytest
+
+from reasoning_gym_environment.errors import (
+    ConfigurationError,
+    GenerationError,
+    GenerationTimeoutError,
+)
+from reasoning_gym_environment.problems.selection import require_values
+from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.sandbox.pool import MOST_MISSED, TRIES, generate_surely
+
+RECIPE = Recipe(task="gcd", seed=1)
+
+
+class Busy:
+    """Misses its deadline a number of times."""
+
+    def __init__(self, misses: int) -> None:
+        self._misses = misses
+        self.asked = 0
+
+    async def generate(self, recipe: Recipe) -> Problem:
+        self.asked += 1
+        if self.asked <= self._misses:
+            raise GenerationError(f"missed {self.asked}")
+        return Problem(recipe=recipe, question="?", oracle="1", entry=b"")
+
+
+@pytest.mark.parametrize("misses", range(TRIES))
+async def test_a_problem_is_made_again_where_it_failed(misses: int) -> None:
+    pool = Busy(misses)
+    assert (await generate_surely(pool, RECIPE)).recipe == RECIPE
+    assert pool.asked == misses + 1
+
+
+async def test_what_always_fails_is_tried_three_times() -> None:
+    pool = Busy(9)
+    with pytest.raises(GenerationError, match="missed 3"):
+        await generate_surely(pool, RECIPE)
+    assert pool.asked == TRIES == 3
+
+
+class Late(Busy):
+    """Misses its deadline, which is an error of its own."""
+
+    async def generate(self, recipe: Recipe) -> Problem:
+        try:
+            return await super().generate(recipe)
+        except GenerationError as error:
+            raise GenerationTimeoutError(str(error)) from error
+
+
+async def test_a_deadline_missed_once_is_forgiven() -> None:
+    pool = Late(1)
+    assert (await generate_surely(pool, RECIPE)).recipe == RECIPE
+    assert pool.asked == 2
+
+
+async def test_a_recipe_that_runs_into_the_deadline_is_not_tried_three_times() -> None:
+    pool = Late(9)
+    with pytest.raises(GenerationTimeoutError, match="missed 2"):
+        await generate_surely(pool, RECIPE)
+    assert pool.asked == MOST_MISSED == 2 < TRIES
+
+
+async def test_parameters_whose_items_run_into_the_deadline_are_not_tried_three_times() -> None:
+    pool = Late(9)
+    with pytest.raises(ConfigurationError, match=r"no item of gcd with .*: missed 2"):
+        await require_values(pool, {"gcd": {"max_value": 9}}, {})
+    assert pool.asked == MOST_MISSED

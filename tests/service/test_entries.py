@@ -1,0 +1,164 @@
+"""Rows of reasoning-gym's own, after JSON: verdicts as before it, or a refusal."""
+
+import asyncio
+import json
+import pickle
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+from reward_requests import Post, row
+
+from reasoning_gym_environment import AsyncReasoningGym
+from reasoning_gym_environment.gym.checks import Scorable
+from reasoning_gym_environment.gym.values import Score
+from reasoning_gym_environment.records import Problem, Status
+from reasoning_gym_environment.service.items import entry_item
+from reasoning_gym_environment.service.scorer import Scorer
+from reasoning_gym_environment.tasks.json_entries import NOT_SCORED
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+def after_json(problem: Problem) -> Any:
+    """The library's entry as a row of a file holds it."""
+    return json.loads(json.dumps(pickle.loads(problem.entry)))
+
+
+def answers(problem: Problem, other: Problem) -> list[str]:
+    """A right answer, another item's, one that is nearly right, numbers in lists, and junk."""
+    oracle = problem.oracle or ""
+    texts = [oracle, other.oracle or "", f"{oracle} ", oracle[:-1], oracle.upper(), "[[1, 2], 3]"]
+    return [f"<answer>{text}</answer>" for text in [*texts, "1 2 3", "no"] if text.strip()]
+
+
+def told(scores: Sequence[Score]) -> list[tuple[float | None, str]]:
+    return [(score.score, score.status.value) for score in scores]
+
+
+async def compared(
+    gym: AsyncReasoningGym, problem: Problem, other: Problem
+) -> tuple[list[tuple[float | None, str]], list[tuple[float | None, str]]]:
+    """Verdicts by the entry itself, and by what is left of it after JSON."""
+    texts = answers(problem, other)
+    again = entry_item(after_json(problem)).problem()
+    assert again.entry != problem.entry or again.question == problem.question
+    scored = [await gym.score_many([(p, text) for text in texts]) for p in (problem, again)]
+    return told(scored[0]), told(scored[1])
+
+
+@pytest.mark.lengthy
+async def test_every_task_scores_its_entries_after_json_as_before(
+    gym: AsyncReasoningGym, problems: dict[str, list[Problem]]
+) -> None:
+    pairs = [
+        (made[i], made[1 - i])
+        for task, made in problems.items()
+        if task not in NOT_SCORED
+        for i in (0, 1)
+    ]
+    found = await asyncio.gather(*(compared(gym, *pair) for pair in pairs))
+    changed = {
+        problem.recipe.task: (before, after)
+        for (problem, _), (before, after) in zip(pairs, found, strict=True)
+        if before != after
+    }
+    assert changed == {}
+    assert len({problem.recipe.task for problem, _ in pairs}) == 95
+    unpaid = {p.recipe.task: v[0] for (p, _), (v, _) in zip(pairs, found, strict=True)}
+    assert {task: first for task, first in unpaid.items() if first[0] != 1.0} == {}
+
+
+@pytest.mark.parametrize("task", ["arc_agi", "rearc", "complex_arithmetic", "knight_swap"])
+async def test_a_row_that_json_has_changed_earns_what_it_deserves(
+    post: Post, gym: AsyncReasoningGym, task: str
+) -> None:
+    problem, other = await gym.problems(task, count=2)
+    entry = after_json(problem)
+    good, bad = [
+        await post("/verify", row(problem.question, f"<answer>{text}</answer>", **entry))
+        for text in (problem.oracle, other.oracle)
+    ]
+    assert (good.status, good.body["reward"], good.body["status"]) == (200, 1.0, "solved")
+    assert (good.body["task_name"], good.body["metadata"]) == (task, entry["metadata"])
+    assert bad.status == 200
+    assert bad.body["reward"] < 0.5
+
+
+async def test_an_entry_may_be_a_label(post: Post, problem: Problem) -> None:
+    answer = f"<answer>{problem.oracle}</answer>"
+    label = json.dumps(after_json(problem))
+    assert (await post("/slime", {"response": answer, "label": label})).body == 1.0
+    reply = await post("/score", {"entry": after_json(problem), "completions": [answer, "4"]})
+    assert [s["status"] for s in reply.body["scores"]] == ["solved", "no_answer"]
+
+
+BROKEN: list[tuple[str, dict[str, Any], str]] = [
+    ("rearc", {"output": [[0]]}, "earns 0.05 (wrong) by the default rearc in place of 1"),
+    ("sudoku", {"solution": None}, "(verifier_error) by the default sudoku in place of 1"),
+    ("gcd", {"source_dataset": "gdc"}, "metadata.source_dataset is 'gdc', which is no task"),
+    ("gcd", {"source_dataset": ["gcd"]}, "metadata.source_dataset is ['gcd'], which is no task"),
+    (
+        "simple_integration",
+        {"integrand": "__import__('os').system('true')"},
+        "entries of simple_integration are not scored: its verifier evaluates what the entry "
+        "holds; send the recipe of a problem made by this package in its place",
+    ),
+    *(
+        (task, {}, f"entries of {task} are not scored: its verifier evaluates what the entry holds")
+        for task in ("bitwise_arithmetic", "number_sorting", "polynomial_multiplication")
+    ),
+    ("rush_hour", {}, "entries of rush_hour are not scored: the entry has no answer of its own"),
+]
+
+
+@pytest.mark.parametrize(("task", "change", "says"), BROKEN)
+async def test_a_broken_entry_is_refused_and_never_paid_a_little(
+    post: Post, gym: AsyncReasoningGym, task: str, change: dict[str, Any], says: str
+) -> None:
+    [problem] = await gym.problems(task)
+    entry = after_json(problem)
+    entry["metadata"] |= change
+    reply = await post("/verify", row("", f"<answer>{problem.oracle}</answer>", **entry))
+    assert reply.status == 422
+    assert says in reply.body["error"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"answer": None}, "entry: answer is null, so this gcd can't be checked; send the recipe"),
+        ({"answer": "2\n"}, "its own answer, '2\\n', earns 0.0 (wrong) by the default gcd"),
+        ({"question": None}, "entry: question is None, which is no text"),
+        ({"metadata": None}, "the row has neither a recipe nor reasoning-gym's question"),
+        ({"metadata": {}}, "metadata.source_dataset is None, which is no task of reasoning-gym"),
+    ],
+)
+async def test_a_row_without_what_is_needed_is_refused(
+    post: Post, change: dict[str, Any], says: str
+) -> None:
+    entry = {"question": "?", "answer": "2", "metadata": {"source_dataset": "gcd"}} | change
+    reply = await post("/verify", row("?", "<answer>2</answer>", **entry))
+    assert reply.status == 422
+    assert says in reply.body["error"]
+
+
+class Overloaded(AsyncReasoningGym):
+    """Starts no process, and gives no verdict on anything."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(processes=1)
+        self._status = status
+
+    async def score_many(self, pairs: Iterable[tuple[Scorable, str]]) -> list[Score]:
+        return [Score(score=0.0, status=self._status, detail="too much") for _ in pairs]
+
+
+@pytest.mark.parametrize("status", [Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED])
+async def test_an_entry_whose_answer_gets_no_verdict_is_unscored_and_not_refused(
+    status: Status,
+) -> None:
+    entry = {"question": "?", "answer": "2", "metadata": {"source_dataset": "gcd"}}
+    [score] = await Scorer(Overloaded(status)).score(entry_item(entry), ["<answer>4</answer>"])
+    assert (score.score, score.status) == (None, Status.UNSCORED)
+    assert score.detail == f"the entry's own answer has no verdict ({status.value}): too much"

@@ -1,0 +1,65 @@
+"""The service keeps to its own description, whatever is sent."""
+
+import asyncio
+import json
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.checks import (
+    content_type_conformance,
+    not_a_server_error,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from schemathesis.generation import GenerationMode
+
+from reasoning_gym_environment.service.openapi import description
+from reasoning_gym_environment.service.service import RewardService
+
+SCHEMA = schemathesis.openapi.from_dict(description())
+OPERATIONS = [
+    (method, path, mode)
+    for path, methods in description()["paths"].items()
+    for method, operation in methods.items()
+    for mode in GenerationMode
+    if "requestBody" in operation or mode is GenerationMode.POSITIVE  # without one, all is right
+]
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+EXAMPLES = 12
+OF_PROBLEMS = 3
+"""Examples for `/problems`: each may begin a stream, which makes problems ahead."""
+
+
+def test_every_message_says_what_it_is() -> None:
+    schemas = description()["components"]["schemas"]
+    assert [name for name, schema in schemas.items() if not schema.get("description")] == []
+    assert {"ScoreRequest", "ScoreReply", "VerifyRequest", "ErrorReply"} <= schemas.keys()
+    assert json.loads(json.dumps(description())) == description()
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize(("method", "path", "mode"), OPERATIONS)
+async def test_replies_are_those_that_are_described(
+    service: RewardService, method: str, path: str, mode: GenerationMode
+) -> None:
+    operation = SCHEMA[path][method]
+
+    @given(case=operation.as_strategy(generation_mode=mode))
+    @settings(
+        max_examples=OF_PROBLEMS if path == "/problems" else EXAMPLES,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    def ask(case: schemathesis.Case) -> None:
+        case.call_and_validate(base_url=service.url, checks=CHECKS, timeout=120)
+
+    await asyncio.to_thread(ask)

@@ -1,0 +1,264 @@
+"""What comes together is scored together, too much is refused, and who leaves costs nothing."""
+
+import asyncio
+import contextlib
+import gzip
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from reward_requests import Post, right
+
+from reasoning_gym_environment import AsyncReasoningGym
+from reasoning_gym_environment.gym.values import Score
+from reasoning_gym_environment.records import Problem, Recipe, Status
+from reasoning_gym_environment.service.bodies import MOST_BYTES
+from reasoning_gym_environment.service.items import Item, RecipeItem
+from reasoning_gym_environment.service.metrics import Metrics
+from reasoning_gym_environment.service.patience import patiently
+from reasoning_gym_environment.service.refusals import Refusal
+from reasoning_gym_environment.service.scoring_queue import MOST_TOGETHER, ScoringQueue
+from reasoning_gym_environment.service.service import RewardService, ServiceSettings
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+def item(seed: int) -> RecipeItem:
+    return RecipeItem(recipe=Recipe(task="gcd", seed=seed))
+
+
+class Slow:
+    """Scores each completion as wrong, with itself as the answer, once it is let go."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.groups: list[list[str]] = []
+
+    async def score(self, _: Item, completions: Sequence[str]) -> list[Score]:
+        self.groups.append(list(completions))
+        await self.go.wait()
+        return [Score(score=0.0, status=Status.WRONG, answer=text) for text in completions]
+
+
+async def test_requests_for_one_recipe_are_scored_together(
+    post: Post, service: RewardService, problem: Problem
+) -> None:
+    recipe = problem.recipe.to_json()
+    before = service.metrics.batches, service.metrics.batched
+    texts = [right(problem), *(f"<answer>{-n}</answer>" for n in range(1, 8))]
+    asked = [post("/score", {"recipe": recipe, "completions": [text]}) for text in texts]
+    replies = await asyncio.gather(*asked)
+    assert [r.body["scores"][0]["status"] for r in replies] == ["solved"] + ["wrong"] * 7
+    assert service.metrics.batched - before[1] == 8
+    assert service.metrics.batches - before[0] < 8
+
+
+async def test_answers_to_one_item_wait_for_each_other_and_are_told_apart() -> None:
+    slow = Slow()
+    slow.go.set()
+    queue = ScoringQueue(slow.score, Metrics(), most=1000, side_by_side=1)
+    asked = [queue.score(item(n % 2), [f"{n}"]) for n in range(6)]
+    answers = [[s.answer for s in scores] for scores in await asyncio.gather(*asked)]
+    assert answers == [[f"{n}"] for n in range(6)]
+    assert slow.groups == [["0", "2", "4"], ["1", "3", "5"]]
+    assert queue.held == 0
+
+
+async def test_a_group_is_small_enough_that_none_runs_out_of_time_for_another() -> None:
+    slow = Slow()
+    slow.go.set()
+    queue = ScoringQueue(slow.score, Metrics(), most=1000, side_by_side=1)
+    scores = await queue.score(item(0), [f"{n}" for n in range(40)])
+    assert [s.answer for s in scores] == [f"{n}" for n in range(40)]
+    assert [len(group) for group in slow.groups] == [MOST_TOGETHER, MOST_TOGETHER, 8]
+
+
+async def test_what_has_no_place_is_refused_and_place_comes_back() -> None:
+    slow = Slow()
+    queue = ScoringQueue(slow.score, Metrics(), most=3, side_by_side=1)
+    waiting = asyncio.create_task(queue.score(item(0), ["a", "b"]))
+    await asyncio.sleep(0)
+    with pytest.raises(Refusal, match="2 answers wait, and 3 may: try again later") as refused:
+        await queue.score(item(1), ["c", "d"])
+    assert (refused.value.status, refused.value.headers["Retry-After"]) == (429, "1")
+    slow.go.set()
+    await waiting
+    assert len(await queue.score(item(1), ["c", "d"])) == 2
+
+
+async def test_answers_of_a_caller_that_left_are_not_scored() -> None:
+    slow = Slow()
+    queue = ScoringQueue(slow.score, Metrics(), most=1000, side_by_side=1)
+    first = asyncio.create_task(queue.score(item(0), ["first"]))
+    while not slow.groups:
+        await asyncio.sleep(0.001)
+    stays = asyncio.create_task(queue.score(item(1), ["stays"]))
+    leaves = [asyncio.create_task(queue.score(item(n), ["leaves"])) for n in (1, 2)]
+    await asyncio.sleep(0.02)
+    for each in leaves:
+        each.cancel()
+    await asyncio.gather(*leaves, return_exceptions=True)
+    assert queue.held == 2
+    names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
+    assert names.count("ScoringQueue._run") == 2, "the group that all have left is gone"
+    slow.go.set()
+    await asyncio.gather(first, stays)
+    await asyncio.sleep(0.02)
+    assert slow.groups == [["first"], ["stays"]]
+
+
+async def test_a_failure_is_told_to_all_who_wait_and_to_nobody_else() -> None:
+    async def refuse(which: Item, completions: Sequence[str]) -> list[Score]:
+        if which == item(1):
+            raise Refusal(422, "no")
+        return [Score(score=1.0, status=Status.SOLVED)] * len(completions)
+
+    queue = ScoringQueue(refuse, Metrics(), most=1000, side_by_side=2)
+    asked = [queue.score(item(n), ["x"]) for n in (0, 1, 1)]
+    good, *bad = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(good, list)
+    assert [str(error) for error in bad] == ["no", "no"]
+
+
+@asynccontextmanager
+async def started(gym: AsyncReasoningGym, **settings: object) -> AsyncIterator[RewardService]:
+    async with RewardService(gym, ServiceSettings(port=0, **settings)) as service:  # type: ignore[arg-type]  # settings of several types
+        yield service
+
+
+RECIPE = {"task": "gcd", "seed": 12}
+
+
+async def test_a_full_service_says_when_to_come_back(gym: AsyncReasoningGym, post: Post) -> None:
+    async with started(gym, queue=8) as service:
+        body = {"recipe": RECIPE, "completions": ["4"] * 9}
+        reply = await post("/score", body, url=service.url)
+    assert (reply.status, reply.headers["Retry-After"]) == (429, "1")
+    assert reply.body == {"error": "0 answers wait, and 8 may: try again later"}
+
+
+TOKEN = "a-token-of-24-characters"
+
+
+async def test_a_token_is_asked_for_everywhere_but_at_the_probe(
+    gym: AsyncReasoningGym, post: Post, session: aiohttp.ClientSession, problem: Problem
+) -> None:
+    body = {"recipe": problem.recipe.to_json(), "completions": [right(problem)]}
+    async with started(gym, token=TOKEN) as service:
+        for bad in (None, {"Authorization": TOKEN}, {"Authorization": "Bearer é"}):
+            reply = await post("/score", body, url=service.url, headers=bad)
+            assert (reply.status, reply.headers["WWW-Authenticate"]) == (401, "Bearer")
+            assert "Authorization: Bearer TOKEN is missing" in reply.body["error"]
+        good = {"Authorization": f"Bearer {TOKEN}"}
+        assert (await post("/score", body, url=service.url, headers=good)).status == 200
+        for route, status in (("health", 200), ("metrics", 401), ("openapi.json", 401)):
+            async with session.get(f"{service.url}/{route}") as response:
+                assert response.status == status
+
+
+async def test_a_client_that_stalls_is_not_waited_for(gym: AsyncReasoningGym) -> None:
+    async with started(gym, body_timeout=0.1) as service:
+        port = int(service.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(
+            b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 9\r\n\r\n{"
+        )
+        reply = await reader.readuntil(b"}")
+        writer.close()
+        await writer.wait_closed()
+    assert reply.startswith(b"HTTP/1.1 408 ")
+    assert reply.endswith(b'{"error": "the body has not arrived within 0.1 s"}')
+
+
+async def test_a_body_that_is_large_only_once_it_is_unpacked_is_refused(
+    service: RewardService, session: aiohttp.ClientSession
+) -> None:
+    packed = gzip.compress(b" " * 2**26)
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    async with session.post(f"{service.url}/score", data=packed, headers=headers) as response:
+        assert response.status == 413
+        assert "the body is larger than the 524288 bytes" in (await response.json())["error"]
+
+
+async def test_a_client_that_leaves_is_counted_and_its_neighbour_answered(
+    service: RewardService, post: Post, session: aiohttp.ClientSession, problem: Problem
+) -> None:
+    body = {"recipe": problem.recipe.to_json(), "completions": [right(problem)] * 64}
+    before = service.metrics.requests["/score", 499]
+    with contextlib.suppress(asyncio.TimeoutError):
+        async with session.post(
+            f"{service.url}/score", json=body, timeout=aiohttp.ClientTimeout(total=0.01)
+        ):
+            pass
+    reply = await post("/score", {**body, "completions": [right(problem)]})
+    assert reply.body["scores"][0]["status"] == "solved"
+    assert service.metrics.requests["/score", 499] == before + 1
+
+
+async def test_bodies_that_are_under_way_have_only_so_many_bytes(
+    gym: AsyncReasoningGym, post: Post
+) -> None:
+    async def asked(status: int) -> str:
+        """Ask until a request gets this status; its body is refused once it is read."""
+        while (reply := await post("/score", {}, url=service.url)).status != status:
+            assert reply.status in (422, 429)
+        return str(reply.body["error"])
+
+    async with started(gym, max_body=MOST_BYTES) as service:
+        port = int(service.url.rpartition(":")[2])
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(
+            b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+        assert await asked(429) == (
+            "bodies of 268435456 bytes are under way, and 268435456 may be: try again later"
+        )
+        writer.close()
+        await writer.wait_closed()
+        assert "completions: Field required" in await asked(422)
+
+
+async def test_openrlhf_and_slime_wait_for_a_place_in_the_queue(
+    gym: AsyncReasoningGym, post: Post, problem: Problem
+) -> None:
+    label = problem.recipe.to_json()
+    sample = {"response": right(problem), "label": label}
+    batch = {"query": [right(problem)] * 3, "prompts": [""] * 3, "labels": [label] * 3}
+    async with started(gym, queue=1, pauses=(0.1,) * 30) as service:
+        asked = [("/openrlhf", batch), ("/slime", sample), ("/slime", sample)]
+        replies = await asyncio.gather(*(post(*each, url=service.url) for each in asked))
+    assert [reply.body for reply in replies] == [{"rewards": [1.0] * 3}, 1.0, 1.0]
+
+
+class Fails:
+    """Refuses so many times, and then gives its number of tries."""
+
+    def __init__(self, status: int, times: int) -> None:
+        self.status = status
+        self.times = times
+        self.tries = 0
+
+    async def attempt(self) -> int:
+        self.tries += 1
+        if self.tries <= self.times:
+            raise Refusal(self.status, "no")
+        return self.tries
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_what_is_refused_for_now_is_tried_again_after_each_pause(status: int) -> None:
+    assert await patiently(Fails(status, 3).attempt, (0.0, 0.0, 0.0)) == 4
+    fails = Fails(status, 4)
+    with pytest.raises(Refusal, match="no"):
+        await patiently(fails.attempt, (0.0, 0.0, 0.0))
+    assert fails.tries == 4
+
+
+async def test_what_no_pause_will_change_is_refused_at_once() -> None:
+    fails = Fails(422, 1)
+    with pytest.raises(Refusal, match="no"):
+        await patiently(fails.attempt, (60.0,))
+    assert fails.tries == 1

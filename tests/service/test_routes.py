@@ -1,0 +1,217 @@
+"""Every route answers what its framework reads, and a mistake with a sentence."""
+
+import json
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from reward_requests import Post, right, row, spoken
+
+from reasoning_gym_environment import AsyncReasoningGym
+from reasoning_gym_environment.records import Problem
+from reasoning_gym_environment.service.service import RewardService
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_completions_are_scored_as_in_python(
+    post: Post, gym: AsyncReasoningGym, problem: Problem
+) -> None:
+    texts = [right(problem), "It is four.", "<answer>-1</answer>"]
+    reply = await post("/score", {"recipe": problem.recipe.to_json(), "completions": texts})
+    scores = [s.to_json() for s in await gym.score_many((problem, text) for text in texts)]
+    assert reply.status == 200
+    for given, expected in zip(reply.body["scores"], scores, strict=True):
+        assert {**given, "seconds": 0} == {**expected, "seconds": 0}
+    assert [s["status"] for s in reply.body["scores"]] == ["solved", "no_answer", "wrong"]
+
+
+async def test_a_recipe_may_be_the_text_of_its_json(post: Post, problem: Problem) -> None:
+    recipe = json.dumps(problem.recipe.to_json())
+    reply = await post("/score", {"recipe": recipe, "completions": [right(problem)]})
+    assert reply.body["scores"][0]["score"] == 1.0
+
+
+async def test_a_nemo_gym_row_comes_back_with_its_reward(post: Post, problem: Problem) -> None:
+    recipe = problem.recipe.to_json()
+    asked = row(
+        problem.question, right(problem), recipe=recipe, question=problem.question, agent_ref={}
+    )
+    reply = await post("/verify", asked)
+    assert reply.status == 200
+    assert reply.body == {
+        **asked,
+        "reward": 1.0,
+        "score": 1.0,
+        "status": "solved",
+        "detail": "",
+        "mask_sample": False,
+        "extracted_answer": problem.oracle,
+        "task_name": "gcd",
+    }
+    wrong = await post("/verify", {**asked, "response": spoken("four")})
+    assert (wrong.body["reward"], wrong.body["status"]) == (0.0, "no_answer")
+    assert (wrong.body["extracted_answer"], wrong.body["mask_sample"]) == (None, False)
+
+
+async def test_a_nemo_gym_client_may_begin_a_session(post: Post) -> None:
+    reply = await post("/seed_session", {"anything": 1})
+    assert (reply.status, reply.body) == (200, {})
+
+
+async def test_a_row_whose_question_is_another_is_refused(post: Post, problem: Problem) -> None:
+    asked = row(problem.question, "", recipe=problem.recipe.to_json(), question="What is 2 + 2?")
+    reply = await post("/verify", asked)
+    assert reply.status == 422
+    assert "the row 'What is 2 + 2?': it was made with another version" in reply.body["error"]
+
+
+async def test_openrlhf_gets_a_reward_for_each_query(post: Post, problem: Problem) -> None:
+    prompt = "Answer as <answer>…</answer>."
+    label = json.dumps(problem.recipe.to_json())
+    texts = [f"<s>{prompt} {right(problem)}<|im_end|>", f"<s>{prompt} four"]
+    asked = {"query": texts, "prompts": [prompt] * 2, "labels": [label] * 2}
+    reply = await post("/openrlhf", asked)
+    assert (reply.status, reply.body) == (200, {"rewards": [1.0, 0.0]})
+    none = await post("/openrlhf", {"query": [], "prompts": [], "labels": []})
+    assert (none.status, none.body) == (200, {"rewards": []})
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"prompts": []}, "prompts has 0 values where query has 1"),
+        ({"labels": []}, "labels has 0 values where query has 1"),
+        ({"prompts": ["other"]}, "query.0 doesn't hold prompts.0, 'other'"),
+        ({"labels": ["4"]}, "labels.0 is 4; it is a recipe, or an entry, as JSON"),
+        ({"labels": ["four"]}, "labels.0 is no JSON: "),
+        ({"query": "one"}, "query: Input should be a valid list; it is 'one'"),
+    ],
+)
+async def test_what_openrlhf_sends_is_refused_in_a_sentence(
+    post: Post, change: dict[str, Any], says: str
+) -> None:
+    label = {"task": "gcd", "seed": 2}
+    reply = await post(
+        "/openrlhf", {"query": ["p c"], "prompts": ["p"], "labels": [label]} | change
+    )
+    assert reply.status in (400, 422)
+    assert says in reply.body["error"]
+
+
+async def test_slime_gets_a_number(post: Post, problem: Problem) -> None:
+    label = json.dumps(problem.recipe.to_json())
+    asked = {"prompt": [{"role": "user", "content": "?"}], "response": right(problem)}
+    assert (await post("/slime", {**asked, "label": label})).body == 1.0
+    assert (await post("/slime", {**asked, "response": "", "label": label})).body == 0.0
+
+
+async def test_health_says_that_workers_are_up(
+    service: RewardService, session: aiohttp.ClientSession
+) -> None:
+    async with session.get(f"{service.url}/health") as response:
+        assert (response.status, await response.json()) == (200, {"status": "ready"})
+
+
+async def test_metrics_are_what_prometheus_reads(
+    post: Post, service: RewardService, session: aiohttp.ClientSession, problem: Problem
+) -> None:
+    await post("/score", {"recipe": problem.recipe.to_json(), "completions": [right(problem)]})
+    await post("/nowhere", {})
+    async with session.get(f"{service.url}/metrics") as response:
+        assert response.content_type == "text/plain"
+        families = {f.name: f for f in text_string_to_metric_families(await response.text())}
+    requests = {tuple(s.labels.values()) for s in families["reasoning_gym_requests"].samples}
+    assert {("/score", "200"), ("none", "404")} <= requests
+    solved = [s.value for s in families["reasoning_gym_answers"].samples if "solved" in str(s)]
+    assert max(solved) >= 1
+    assert families["reasoning_gym_request_seconds"].type == "histogram"
+    assert [s.value for s in families["reasoning_gym_ready"].samples] == [1]
+    assert [s.value for s in families["reasoning_gym_worker_restarts"].samples] == [0]
+
+
+RECIPE = {"task": "gcd", "seed": 2}
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"completions": ["4"]}, "give one of recipe and entry"),
+        ({"recipe": RECIPE, "completions": []}, "completions: List should have at least 1 item"),
+        ({"recipe": RECIPE, "completions": [4]}, "completions.0: Input should be a valid string"),
+        ({"recipe": RECIPE, "completion": "4"}, "completions: Field required"),
+        (
+            {"recipe": RECIPE, "completions": ["4"], "tokens": 1},
+            "tokens: Extra inputs are not permitted; it is 1",
+        ),
+        ({"recipe": "{", "completions": ["4"]}, "recipe is no JSON: EOF while parsing"),
+        ({"recipe": [], "completions": ["4"]}, "this is no sound recipe: a recipe is []"),
+        (
+            {"recipe": {**RECIPE, "seed": -1}, "completions": ["4"]},
+            "its seed is -1, which is no number in [0, 2**53)",
+        ),
+        (
+            {"recipe": {**RECIPE, "task": "gdc"}, "completions": ["4"]},
+            "recipe: its problem can't be made: gdc: ValueError: 'gdc' is not registered as a task",
+        ),
+        (
+            {
+                "recipe": {
+                    "task": "simple_integration",
+                    "seed": 2,
+                    "parameters": {"symbols": ["__import__('os').system('true')"]},
+                },
+                "completions": ["<answer>x</answer>"],
+            },
+            "symbols can't be [\"__import__('os').system('true')\"]: a symbol is a letter",
+        ),
+    ],
+)
+async def test_a_mistake_is_refused_in_a_sentence(post: Post, body: Any, says: str) -> None:
+    reply = await post("/score", body)
+    assert reply.status in (400, 422)
+    assert says in reply.body["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        (b"", 400, "the body is no JSON: EOF while parsing"),
+        (b'{"a": NaN}', 400, "the body is no JSON: "),
+        (b'{"a": 1e999}', 400, "the body holds a number that is too large"),
+        (b'[[{"a": [-10e308]}]]', 400, "the body holds a number that is too large"),
+        (b"[" + b"9" * 400 + b".0]", 400, "the body holds a number that is too large"),
+        (b"[" * 300 + b"]" * 300, 400, "the body is no JSON: recursion limit exceeded"),
+        (b"\x80\x04K\x01.", 400, "the body is no JSON: "),
+        (b'"' + b"x" * 2**19 + b'"', 413, "the body is larger than the 524288 bytes"),
+    ],
+)
+async def test_what_is_no_json_is_refused(
+    service: RewardService, session: aiohttp.ClientSession, body: bytes, status: int, says: str
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    async with session.post(f"{service.url}/score", data=body, headers=headers) as response:
+        assert response.status == status
+        assert says in (await response.json())["error"]
+
+
+async def test_other_content_is_refused(
+    service: RewardService, session: aiohttp.ClientSession
+) -> None:
+    async with session.post(f"{service.url}/score", data="{}") as response:
+        assert response.status == 415
+        assert "it must be application/json" in (await response.json())["error"]
+
+
+async def test_what_does_not_exist_is_said_as_json(
+    service: RewardService, session: aiohttp.ClientSession
+) -> None:
+    async with session.get(f"{service.url}/score") as response:
+        assert (response.status, response.headers["Allow"]) == (405, "POST")
+        assert (await response.json()) == {"error": "GET /score: Method Not Allowed"}
+    async with session.post(f"{service.url}/nowhere", json={}) as response:
+        assert (response.status, await response.json()) == (
+            404,
+            {"error": "POST /nowhere: Not Found"},
+        )

@@ -1,0 +1,211 @@
+"""Streams over HTTP: a curriculum that learns, and a state that outlives the service."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reward_requests import Post
+
+from reasoning_gym_environment import AsyncReasoningGym
+from reasoning_gym_environment.service.messages import Observation, StreamRequestOptions
+from reasoning_gym_environment.service.refusals import Refusal
+from reasoning_gym_environment.service.service import RewardService, ServiceSettings
+from reasoning_gym_environment.service.streams import NamedStreams
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+CURRICULUM = {"tasks": ["gcd"], "complexity_mode": "curriculum", "seed": 3}
+
+
+@asynccontextmanager
+async def keeping(gym: AsyncReasoningGym, folder: Path) -> AsyncIterator[str]:
+    async with RewardService(gym, ServiceSettings(port=0, streams=folder)) as service:
+        yield service.url
+
+
+def results(problems: list[dict[str, Any]], solved: int) -> list[dict[str, Any]]:
+    return [{"recipe": p["recipe"], "solved": solved, "attempts": 8} for p in problems]
+
+
+async def test_a_stream_climbs_and_another_service_goes_on(
+    gym: AsyncReasoningGym, post: Post, tmp_path: Path
+) -> None:
+    async with keeping(gym, tmp_path) as url:
+        asked: dict[str, Any] = {"stream": "a", "count": 20, "options": CURRICULUM}
+        problems = (await post("/problems", asked, url=url)).body["problems"]
+        begin = problems[0]["recipe"]["level"]
+        told = {"stream": "a", "results": results(problems, 8)}
+        reply = await post("/observe", told, url=url)
+        assert (reply.status, reply.body) == (200, {"observed": 20})
+        last = (await post("/problems", {"stream": "a", "count": 40}, url=url)).body["problems"]
+        assert last[-1]["recipe"]["level"] > begin
+    async with keeping(gym, tmp_path) as url:
+        other = {"stream": "a", "options": {**CURRICULUM, "seed": 4}}
+        reply = await post("/problems", other, url=url)
+        assert (reply.status, "stream 'a' has other options" in reply.body["error"]) == (409, True)
+        again = (await post("/problems", {"stream": "a", "count": 40}, url=url)).body["problems"]
+    assert again == last
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "status", "says"),
+    [
+        ("/problems", {"stream": "new"}, 404, "there is no stream 'new': send options"),
+        ("/problems", {"stream": "../x", "options": {}}, 422, "stream: String should match"),
+        ("/problems", {"stream": "x", "count": 0}, 422, "count: Input should be greater than"),
+        (
+            "/problems",
+            {"stream": "x", "options": {"tasks": ["gdc"]}},
+            422,
+            "stream 'x' can't be begun: include_tasks: 'gdc' is no task or category; did you mean",
+        ),
+        (
+            "/problems",
+            {"stream": "x", "options": {"complexity_mode": "hard"}},
+            422,
+            "complexity_mode is 'hard'; it is one of random, ",
+        ),
+        (
+            "/observe",
+            {"stream": "no", "results": [{"recipe": {}, "solved": 0, "attempts": 1}]},
+            404,
+            "there is no stream 'no': ask for its problems first",
+        ),
+    ],
+)
+async def test_what_no_stream_can_do_is_refused_in_a_sentence(
+    post: Post, route: str, body: Any, status: int, says: str
+) -> None:
+    reply = await post(route, body)
+    assert reply.status == status
+    assert says in reply.body["error"]
+
+
+async def test_a_result_is_told_once_and_of_what_was_handed_out(post: Post) -> None:
+    asked: dict[str, Any] = {"stream": "once", "count": 2, "options": {"tasks": ["gcd"]}}
+    first, second = (await post("/problems", asked)).body["problems"]
+    told = {"stream": "once", "results": results([first], 9)}
+    reply = await post("/observe", told)
+    assert (reply.status, reply.body) == (
+        422,
+        {"error": "results.0.solved is 9 of 8 attempts"},
+    )
+    assert (await post("/observe", {**told, "results": results([first], 8)})).status == 200
+    for again in (results([second, first], 1), results([second, second], 1)):
+        reply = await post("/observe", {**told, "results": again})
+        assert reply.status == 404
+        assert "results.1.recipe: stream 'once' waits for no result of it" in reply.body["error"]
+    unscored = [{"recipe": second["recipe"], "solved": 0, "attempts": 0}]
+    assert (await post("/observe", {**told, "results": unscored})).status == 200
+
+
+async def test_a_stream_keeps_its_options(gym: AsyncReasoningGym, tmp_path: Path) -> None:
+    streams = NamedStreams(gym, tmp_path)
+    gcd, lcm = (StreamRequestOptions(tasks=[task]) for task in ("gcd", "lcm"))
+    assert len(await streams.next("one", 2, gcd)) == 2
+    with pytest.raises(Refusal, match="stream 'one' has other options: leave them out"):
+        await streams.next("one", 1, lcm)
+    assert len(await streams.next("one", 1, None)) == 1
+    await streams.close()
+
+
+async def test_a_stream_too_many_closes_the_one_that_nobody_uses_and_both_go_on(
+    gym: AsyncReasoningGym, tmp_path: Path
+) -> None:
+    options = StreamRequestOptions.model_validate(CURRICULUM)
+    alone = NamedStreams(gym, tmp_path / "alone")
+    expected = [p.recipe for p in await alone.next("one", 6, options)]
+    streams = NamedStreams(gym, tmp_path / "shared", most=1)
+    first = [p.recipe for p in await streams.next("one", 3, options)]
+    for name in ("two", "one", "two"):
+        await streams.next(name, 1, options)
+    told = [Observation(recipe=r.to_json(), solved=0, attempts=1) for r in first]
+    await streams.observe("one", told[:2])
+    await streams.next("two", 1, None)
+    with pytest.raises(Refusal, match=r"results.0.recipe: stream 'one' waits for no result of it"):
+        await streams.observe("one", told[:1])
+    last = [p.recipe for p in await streams.next("one", 2, None)]
+    assert [*first, *last] == [*expected[:3], *expected[4:]]
+    await streams.observe("one", told[2:])
+    for each in (alone, streams):
+        await each.close()
+
+
+async def test_a_stream_too_many_is_refused_while_all_are_in_use(
+    gym: AsyncReasoningGym, tmp_path: Path
+) -> None:
+    streams = NamedStreams(gym, tmp_path, most=1)
+    options = StreamRequestOptions(tasks=["gcd"])
+    await streams.next("one", 1, options)
+    using = asyncio.create_task(streams.next("one", 64, None))
+    await asyncio.sleep(0)
+    with pytest.raises(Refusal, match="all 1 streams that may be open are in use") as refused:
+        await streams.next("two", 1, options)
+    assert (refused.value.status, refused.value.headers) == (409, {"Retry-After": "1"})
+    await using
+    assert len(await streams.next("two", 1, options)) == 1
+    await streams.close()
+
+
+async def test_what_a_stream_that_learns_nothing_has_handed_out_does_not_come_again(
+    gym: AsyncReasoningGym, tmp_path: Path
+) -> None:
+    options = StreamRequestOptions(tasks=["gcd"])
+    before, after = NamedStreams(gym, tmp_path), NamedStreams(gym, tmp_path)
+    first = await before.next("one", 3, options)
+    await before.close()
+    last = await after.next("one", 3, None)
+    await after.close()
+    assert not {p.recipe.seed for p in first} & {p.recipe.seed for p in last}
+    whole = NamedStreams(gym, tmp_path / "whole")
+    assert [p.recipe for p in [*first, *last]] == [
+        p.recipe for p in await whole.next("one", 6, options)
+    ]
+    await whole.close()
+
+
+async def test_without_a_folder_there_are_no_streams(gym: AsyncReasoningGym, post: Post) -> None:
+    results = [{"recipe": {"task": "gcd", "seed": 4}, "solved": 0, "attempts": 1}]
+    async with RewardService(gym, ServiceSettings(port=0)) as service:
+        for route, body in (("/problems", {"options": {}}), ("/observe", {"results": results})):
+            reply = await post(route, {"stream": "a", **body}, url=service.url)
+            assert (reply.status, reply.body["error"]) == (
+                409,
+                "this service keeps no streams: start it with --streams FOLDER",
+            )
+
+
+async def test_a_state_that_cannot_be_written_is_said_and_written_later(
+    gym: AsyncReasoningGym, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "folder"
+    folder.write_text("a file stands in its place")
+    streams = NamedStreams(gym, folder, most=1)
+    options = StreamRequestOptions(tasks=["gcd"])
+    await streams.next("one", 1, options)
+    await streams.keep()
+    assert "The state of stream one is not kept: " in caplog.text
+    with pytest.raises(Refusal, match="stream 'one' can't be closed to open another: "):
+        await streams.next("two", 1, options)
+    folder.unlink()
+    await streams.close()
+    assert [path.name for path in folder.iterdir()] == ["one.json"]
+
+
+async def test_a_file_that_holds_no_stream_is_refused(
+    gym: AsyncReasoningGym, post: Post, tmp_path: Path
+) -> None:
+    (tmp_path / "torn.json").write_text('{"options": {')
+    kept = {"options": {"tasks": ["gcd"]}, "state": {"sampler": 1}, "handed_out": 0}
+    (tmp_path / "odd.json").write_text(json.dumps({**kept, "service": "another"}))
+    async with keeping(gym, tmp_path) as url:
+        for name in ("torn", "odd"):
+            reply = await post("/problems", {"stream": name}, url=url)
+            assert (reply.status, f"stream '{name}' can't be begun" in reply.body["error"]) == (
+                422,
+                True,
+            )

@@ -1,0 +1,60 @@
+"""What is large is done beside the event loop, one job after another; what is small at once."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from reasoning_gym_environment.util.concurrency import LARGE, offload, run_in_thread
+
+
+async def test_small_work_is_done_at_once_in_the_same_thread() -> None:
+    assert await offload(threading.get_ident, tokens=LARGE - 1) == threading.get_ident()
+
+
+async def test_what_lets_go_of_the_interpreter_is_done_in_the_thread_of_large_jobs() -> None:
+    thread = await offload(threading.get_ident, tokens=LARGE)
+    assert await run_in_thread(threading.get_ident) == thread != threading.get_ident()
+
+
+async def test_large_jobs_are_done_in_one_other_thread_and_the_loop_goes_on() -> None:
+    running = most = 0
+
+    def job() -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        time.sleep(0.01)
+        running -= 1
+        return threading.get_ident()
+
+    jobs = asyncio.gather(*(offload(job, tokens=LARGE) for _ in range(5)))
+    turns = 0
+    while not jobs.done():
+        turns += 1
+        await asyncio.sleep(0.001)
+    assert turns > 5
+    assert most == 1
+    assert len({*await jobs} - {threading.get_ident()}) == 1
+
+
+@pytest.mark.parametrize("tokens", [0, LARGE])
+async def test_what_it_raises_is_raised(tokens: int) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await offload(lambda: 1 / 0, tokens=tokens)
+
+
+async def test_who_is_cancelled_waits_for_the_end_of_the_work() -> None:
+    ended = threading.Event()
+
+    def job() -> None:
+        time.sleep(0.05)
+        ended.set()
+
+    asker = asyncio.create_task(offload(job, tokens=LARGE))
+    await asyncio.sleep(0.01)
+    asker.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asker
+    assert ended.is_set()
