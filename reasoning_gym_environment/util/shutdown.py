@@ -32,7 +32,10 @@ async def graceful_shutdown(close: Callable[[], Awaitable[None]]) -> AsyncIterat
 
     def stop(number: int) -> None:
         received.append(number)
-        logger.info("Received %s: shutting down; send it again to exit immediately", signal.strsignal(number))
+        logger.info(
+            "Received %s: shutting down; send it again to exit immediately",
+            signal.strsignal(number),
+        )
         for each in handled:
             loop.remove_signal_handler(each)
         task.cancel()
