@@ -11,10 +11,10 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_v
 
 from .errors import did_you_mean
 from .evaluation.run import DECISIVE, EvaluationSettings
+from .inference.prompts import SYSTEM_PROMPTS, resolve_system_prompt
 from .problems.levels import ComplexityMode, require_level_where_fixed
 from .problems.sampler import TaskSampling
 from .records import SOLVED_SCORE
-from .rollouts.prompts import SYSTEM_PROMPTS, resolve_system_prompt
 from .sandbox.pool import PoolSettings, default_processes
 from .scoring.grading import ScoringSettings
 from .scoring.rewards import ScoreMode

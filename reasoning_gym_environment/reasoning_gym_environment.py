@@ -38,18 +38,15 @@ from reasoning_gym_environment.config import (
     settings_of,
 )
 from reasoning_gym_environment.evaluation.run import Evaluation
+from reasoning_gym_environment.inference.errors import InferenceError
+from reasoning_gym_environment.inference.requests import SamplingParams
 from reasoning_gym_environment.problems.curriculum import curriculum_metrics
 from reasoning_gym_environment.problems.selection import ProblemSettings
 from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.records import Completion, GroupResult, Problem
 from reasoning_gym_environment.rollouts.books import End
 from reasoning_gym_environment.rollouts.metrics import signal_lines
-from reasoning_gym_environment.rollouts.rollouts import (
-    InferenceError,
-    Rollouts,
-    RolloutSettings,
-    SamplingParams,
-)
+from reasoning_gym_environment.rollouts.rollouts import Rollouts, RolloutSettings
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.sandbox.processes import StartWorker
 from reasoning_gym_environment.storage.dump_writer import DumpWriter

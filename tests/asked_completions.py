@@ -1,6 +1,6 @@
 """What a server is asked for in tests of how its reply is read."""
 
-from reasoning_gym_environment.atropos.replies import Ask
+from reasoning_gym_environment.inference.requests import Ask
 
 ASK = Ask(
     model="m",

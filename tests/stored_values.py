@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from reasoning_gym_environment.inference.prompts import build_messages
 from reasoning_gym_environment.records import (
     Attempt,
     Completion,
@@ -15,7 +16,6 @@ from reasoning_gym_environment.records import (
     Status,
     Verdict,
 )
-from reasoning_gym_environment.rollouts.prompts import build_messages
 from reasoning_gym_environment.storage.rows import StoredGroup
 
 RUN: Mapping[str, Any] = {

@@ -22,22 +22,22 @@ from tenacity import RetryError
 from tqdm import tqdm
 
 from ..errors import ConfigurationError, FixableError
+from ..inference.client import Inference
+from ..inference.errors import root_cause
+from ..inference.prompts import resolve_system_prompt
+from ..inference.servers import CLIENTS
 from ..records import Problem
 from ..rollouts.metrics import Statistics, signal_line
-from ..rollouts.prompts import resolve_system_prompt
 from ..rollouts.summary import Summary, summarizing
 from ..util.concurrency import offload
 from ..util.outages import UnreachableError, require_reachable
 from ..util.shutdown import graceful_shutdown
 from ..util.text import escape_control_characters
 from .checks import require_usable, withhold_keys
-from .failures import root_cause
-from .inference import Inference
 from .launch import run_command_line
 from .process import finish_at_exit, process, what_was_written
 from .replica import ReplicaEnv
 from .scored_data import rollout_rows, rollout_table
-from .servers import CLIENTS
 
 logger = logging.getLogger(__name__)
 

@@ -13,18 +13,17 @@ from weakref import WeakSet
 from atroposlib.envs.base import BaseEnv
 
 from ..errors import FixableError
+from ..inference.client import Inference
+from ..inference.errors import InferenceError
+from ..inference.failover import Losses
 from ..problems.chances import Chances
 from ..records import Problem
 from ..rollouts.books import End
 from ..rollouts.metrics import Statistics
-from ..rollouts.rollouts import InferenceError
 from ..util.concurrency import LARGE, StallTolerantSemaphore, offload
 from ..util.outages import Outage, UnreachableError
-from .arrays import COLUMNS, is_sound_row, trained_tokens
-from .inference import Inference
-from .losses import Losses
-from .soundness import fault
 from .trainer_api import ApiRefusedError, LostStateError, TrainerApi, pack
+from .validation import COLUMNS, fault, is_sound_row, trained_tokens
 
 logger = logging.getLogger(__name__)
 

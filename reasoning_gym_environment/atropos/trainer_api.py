@@ -24,10 +24,10 @@ import aiohttp
 import msgspec
 
 from ..errors import TRY_AGAIN, FixableError
+from ..inference.columns import are_finite
+from ..inference.errors import own_words
 from ..util.outages import FailingRequests, UnreachableError, is_loopback
-from .arrays import COLUMNS, as_list
-from .columns import are_finite
-from .failures import own_words
+from .validation import COLUMNS, as_list
 
 _SILENT_SECONDS = 8.0
 """So long without an answer is said."""

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import ConfigurationError, FixableError
 from ..evaluation.plan import EvaluationPlan, build_evaluation_set
 from ..gym.checks import seed_of
+from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
 from ..problems.selection import ProblemSettings, select
 from ..problems.sets import Unreserved, first_made
 from ..problems.stream import question_hash
 from ..records import Ladder, Problem, Recipe
 from ..rollouts.demonstrations import PROBLEM_COLUMNS, demonstration_row, problem_row
-from ..rollouts.prompts import build_messages, resolve_system_prompt
 from ..sandbox.pool import TaskPool
 from ..storage.export import require_replaceable, targets, write_splits
 from ..storage.training_rows import SFT_COLUMNS

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
+from ..inference.errors import InferenceError
+from ..inference.requests import SamplingParams
 from ..records import Attempt, Completion, GroupResult, Ladder, Problem, Reward, Status, Verdict
-from ..rollouts.rollouts import InferenceError, SamplingParams
 from ..sandbox.pool import MakesProblems
 from ..scoring.grading import ScoringSettings
 from ..storage.rows import StoredGroup, recipe_key, stable_json

@@ -11,8 +11,8 @@ from inspect_ai.model import ChatMessageSystem, ChatMessageUser
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
+from ..inference.prompts import resolve_system_prompt
 from ..records import FORMAT_FAILURES, Problem
-from ..rollouts.prompts import resolve_system_prompt
 from ..storage.rows import recipe_key
 from .shared import evaluation_problems, recipe_of, shared_gym
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 import verifiers.v1 as vf
 from pydantic import Field
 
+from ..inference.prompts import SYSTEM_PROMPTS
 from ..records import Problem, Status
-from ..rollouts.prompts import SYSTEM_PROMPTS
 from ..storage.rows import recipe_key
 from .shared import evaluation_problems, recipe_of, shared_gym
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any
 
+from ..inference.prompts import SYSTEM_PROMPTS, build_messages, resolve_system_prompt
 from ..records import Problem, Status
 from ..scoring.grading import Verifier, verify_texts
 from ..storage.rows import recipe_key
-from .prompts import SYSTEM_PROMPTS, build_messages, resolve_system_prompt
 
 PROBLEM_COLUMNS = MappingProxyType(
     {"prompt": "messages", "question": "text", "oracle": "text", "task": "text", "recipe": "json"}

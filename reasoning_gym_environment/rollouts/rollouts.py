@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
-from ..errors import FixableError
+from ..inference.requests import Prompt, SamplingParams
 from ..records import Completion, GroupResult, Problem
 from ..scoring.grading import ScoringSettings, Verifier, grade
 from ..storage.dump_writer import DumpWriter, dump_kind
@@ -17,41 +17,6 @@ from .hints import Hints
 from .metrics import Statistics
 
 logger = logging.getLogger(__name__)
-
-
-class InferenceError(FixableError):
-    """An inference server did not give the completions it was asked for.
-
-    Attributes:
-        heals: whether the same request may succeed later.
-    """
-
-    def __init__(self, message: str, *, heals: bool = True) -> None:
-        super().__init__(message)
-        self.heals = heals
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Prompt:
-    """One question as the model sees it; `tokens` are those of `text`."""
-
-    messages: list[dict[str, str]]
-    text: str
-    tokens: tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SamplingParams:
-    """How completions are sampled: `split` is "train" or "eval", and decides whose turn it is."""
-
-    temperature: float
-    top_p: float
-    split: str
-
-    @property
-    def distribution(self) -> dict[str, float]:
-        """What of it changes the distribution, under the names that trainers use."""
-        return {"temperature": self.temperature, "top_p": self.top_p}
 
 
 class InferenceClient(Protocol):

@@ -12,19 +12,19 @@ from asked_completions import ASK
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.atropos.arrays import (
+from reasoning_gym_environment.atropos.trainer_api import pack
+from reasoning_gym_environment.atropos.validation import (
     COLUMNS,
     as_list,
-    in_arrays,
+    fault,
     is_sound_row,
     nine_digits,
     trained_tokens,
 )
-from reasoning_gym_environment.atropos.replies import ReplyError, Sampled
-from reasoning_gym_environment.atropos.soundness import fault
-from reasoning_gym_environment.atropos.trainer_api import pack
+from reasoning_gym_environment.inference.prompts import completion_from_tokens
+from reasoning_gym_environment.inference.requests import ReplyError, Sampled
+from reasoning_gym_environment.inference.wire import in_arrays
 from reasoning_gym_environment.records import MASKED
-from reasoning_gym_environment.rollouts.prompts import completion_from_tokens
 
 VOCABULARY = ASK.vocabulary
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from json_values import ODD, places, with_value
 
-from reasoning_gym_environment.atropos.columns import are_finite, are_ids
 from reasoning_gym_environment.atropos.trainer_api import TrainerApi, pack
+from reasoning_gym_environment.inference.columns import are_finite, are_ids
 
 GROUP: dict[str, Any] = {
     "tokens": [[1, 2, 3], [1, 2, 2**70]],

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reasoning_gym_environment.atropos.soundness import fault
+from reasoning_gym_environment.atropos.validation import fault
 
 
 def group(**changes: Any) -> dict[str, Any]:

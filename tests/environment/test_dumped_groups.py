@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.rollouts.prompts import SYSTEM_PROMPTS
+from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
 
 BOTH = {"dump_rollouts": True, "dump_failed_rollouts": True, "include_tasks": "number_sorting"}
 

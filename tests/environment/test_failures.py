@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 from tenacity import AsyncRetrying, RetryError, stop_after_attempt
 
-from reasoning_gym_environment.atropos.failures import (
+from reasoning_gym_environment.inference.errors import (
     heals,
     own_words,
     require_ok,

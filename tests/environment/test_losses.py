@@ -6,8 +6,8 @@ import logging
 import pytest
 from clock import Clock
 
-from reasoning_gym_environment.atropos.losses import Losses
-from reasoning_gym_environment.rollouts.rollouts import InferenceError
+from reasoning_gym_environment.inference.errors import InferenceError
+from reasoning_gym_environment.inference.failover import Losses
 
 HEALS = InferenceError("503 Service Unavailable")
 FOR_GOOD = InferenceError("404 Not Found", heals=False)

@@ -12,8 +12,8 @@ import pytest
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.records import Problem
-from reasoning_gym_environment.rollouts.rollouts import InferenceError
 
 # Atropos says so where there is no trainer.
 pytestmark = pytest.mark.filterwarnings("ignore:Trainer requested to ignore max length")

@@ -17,9 +17,9 @@ from reasoning_gym_environment.demo.run import SERVER_TYPES
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.tokenizer import TURN_END, TURN_START
 from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
+from reasoning_gym_environment.inference.requests import SamplingParams
 from reasoning_gym_environment.records import Problem
-from reasoning_gym_environment.rollouts.prompts import SYSTEM_PROMPTS
-from reasoning_gym_environment.rollouts.rollouts import SamplingParams
 
 TRUNCATED = Sample(text="<think>and then, and then", finish_reason="length")
 

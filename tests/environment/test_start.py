@@ -9,12 +9,12 @@ from aiohttp import web
 from atroposlib.envs.base import APIServerConfig
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
-from reasoning_gym_environment.atropos.servers import CLIENTS
 from reasoning_gym_environment.demo.api_server import ApiServer
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.tokenizer import TURN_END
 from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.inference.servers import CLIENTS
 from reasoning_gym_environment.util.outages import UnreachableError
 
 ONE = ScriptedPolicy(["<answer>1</answer>"])

@@ -18,11 +18,12 @@ from reasoning_gym_environment.evaluation.plan import (
     build_evaluation_set,
 )
 from reasoning_gym_environment.evaluation.run import Evaluation, EvaluationSettings
+from reasoning_gym_environment.inference.errors import InferenceError
+from reasoning_gym_environment.inference.prompts import build_messages
+from reasoning_gym_environment.inference.requests import SamplingParams
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.problems.stream import question_hash
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status
-from reasoning_gym_environment.rollouts.prompts import build_messages
-from reasoning_gym_environment.rollouts.rollouts import InferenceError, SamplingParams
 from reasoning_gym_environment.sandbox.pool import MOST_MISSED, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 from reasoning_gym_environment.storage.rows import StoredGroup

@@ -11,6 +11,7 @@ from integration_programs import ATROPOS, UNMAKABLE
 
 from reasoning_gym_environment import ReasoningGym
 from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
 from reasoning_gym_environment.integrations.shared import (
     evaluation_problems,
     recipe_of,
@@ -22,7 +23,6 @@ from reasoning_gym_environment.integrations.trl import (
     text_of,
 )
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
-from reasoning_gym_environment.rollouts.prompts import SYSTEM_PROMPTS
 
 pytestmark = pytest.mark.processes
 

@@ -16,8 +16,8 @@ from integration_programs import (
 )
 
 from reasoning_gym_environment import ReasoningGym
+from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
 from reasoning_gym_environment.integrations.shared import evaluation_problems
-from reasoning_gym_environment.rollouts.prompts import SYSTEM_PROMPTS
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes]
 

@@ -4,9 +4,9 @@ import json
 
 from stored_values import attempt, stored
 
+from reasoning_gym_environment.inference.prompts import build_messages
 from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row, stored_nemo_gym_rows
 from reasoning_gym_environment.records import Problem, Recipe
-from reasoning_gym_environment.rollouts.prompts import build_messages
 from reasoning_gym_environment.storage.rows import StoredGroup
 
 RECIPE = Recipe(task="gcd", seed=2, level=1, parameters={"max_value": 9})

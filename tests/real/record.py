@@ -21,13 +21,11 @@ import aiohttp
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from transformers import AutoTokenizer
 
-from reasoning_gym_environment.atropos.findings import Needs
-from reasoning_gym_environment.atropos.inference import KNOWN_TEXT
-from reasoning_gym_environment.atropos.replies import Ask
-from reasoning_gym_environment.atropos.servers import ChatServer, TokenClient, VllmServer
-from reasoning_gym_environment.atropos.start import examine
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.rollouts.rollouts import SamplingParams
+from reasoning_gym_environment.inference.client import KNOWN_TEXT
+from reasoning_gym_environment.inference.negotiation import Needs, examine
+from reasoning_gym_environment.inference.requests import Ask, SamplingParams
+from reasoning_gym_environment.inference.servers import ChatServer, TokenClient, VllmServer
 
 
 def recorded(client: type[TokenClient], exchanges: list[dict[str, Any]]) -> type[TokenClient]:

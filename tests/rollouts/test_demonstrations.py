@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.rollouts.demonstrations import (
     PROBLEM_COLUMNS,
@@ -11,7 +12,6 @@ from reasoning_gym_environment.rollouts.demonstrations import (
     demonstration_row,
     problem_row,
 )
-from reasoning_gym_environment.rollouts.prompts import SYSTEM_PROMPTS
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.extraction import extract_answer
 from reasoning_gym_environment.storage.training_rows import SFT_COLUMNS

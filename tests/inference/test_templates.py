@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from reasoning_gym_environment.records import MASKED, Completion
-from reasoning_gym_environment.rollouts.prompts import (
+from reasoning_gym_environment.inference.prompts import (
     completions_from_texts,
     end_of_turn,
     join_reasoning,
     render_prompt,
     text_of_tokens,
 )
+from reasoning_gym_environment.records import MASKED, Completion
 from reasoning_gym_environment.scoring.extraction import extract_answer, split_thought
 
 FOLDER = Path(__file__).parent / "templates"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.atropos.buffers import AT_ONCE, Buffers
+from reasoning_gym_environment.inference.wire import AT_ONCE, Buffers
 
 
 async def parts_of(body: bytes, size: int) -> AsyncIterator[bytes]:

@@ -9,8 +9,8 @@ import pytest
 from atroposlib.envs.server_handling.server_baseline import APIServer, APIServerConfig
 from tenacity import stop_after_attempt
 
-from reasoning_gym_environment.atropos.failures import own_words, sentence
-from reasoning_gym_environment.atropos.servers import CLIENTS, ChatServer
+from reasoning_gym_environment.inference.errors import own_words, sentence
+from reasoning_gym_environment.inference.servers import CLIENTS, ChatServer
 
 pytestmark = pytest.mark.processes  # OpenAI's client asks for the system's name
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from asked_completions import ASK
 
-from reasoning_gym_environment.atropos.dialects import ChatTokens
-from reasoning_gym_environment.atropos.replies import ReplyError, Sampled, read
+from reasoning_gym_environment.inference.dialects import ChatTokens
+from reasoning_gym_environment.inference.requests import ReplyError, Sampled, read
 
 
 def sglang_chat(tokens: list[int], prompt: list[int]) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from json_values import ODD, places, with_value, without
 
-from reasoning_gym_environment.atropos.dialects import ChatTokens, VllmCompletions
-from reasoning_gym_environment.atropos.replies import Ask, Dialect, ReplyError, read
+from reasoning_gym_environment.inference.dialects import ChatTokens, VllmCompletions
+from reasoning_gym_environment.inference.requests import Ask, Dialect, ReplyError, read
 
 RECORDED: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "recordings/vllm-0.32-processed.json").read_text()

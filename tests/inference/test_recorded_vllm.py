@@ -15,13 +15,11 @@ import pytest
 from aiohttp import web
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 
-from reasoning_gym_environment.atropos.findings import Needs, objection
-from reasoning_gym_environment.atropos.inference import KNOWN_TEXT
-from reasoning_gym_environment.atropos.replies import Ask, ReplyError, read
-from reasoning_gym_environment.atropos.servers import ChatServer, TokenClient, VllmServer
-from reasoning_gym_environment.atropos.start import examine
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.rollouts.rollouts import SamplingParams
+from reasoning_gym_environment.inference.client import KNOWN_TEXT
+from reasoning_gym_environment.inference.negotiation import Needs, examine, objection
+from reasoning_gym_environment.inference.requests import Ask, ReplyError, SamplingParams, read
+from reasoning_gym_environment.inference.servers import ChatServer, TokenClient, VllmServer
 
 pytestmark = pytest.mark.processes  # OpenAI's client asks for the system's name
 

@@ -17,7 +17,6 @@ from openai.types.chat import ChatCompletion
 from tenacity import stop_after_attempt
 
 from ..util.concurrency import offload
-from .buffers import Buffers
 from .dialects import (
     ChatText,
     ChatTokens,
@@ -26,9 +25,9 @@ from .dialects import (
     VllmCompletions,
     VllmGenerate,
 )
-from .failures import CONNECT_SECONDS, require_ok
-from .replies import Ask, Dialect, ReplyError
-from .shapes import parsed, read_body
+from .errors import CONNECT_SECONDS, require_ok
+from .requests import Ask, Dialect, ReplyError
+from .wire import Buffers, parsed, read_body
 
 _BYTES_A_TOKEN = 32
 """Of a reply, about, where it says little of each."""

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from clock import Clock
 
-from reasoning_gym_environment.atropos.hangs import HangingError, Watch
+from reasoning_gym_environment.inference.failover import HangingError, Watch
 
 
 class Server:

@@ -7,6 +7,7 @@ it also keeps clear of `apply_chat_template`'s return type, which changed in tra
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -14,7 +15,6 @@ from typing import Any, Protocol
 
 from ..records import MASKED, Completion
 from ..util.text import replace_surrogates
-from .channels import CHANNEL, TURN, in_channels, in_tags
 
 SYSTEM_PROMPTS = MappingProxyType(
     {
@@ -180,3 +180,45 @@ def completion_from_tokens(
         logprobs=array("d", [1.0]) * len(prompt) + array("d", logprobs),
         finish_reason=finish_reason,
     )
+
+
+TURN = "<|start|>assistant"
+CHANNEL = "<|channel|>"
+_MESSAGE = "<|message|>"
+_END = re.compile(r"<\|(?:end|return|call|start)\|>")
+
+
+def in_channels(reasoning: str | None, content: str) -> str:
+    """Write a thought and a reply as the model did, where the server has taken them apart.
+
+    Example:
+        >>> in_channels(None, "4")
+        '<|channel|>final<|message|>4'
+    """
+    if content.startswith(CHANNEL):
+        return content
+    thought = f"{CHANNEL}analysis{_MESSAGE}{reasoning}" if reasoning else ""
+    reply = f"{CHANNEL}final{_MESSAGE}{content}" if content or not reasoning else ""
+    return f"{thought}<|end|>{TURN}{reply}" if thought and reply else thought or reply
+
+
+def in_tags(text: str) -> str:
+    """Write a completion in channels with think tags; any other text stays as it is.
+
+    Linear in the length of the text.
+
+    Example:
+        >>> in_tags(in_channels("two and two", "<answer>4</answer>"))
+        '<think>two and two</think><answer>4</answer>'
+    """
+    if not text.startswith(CHANNEL):
+        return text
+    return "".join(_message_in_tags(message) for message in text.split(CHANNEL)[1:])
+
+
+def _message_in_tags(message: str) -> str:
+    header, _, rest = message.partition(_MESSAGE)
+    body, *ended = _END.split(rest, maxsplit=1)
+    if header.split()[:1] == ["final"]:
+        return body
+    return f"<think>{body}</think>" if ended else f"<think>{body}"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from json_values import ODD, places, with_value, without
 
-from reasoning_gym_environment.atropos.dialects import (
+from reasoning_gym_environment.inference.dialects import (
     ChatText,
     ChatTokens,
     SglangGenerate,
@@ -19,8 +19,8 @@ from reasoning_gym_environment.atropos.dialects import (
     VllmCompletions,
     VllmGenerate,
 )
-from reasoning_gym_environment.atropos.replies import Ask, Dialect, ReplyError, Sampled, read
-from reasoning_gym_environment.atropos.shapes import parsed, read_body
+from reasoning_gym_environment.inference.requests import Ask, Dialect, ReplyError, Sampled, read
+from reasoning_gym_environment.inference.wire import parsed, read_body
 
 PROMPT = [5, 6, 7]
 SAMPLES = [

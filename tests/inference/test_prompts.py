@@ -2,7 +2,7 @@
 
 import pytest
 
-from reasoning_gym_environment.rollouts.prompts import (
+from reasoning_gym_environment.inference.prompts import (
     SYSTEM_PROMPTS,
     build_messages,
     resolve_system_prompt,

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
+import numpy as np
 
-from .arrays import in_arrays
+from ..util.concurrency import StallTolerantSemaphore
+from .columns import are_id_array
 from .dialects import ChatTokens, SglangGenerate, TrlGenerate, VllmCompletions, VllmGenerate
-from .failures import own_words
-from .replies import Ask, Dialect, ReplyError, Sampled, read
+from .errors import own_words
+from .requests import REASONS, ROUNDING, Ask, Dialect, ReplyError, Sampled, read
 
 
 class _Part(msgspec.Struct):
@@ -131,3 +134,56 @@ def parsed(body: bytes | memoryview, path: str) -> Any:
     except (RecursionError, ValueError) as error:
         said = own_words(bytes(body).decode(errors="replace"))
         raise ReplyError(f"the reply to {path} is no JSON: {said!r}") from error
+
+
+AT_ONCE = 4
+"""Replies of a server in memory: a long group's takes 10 MB. The others wait in its connections."""
+
+_KEPT_BYTES = 2**26
+"""A buffer that grew beyond it is given up."""
+
+
+class Buffers:
+    """Reads the bodies of a few replies at a time, each into a buffer that was another's before."""
+
+    def __init__(self) -> None:
+        self._slots = StallTolerantSemaphore(AT_ONCE)
+        self._free: list[bytearray] = []
+
+    @asynccontextmanager
+    async def filled(self, parts: AsyncIterator[bytes]) -> AsyncIterator[memoryview]:
+        """A body, of which these are all parts; the bytes are another's when the context closes."""
+        async with self._slots.slot():
+            buffer = self._free.pop() if self._free else bytearray()
+            size = 0
+            async for part in parts:
+                buffer[size : size + len(part)] = part
+                size += len(part)
+            with memoryview(buffer) as whole, whole[:size] as body:
+                yield body
+            if len(self._free) < AT_ONCE and len(buffer) <= _KEPT_BYTES:
+                self._free.append(buffer)
+
+
+def in_arrays(sampled: Sampled, ask: Ask) -> Sampled:
+    """Check a completion whose columns are lists of `int` and of `float`, and make arrays of them.
+
+    Raises:
+        ReplyError: there may be something wrong with it.
+        OverflowError: an integer has more than 64 bits.
+    """
+    ids, logprobs = np.array(sampled.tokens, np.int64), np.array(sampled.logprobs, np.double)
+    sound = (
+        len(ids) == len(logprobs)
+        and len(ids) <= ask.max_tokens
+        and are_id_array(ids, ask.vocabulary)
+        and bool(np.isfinite(logprobs).all() and (logprobs <= ROUNDING).all())
+        and sampled.finish_reason in REASONS
+    )
+    if not sound:
+        raise ReplyError("a completion isn't as expected")
+    return Sampled(
+        array("i", ids.astype(np.intc).tobytes()),
+        array("d", np.minimum(logprobs, 0.0).tobytes()),
+        sampled.finish_reason,
+    )

@@ -11,7 +11,12 @@ import numpy as np
 from atroposlib.envs.server_handling.server_manager import ServerManager
 
 from ..records import Completion
-from ..rollouts.prompts import (
+from ..util.concurrency import gather_or_cancel, offload, run_in_thread
+from ..util.outages import require_reachable
+from .errors import InferenceError, heals, sentence
+from .failover import Failover
+from .negotiation import Needs, agree
+from .prompts import (
     build_messages,
     completion_from_tokens,
     completions_from_texts,
@@ -20,15 +25,8 @@ from ..rollouts.prompts import (
     render_prompt,
     text_of_tokens,
 )
-from ..rollouts.rollouts import InferenceError, Prompt, SamplingParams
-from ..util.concurrency import gather_or_cancel, offload, run_in_thread
-from ..util.outages import require_reachable
-from .failover import Failover
-from .failures import heals, sentence
-from .findings import Needs
-from .replies import Ask
+from .requests import Ask, Prompt, SamplingParams
 from .servers import TokenClient
-from .start import agree
 
 KNOWN_TEXT = "Sort 3, 14 and 159: x = [3, 14, 159]\n\té 日本 🎉 <think></think>"
 """Hardly two tokenizers encode it alike: digits, white space, accents, emoji, tags."""

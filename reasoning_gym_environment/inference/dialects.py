@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .replies import Ask, ReplyError, Sampled, require_prompt
+from .requests import Ask, ReplyError, Sampled, require_prompt
 
 _UNTOUCHED = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """Said aloud, since servers take what isn't said from the model's `generation_config.json`."""

@@ -140,3 +140,26 @@ def require_prompt(prompt: Sequence[int], ask: Ask) -> None:
             f"its prompt of {len(prompt)} tokens isn't ours of {len(ask.prompt)}, from token {at} "
             "on: its chat template is another than that of tokenizer_name"
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prompt:
+    """One question as the model sees it; `tokens` are those of `text`."""
+
+    messages: list[dict[str, str]]
+    text: str
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SamplingParams:
+    """How completions are sampled: `split` is "train" or "eval", and decides whose turn it is."""
+
+    temperature: float
+    top_p: float
+    split: str
+
+    @property
+    def distribution(self) -> dict[str, float]:
+        """What of it changes the distribution, under the names that trainers use."""
+        return {"temperature": self.temperature, "top_p": self.top_p}

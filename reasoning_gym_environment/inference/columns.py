@@ -9,6 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 
 def are_ids(column: Sequence[Any], vocabulary: int) -> bool:
     """Whether all are token ids of a vocabulary of that size.
@@ -33,3 +35,7 @@ def are_finite(column: Sequence[Any]) -> bool:
         return {*map(type, column)} <= {int, float} and math.isfinite(sum(column))
     except OverflowError:
         return False
+
+
+def are_id_array(ids: np.ndarray[Any, Any], vocabulary: int) -> bool:
+    return not len(ids) or bool(ids.min() >= 0 and ids.max() < vocabulary)

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from reasoning_gym_environment.records import Completion
-from reasoning_gym_environment.rollouts.prompts import (
+from reasoning_gym_environment.inference.prompts import (
     MASKED,
     completions_from_texts,
     end_of_turn,
     join_reasoning,
     render_prompt,
 )
+from reasoning_gym_environment.records import Completion
 from reasoning_gym_environment.util.text import replace_surrogates
 
 MESSAGES = [{"role": "system", "content": "Think."}, {"role": "user", "content": "2 + 2?"}]

@@ -107,3 +107,15 @@ async def require_ok(response: aiohttp.ClientResponse) -> None:
 def _one_line(text: str) -> str:
     line = escape_control_characters(" ".join(text.split())[: _WORDS + 1])
     return line if len(line) <= _WORDS else f"{line[: _WORDS - 1]}…"
+
+
+class InferenceError(FixableError):
+    """An inference server did not give the completions it was asked for.
+
+    Attributes:
+        heals: whether the same request may succeed later.
+    """
+
+    def __init__(self, message: str, *, heals: bool = True) -> None:
+        super().__init__(message)
+        self.heals = heals

@@ -1,0 +1,1 @@
+"""Client library for inference servers: dialects, clients, failover, negotiation, errors."""
