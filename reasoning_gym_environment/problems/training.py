@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import ConfigurationError
-from ..records import Ladder, Problem, Recipe
+from ..records import GroupResult, Ladder, Problem, Recipe
 from ..sandbox.pool import TaskPool
 from ..tasks.recipes import read_recipe
 from .curriculum import Curriculum
@@ -132,6 +132,10 @@ class TrainingProblems:
             self._settings.max_token_length,
         )
         return True
+
+    def group_finished(self, group: GroupResult) -> None:
+        """Update levels and task sampling with a training group."""
+        self.record(group.problem.recipe, solved=group.solved, scored=len(group.scored))
 
     def record(self, recipe: Recipe, *, solved: int, scored: int) -> None:
         """Let levels and the choice of tasks follow a group: `solved` of its `scored` rollouts."""

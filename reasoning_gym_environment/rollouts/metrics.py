@@ -1,6 +1,6 @@
-"""What a run counts: means since the last report and over the whole run, and events.
+"""Run metrics: means since the last report and over the whole run, and event counts.
 
-A mean carries its sum and count, so that 0 and nothing stay apart.
+A mean carries its sum and count, which tells a mean of 0 from no data.
 """
 
 from __future__ import annotations
@@ -9,19 +9,32 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ..records import Attempt, GroupResult, Signal, Status
 from ..scoring.rewards import signal
 from ..util.text import replace_surrogates
-from .books import Books
+from .accounting import GroupAccounting
 
 _SHARES = {status: f"status/{status.value}" for status in Status}
-"""The share of rollouts with a status, by status."""
+"""Status to the name of its share of rollouts."""
+
+_OLD_COUNTS = MappingProxyType(
+    {
+        "groups/started": "groups/begun",
+        "groups/generating": "groups/asked",
+        "groups/in_flight": "groups/on_the_way",
+        "problems/retried": "problems/asked_again",
+        "sandbox/restarts": "workers/restarts",
+        "sandbox/failed_starts": "workers/failed_starts",
+    }
+)
+"""Count to its name in earlier versions, which reports still carry for dashboards."""
 
 
 @dataclass(slots=True)
 class Mean:
-    """A running mean of numbers in any order. Mutable: it is an accumulator."""
+    """A running mean of numbers in any order; a mutable accumulator."""
 
     total: float = 0.0
     squares: float = 0.0
@@ -33,19 +46,19 @@ class Mean:
         self.count += 1
 
     def merge(self, other: Mean) -> None:
-        """Add all that was added to another mean."""
+        """Add the values of another mean."""
         self.total += other.total
         self.squares += other.squares
         self.count += other.count
 
     @property
     def value(self) -> float:
-        """The mean; NaN where nothing was added."""
+        """The mean; NaN without values."""
         return self.total / self.count if self.count else math.nan
 
     @property
     def standard_error(self) -> float:
-        """The mean's standard error, from the unbiased sample variance; NaN below two values."""
+        """The standard error, from the unbiased sample variance; NaN below two values."""
         if self.count < 2:
             return math.nan
         variance = max(0.0, self.squares - self.total**2 / self.count) / (self.count - 1)
@@ -53,7 +66,7 @@ class Mean:
 
 
 class Means:
-    """Keeps means by name.
+    """Means by name.
 
     Example:
         >>> means = Means()
@@ -70,9 +83,19 @@ class Means:
             self._means[name].add(value)
 
     def merge(self, other: Means) -> None:
-        """Add all that was added to others."""
+        """Add the values of other means."""
         for name, mean in other._means.items():
             self._means[name].merge(mean)
+
+    def since(self, earlier: Means) -> Means:
+        """Return the means of the values added since an earlier state of these."""
+        difference = Means()
+        for name, mean in self._means.items():
+            before = earlier[name]
+            difference._means[name] = Mean(
+                mean.total - before.total, mean.squares - before.squares, mean.count - before.count
+            )
+        return difference
 
     def __getitem__(self, name: str) -> Mean:
         return self._means[name] if name in self._means else Mean()
@@ -85,10 +108,10 @@ class Means:
 
 
 def attempt_values(attempt: Attempt) -> dict[str, float]:
-    """List the averaged numbers of one rollout; an unscored one says only that it is."""
+    """Return the averaged numbers of one rollout; an unscored one has its status alone."""
     completion, verdict = attempt.completion, attempt.verdict
     values = {name: float(verdict.status is status) for status, name in _SHARES.items()}
-    if not completion.tokens:  # the server gave none: there is nothing to measure
+    if not completion.tokens:  # the server returned none
         return values
     values["truncated"] = float(completion.truncated)
     values["completion_tokens"] = float(completion.completion_tokens)
@@ -102,7 +125,7 @@ def attempt_values(attempt: Attempt) -> dict[str, float]:
 def by_task_and_category(
     name: str, group: GroupResult, categories: Mapping[str, str]
 ) -> tuple[str, str]:
-    """Name the keys under which a group's number is kept for its category and its task."""
+    """Return the keys of a group's number for its category and for its task."""
     task = group.problem.recipe.task
     return f"category/{categories[task]}/{name}", f"task/{task}/{name}"
 
@@ -110,7 +133,7 @@ def by_task_and_category(
 def signal_values(
     kind: Signal, group: GroupResult, categories: Mapping[str, str]
 ) -> dict[str, float]:
-    """Count a group's signal overall, for its category, its task, and the task's level if any."""
+    """Return a group's signal overall, for its category, its task and the task's level if any."""
     recipe = group.problem.recipe
     values: dict[str, float] = {}
     for one in Signal:
@@ -123,9 +146,9 @@ def signal_values(
 
 
 def group_values(group: GroupResult, categories: Mapping[str, str]) -> list[dict[str, float]]:
-    """List what counts of a group.
+    """Return the averaged numbers of a group.
 
-    That is its rollouts overall, their solved share by category and task, and its signal.
+    Those are its rollouts overall, their solved share by category and task, and its signal.
     """
     counted = []
     own = {name: by_task_and_category(name, group, categories) for name in ("solved", "score")}
@@ -142,54 +165,66 @@ def group_values(group: GroupResult, categories: Mapping[str, str]) -> list[dict
 
 
 class Statistics:
-    """Counts what a run does: its rollouts and groups as means, and events.
+    """Run metrics: rollouts and groups as means, and event counts.
 
     Attributes:
-        interval: means since `take_report` was last called.
+        categories: category by task; set before the first group finishes.
+        interval: means since the last `take_report`.
         counts: events over the whole run, by name.
-        books: the groups among them.
+        accounting: the groups among them.
     """
 
     def __init__(self) -> None:
+        self.categories: Mapping[str, str] = {}
         self.interval = Means()
-        self._reported = Means()
         self.counts: Counter[str] = Counter()
-        self.books = Books(self.counts)
+        self.accounting = GroupAccounting(self.counts)
+        self._reported = Means()
+        self._unreported = Means()
 
     @property
     def total(self) -> Means:
-        """The means over the whole run."""
+        """The means over the whole run, and `groups` and `level`, which reports leave out."""
         total = Means()
-        total.merge(self._reported)
-        total.merge(self.interval)
+        for means in (self._reported, self.interval, self._unreported):
+            total.merge(means)
         return total
 
-    def add_group(self, group: GroupResult, categories: Mapping[str, str]) -> None:
-        self.books.collect()
-        for values in group_values(group, categories):
+    def group_finished(self, group: GroupResult) -> None:
+        """Count a scored group."""
+        self.accounting.record_collected()
+        for values in group_values(group, self.categories):
             self.interval.add(values)
+        recipe = group.problem.recipe
+        level = {} if recipe.level is None else {"level": float(recipe.level)}
+        self._unreported.add({"groups": 1.0, **level})
         errors = sum(attempt.verdict.errors for attempt in group.attempts)
         if errors:
-            self.counts[f"verifier_errors/{group.problem.recipe.task}"] += errors
+            self.counts[f"verifier_errors/{recipe.task}"] += errors
         if broken := sum(replace_surrogates(a.completion.text)[1] > 0 for a in group.attempts):
             self.counts["rollouts/broken_text"] += broken
 
     def take_report(self) -> dict[str, float]:
-        """Give wandb's `train/*` since the last call, and the run's `counts/*`."""
+        """Return wandb's `train/*` since the last call, and the run's `counts/*`."""
         taken, self.interval = self.interval, Means()
         self._reported.merge(taken)
         report = {f"train/{name}": value for name, value in taken.values().items()}
         if "train/solved" in report:
             report["train/percent_correct"] = report["train/solved"]
-        counts = {**self.counts, **self.books.owed()}
-        return report | {f"counts/{name}": float(n) for name, n in sorted(counts.items())}
+        return report | {f"counts/{name}": float(n) for name, n in self.reported_counts().items()}
+
+    def reported_counts(self) -> dict[str, int]:
+        """Return the event counts and the groups in progress, under current and old names."""
+        counts = {**self.counts, **self.accounting.unaccounted()}
+        old = {_OLD_COUNTS[name]: n for name, n in counts.items() if name in _OLD_COUNTS}
+        return dict(sorted((counts | old).items()))
 
 
 def signal_line(means: Means, of: str = "") -> str:
-    """Write the share of groups that teach, in one line.
+    """Format the shares of groups with and without learning signal.
 
     Args:
-        of: where the shares are kept: "", or "category/games/" for example.
+        of: prefix of the means: "", or "category/games/" for example.
 
     Example:
         >>> signal_line(Means())
@@ -205,7 +240,7 @@ def signal_line(means: Means, of: str = "") -> str:
 
 
 def signal_lines(means: Means, categories: Iterable[str]) -> list[str]:
-    """Write a `signal_line` for all groups, and for each category that has any."""
+    """Format a `signal_line` for all groups, and for each category that has any."""
     names = {f"category/{category}/": category for category in sorted(set(categories))}
     seen = {
         of: name for of, name in names.items() if means[f"{of}groups/{Signal.MIXED.value}"].count

@@ -1,8 +1,7 @@
-"""One group of rollouts: asked for, scored, counted, and on disk before it is handed on."""
+"""One group of rollouts: request completions, score them, save the group to disk."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -13,10 +12,6 @@ from ..records import Completion, GroupResult, Problem
 from ..scoring.grading import ScoringSettings, Verifier, grade
 from ..storage.dump_writer import DumpWriter, dump_kind
 from ..storage.rows import StoredGroup
-from .hints import Hints
-from .metrics import Statistics
-
-logger = logging.getLogger(__name__)
 
 
 class InferenceClient(Protocol):
@@ -37,12 +32,12 @@ class InferenceClient(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RolloutSettings:
-    """Which training groups are kept on disk.
+    """Which training groups are saved to disk.
 
     Attributes:
-        dump_rollouts, dump_failed_rollouts: whether successful ones are, and all-zero ones.
-        dump_all_rollouts: whether all are.
-        rollout_save_score_threshold: a group is successful with a reward above it.
+        dump_rollouts, dump_failed_rollouts: save successful groups; save all-zero groups.
+        dump_all_rollouts: save all groups.
+        rollout_save_score_threshold: a group with a reward above it is successful.
     """
 
     dump_rollouts: bool
@@ -55,8 +50,7 @@ class Rollouts:
     """Turns problems into scored groups.
 
     Args:
-        dumps: where training groups are kept.
-        statistics: where they are counted.
+        dumps: the writer of training groups.
     """
 
     def __init__(
@@ -64,7 +58,6 @@ class Rollouts:
         client: InferenceClient,
         verifier: Verifier,
         dumps: DumpWriter,
-        statistics: Statistics,
         *,
         settings: RolloutSettings,
         scoring: ScoringSettings,
@@ -72,21 +65,19 @@ class Rollouts:
         self._client = client
         self._verifier = verifier
         self._dumps = dumps
-        self._statistics = statistics
-        self._hints = Hints()
         self._settings = settings
         self._scoring = scoring
 
     async def sample(
         self, problem: Problem, *, n: int, max_length: int, sampling: SamplingParams
     ) -> GroupResult:
-        """A scored group of `n` completions.
+        """Return a scored group of `n` completions.
 
         Args:
             max_length: tokens of prompt and completion.
 
         Raises:
-            InferenceError: the servers gave no completions.
+            InferenceError: the servers returned no completions.
         """
         completions = await self._client.sample(
             problem.question, n=n, max_length=max_length, sampling=sampling
@@ -94,21 +85,15 @@ class Rollouts:
         return await self.score(problem, completions)
 
     async def score(self, problem: Problem, completions: Sequence[Completion]) -> GroupResult:
-        """Score completions of one problem; every completion keeps its place."""
+        """Score completions of one problem, in their order."""
         return await grade(problem, completions, self._verifier, self._scoring)
 
-    async def keep(
-        self, group: GroupResult, *, categories: Mapping[str, str], identity: Mapping[str, Any]
-    ) -> None:
-        """Count a training group and dump it if asked; on disk when this returns.
+    async def save(self, group: GroupResult, identity: Mapping[str, Any]) -> None:
+        """Dump a training group if the settings ask for it; on disk when this returns.
 
         Args:
-            categories: category by task.
-            identity: what every dumped row says of its run.
+            identity: the run's part of the row.
         """
-        self._statistics.add_group(group, categories)
-        if said := self._hints.after(group, self._statistics):
-            logger.warning("%s", said)
         kind = dump_kind(
             group.rewards,
             threshold=self._settings.rollout_save_score_threshold,
@@ -120,7 +105,7 @@ class Rollouts:
             await self._dumps.write(kind, self.row(group, identity).to_json())
 
     def row(self, group: GroupResult, identity: Mapping[str, Any]) -> StoredGroup:
-        """The group's row in dumps and evaluation samples, with the time in UTC."""
+        """Return the group as a row of dumps and evaluation samples, with the time in UTC."""
         prompt = self._client.prompt(group.problem.question)
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         run = {**identity, "scoring": self._scoring.to_json(), "time": now}
