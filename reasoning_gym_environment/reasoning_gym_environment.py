@@ -44,9 +44,9 @@ from reasoning_gym_environment.problems.curriculum import curriculum_metrics
 from reasoning_gym_environment.problems.selection import ProblemSettings
 from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.records import Completion, GroupResult, Problem
-from reasoning_gym_environment.rollouts.books import End
+from reasoning_gym_environment.rollouts.accounting import GroupOutcome
 from reasoning_gym_environment.rollouts.metrics import signal_lines
-from reasoning_gym_environment.rollouts.rollouts import Rollouts, RolloutSettings
+from reasoning_gym_environment.rollouts.rollouts import GroupObserver, Rollouts, RolloutSettings
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.sandbox.processes import StartWorker
 from reasoning_gym_environment.storage.dump_writer import DumpWriter
@@ -92,7 +92,6 @@ class ReasoningGymEnv(AtroposEnv):
             self.inference,
             self._pool,
             self._dumps,
-            self.statistics,
             settings=settings_of(RolloutSettings, config),
             scoring=scoring_settings(config),
         )
@@ -102,7 +101,14 @@ class ReasoningGymEnv(AtroposEnv):
             counts,
         )
         self._sampling = settings_of(SamplingParams, config, split="train")
-        self._keeping: dict[str, asyncio.Task[GroupResult]] = {}
+        self._observers: tuple[GroupObserver, ...] = (
+            self.backoff,
+            self.retry_budget,
+            self.problems,
+            self.statistics,
+            self.progress,
+        )
+        self._pending_saves: dict[str, asyncio.Task[GroupResult]] = {}
         if config.debug_logging:
             logging.getLogger("reasoning_gym_environment").setLevel(logging.DEBUG)
 
@@ -129,6 +135,7 @@ class ReasoningGymEnv(AtroposEnv):
         logger.info("Starting the task processes")
         await self._pool.start()
         await self.problems.prepare(with_ladders=bool(self.config.eval_levels))
+        self.statistics.categories = self.categories
 
     async def setup(self) -> None:
         """Prepare, check the inference servers, plan the evaluation set.
@@ -159,10 +166,10 @@ class ReasoningGymEnv(AtroposEnv):
         self.problems.close()
         await self._pool.close()
         await asyncio.to_thread(self._dumps.close)
-        for kept in self._keeping.values():  # of workers that were cancelled
+        for kept in self._pending_saves.values():  # of workers that were cancelled
             if not kept.cancel() and not kept.exception():
-                self.statistics.books.end(End.CANCELLED)
-        await asyncio.gather(*self._keeping.values(), return_exceptions=True)
+                self.statistics.accounting.record(GroupOutcome.CANCELLED)
+        await asyncio.gather(*self._pending_saves.values(), return_exceptions=True)
 
     def evaluation_key(self) -> str:
         return self.evaluation.key(max_length=self.max_length(), versions=VERSIONS)
@@ -205,47 +212,46 @@ class ReasoningGymEnv(AtroposEnv):
         Raises:
             InferenceError: in `process` mode, when inference has failed too often in a row.
         """
-        books, key = self.statistics.books, recipe_key(item.recipe)
-        if key not in self._keeping:
+        books, key = self.statistics.accounting, recipe_key(item.recipe)
+        if key not in self._pending_saves:
             try:
-                with books.asking(lost_by=InferenceError):
+                with books.generating(lost_on=InferenceError):
                     group = await self._group_of(item)
             except InferenceError as error:
                 self.note_loss(item, error)
                 return None, []
-            self._keeping[key] = asyncio.create_task(self._keep(group))
+            self._pending_saves[key] = asyncio.create_task(self._keep(group))
         try:
-            group = await asyncio.shield(self._keeping[key])
+            group = await asyncio.shield(self._pending_saves[key])
         except Exception:
-            del self._keeping[key]
+            del self._pending_saves[key]
             raise
-        del self._keeping[key]
+        del self._pending_saves[key]
         if not group.scored:
-            books.end(End.UNSCORED)
+            books.record(GroupOutcome.UNSCORED)
             return None, []
-        with books.settling():
+        with books.delivering():
             return self._to_send(group), []
 
     async def _group_of(self, item: Problem) -> GroupResult:
         """A scored group that the stream has learned from; raises InferenceError."""
         if self.serving:
-            await self.losses.turn()
+            await self.backoff.wait()
         group = await self._rollouts.sample(
             item,
             n=self.config.group_size,
             max_length=self.max_length(),
             sampling=self._sampling,
         )
-        self.losses.came()
-        self.chances.came(item.recipe)
-        self.summary.add(group)
-        self._started_problems().record(item.recipe, solved=group.solved, scored=len(group.scored))
+        self._started_problems()
+        for observer in self._observers:
+            observer.group_finished(group)
         return group
 
     async def _keep(self, group: GroupResult) -> GroupResult:
         """Count a group and dump it."""
-        with self.statistics.books.settling():
-            await self._rollouts.keep(group, categories=self.categories, identity=self.identity())
+        with self.statistics.accounting.delivering():
+            await self._rollouts.save(group, self.identity())
         return group
 
     def _to_send(self, group: GroupResult) -> dict[str, Any]:

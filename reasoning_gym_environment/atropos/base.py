@@ -28,7 +28,7 @@ from ..inference.prompts import resolve_system_prompt
 from ..inference.servers import CLIENTS
 from ..records import Problem
 from ..rollouts.metrics import Statistics, signal_line
-from ..rollouts.summary import Summary, summarizing
+from ..rollouts.progress import ProgressReporter
 from ..util.concurrency import offload
 from ..util.outages import UnreachableError, require_reachable
 from ..util.shutdown import graceful_shutdown
@@ -56,7 +56,7 @@ class AtroposEnv(ReplicaEnv):
         inference: the client of the inference servers.
         reach_seconds: how long a server may take to come up before the start is given up.
         trains: whether something will train on the completions; `evaluate` says no.
-        summary: what came since the last line about it; a line is logged every `summary_seconds`.
+        progress: logs a line every `summary_seconds`.
         failing_seconds: how long `process` and `evaluate` ask again while all requests fail, before
             those under way are given up as well.
         outage_seconds: how long an evaluation does so while serving; training goes on for ever.
@@ -93,7 +93,7 @@ class AtroposEnv(ReplicaEnv):
             ) from error
         self.run_id = str(uuid.uuid4())
         self.statistics = Statistics()
-        self.summary = Summary()
+        self.progress = ProgressReporter(self.statistics)
         self.inference = Inference(
             self.server,
             self.tokenizer,
@@ -167,7 +167,7 @@ class AtroposEnv(ReplicaEnv):
         self.inference.persistence = dict.fromkeys(("train", "eval"), self.failing_seconds)
 
     def _summarizing(self) -> AbstractAsyncContextManager[None]:
-        return summarizing(self.summary, self.summary_seconds)
+        return self.progress.logging_every(self.summary_seconds)
 
     @abstractmethod
     async def prepare(self) -> None:
@@ -229,13 +229,13 @@ class AtroposEnv(ReplicaEnv):
 
     def _close_books(self) -> None:
         """Say what became of all groups, in the log and in wandb."""
-        books = self.statistics.books
+        books = self.statistics.accounting
         logger.info("Groups: %s", books)
         by_itself = self.serving or self.processing  # else a caller has the groups
-        if by_itself and any(books.owed().values()):
-            logger.error("The books don't balance: %s", books.owed())
+        if by_itself and any(books.unaccounted().values()):
+            logger.error("Group accounting mismatch: %s", books.unaccounted())
         if wandb.run is not None and self.serving:
-            counts = self.statistics.counts
+            counts = self.statistics.reported_counts()
             final = {f"{self.wandb_prepend}_counts/{name}": n for name, n in counts.items()}
             wandb.run.summary.update(final)
         logger.info("Closed after %s", signal_line(self.statistics.total))

@@ -15,11 +15,10 @@ from atroposlib.envs.base import BaseEnv
 from ..errors import FixableError
 from ..inference.client import Inference
 from ..inference.errors import InferenceError
-from ..inference.failover import Losses
-from ..problems.chances import Chances
 from ..records import Problem
-from ..rollouts.books import End
+from ..rollouts.accounting import GroupOutcome
 from ..rollouts.metrics import Statistics
+from ..rollouts.retries import FailureBackoff, RetryBudget
 from ..util.concurrency import LARGE, StallTolerantSemaphore, offload
 from ..util.outages import Outage, UnreachableError
 from .trainer_api import ApiRefusedError, LostStateError, TrainerApi, pack
@@ -42,8 +41,8 @@ class DeliveringEnv(BaseEnv):
         statistics: what the run has counted so far.
         inference: the client of the inference servers; a subclass sets both.
         api: the client of Atropos's API.
-        chances: which problems may be asked again.
-        losses: the groups that inference has lost in a row.
+        retry_budget: which problems may be retried.
+        backoff: the groups that inference has lost in a row.
         process_patience: groups in a row that inference may lose before `process` gives up;
             `serve` gives up when so many are lost in a row whose failure can't heal.
     """
@@ -55,8 +54,8 @@ class DeliveringEnv(BaseEnv):
     def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
         self.api = TrainerApi(config.rollout_server_url)
-        self.chances = Chances()
-        self.losses = Losses()
+        self.retry_budget = RetryBudget()
+        self.backoff = FailureBackoff()
         self._sending: set[asyncio.Task[None]] = set()
         self._senders: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._refusals = Outage()
@@ -66,7 +65,7 @@ class DeliveringEnv(BaseEnv):
         self._ends_with: FixableError | None = None
 
     def end_serving(self, error: FixableError) -> None:
-        """End `serve` with this error; Atropos's loop swallows what its workers raise."""
+        """GroupOutcome `serve` with this error; Atropos's loop swallows what its workers raise."""
         self._ends_with = self._ends_with or error
 
     @property
@@ -130,8 +129,8 @@ class DeliveringEnv(BaseEnv):
 
     def ask_again(self, problem: Problem) -> None:
         """Put a problem whose group was lost where the next one is taken from, or give it up."""
-        if self.chances.again(problem.recipe):
-            self.statistics.counts["problems/asked_again"] += 1
+        if self.retry_budget.may_retry(problem.recipe):
+            self.statistics.counts["problems/retried"] += 1
             self.backlog.append(problem)
         else:
             self.statistics.counts["problems/given_up"] += 1
@@ -142,15 +141,15 @@ class DeliveringEnv(BaseEnv):
             self.ask_again(problem)
         else:
             self.statistics.counts["problems/given_up"] += 1
-        losses = self.losses
-        losses.lost(problem.recipe.task, error)
+        losses = self.backoff
+        losses.record_failure(problem.recipe.task, error)
         at = ", ".join(self.inference.urls)
         gives_up = InferenceError(
-            f"{losses.in_a_row} groups in a row were lost; check the server at {at}: {error}"
+            f"{losses.failures} groups in a row were lost; check the server at {at}: {error}"
         )
-        if self.processing and losses.in_a_row >= self.process_patience:
+        if self.processing and losses.failures >= self.process_patience:
             raise gives_up from error
-        if self.serving and losses.for_good >= self.process_patience:
+        if self.serving and losses.permanent >= self.process_patience:
             self.end_serving(gives_up)
 
     async def handle_send_to_api(
@@ -180,10 +179,10 @@ class DeliveringEnv(BaseEnv):
             self._senders.add(worker)
         await asyncio.shield(sending)  # the API may have the group before its worker is cancelled
 
-    async def _settle(self, delivery: Coroutine[Any, Any, End]) -> None:
-        books = self.statistics.books
-        with books.settling():
-            books.end(await delivery)
+    async def _settle(self, delivery: Coroutine[Any, Any, GroupOutcome]) -> None:
+        books = self.statistics.accounting
+        with books.delivering():
+            books.record(await delivery)
 
     async def end_sending(self) -> None:
         """Wait for the groups on their way for seconds; then they are cancelled."""
@@ -198,7 +197,7 @@ class DeliveringEnv(BaseEnv):
 
     async def _deliver(
         self, group: dict[str, Any], problem: Problem | None, *, send: bool, limited: bool
-    ) -> End:
+    ) -> GroupOutcome:
         rows, tokens = self.config.group_size, sum(map(len, group["tokens"]))
         find = functools.partial(
             fault, group, rows=rows, vocabulary=self._vocabulary, is_sound_row=is_sound_row
@@ -206,7 +205,7 @@ class DeliveringEnv(BaseEnv):
         if said := await offload(find, tokens=tokens):
             return self._refuse(problem, said)
         if self._filters(group, limited=limited):
-            return End.FILTERED
+            return GroupOutcome.FILTERED
         for name in _UNUSED:
             group.setdefault(name, None)
         self.completion_lengths += map(trained_tokens, group["masks"])
@@ -215,8 +214,8 @@ class DeliveringEnv(BaseEnv):
             async with self._writing:
                 written = await offload(functools.partial(self._write, group), tokens=tokens)
             if not written and not send:
-                return End.FAILED
-        return await self._send(group, problem, tokens=tokens) if send else End.WRITTEN
+                return GroupOutcome.FAILED
+        return await self._send(group, problem, tokens=tokens) if send else GroupOutcome.WRITTEN
 
     def _filters(self, group: Mapping[str, Any], *, limited: bool) -> bool:
         """Whether nothing could be learned from the group, or the trainer has no room for a row."""
@@ -239,7 +238,9 @@ class DeliveringEnv(BaseEnv):
             logger.error("A group is missing in data_path_to_save_groups: %s", error)
             return False
 
-    async def _send(self, group: dict[str, Any], problem: Problem | None, *, tokens: int) -> End:
+    async def _send(
+        self, group: dict[str, Any], problem: Problem | None, *, tokens: int
+    ) -> GroupOutcome:
         self.items_sent_this_step += 1
         try:
             write = functools.partial(pack, {**group, "env_id": self.env_id})
@@ -250,18 +251,18 @@ class DeliveringEnv(BaseEnv):
             return self._refuse(problem, str(error))
         except UnreachableError as error:
             logger.error("A group is lost: %s", error)
-            return End.FAILED
+            return GroupOutcome.FAILED
         except LostStateError as error:
             self.end_serving(error)
-            return End.FAILED
+            return GroupOutcome.FAILED
         if reply.get("status") == "buffered":  # whole groups are not, but under another's id
             self.end_serving(self.api.loses("it has our id for another environment"))
-            return End.FAILED
-        return End.SENT
+            return GroupOutcome.FAILED
+        return GroupOutcome.SENT
 
-    def _refuse(self, problem: Problem | None, why: str) -> End:
+    def _refuse(self, problem: Problem | None, why: str) -> GroupOutcome:
         if self._refusals.failed():
             task = problem.recipe.task if problem else "an unknown task"
             refused = self._refusals.lost
             logger.warning("Not sent: a group of %s, %d refused so far: %s", task, refused, why)
-        return End.REFUSED
+        return GroupOutcome.REFUSED

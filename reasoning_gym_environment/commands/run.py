@@ -22,7 +22,7 @@ _PACKAGE = "reasoning_gym_environment"
 _OF_EVERY_GROUP = ("problems.training", "scoring.grading", "storage.dumps")
 """Modules that log a line or more for every group: under debug_logging alone."""
 
-_SUMMARY = f"{_PACKAGE}.rollouts.summary"
+_PROGRESS_LINE = f"{_PACKAGE}.rollouts.progress.line"
 
 
 class Logs(NamedTuple):
@@ -70,7 +70,7 @@ def _launch(command: str, given: Given, logs: Logs, withholder: SecretRedactor) 
     if live:
         from ..util.progress import AboveBars
 
-        handler = AboveBars(_SUMMARY)
+        handler = AboveBars(_PROGRESS_LINE)
     configure_logging(withholder, quiet=logs.quiet, as_json=logs.as_json, handler=handler)
     if not is_on(given.env.get("debug_logging")):
         for name in _OF_EVERY_GROUP:

@@ -76,9 +76,7 @@ class ProgressReporter:
         clock: gives the time in seconds.
     """
 
-    def __init__(
-        self, statistics: Statistics, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, statistics: Statistics, clock: Callable[[], float] = time.monotonic) -> None:
         self._statistics = statistics
         self._clock = clock
         self._examples: list[str] = []

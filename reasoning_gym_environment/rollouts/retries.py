@@ -9,9 +9,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from ..inference.errors import InferenceError
 from ..records import GroupResult, Recipe
 from ..util.outages import BETWEEN_LINES
-from .rollouts import InferenceError
 
 logger = logging.getLogger(__name__)
 

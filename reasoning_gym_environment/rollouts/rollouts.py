@@ -30,6 +30,14 @@ class InferenceClient(Protocol):
         ...
 
 
+class GroupObserver(Protocol):
+    """A part of a run that learns from finished training groups."""
+
+    def group_finished(self, group: GroupResult) -> None:
+        """Take note of a scored group."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RolloutSettings:
     """Which training groups are saved to disk.

@@ -67,7 +67,7 @@ async def serving(module_bench: Any, policy_url: str) -> AsyncIterator[Serving]:
         await env.register_env()
         env.max_token_len = MAX_TOKEN_LEN
         yield Serving(env, api_url, between)
-    assert not any(env.statistics.books.owed().values())
+    assert not any(env.statistics.accounting.unaccounted().values())
 
 
 def ending_in(last: float, group: dict[str, Any]) -> list[list[float]]:
@@ -198,12 +198,12 @@ async def test_a_group_on_its_way_arrives_though_its_worker_is_cancelled(serving
     worker.cancel()
     await asyncio.gather(worker, return_exceptions=True)
     assert worker.cancelled()
-    assert env.statistics.books.owed()["groups/on_the_way"] == 1
+    assert env.statistics.accounting.unaccounted()["groups/in_flight"] == 1
     serving.between.status = None
     await until(lambda: not env._sending)
     added = Counter(env.statistics.counts) - before
     assert (added["groups/collected"], added["groups/sent"]) == (1, 1)
-    assert (added["problems/asked_again"], env.backlog) == (0, [])
+    assert (added["problems/retried"], env.backlog) == (0, [])
     await serving.deliver()
     assert len(await serving.arrived()) == 2
 
@@ -220,7 +220,7 @@ async def test_a_worker_cancelled_just_after_its_group_was_sent_does_not_have_it
     await asyncio.gather(worker, return_exceptions=True)
     assert worker.cancelled()
     added = Counter(env.statistics.counts) - before
-    assert (added["groups/sent"], added["problems/asked_again"], env.backlog) == (1, 0, [])
+    assert (added["groups/sent"], added["problems/retried"], env.backlog) == (1, 0, [])
     await serving.deliver()
     assert len(await serving.arrived()) == 2
 
@@ -240,7 +240,7 @@ async def test_a_group_that_cannot_arrive_is_cancelled_at_the_end(
         env.workers.add(await work_until_it_sends(env))
     counts = env.statistics.counts
     assert (counts["groups/collected"], counts["groups/cancelled"]) == (1, 1)
-    assert not any(env.statistics.books.owed().values())
+    assert not any(env.statistics.accounting.unaccounted().values())
 
 
 async def test_an_api_that_refuses_to_say_where_the_trainer_is_ends_the_run(
@@ -353,6 +353,6 @@ async def test_serve_ends_with_the_status_for_trying_again(bench: Any, policy_ur
     said = command.said()
     assert said.splitlines()[-1].startswith(f"error: the Atropos API at {api.url} is not the one")
     assert "Traceback" not in said
-    assert "The books don't balance" not in said
-    [books] = [line for line in said.splitlines() if "Groups: " in line]
-    assert " collected = " in books
+    assert "Group accounting mismatch" not in said
+    [accounting] = [line for line in said.splitlines() if "Groups: " in line]
+    assert " collected = " in accounting

@@ -27,7 +27,7 @@ from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.api_server import ApiServer
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.run import SERVER_TYPES
-from reasoning_gym_environment.problems.chances import MOST_AGAIN
+from reasoning_gym_environment.rollouts.retries import MAX_RETRIES
 
 HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
 ENDS = ["sent", "written", "refused", "send_failures", "cancelled", "unscored", "filtered"]
@@ -59,12 +59,12 @@ async def asking(
 
 async def test_a_group_with_a_lie_in_it_is_lost_and_asked_again(asking: Asking) -> None:
     env, counts = asking.env, asking.env.statistics.counts
-    lost, again = counts["groups/lost"], counts["problems/asked_again"]
+    lost, again = counts["groups/lost"], counts["problems/retried"]
     for number, lie in enumerate(LIES.values(), start=1):
         asking.server.change = lie
         assert await asking.group() is None
         assert counts["groups/lost"] == lost + number
-        assert counts["problems/asked_again"] == again + number
+        assert counts["problems/retried"] == again + number
         assert len(env.backlog) == number
     asking.server.change = None
     env.backlog.clear()
@@ -121,11 +121,11 @@ async def test_a_problem_is_asked_again_three_times_and_then_given_up(
     ):
         server.change = LIES["nan"]
         problem = await env.get_next_item()
-        for number in range(1, MOST_AGAIN + 2):
+        for number in range(1, MAX_RETRIES + 2):
             await env.collect_trajectories(problem)
-            assert env.statistics.counts["problems/asked_again"] == min(number, MOST_AGAIN)
+            assert env.statistics.counts["problems/retried"] == min(number, MAX_RETRIES)
         assert env.statistics.counts["problems/given_up"] == 1
-        assert env.backlog == [problem] * MOST_AGAIN
+        assert env.backlog == [problem] * MAX_RETRIES
 
 
 @asynccontextmanager
@@ -157,11 +157,11 @@ async def served(
 
 
 def require_balance(env: ReasoningGymEnv) -> None:
-    """The books at the end of a run."""
-    counts, books = env.statistics.counts, env.statistics.books
-    assert not any(books.owed().values()), str(books)
+    """Require that no group is unaccounted at the end of a run."""
+    counts, accounting = env.statistics.counts, env.statistics.accounting
+    assert not any(accounting.unaccounted().values()), str(accounting)
     assert counts["groups/collected"] == sum(counts[f"groups/{end}"] for end in ENDS)
-    assert counts["groups/begun"] == (
+    assert counts["groups/started"] == (
         counts["groups/collected"] + counts["groups/lost"] + counts["groups/interrupted"]
     )
 
@@ -184,7 +184,7 @@ async def test_a_silent_server_is_said_and_its_groups_are_asked_again(
         server.awake.set()
         await until(lambda: trainer.batches > before + 3, 60)
         counts = env.statistics.counts
-        assert counts["problems/asked_again"] == 6
+        assert counts["problems/retried"] == 6
         assert env.backlog == []
     [back] = [m for m in caplog.messages if m.startswith(f"{name} is back after ")]
     assert back.endswith(" s, 6 requests given up")
@@ -208,7 +208,7 @@ async def test_six_forgotten_requests_do_not_stop_the_run(bench: Any, tokenizer:
         await until(lambda: env.statistics.counts["groups/lost"] == 6, 60)
         before = trainer.batches
         await until(lambda: trainer.batches > before + 3, 60)
-        assert env.statistics.counts["problems/asked_again"] == 6
+        assert env.statistics.counts["problems/retried"] == 6
     require_balance(env)
 
 
@@ -220,7 +220,7 @@ async def test_a_worker_that_runs_out_of_time_gives_its_problem_back(
         served(bench, server, worker_timeout=3) as (env, trainer, _),
     ):
         server.forgets = 2
-        await until(lambda: env.statistics.counts["problems/asked_again"] == 2, 30)
+        await until(lambda: env.statistics.counts["problems/retried"] == 2, 30)
         before = trainer.batches
         await until(lambda: trainer.batches > before + 3, 60)
         assert env.statistics.counts["groups/interrupted"] >= 2
@@ -229,7 +229,7 @@ async def test_a_worker_that_runs_out_of_time_gives_its_problem_back(
 
 @pytest.mark.lengthy
 @in_linux
-async def test_the_books_balance_under_every_fault_together(bench: Any, tokenizer: Any) -> None:
+async def test_the_accounting_holds_under_every_fault_together(bench: Any, tokenizer: Any) -> None:
     """Each second another fault, from lying servers to killed hosts."""
     rng = random.Random(11)
     async with (

@@ -1,4 +1,4 @@
-"""What is reported since the last report, and what over the whole run."""
+"""Statistics since the last report, and over the whole run."""
 
 from dataclasses import replace
 
@@ -6,14 +6,18 @@ from group_values import group
 
 from reasoning_gym_environment.rollouts.metrics import Statistics
 
-CATEGORIES = {"gcd": "arithmetic", "sudoku": "games"}
+
+def counting() -> Statistics:
+    statistics = Statistics()
+    statistics.categories = {"gcd": "arithmetic", "sudoku": "games"}
+    return statistics
 
 
 def test_a_report_holds_the_groups_since_the_last_one() -> None:
-    statistics = Statistics()
-    statistics.add_group(group(1.0, 1.0), CATEGORIES)
+    statistics = counting()
+    statistics.group_finished(group(1.0, 1.0))
     first = statistics.take_report()
-    statistics.add_group(group(1.0, 0.0, 0.0, 0.0, task="sudoku"), CATEGORIES)
+    statistics.group_finished(group(1.0, 0.0, 0.0, 0.0, task="sudoku"))
     second = statistics.take_report()
     assert first["train/percent_correct"] == first["train/solved"] == 1.0
     assert second["train/percent_correct"] == 0.25
@@ -24,30 +28,47 @@ def test_a_report_holds_the_groups_since_the_last_one() -> None:
 
 
 def test_the_totals_go_on_over_reports() -> None:
-    statistics = Statistics()
-    statistics.add_group(group(1.0), CATEGORIES)
+    statistics = counting()
+    statistics.group_finished(group(1.0))
     statistics.take_report()
-    statistics.add_group(group(0.0), CATEGORIES)
+    statistics.group_finished(group(0.0))
     assert statistics.total["solved"].value == 0.5
     assert statistics.interval["solved"].value == 0.0
 
 
 def test_counts_go_on_over_reports() -> None:
-    statistics = Statistics()
+    statistics = counting()
     statistics.counts["sandbox/restarts"] += 2
-    statistics.add_group(group(1.0), CATEGORIES)
+    statistics.group_finished(group(1.0))
     assert statistics.take_report()["counts/groups/collected"] == 1.0
-    statistics.add_group(group(1.0), CATEGORIES)
+    statistics.group_finished(group(1.0))
     report = statistics.take_report()
     assert report["counts/groups/collected"] == 2.0
-    assert report["counts/workers/restarts"] == 2.0
+    assert report["counts/sandbox/restarts"] == 2.0
+
+
+def test_renamed_counts_are_reported_under_their_old_names_too() -> None:
+    statistics = counting()
+    statistics.counts["sandbox/restarts"] += 2
+    with statistics.accounting.generating(lost_on=ConnectionError):
+        statistics.group_finished(group(1.0))
+    report = statistics.take_report()
+    renamed = {
+        "groups/started": "groups/begun",
+        "groups/generating": "groups/asked",
+        "groups/in_flight": "groups/on_the_way",
+        "sandbox/restarts": "workers/restarts",
+    }
+    for new, old in renamed.items():
+        assert report[f"counts/{new}"] == report[f"counts/{old}"]
+    assert report["counts/groups/in_flight"] == 1.0
 
 
 def test_verifiers_that_raise_are_counted_for_their_task() -> None:
-    statistics = Statistics()
-    statistics.add_group(group(0.0, 1.0, errors=1), CATEGORIES)
-    statistics.add_group(group(0.0, 0.0, task="sudoku"), CATEGORIES)
-    statistics.add_group(group(0.0, errors=2), CATEGORIES)
+    statistics = counting()
+    statistics.group_finished(group(0.0, 1.0, errors=1))
+    statistics.group_finished(group(0.0, 0.0, task="sudoku"))
+    statistics.group_finished(group(0.0, errors=2))
     assert statistics.counts["verifier_errors/gcd"] == 4
     assert "verifier_errors/sudoku" not in statistics.counts
 
@@ -56,22 +77,22 @@ def test_rollouts_with_broken_text_are_counted() -> None:
     whole = group(0.0, 1.0, 0.0)
     broken = replace(whole.attempts[0].completion, text="half \ud800 a pair \udc00")
     attempts = (replace(whole.attempts[0], completion=broken), *whole.attempts[1:])
-    statistics = Statistics()
-    statistics.add_group(replace(whole, attempts=attempts), CATEGORIES)
+    statistics = counting()
+    statistics.group_finished(replace(whole, attempts=attempts))
     assert statistics.counts["rollouts/broken_text"] == 1
-    statistics.add_group(whole, CATEGORIES)
+    statistics.group_finished(whole)
     assert statistics.counts["rollouts/broken_text"] == 1
 
 
 def test_a_report_without_groups_holds_counts_alone() -> None:
-    statistics = Statistics()
+    statistics = counting()
     statistics.counts["dumps/lost"] += 1
     assert statistics.take_report() == {"counts/dumps/lost": 1.0}
 
 
 def test_a_group_without_any_score_moves_no_score() -> None:
-    statistics = Statistics()
-    statistics.add_group(group(None, None), CATEGORIES)
+    statistics = counting()
+    statistics.group_finished(group(None, None))
     report = statistics.take_report()
     assert "train/percent_correct" not in report
     assert report["train/status/unscored"] == 1.0

@@ -1,0 +1,176 @@
+"""The progress line, and the warning that nothing can be learned."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from clock import Clock
+from group_values import completion, group
+
+from reasoning_gym_environment.records import GroupResult, Status
+from reasoning_gym_environment.rollouts.metrics import Statistics
+from reasoning_gym_environment.rollouts.progress import (
+    GROUPS,
+    ProgressReporter,
+    learning_warning,
+    shorten,
+)
+
+
+class Reported:
+    """A reporter that hears of groups as the environment tells it."""
+
+    def __init__(self, *clock: Callable[[], float]) -> None:
+        self.statistics = Statistics()
+        self.statistics.categories = {"gcd": "arithmetic"}
+        self.progress = ProgressReporter(self.statistics, *clock)
+        self.line = self.progress.line
+
+    def add(self, result: GroupResult) -> None:
+        self.statistics.group_finished(result)
+        self.progress.group_finished(result)
+
+
+def at_level(result: GroupResult, level: int) -> GroupResult:
+    recipe = replace(result.problem.recipe, level=level)
+    return replace(result, problem=replace(result.problem, recipe=recipe))
+
+
+def cut_off(result: GroupResult) -> GroupResult:
+    """The same, but truncated and without an answer."""
+    attempts = tuple(
+        replace(
+            attempt,
+            completion=completion(finish_reason="length"),
+            verdict=replace(attempt.verdict, status=Status.NO_ANSWER),
+        )
+        for attempt in result.attempts
+    )
+    return replace(result, attempts=attempts)
+
+
+def test_a_line_describes_the_groups_since_the_last_one() -> None:
+    clock = Clock(0.0)
+    reported = Reported(clock)
+    reported.add(at_level(group(1.0, 0.0), 2))
+    reported.add(at_level(cut_off(group(0.0, 0.0)), 1))
+    clock.now = 4.0
+    assert reported.line() == (
+        "2 groups, 0.5/s, 25% solved, 50% with signal, 50% truncated, 50% no answer, mean level 1.5"
+    )
+    reported.statistics.take_report()
+    reported.add(group(1.0, 1.0))
+    clock.now = 5.0
+    assert reported.line() == (
+        "3 groups, 1.0/s, 100% solved, 0% with signal, 0% truncated, 0% no answer"
+    )
+    clock.now = 15.0
+    assert reported.line() == "3 groups, 0.0/s"
+
+
+def test_unscored_rollouts_do_not_lower_the_solved_share() -> None:
+    reported = Reported()
+    reported.add(group(1.0, None, None))
+    assert " 100% solved" in reported.line()
+
+
+async def test_lines_start_with_the_first_group(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    reported = Reported()
+    task = asyncio.ensure_future(reported.progress.log_forever(0.01))
+    await asyncio.sleep(0.05)
+    assert not caplog.messages
+    reported.add(group(1.0, 0.0))
+    while not caplog.messages:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert caplog.messages[0].startswith("1 groups, ")
+
+
+def unanswered(*texts: str, finish_reason: str = "stop") -> GroupResult:
+    """A group without any answer."""
+    base = group(*(0.0 for _ in texts), texts=texts)
+    return replace(
+        base,
+        attempts=tuple(
+            replace(
+                attempt,
+                completion=completion(attempt.completion.text, finish_reason=finish_reason),
+                verdict=replace(attempt.verdict, status=Status.NO_ANSWER),
+            )
+            for attempt in base.attempts
+        ),
+    )
+
+
+def warned_after(
+    groups: list[GroupResult], caplog: pytest.LogCaptureFixture
+) -> list[tuple[int, str]]:
+    """The warnings, each with the number of the group after which it came."""
+    reported, warned = Reported(), []
+    for number, each in enumerate(groups, start=1):
+        reported.add(each)
+        warned += [(number, message) for message in caplog.messages]
+        caplog.clear()
+    return warned
+
+
+def test_without_answers_one_warning_comes_after_fifty_groups(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    groups = [unanswered(f"The answer\nis {n}.", "hm") for n in range(120)]
+    [(after, warning)] = warned_after(groups, caplog)
+    assert after == GROUPS == 50
+    assert warning == (
+        "100% of the completions of the first 50 groups have no answer between <answer> and "
+        "</answer> (0% are truncated): nothing can be learned from them. The model wrote:\n"
+        "  The answer is 0.\n"
+        "  The answer is 1.\n"
+        "Ways out: train it on demonstrations first (`export --format sft` makes them from "
+        "rollouts of a model that answers); another system_prompt; another chat template, if "
+        "this one opens a thought that the prompt asks for again (docs/inference.md); "
+        "answer_tolerance, if the tags hold the answer in another form."
+    )
+
+
+def test_the_warning_names_the_length_if_nearly_all_are_truncated(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    groups = [unanswered("<think>so", finish_reason="length") for _ in range(50)]
+    [(_, warning)] = warned_after(groups, caplog)
+    assert warning == (
+        "100% of the completions of the first 50 groups are truncated at max_token_length: "
+        "nothing can be learned from them. The model wrote:\n"
+        "  <think>so\n"
+        "  <think>so\n"
+        "Ways out: a larger max_token_length, on the server too; a model that thinks less; for "
+        "a model that thinks by itself, system_prompt: direct."
+    )
+
+
+def test_some_answers_are_enough_for_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    groups = [unanswered("hm") for _ in range(47)] + [group(0.0) for _ in range(3)]
+    assert warned_after(groups, caplog) == []
+
+
+@pytest.mark.parametrize(
+    ("no_answer", "truncated", "expected"),
+    [(0.94, 0.94, None), (0.95, 0.0, "no answer"), (0.95, 0.95, "are truncated at")],
+)
+def test_nearly_all_is_nineteen_in_twenty(
+    no_answer: float, truncated: float, expected: str | None
+) -> None:
+    said = learning_warning(no_answer, truncated, [])
+    assert said is None if expected is None else expected in str(said)
+
+
+def test_a_text_is_shown_on_one_safe_line_with_its_beginning_and_end() -> None:
+    assert shorten("\x1b[31mred\n\n\u202eside") == "\\x1b[31mred \\u202eside"
+    long = shorten("a" * 500 + "z" * 500)
+    assert long == "a" * 79 + " … " + "z" * 78
+    assert len(long) == 160
