@@ -37,8 +37,8 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 
 from reasoning_gym_environment.evaluation.estimators import student_quantile
 from reasoning_gym_environment.evaluation.store import read_results
-from reasoning_gym_environment.report.contents import with_level
-from reasoning_gym_environment.report.material import read_material
+from reasoning_gym_environment.report.loading import read_material
+from reasoning_gym_environment.report.sections import with_level
 from reasoning_gym_environment.util.grouping import group_by
 
 TASKS = "aiw,family_relationships,letter_counting,syllogism"

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from reasoning_gym_environment.storage.dump_writer import SUCCESSFUL, DumpWriter
+from reasoning_gym_environment.storage.dumps import SUCCESSFUL, DumpWriter
 
 ROW = {"item_id": "gcd", "rollouts": [{"content": "x" * 8_000}] * 8}
 """Of eight completions of 2,000 tokens."""

@@ -49,7 +49,7 @@ from reasoning_gym_environment.rollouts.metrics import signal_lines
 from reasoning_gym_environment.rollouts.rollouts import GroupObserver, Rollouts, RolloutSettings
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.sandbox.processes import StartWorker
-from reasoning_gym_environment.storage.dump_writer import DumpWriter
+from reasoning_gym_environment.storage.dumps import DumpWriter
 from reasoning_gym_environment.storage.rows import recipe_key
 
 logger = logging.getLogger(__name__)

@@ -50,11 +50,7 @@ def test_every_status_is_explained() -> None:
 def test_everything_that_is_stored_or_exported_is_explained() -> None:
     from stored_values import attempt, stored
 
-    from reasoning_gym_environment.storage.training_rows import (
-        DPO_COLUMNS,
-        RECORD_COLUMNS,
-        SFT_COLUMNS,
-    )
+    from reasoning_gym_environment.storage.export import DPO_COLUMNS, RECORD_COLUMNS, SFT_COLUMNS
 
     row = stored(attempt(1.0))
     names = {*row, *row["rollouts"][0], *SFT_COLUMNS, *DPO_COLUMNS, *RECORD_COLUMNS}

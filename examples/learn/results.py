@@ -12,7 +12,7 @@ from reasoning_gym_environment.evaluation.comparison import compare
 from reasoning_gym_environment.evaluation.estimators import Estimate, share
 from reasoning_gym_environment.evaluation.store import read_results
 from reasoning_gym_environment.evaluation.tables import comparison_table
-from reasoning_gym_environment.report.material import read_material
+from reasoning_gym_environment.report.loading import read_material
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.util.grouping import group_by
 

@@ -94,7 +94,7 @@ class ReplicaEnv(DeliveringEnv):
             return
         every = self.checkpoint_interval
         if every > 0 and step // every > before // every:
-            await self.checkpoints.save_aside(step // every * every, self._checkpoint())
+            await self.checkpoints.save_async(step // every * every, self._checkpoint())
         if self.items_sent_this_step >= self.config.min_items_sent_before_logging:
             self.items_sent_this_step = 0
             await self.wandb_log({})

@@ -9,17 +9,20 @@ from pathlib import Path
 from ..errors import FixableError
 from ..integrations.nemo_gym import stored_nemo_gym_rows
 from ..storage.dumps import distinct_files, read_groups
-from ..storage.export import prepare, require_replaceable, targets, write_splits
-from ..storage.rows import StoredGroup
-from ..storage.training_rows import (
+from ..storage.export import (
     DPO_COLUMNS,
     RECORD_COLUMNS,
     SFT_COLUMNS,
     Item,
     dpo_rows,
+    prepare,
     record_rows,
+    require_replaceable,
     sft_rows,
+    targets,
+    write_splits,
 )
+from ..storage.rows import StoredGroup
 from ..util.files import require_not_read
 
 COLUMNS = {"sft": SFT_COLUMNS, "dpo": DPO_COLUMNS, "records": RECORD_COLUMNS, "nemo-gym": {}}

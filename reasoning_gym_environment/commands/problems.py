@@ -21,8 +21,7 @@ from ..problems.stream import question_hash
 from ..records import Ladder, Problem, Recipe
 from ..rollouts.demonstrations import PROBLEM_COLUMNS, demonstration_row, problem_row
 from ..sandbox.pool import TaskPool
-from ..storage.export import require_replaceable, targets, write_splits
-from ..storage.training_rows import SFT_COLUMNS
+from ..storage.export import SFT_COLUMNS, require_replaceable, targets, write_splits
 from ..util.progress import Progress, with_progress
 from .env_settings import add_settings, build_config
 

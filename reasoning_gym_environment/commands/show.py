@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..records import Status
 from ..storage.dumps import distinct_files, read_groups
-from ..storage.showing import RolloutFilter, parse_condition, render_rollout
+from ..storage.rendering import RolloutFilter, parse_condition, render_rollout
 from ..tasks.catalogue import known_categories, require_known
 
 STATUSES = [status.value for status in Status]
@@ -69,7 +69,7 @@ def print_rollouts(options: Namespace, wanted: RolloutFilter) -> tuple[int, int]
     require_known(wanted.tasks, known, "--task", what="task")
     for group in groups:
         for number, rollout in enumerate(group.rollouts):
-            if not wanted.wants(group.task, rollout):
+            if not wanted.matches(group.task, rollout):
                 continue
             matching += 1
             if options.limit == 0 or matching <= options.limit:

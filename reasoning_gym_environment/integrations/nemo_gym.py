@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..records import Problem, Recipe
+from ..storage.export import Item, item
 from ..storage.rows import StoredGroup, recipe_key
-from ..storage.training_rows import Item, item
 
 
 def nemo_gym_row(problem: Problem, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:

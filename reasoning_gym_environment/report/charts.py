@@ -14,8 +14,8 @@ from typing import Any
 
 from ..records import FORMAT_FAILURES, Status
 from ..storage.rows import StoredRollout
-from .figures import Bucket, LevelPoint, Share
-from .material import EVALUATION, TRAINING
+from .aggregates import Bucket, LevelPoint, Share
+from .loading import EVALUATION, TRAINING
 
 _SCORE_BINS = 20
 _LENGTH_BINS = 30

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ..inference.requests import Prompt, SamplingParams
 from ..records import Completion, GroupResult, Problem
 from ..scoring.grading import ScoringSettings, Verifier, grade
-from ..storage.dump_writer import DumpWriter, dump_kind
+from ..storage.dumps import DumpWriter, dump_kind
 from ..storage.rows import StoredGroup
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints of one replica's training stream: written whole, read with suspicion."""
+"""Checkpoints of one replica's training stream: written atomically, validated when read."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from ..errors import FixableError
 from ..util.concurrency import DaemonWriter
 from ..util.files import LockFile, UnwritableError, require_writable, write_whole
-from .dump_writer import CLOSE_SECONDS, STALL_SECONDS
+from ..util.models import validate
+from .dumps import CLOSE_SECONDS, STALL_SECONDS
 
 logger = logging.getLogger(__name__)
 
@@ -27,12 +30,12 @@ CLAIM_SECONDS = 30.0
 
 
 class Checkpoints:
-    """Saves and finds the checkpoints of one replica in its folder, `step-N.json`.
+    """The checkpoints of one replica in its folder, `step-N.json`.
 
-    A failed save is said and counted, and the run goes on.
+    A failed save is logged and counted, and training goes on.
 
     Args:
-        counts: where "checkpoints/saved" and "checkpoints/failed" are counted.
+        counts: counters "checkpoints/saved" and "checkpoints/failed".
     """
 
     def __init__(self, folder: Path, counts: Counter[str]) -> None:
@@ -40,17 +43,17 @@ class Checkpoints:
         self._counts = counts
         self._highest = -1
         self._lock = LockFile(folder.with_name(f"{folder.name}.lock"))
-        self._thread = DaemonWriter("checkpoints")
-        self._saving: asyncio.Future[None] | None = None
+        self._writer = DaemonWriter("checkpoints")
+        self._pending: asyncio.Future[None] | None = None
 
     async def claim(self, *, patience: float = CLAIM_SECONDS) -> None:
-        """Keep the replica's name from other processes, for as long as this one lives.
+        """Lock the replica's name for as long as this process lives.
 
         Args:
-            patience: so many seconds are given to one that has it and may be about to end.
+            patience: seconds to wait for another process to release it.
 
         Raises:
-            FixableError: another process has it.
+            FixableError: another process holds it.
         """
         deadline = time.monotonic() + patience
         try:
@@ -58,8 +61,8 @@ class Checkpoints:
                 if time.monotonic() >= deadline:
                     raise FixableError(
                         f"{self._lock.path} is held by {self._lock.path.read_text().strip()}: "
-                        f"another process is replica {self._folder.name!r}; end it, or give this "
-                        "one a name of its own with --env.replica"
+                        f"another process is replica {self._folder.name!r}; stop it, or name this "
+                        "replica with --env.replica"
                     )
                 await asyncio.sleep(0.5)
             self._lock.write(f"process {os.getpid()} on {socket.gethostname()[:30]}")
@@ -67,7 +70,7 @@ class Checkpoints:
             logger.warning("%s can't be locked (%s)", self._lock.path, error)
 
     def require_writable(self) -> None:
-        """Make the folder; raises FixableError where no checkpoint can be written to it."""
+        """Create the folder; raises FixableError where no checkpoint can be written to it."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             require_writable(self._folder)
@@ -78,10 +81,9 @@ class Checkpoints:
             ) from error
 
     def save(self, step: int, content: Mapping[str, Any]) -> None:
-        """Write a checkpoint, whole or not at all; none replaces one of a later state.
+        """Write a checkpoint atomically, unless this run has saved a later step.
 
-        The states of one run come in the order of their saving. A step below one that this run
-        has saved would therefore put a later state under an earlier step.
+        A run saves its states in order, so an earlier step would get a later state.
         """
         path = self._path(step)
         if step < self._highest:
@@ -96,20 +98,20 @@ class Checkpoints:
         self._highest = step
         self._counts["checkpoints/saved"] += 1
 
-    async def save_aside(self, step: int, content: Mapping[str, Any]) -> None:
-        """Save as `save`, but wait for a disk that stalls no longer than a few seconds."""
-        if self._saving is not None and not self._saving.done():
-            self.failed(step, "its disk holds up the one before")
+    async def save_async(self, step: int, content: Mapping[str, Any]) -> None:
+        """Save as `save`, but wait at most a few seconds for a stalled disk."""
+        if self._pending is not None and not self._pending.done():
+            self.failed(step, "the disk still stalls on the one before")
             return
-        self._saving = self._thread.submit(lambda: self.save(step, content))
-        await asyncio.wait([self._saving], timeout=STALL_SECONDS)
-        if self._saving.done():
-            self._saving.result()
+        self._pending = self._writer.submit(lambda: self.save(step, content))
+        await asyncio.wait([self._pending], timeout=STALL_SECONDS)
+        if self._pending.done():
+            self._pending.result()
         else:
-            logger.warning("The disk holds up the checkpoint of step %d: training goes on", step)
+            logger.warning("The disk stalls on the checkpoint of step %d: training goes on", step)
 
     def failed(self, step: int, reason: str) -> None:
-        """Say and count that a step's checkpoint was not saved."""
+        """Log and count a step whose checkpoint was not saved."""
         self._counts["checkpoints/failed"] += 1
         logger.error(
             "The checkpoint of step %d was not saved: %s; training goes on, and a restart at this "
@@ -119,21 +121,21 @@ class Checkpoints:
         )
 
     def close(self) -> None:
-        """Wait a while for a save under way, then let go of the replica's name."""
-        if not self._thread.close(patience=CLOSE_SECONDS):
+        """Wait for a pending save for a while, then release the replica's name."""
+        if not self._writer.close(patience=CLOSE_SECONDS):
             self._counts["checkpoints/failed"] += 1
-            logger.error("The disk of %s does not answer: a checkpoint is lost", self._folder)
+            logger.error("The disk of %s does not respond: a checkpoint is lost", self._folder)
         self._lock.release()
 
     def newest(self, step: int) -> Path | None:
-        """Find a step's checkpoint, or the newest before it; None where there is none.
+        """Return a step's checkpoint, or the newest before it; None without one.
 
-        What is older than that of step 0 was left by an earlier run in the same folder.
+        Checkpoints older than that of step 0 are of an earlier run in the same folder.
         """
         if self._path(step).exists():
             return self._path(step)
-        began = self._path(0)
-        since = began.stat().st_mtime_ns if began.exists() else 0
+        first = self._path(0)
+        since = first.stat().st_mtime_ns if first.exists() else 0
         found = [path for path in self._folder.glob("step-*.json") if 0 <= _step(path) < step]
         of_this_run = [path for path in found if path.stat().st_mtime_ns >= since]
         return max(of_this_run, key=_step, default=None)
@@ -143,38 +145,42 @@ class Checkpoints:
 
 
 def _step(path: Path) -> int:
-    """Read the step in a file's name; -1 where it has none."""
+    """Return the step in a file's name; -1 without one."""
     number = path.stem.removeprefix("step-")
     return int(number) if number.isdecimal() and number.isascii() else -1
 
 
+class _Versioned(Struct, kw_only=True):
+    schema_version: Any = VERSION
+
+
+class _Checkpoint(_Versioned, kw_only=True):
+    stream_state: Any
+
+
 def read_checkpoint(path: Path) -> Any:
-    """Read the stream's state in a checkpoint, for its owner to check.
+    """Return the stream's state in a checkpoint, for its owner to validate.
 
     Raises:
-        ValueError: the file can't be read, or holds none; the message says why.
+        ValueError: the file can't be read or is not a checkpoint; the message says why.
     """
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
     except RecursionError as error:
-        raise ValueError("it is nested too deep") from error
+        raise ValueError("it is nested too deeply") from error
     except ValueError as error:
-        raise ValueError(f"it is no JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise ValueError("it is no JSON object")
-    version = content.get("schema_version", VERSION)
+        raise ValueError(f"it is not valid JSON: {error}") from error
+    version = validate(content, _Versioned).schema_version
     if version != VERSION:
-        raise ValueError(f"its schema version is {version!r:.50}, this program reads {VERSION}")
-    if STREAM not in content:
-        raise ValueError(f"it lacks {STREAM}")
-    return content[STREAM]
+        raise ValueError(f"schema_version is {version!r:.50}, this program reads {VERSION}")
+    return validate(content, _Checkpoint).stream_state
 
 
 def unusable(path: Path, reason: object) -> FixableError:
-    """Say which checkpoint can't be continued, why, and the way out."""
+    """Return the error for a checkpoint that can't be continued, with the way out."""
     return FixableError(
         f"the checkpoint {path} can't be continued: {reason}; delete it to continue the one before "
-        "it or, where there is none, to begin the training stream anew"
+        "it or, without one, to restart the training stream"
     )

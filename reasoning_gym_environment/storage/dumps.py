@@ -1,32 +1,235 @@
-"""Reads dumps and evaluation samples; what a crash has left of a last line is no obstacle."""
+"""Dumps of groups as JSONL: a writer that loses no group, and readers that skip torn lines.
+
+A group is one JSON object on one line, on disk before the group counts as done unless the disk
+stalls. After `kill -9` every finished group is there; a torn last line is skipped and counted.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Sequence
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import FixableError
-from .rows import StoredGroup
-from .schema import SCHEMA_VERSION
+from ..util.concurrency import DaemonWriter
+from ..util.files import append_whole
+from ..util.outages import Outage
+from .rows import SCHEMA_VERSION, StoredGroup
 
 logger = logging.getLogger(__name__)
 
+PROGRESS_EVERY = 10
+
+QUEUE_ROWS = 256
+"""Groups that may wait in memory for a stalled disk: some 64 MB of long ones."""
+
+STALL_SECONDS = 5.0
+"""A disk stalls when it has written nothing for this long."""
+
+CLOSE_SECONDS = 10.0
+"""How long closing waits for the disk."""
+
 RESCORED = ".rescored.jsonl"
-"""How the names of rescored files end; `NAME.jsonl` becomes `NAME.rescored.jsonl`."""
+"""Suffix of rescored files: `NAME.jsonl` becomes `NAME.rescored.jsonl`."""
+
+_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DumpKind:
+    """One series of files: `reasoning_gym_environment_{name}_{run}_{batch:04d}.jsonl`."""
+
+    name: str
+    groups_per_file: int
+
+
+SUCCESSFUL = DumpKind(name="rollouts", groups_per_file=100)
+FAILED = DumpKind(name="FAILED_rollouts", groups_per_file=50)
+PARTIAL = DumpKind(name="PARTIAL_rollouts", groups_per_file=100)
+
+
+def dump_kind(
+    rewards: Iterable[float],
+    *,
+    threshold: float,
+    successful: bool,
+    failed: bool,
+    everything: bool = False,
+) -> DumpKind | None:
+    """Choose a group's kind: successful with any reward above the threshold, failed with all 0.
+
+    Args:
+        successful, failed: whether that kind is dumped.
+        everything: whether all kinds are dumped, groups between the two as well.
+    """
+    best = max(rewards)
+    if best > threshold:
+        return SUCCESSFUL if successful or everything else None
+    if best == 0.0:
+        return FAILED if failed or everything else None
+    return PARTIAL if everything else None
+
+
+class DumpWriter:
+    """Appends groups to numbered files, one write a group, off the event loop.
+
+    A disk that fails or stalls is logged at once, then once a minute, and again when it recovers;
+    training goes on. Groups that can't be written are counted as lost. Groups wait in memory for
+    a stalled disk, and training waits too once QUEUE_ROWS groups do.
+
+    Args:
+        folder: created for the first group.
+        run_id: part of every file name.
+        counts: counters "dumps/<kind>" and "dumps/lost".
+        synced: fsync each group.
+    """
+
+    def __init__(
+        self, folder: Path, run_id: str, counts: Counter[str], *, synced: bool = False
+    ) -> None:
+        self._folder = folder
+        self._run_id = run_id
+        self._counts = counts
+        self._synced = synced
+        self._written: Counter[DumpKind] = Counter()
+        self._failure = Outage()
+        self._writer = DaemonWriter("dumps")
+        self._queued: set[asyncio.Future[None]] = set()
+        self._stall = Outage()
+        self._stalled_at = 0.0
+        self._wait_logged = False
+        self._last_write = 0.0
+
+    def path(self, kind: DumpKind, number: int) -> Path:
+        """Return the file of the group with that number, from 0."""
+        batch = number // kind.groups_per_file
+        name = f"reasoning_gym_environment_{kind.name}_{self._run_id}_{batch:04d}.jsonl"
+        return self._folder / name
+
+    async def write(self, kind: DumpKind, row: Mapping[str, Any]) -> None:
+        """Return when the row is on disk or counted as lost; cancellation doesn't stop the write.
+
+        While the disk stalls, returns at once if the queue has room and rows needn't be synced.
+        """
+        if not self._queued:
+            self._last_write = time.monotonic()
+        queued = self._writer.submit(lambda: self._write(kind, row))
+        self._queued.add(queued)
+        queued.add_done_callback(self._on_written)
+        while queued in self._queued and (not self._check_stall() or self._must_wait()):
+            await asyncio.wait([queued], timeout=_POLL_SECONDS)
+        if queued.done():
+            queued.result()
+
+    def _must_wait(self) -> bool:
+        return self._synced or len(self._queued) > QUEUE_ROWS
+
+    def _check_stall(self) -> bool:
+        """Return whether the disk stalls, and log it."""
+        seconds = time.monotonic() - self._last_write
+        stalls, waits = seconds >= STALL_SECONDS, self._must_wait()
+        if stalls and not self._stall:
+            self._stalled_at, self._wait_logged = self._last_write, False
+        if stalls and (self._stall.failed() or (waits and not self._wait_logged)):
+            self._wait_logged = waits
+            logger.warning(
+                "The disk of %s has written nothing for %.0f s: %s waiting in memory, training %s",
+                self._folder,
+                seconds,
+                counted(len(self._queued)),
+                "waits" if waits else f"goes on until {QUEUE_ROWS} groups wait",
+            )
+        return stalls
+
+    def _on_written(self, queued: asyncio.Future[None]) -> None:
+        self._queued.discard(queued)
+        self._last_write = time.monotonic()
+        if not self._queued and self._stall.over() is not None:
+            seconds = self._last_write - self._stalled_at
+            logger.warning("The disk of %s is back after %.0f s", self._folder, seconds)
+
+    def _write(self, kind: DumpKind, row: Mapping[str, Any]) -> None:
+        line = (json.dumps(row) + "\n").encode()  # ASCII: safe for any model text
+        path = self.path(kind, self._written[kind])
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            append_whole(path, line, synced=self._synced)
+        except OSError as error:
+            self._lose(error)
+            return
+        self._written[kind] += 1
+        self._counts[f"dumps/{kind.name}"] += 1
+        self._log_progress(kind, path)
+        if (seconds := self._failure.over()) is not None:
+            logger.warning(
+                "Dumps are written to %s again after %.0f s, with %s lost to disk",
+                self._folder,
+                seconds,
+                counted(self._failure.lost),
+            )
+
+    def _lose(self, error: OSError) -> None:
+        self._counts["dumps/lost"] += 1
+        if self._failure.failed():
+            logger.error(
+                "Dumps can't be written to %s (%s): %s lost to disk so far, training goes on; free "
+                "space or change data_dumps_dir",
+                self._folder,
+                error,
+                counted(self._failure.lost),
+            )
+
+    def _log_progress(self, kind: DumpKind, path: Path) -> None:
+        done = self._written[kind] % kind.groups_per_file
+        if done == 0:
+            logger.info("Dump file complete: %s (%d groups)", path, kind.groups_per_file)
+        elif done % PROGRESS_EVERY == 0:
+            logger.info("%s: %d of %d groups in %s", kind.name, done, kind.groups_per_file, path)
+
+    def close(self) -> None:
+        """Wait for pending writes for a while, then log and count the rest as lost; idempotent."""
+        if self._writer.close(patience=CLOSE_SECONDS) or not self._queued:
+            return
+        lost = len(self._queued)
+        self._queued.clear()
+        self._counts["dumps/lost"] += lost
+        logger.error(
+            "The disk of %s does not respond: %s lost to disk", self._folder, counted(lost)
+        )
+
+
+def counted(groups: int) -> str:
+    """Return a number of groups in words.
+
+    Example:
+        >>> counted(1), counted(2)
+        ('1 group', '2 groups')
+    """
+    return "1 group" if groups == 1 else f"{groups} groups"
 
 
 class DumpContent(NamedTuple):
-    """The groups of a file, and how many lines could not be read."""
+    """The rows of a file, and the number of lines that could not be read."""
 
     rows: list[dict[str, Any]]
     torn: int
 
 
+class GroupFile(NamedTuple):
+    """The groups of a file, and the number of lines that could not be read."""
+
+    groups: list[StoredGroup]
+    torn: int
+
+
 def read_dump(path: Path) -> DumpContent:
-    """Read a dump file; a line that is no JSON object is skipped and counted.
+    """Read a dump file; skip and count lines that hold no JSON object.
 
     Raises:
         OSError: the file can't be read.
@@ -34,26 +237,16 @@ def read_dump(path: Path) -> DumpContent:
     rows, torn = [], 0
     for line in path.read_bytes().splitlines():
         try:
-            rows.append(_parse(line))
+            row = json.loads(line)
         except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict):
+            rows.append(row)
+        else:
             torn += 1
     if torn:
         logger.warning("%s: skipped %d torn lines", path, torn)
     return DumpContent(rows, torn)
-
-
-def _parse(line: bytes) -> dict[str, Any]:
-    row = json.loads(line)
-    if not isinstance(row, dict):
-        raise ValueError("not a JSON object")
-    return row
-
-
-class GroupFile(NamedTuple):
-    """The groups of a file as records, and how many lines could not be read."""
-
-    groups: list[StoredGroup]
-    torn: int
 
 
 def read_rows(path: Path) -> DumpContent:
@@ -65,16 +258,16 @@ def read_rows(path: Path) -> DumpContent:
 
 
 def read_groups(path: Path) -> GroupFile:
-    """Read the groups of a file and check that they are of the schema that this version writes.
+    """Read the groups of a file.
 
     Raises:
-        FixableError: the file can't be read, or holds nothing or something else.
+        FixableError: the file can't be read, is empty, or has rows of another schema.
     """
-    content = read_rows(path)
-    if not content.rows:
+    rows, torn = read_rows(path)
+    if not rows:
         raise FixableError(f"{path} holds no groups; leave it out")
     groups = []
-    for number, row in enumerate(content.rows, start=1):
+    for number, row in enumerate(rows, start=1):
         version = row.get("schema_version")
         if version != SCHEMA_VERSION:
             found = f"schema version {version}" if version else "no schema version"
@@ -86,14 +279,14 @@ def read_groups(path: Path) -> GroupFile:
             groups.append(StoredGroup.from_json(row, file=path))
         except ValueError as error:
             raise FixableError(
-                f"{path}: row {number} is no group of rollouts: {error}; give dumps or evaluation "
-                "samples that this program wrote"
+                f"{path}: row {number} is not a group of rollouts: {error}; give dumps or "
+                "evaluation samples that this program wrote"
             ) from error
-    return GroupFile(groups, content.torn)
+    return GroupFile(groups, torn)
 
 
 def rescored_path(path: Path) -> Path:
-    """Name the file of a file's rescored rows, beside it."""
+    """Return the path of a file's rescored rows, beside it."""
     return path.with_name(path.name.removesuffix(".jsonl") + RESCORED)
 
 

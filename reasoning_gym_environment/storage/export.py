@@ -1,33 +1,159 @@
-"""Prepares rows for training and writes them as JSONL, Parquet or a Hugging Face dataset.
+"""Export of stored rollouts to the formats that training libraries read.
 
-Of duplicates the first is kept, Unicode is made whole, and a split parts no item.
+Layouts are TRL's conversational language modeling and preference formats, which Axolotl's
+`chat_template` strategies read too, and one row a rollout with all stored keys. Files are JSONL,
+Parquet or a Hugging Face dataset. Duplicates are dropped and lone surrogates replaced, and all
+rows of a question are in the same split.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..errors import FixableError
 from ..util.files import replacing, require_free, write_whole
 from ..util.text import replace_surrogates
 from .dumps import read_rows
-from .training_rows import Item
+from .rows import StoredGroup, StoredRollout, recipe_key, stable_json
 
-Rows = Sequence[dict[str, Any]]
+ORIGIN = MappingProxyType({"task": "text", "recipe": "json"})
+SFT_COLUMNS = MappingProxyType({"messages": "messages", **ORIGIN, "score": "number"})
+DPO_COLUMNS = MappingProxyType(
+    {
+        "prompt": "messages",
+        "chosen": "messages",
+        "rejected": "messages",
+        **ORIGIN,
+        "chosen_score": "number",
+        "rejected_score": "number",
+    }
+)
+RECORD_COLUMNS = MappingProxyType(
+    {
+        "item_id": "text",
+        "rollout": "integer",
+        "conversation": "messages",
+        "score": "number",
+        "answer": "text",
+        "oracle": "text",
+        "status": "text",
+        "detail": "text",
+        "raw_score": "number",
+        "raw_form_score": "number",
+        "tagged_form_score": "number",
+        "length_factor": "number",
+        "finish_reason": "text",
+        "tokens": "integer",
+        "completion_tokens": "integer",
+        "verify_seconds": "number",
+        "recipe": "json",
+        "difficulty": "number",
+        "time": "text",
+        "run": "text",
+        "replica": "text",
+        "schema_version": "integer",
+        "library_versions": "json",
+        "scoring": "json",
+        "other": "json",
+    }
+)
+"""Types by column. `json` is text, as its keys differ between tasks. `other` has unknown keys."""
+
 _FEATURES = {"text": "string", "json": "string", "number": "float64", "integer": "int64"}
-_MARKS = ("dataset_info.json", "dataset_dict.json")
-"""One of these lies in every folder that `save_to_disk` made."""
+_DATASET_FILES = ("dataset_info.json", "dataset_dict.json")
+"""Every folder of `save_to_disk` has one of these."""
 
-_FILES = (".jsonl", ".parquet")
-"""What names of files end in; a name without a suffix is the folder of a dataset."""
+_SUFFIXES = (".jsonl", ".parquet")
+"""Suffixes of files; a name without a suffix is the folder of a dataset."""
+
+
+class Item(NamedTuple):
+    """A row for training.
+
+    Attributes:
+        asked: task and question, by which rows are split: different recipes can ask the same.
+        identity: recipe and text; rows with the same identity are duplicates.
+    """
+
+    asked: str
+    identity: str
+    row: dict[str, Any]
+
+
+def item(group: StoredGroup, row: dict[str, Any], *texts: str) -> Item:
+    """Return a row with its question and its identity."""
+    asked = stable_json([group.task, group.question])
+    identity = stable_json([group.recipe.to_json(), *texts])
+    return Item(asked=asked, identity=identity, row=row)
+
+
+def sft_rows(group: StoredGroup, *, min_score: float | None = None) -> Iterator[Item]:
+    """Yield one row for each good completion.
+
+    Args:
+        min_score: minimum reward of a good completion; None requires the status `solved`.
+    """
+    for rollout in _examples(group):
+        if rollout.solved if min_score is None else rollout.score >= min_score:
+            row = {"messages": rollout.conversation, **_origin(group), "score": rollout.score}
+            yield item(group, row, rollout.text)
+
+
+def dpo_rows(group: StoredGroup) -> Iterator[Item]:
+    """Yield the pair of the best solved and the worst unsolved completion; the first on ties."""
+    right = [rollout for rollout in _examples(group) if rollout.solved]
+    wrong = [rollout for rollout in _examples(group) if not rollout.solved]
+    if not right or not wrong:
+        return
+    best = max(right, key=lambda rollout: rollout.score)
+    worst = min(wrong, key=lambda rollout: rollout.score)
+    row = {
+        "prompt": best.prompt,
+        "chosen": best.conversation[-1:],
+        "rejected": worst.conversation[-1:],
+        **_origin(group),
+        "chosen_score": best.score,
+        "rejected_score": worst.score,
+    }
+    yield item(group, row, best.text, worst.text)
+
+
+def record_rows(group: StoredGroup) -> Iterator[Item]:
+    """Yield one row for each rollout with all stored keys of it and of its group."""
+    shared = group.to_json()
+    for number, (rollout, own) in enumerate(
+        zip(group.rollouts, shared.pop("rollouts"), strict=True)
+    ):
+        everything = {**shared, "rollout": number, **own}
+        other = {key: everything[key] for key in everything.keys() - RECORD_COLUMNS.keys()}
+        values = {**everything, "other": other}
+        row = {name: _cell(values.get(name), kind) for name, kind in RECORD_COLUMNS.items()}
+        yield item(group, row, rollout.text)
+
+
+def _examples(group: StoredGroup) -> Iterator[StoredRollout]:
+    """Yield the rollouts that are neither unscored nor truncated."""
+    return (rollout for rollout in group.scored if not rollout.truncated)
+
+
+def _origin(group: StoredGroup) -> dict[str, str]:
+    return {"task": group.task, "recipe": recipe_key(group.recipe)}
+
+
+def _cell(value: Any, kind: str) -> Any:
+    """Convert a value to its column's type; None stays None."""
+    if value is None or kind not in ("json", "text"):
+        return value
+    return stable_json(value) if kind == "json" else str(value)
 
 
 class Prepared(NamedTuple):
-    """Rows by split, with counts of what was left out or replaced on the way."""
+    """Rows by split, with the numbers of dropped duplicates and replaced lone surrogates."""
 
     splits: dict[str, list[dict[str, Any]]]
     duplicates: int
@@ -35,66 +161,56 @@ class Prepared(NamedTuple):
 
 
 def prepare(items: Sequence[Item], test_share: float) -> Prepared:
-    """Make rows ready to be written: of every identity the first, in "train" and, if asked, "test".
+    """Drop duplicates, replace lone surrogates, and split rows into "train" and "test".
 
     Args:
-        test_share: in [0, 1), of what was asked; 0 makes no test split.
+        test_share: in [0, 1), of the questions; 0 makes no test split.
     """
     splits: dict[str, list[dict[str, Any]]] = {"train": []}
     if test_share:
         splits["test"] = []
-    first = unique(items)
+    unique: dict[str, Item] = {}
+    for each in items:
+        unique.setdefault(each.identity, each)
     broken = 0
-    for item in first:
-        row, count = repaired(item.row)
+    for each in unique.values():
+        row, count = repaired(each.row)
         broken += count
-        splits["test" if is_test(item.asked, test_share) else "train"].append(row)
-    return Prepared(splits, len(items) - len(first), broken)
-
-
-def unique(items: Iterable[Item]) -> list[Item]:
-    """Keep the first item of every identity, in order."""
-    kept: dict[str, Item] = {}
-    for item in items:
-        kept.setdefault(item.identity, item)
-    return list(kept.values())
+        splits["test" if is_test(each.asked, test_share) else "train"].append(row)
+    return Prepared(splits, len(items) - len(unique), broken)
 
 
 def is_test(asked: str, share: float) -> bool:
-    """Say whether an item belongs to the test split: the same in every export.
+    """Return whether a question is in the test split, by its hash: the same in every export.
 
     Args:
-        asked: what the split must not part.
-        share: in [0, 1], of the items.
+        share: of the questions, in [0, 1].
     """
     digest = hashlib.sha256(asked.encode()).digest()
     return int.from_bytes(digest[:8], "big") < share * 2**64
 
 
 def repaired(row: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """Put U+FFFD in the place of halves of surrogate pairs, and count them.
-
-    JSON can hold them; UTF-8, and so Parquet and Arrow, can't.
-    """
+    """Replace lone surrogates, which Parquet and Arrow can't store, with U+FFFD; count them."""
     text, count = replace_surrogates(json.dumps(row, ensure_ascii=False))
     repaired_row: dict[str, Any] = json.loads(text) if count else row
     return repaired_row, count
 
 
 def targets(out: Path, splits: Sequence[str]) -> dict[str, Path]:
-    """Name where each split goes: a file of its own, or the one folder of all.
+    """Return the path of each split: a file of its own, or one folder for all.
 
     Raises:
-        FixableError: the name ends in another suffix than those of files.
+        FixableError: the name has an unknown suffix.
 
     Example:
         >>> targets(Path("a.parquet"), ["train", "test"])["test"].name
         'a.test.parquet'
     """
-    if out.suffix and out.suffix not in _FILES:
+    if out.suffix and out.suffix not in _SUFFIXES:
         raise FixableError(
-            f"{out} ends in {out.suffix}: give a name that ends in {' or '.join(_FILES)}, or one "
-            "without a suffix for the folder of a dataset"
+            f"{out} ends in {out.suffix}: give a name that ends in {' or '.join(_SUFFIXES)}, or "
+            "one without a suffix for the folder of a dataset"
         )
     if not out.suffix or len(splits) == 1:
         return dict.fromkeys(splits, out)
@@ -102,28 +218,27 @@ def targets(out: Path, splits: Sequence[str]) -> dict[str, Path]:
 
 
 def require_replaceable(path: Path, *, force: bool) -> None:
-    """Raises FixableError where something lies that must not be replaced."""
+    """Raise FixableError where the path holds something that must not be replaced."""
     require_free(path, force=force)
-    if path.is_file() and path.suffix not in _FILES:
+    if path.is_file() and path.suffix not in _SUFFIXES:
         raise FixableError(f"{path} is a file, not the folder of a dataset; give another name")
     if path.is_dir() and path.suffix:
         raise FixableError(f"{path} is a folder; give another name")
-    if path.is_file() and path.suffix == ".jsonl" and _holds_groups(path):
+    rows = read_rows(path).rows if path.is_file() and path.suffix == ".jsonl" else []
+    if any("rollouts" in row for row in rows):
         raise FixableError(f"{path} holds stored groups, which are never replaced; rename it")
-    if path.is_dir() and not any((path / mark).exists() for mark in _MARKS):
-        raise FixableError(f"{path} is a folder that holds no dataset; give another name")
+    if path.is_dir() and not any((path / name).exists() for name in _DATASET_FILES):
+        raise FixableError(f"{path} is a folder without a dataset; give another name")
 
 
-def _holds_groups(path: Path) -> bool:
-    return any("rollouts" in row for row in read_rows(path).rows)
-
-
-def write_splits(out: Path, splits: Mapping[str, Rows], columns: Mapping[str, str]) -> None:
+def write_splits(
+    out: Path, splits: Mapping[str, Sequence[dict[str, Any]]], columns: Mapping[str, str]
+) -> None:
     """Write one split, or "train" and "test".
 
     Args:
-        out: as `targets` takes it.
-        columns: kind by column: messages, text, json, number or integer.
+        out: as of `targets`.
+        columns: type by column: messages, text, json, number or integer.
     """
     if out.suffix == ".jsonl":
         for name, path in targets(out, list(splits)).items():

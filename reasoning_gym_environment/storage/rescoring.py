@@ -1,4 +1,4 @@
-"""Scores stored texts again under the present settings, and says what that changed."""
+"""Rescoring of stored completions with the current settings, and a summary of what changed."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ LIBRARY = "reasoning-gym"
 PACKAGE = "reasoning-gym-environment"
 
 REASONS = {
-    "answer": "another answer is found in the text",
+    "answer": "another answer is extracted from the text",
     "raw_score": "the verifier gives the answer another score",
     "status": "the same verifier score has another status",
     "score": "the same verdict has another reward (score mode, length penalty)",
 }
-"""What can differ, in the order in which a text becomes a score, and what that means."""
+"""What can differ, in the order in which a text becomes a score."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoreChange:
-    """One rollout as it was stored, and as it is now; the same where nothing changed."""
+    """One rollout as stored and as rescored."""
 
     task: str
     before: StoredRollout
@@ -37,29 +37,24 @@ class ScoreChange:
 
     @property
     def difference(self) -> float:
-        """What was added to the score; above 0 where it rose."""
         return self.after.score - self.before.score
 
     @property
     def reason(self) -> str | None:
-        """The first step from text to score that came out otherwise; None where none did."""
-        return next(
-            (
-                reason
-                for key, reason in REASONS.items()
-                if getattr(self.before, key) != getattr(self.after, key)
-            ),
-            None,
-        )
+        """The first step from text to score with another result; None if nothing changed."""
+        for key, reason in REASONS.items():
+            if getattr(self.before, key) != getattr(self.after, key):
+                return reason
+        return None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rescored:
-    """A stored group before and after another look.
+    """A stored group before and after rescoring.
 
     Attributes:
-        after: scored anew; as it was where it could not be.
-        kept: why the group is as it was; empty where it was scored anew.
+        after: unchanged where the group could not be rescored.
+        kept: why the group is unchanged; empty if it was rescored.
     """
 
     before: StoredGroup
@@ -68,17 +63,12 @@ class Rescored:
 
     @property
     def changes(self) -> list[ScoreChange]:
-        """Before and after of every rollout that was scored anew: those that have a completion."""
+        """All rescored rollouts: those with a completion."""
         return [
             ScoreChange(task=self.after.task, before=before, after=after)
             for before, after in zip(self.before.rollouts, self.after.rollouts, strict=True)
             if before.tokens and not self.kept
         ]
-
-    @property
-    def other_oracle(self) -> bool:
-        """Whether the problem's answer is another one now."""
-        return self.before.oracle != self.after.oracle
 
 
 async def rescore(
@@ -88,60 +78,59 @@ async def rescore(
     *,
     concurrency: int,
 ) -> list[Rescored]:
-    """Score all groups again, in the order given, with a progress bar on a terminal.
+    """Rescore all groups, in the order given, with a progress bar on a terminal.
 
     Args:
         concurrency: groups at a time.
     """
-    places = asyncio.Semaphore(concurrency)
+    slots = asyncio.Semaphore(concurrency)
 
-    async def one(group: StoredGroup) -> Rescored:
-        async with places:
+    async def rescore_one(group: StoredGroup) -> Rescored:
+        async with slots:
             try:
                 problem = await generate_surely(pool, group.recipe)
             except GenerationError as error:
-                kept = f"the problem can't be made again: {error}"
+                kept = f"the problem can't be regenerated: {error}"
                 return Rescored(before=group, after=group, kept=kept)
             if {rollout.question for rollout in group.rollouts} != {problem.question}:
-                return Rescored(before=group, after=group, kept=another_question(group))
-            after = await rescore_group(group, problem, pool, settings)
+                return Rescored(before=group, after=group, kept=_other_question(group))
+            after = await _rescore_group(group, problem, pool, settings)
             return Rescored(before=group, after=after)
 
-    return await with_progress([one(group) for group in groups], "rescoring")
+    return await with_progress([rescore_one(group) for group in groups], "rescoring")
 
 
-def made_with(group: StoredGroup) -> str:
-    """Name the version of the library that made the group's problem."""
+def _library_version(group: StoredGroup) -> str:
     return str(group.library_versions.get(LIBRARY, "an unknown version"))
 
 
-def another_question(group: StoredGroup) -> str:
-    """Say whether the library's version explains that a recipe gives another question."""
-    installed = version(LIBRARY)
-    if made_with(group) == installed:
-        return f"the recipe gives another question, with {LIBRARY} {installed} as before"
+def _other_question(group: StoredGroup) -> str:
+    """Return why a recipe gives another question, as far as library versions tell."""
+    stored, installed = _library_version(group), version(LIBRARY)
+    if stored == installed:
+        return f"the recipe gives another question with the same {LIBRARY} {installed}"
     return (
-        f"the recipe gives another question: made with {LIBRARY} {made_with(group)}, "
-        f"installed is {installed}"
+        f"the recipe gives another question: generated with {LIBRARY} {stored}, installed is "
+        f"{installed}"
     )
 
 
-async def rescore_group(
+async def _rescore_group(
     group: StoredGroup, problem: Problem, pool: TaskPool, settings: ScoringSettings
 ) -> StoredGroup:
-    """Score the rollouts that have tokens; the server gave no completion for the others."""
+    """Rescore the rollouts that have a completion."""
     given = [rollout for rollout in group.rollouts if rollout.tokens]
     texts, lengths = [r.text for r in given], [r.tokens for r in given]
     grades = iter(await grade_texts(problem, texts, lengths, pool, settings))
-    present = {name: version(name) for name in (LIBRARY, PACKAGE)}
+    installed = {name: version(name) for name in (LIBRARY, PACKAGE)}
     return replace(
         group,
-        rollouts=[r.graded(*next(grades)) if r.tokens else r for r in group.rollouts],
+        rollouts=[r.with_grade(*next(grades)) if r.tokens else r for r in group.rollouts],
         oracle=problem.oracle,
         about={
             **group.about,
             "scoring": settings.to_json(),
-            "library_versions": {**group.library_versions, **present},
+            "library_versions": {**group.library_versions, **installed},
         },
     )
 
@@ -149,34 +138,34 @@ async def rescore_group(
 def describe_rescoring(
     results: Sequence[Rescored], settings: ScoringSettings, *, torn: int
 ) -> Iterator[str]:
-    """Tell people what was kept as it was, which settings differ and what changed, in lines."""
+    """Yield the lines of the summary: unchanged groups, differing settings, changed scores."""
     kept = Counter(result.kept for result in results if result.kept)
-    yield f"{len(results) - kept.total()} of {len(results)} groups scored again"
+    yield f"{len(results) - kept.total()} of {len(results)} groups rescored"
     if torn:
-        yield f"  {torn}  torn lines left out"
+        yield f"  {torn}  torn lines skipped"
     for reason, count in kept.most_common():
-        yield f"  {count}  kept as they were: {reason}"
-    if other := sum(result.other_oracle for result in results):
-        yield f"  {other}  have another oracle than before"
+        yield f"  {count}  unchanged: {reason}"
+    if other := sum(result.before.oracle != result.after.oracle for result in results):
+        yield f"  {other}  have another oracle now"
     yield from _differences([result.before for result in results if not result.kept], settings)
     yield from describe_changes([change for result in results for change in result.changes])
 
 
 def _differences(groups: Sequence[StoredGroup], settings: ScoringSettings) -> Iterator[str]:
-    """Count the groups that were scored otherwise than now: another library, other settings."""
+    """Count the groups that were scored with another library version or other settings."""
     installed = version(LIBRARY)
-    for made, count in Counter(map(made_with, groups)).items():
-        if made != installed:
-            yield f"  {count}  were made with {LIBRARY} {made}, scored with {installed}"
-    stored = [group.scoring for group in groups]
+    for stored, count in Counter(map(_library_version, groups)).items():
+        if stored != installed:
+            yield f"  {count}  were generated with {LIBRARY} {stored}, scored with {installed}"
     for name, value in settings.to_json().items():
-        differing = Counter(str(old[name]) for old in stored if old.get(name, value) != value)
+        scorings = [group.scoring for group in groups]
+        differing = Counter(str(old[name]) for old in scorings if old.get(name, value) != value)
         for before, count in differing.items():
             yield f"  {count}  were scored with {name} {before}, now {value}"
 
 
 def describe_changes(changes: Sequence[ScoreChange]) -> list[str]:
-    """Tell people how many scores moved, why, which statuses changed, and where, in lines.
+    """Return lines on how many scores changed, why, between which statuses, and by task.
 
     Example:
         >>> wrong = {"conversation": [], "answer": "4", "status": "wrong", "detail": "",
@@ -188,11 +177,11 @@ def describe_changes(changes: Sequence[ScoreChange]) -> list[str]:
         >>> change = ScoreChange(task="gcd", before=before, after=after)
         >>> print(*describe_changes([change]), sep="\\n")
         1 of 1 scores changed, 1 up, 0 down; mean 0.000 -> 1.000
-        why:
+        reasons:
           1  the verifier gives the answer another score
-        status:
+        statuses:
           1  wrong -> solved
-        by task:
+        tasks:
           gcd: 1 of 1 scores changed, 1 up, 0 down; mean 0.000 -> 1.000
     """
     changed = [change for change in changes if change.reason]
@@ -206,14 +195,14 @@ def describe_changes(changes: Sequence[ScoreChange]) -> list[str]:
     own = {task: [change for change in changes if change.task == task] for task in tasks}
     return [
         _movement(changes),
-        *_titled("why:", [f"{count}  {what}" for what, count in reasons.most_common()]),
-        *_titled("status:", [f"{count}  {what}" for what, count in statuses.most_common()]),
-        *_titled("by task:", [f"{task}: {_movement(own[task])}" for task in tasks]),
+        *_titled("reasons:", [f"{count}  {what}" for what, count in reasons.most_common()]),
+        *_titled("statuses:", [f"{count}  {what}" for what, count in statuses.most_common()]),
+        *_titled("tasks:", [f"{task}: {_movement(own[task])}" for task in tasks]),
     ]
 
 
 def _titled(title: str, rows: Sequence[str]) -> list[str]:
-    """Put rows below their title; give nothing where there are none."""
+    """Return rows below their title; nothing without rows."""
     return [title, *(f"  {row}" for row in rows)] if rows else []
 
 

@@ -1,37 +1,90 @@
 """Records of stored rows: groups of rollouts, in dumps and in evaluation samples.
 
-Rows are checked once, when they are read; what is written again keeps every key.
+Rows are validated once, when they are read. Keys that this version doesn't know are kept.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from ..problems.seeds import is_evaluation_seed
 from ..records import Attempt, GroupResult, Recipe, Reward, Signal, Status, Verdict
 from ..scoring.rewards import signal
-from .schema import SCHEMA_VERSION, require_group
+from ..tasks.recipes import read_recipe
+from ..util.models import validate
+
+SCHEMA_VERSION = 1
 
 Message = dict[str, str]
 """A `role` and a `content`."""
 
+# Integers up to 2**53 survive every format: JSON, Arrow and doubles.
+_Integer = Annotated[int, Meta(ge=-(2**53), le=2**53)]
+_Number = _Integer | Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+_Score = Annotated[int, Meta(ge=0, le=1)] | Annotated[float, Meta(ge=0.0, le=1.0)]
+
+
+class _Message(Struct):
+    role: str
+    content: str
+
+
+class _Rollout(Struct):
+    conversation: Annotated[list[_Message], Meta(min_length=1)]
+    score: _Number
+    answer: str | None
+    status: Status
+    detail: str
+    raw_score: _Score | None
+    raw_form_score: _Number | None
+    tagged_form_score: _Number | None
+    length_factor: _Number
+    finish_reason: str
+    tokens: _Integer
+    completion_tokens: _Integer
+    verify_seconds: _Number = 0.0
+
+
+class _Recipe(Struct, forbid_unknown_fields=True):
+    task: str
+    seed: _Integer
+    level: _Number | None
+    parameters: dict[str, Any]
+
+
+class _Row(Struct):
+    """Keys with a default are missing in some rows."""
+
+    item_id: str
+    recipe: _Recipe
+    oracle: str | None
+    rollouts: Annotated[list[_Rollout], Meta(min_length=1)]
+    schema_version: _Integer
+    scoring: dict[str, Any] = {}
+    library_versions: dict[str, Any] = {}
+    time: str = ""
+    difficulty: _Number | None = None
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredRollout:
-    """One rollout; its fields have the names and the order of its keys in the files.
+    """One rollout; fields have the names and the order of its stored keys.
 
     Attributes:
         conversation: the prompt's messages, then the completion.
-        score: the reward, which is what the trainer gets.
+        score: the reward that the trainer gets.
         raw_score: the verifier's score, in [0, 1]; None when unscored.
-        raw_form_score, tagged_form_score: those of the answer's two forms.
+        raw_form_score, tagged_form_score: scores of the bare and of the tagged answer.
         verify_seconds: None where the row lacks it.
-        tokens: of prompt and completion; 0 where the server gave no completion.
-        other: what this version does not know.
+        tokens: of prompt and completion; 0 without a completion.
+        other: keys that this version doesn't know.
     """
 
     conversation: Sequence[Message]
@@ -51,14 +104,14 @@ class StoredRollout:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> StoredRollout:
-        """Read a rollout of a row that was checked."""
-        known = {key: row[key] for key in _KEYS if key in row}
+        """Read a rollout of a validated row."""
+        known = {key: row[key] for key in _ROLLOUT_KEYS if key in row}
         other = {key: value for key, value in row.items() if key not in known}
         return cls(**{**known, "status": Status(row["status"])}, other=other)
 
     @classmethod
     def from_attempt(cls, attempt: Attempt, prompt: Sequence[Message]) -> StoredRollout:
-        """Put a fresh attempt down, behind the messages that it began with."""
+        """Record a fresh attempt after the messages of its prompt."""
         completion = attempt.completion
         return cls(
             conversation=[*prompt, {"role": "assistant", "content": completion.text}],
@@ -68,13 +121,13 @@ class StoredRollout:
             **_grade(attempt.answer, attempt.verdict, attempt.reward),
         )
 
-    def graded(self, answer: str | None, verdict: Verdict, reward: Reward) -> StoredRollout:
-        """Give the same completion another grade."""
+    def with_grade(self, answer: str | None, verdict: Verdict, reward: Reward) -> StoredRollout:
+        """Return the same completion with another grade."""
         return replace(self, **_grade(answer, verdict, reward))
 
     def to_json(self) -> dict[str, Any]:
-        """Make the stored row: the inverse of `from_json`, byte for byte."""
-        row = {key: getattr(self, key) for key in _KEYS}
+        """Return the stored row: the inverse of `from_json`, byte for byte."""
+        row = {key: getattr(self, key) for key in _ROLLOUT_KEYS}
         row["status"] = self.status.value
         if self.verify_seconds is None:
             del row["verify_seconds"]
@@ -87,14 +140,14 @@ class StoredRollout:
 
     @property
     def text(self) -> str:
-        """What the model wrote."""
+        """The completion's text."""
         return self.conversation[-1]["content"]
 
     @property
     def question(self) -> str:
-        """The last message of the user; empty where there is none."""
-        said = (m["content"] for m in reversed(self.prompt) if m["role"] == "user")
-        return next(said, "")
+        """The user's last message; empty without one."""
+        contents = (m["content"] for m in reversed(self.prompt) if m["role"] == "user")
+        return next(contents, "")
 
     @property
     def scored(self) -> bool:
@@ -110,15 +163,15 @@ class StoredRollout:
 
     @property
     def length(self) -> int | None:
-        """Tokens of the completion; None where the server gave none."""
+        """Tokens of the completion; None without one."""
         return self.completion_tokens if self.tokens else None
 
 
-_KEYS = [entry.name for entry in fields(StoredRollout) if entry.name != "other"]
+_ROLLOUT_KEYS = [entry.name for entry in fields(StoredRollout) if entry.name != "other"]
 
 
 def _grade(answer: str | None, verdict: Verdict, reward: Reward) -> dict[str, Any]:
-    """Give the fields of a rollout that scoring it again replaces."""
+    """Return the fields of a rollout that scoring determines."""
     return {
         "score": reward.value,
         "answer": answer,
@@ -134,12 +187,12 @@ def _grade(answer: str | None, verdict: Verdict, reward: Reward) -> dict[str, An
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredGroup:
-    """All rollouts of one problem: enough to regenerate it and to score them again.
+    """All rollouts of one problem, with what regenerates and rescores it.
 
     Attributes:
-        about: what else the row says, in its order: its run, the library versions, the settings
-            of scoring, the time; of an evaluation sample the difficulty; what else there is.
-        file: where it was read; no part of the row.
+        about: the row's other keys in their order: run, library versions, scoring settings, time,
+            the difficulty of an evaluation sample, and unknown ones.
+        file: where it was read; not part of the row.
     """
 
     rollouts: Sequence[StoredRollout]
@@ -151,15 +204,17 @@ class StoredGroup:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any], *, file: Path | None = None) -> StoredGroup:
-        """Check and read a row; raises ValueError, which says what is wrong with it."""
-        require_group(row)
-        own = ("item_id", "rollouts", "schema_version", "recipe", "oracle")
+        """Validate and read a row; raises ValueError with what is wrong with it."""
+        validate(row, _Row)
+        recipe = read_recipe(row["recipe"])
+        if row["item_id"] != recipe.task:
+            raise ValueError(f"item_id must be its recipe's task, got {row['item_id']!r:.50}")
         return cls(
             rollouts=[StoredRollout.from_json(rollout) for rollout in row["rollouts"]],
             schema_version=row["schema_version"],
-            recipe=Recipe.from_json(row["recipe"]),
+            recipe=recipe,
             oracle=row["oracle"],
-            about={key: value for key, value in row.items() if key not in own},
+            about={key: value for key, value in row.items() if key not in _GROUP_KEYS},
             file=file,
         )
 
@@ -167,11 +222,11 @@ class StoredGroup:
     def from_result(
         cls, group: GroupResult, prompt: Sequence[Message], run: Mapping[str, Any]
     ) -> StoredGroup:
-        """Put a fresh group down.
+        """Record a fresh group.
 
         Args:
-            prompt: the messages the rollouts began with.
-            run: what is the same for all rows of a run: its name, replica, library versions.
+            prompt: the messages that all rollouts begin with.
+            run: keys with the same value in all rows of a run: its name, replica, library versions.
         """
         return cls(
             rollouts=[StoredRollout.from_attempt(attempt, prompt) for attempt in group.attempts],
@@ -181,11 +236,11 @@ class StoredGroup:
         )
 
     def as_sample(self, difficulty: float | None) -> StoredGroup:
-        """Make a sample of an evaluation of it; None is the task's default difficulty."""
+        """Return it as an evaluation sample; None is the task's default difficulty."""
         return replace(self, about={**self.about, "difficulty": difficulty})
 
     def to_json(self) -> dict[str, Any]:
-        """Make the stored row: the inverse of `from_json`, with our keys first."""
+        """Return the stored row: the inverse of `from_json`, with our keys first."""
         return {
             "item_id": self.task,
             "rollouts": [rollout.to_json() for rollout in self.rollouts],
@@ -196,7 +251,7 @@ class StoredGroup:
         }
 
     def line(self) -> str:
-        """Make the stored row as a line of a file, in ASCII."""
+        """Return the stored row as an ASCII line."""
         return json.dumps(self.to_json()) + "\n"
 
     @property
@@ -213,34 +268,29 @@ class StoredGroup:
 
     @property
     def scored(self) -> list[StoredRollout]:
-        """The rollouts about which the verifier could say something."""
+        """The rollouts that have a verifier score."""
         return [rollout for rollout in self.rollouts if rollout.scored]
 
     @property
     def solved(self) -> int:
-        """How many rollouts are solved."""
+        """The number of solved rollouts."""
         return sum(rollout.solved for rollout in self.rollouts)
 
     @property
     def signal(self) -> Signal | None:
-        """Whether the group teaches, as `scoring.rewards.signal` says."""
+        """The group's training signal; see `scoring.rewards.signal`."""
         return signal([Verdict(score=r.raw_score, status=r.status) for r in self.rollouts])
 
     @property
-    def recipe_key(self) -> str:
-        """A name that is equal for groups of the same problem, whichever files they are in."""
-        return recipe_key(self.recipe)
-
-    @property
     def item_key(self) -> str:
-        """A name that is equal for the same item in two evaluations, whoever answered it."""
+        """A key for the same item in two evaluations: its recipe and the user's messages."""
         conversation = self.rollouts[0].conversation
-        asked = [message["content"] for message in conversation if message["role"] == "user"]
-        return stable_json([self.recipe.to_json(), asked])
+        user = [message["content"] for message in conversation if message["role"] == "user"]
+        return stable_json([self.recipe.to_json(), user])
 
     @property
     def is_sample(self) -> bool:
-        """Whether it is of an evaluation: only those name a difficulty, or None for the default."""
+        """Whether it is an evaluation sample: only those have a difficulty, possibly None."""
         return "difficulty" in self.about
 
     @property
@@ -249,31 +299,34 @@ class StoredGroup:
 
     @property
     def difficulty(self) -> float | None:
-        """What an evaluation asked for, in [0, 1]; None for the library's default configuration."""
+        """The evaluation's difficulty, in [0, 1]; None for the library's default configuration."""
         difficulty: float | None = self.about.get("difficulty")
         return difficulty
 
     @property
     def scoring(self) -> Mapping[str, Any]:
-        """The settings of its scores; empty in rows that don't say."""
+        """The scoring settings; empty in rows without them."""
         return dict(self.about.get("scoring", {}))
 
     @property
     def library_versions(self) -> Mapping[str, Any]:
-        """The versions by library; empty in rows that don't say."""
+        """Versions by library; empty in rows without them."""
         return dict(self.about.get("library_versions", {}))
 
     @property
     def time(self) -> str:
-        """When it was written, ISO 8601 in UTC; empty in rows that don't say."""
+        """When it was written, ISO 8601 in UTC; empty in rows without it."""
         return str(self.about.get("time", ""))
 
 
+_GROUP_KEYS = ("item_id", "rollouts", "schema_version", "recipe", "oracle")
+
+
 def recipe_key(recipe: Recipe) -> str:
-    """Name a problem: the same text for equal recipes."""
+    """Return the same text for equal recipes."""
     return stable_json(recipe.to_json())
 
 
 def stable_json(value: Any) -> str:
-    """Write JSON that is the same text for equal values."""
+    """Return the same JSON for equal values."""
     return json.dumps(value, sort_keys=True)

@@ -13,7 +13,7 @@ from reasoning_gym_environment.commands.rescore import SETTINGS, build_parser, m
 from reasoning_gym_environment.config import scoring_settings
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.report.material import read_metrics
+from reasoning_gym_environment.report.loading import read_metrics
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.grading import grade
 from reasoning_gym_environment.scoring.rewards import ScoreMode
@@ -46,7 +46,7 @@ def test_files_are_scored_again_beside_the_old_ones(
     dump = write_dump(tmp_path / "dump.jsonl", [tampered, moved], torn=True)
     before, new = dump.read_bytes(), tmp_path / "dump.rescored.jsonl"
 
-    assert main([str(dump), *SMALL]) == 1  # one row could not be scored again
+    assert main([str(dump), *SMALL]) == 1  # one row could not be rescored
     printed = capsys.readouterr().out.splitlines()
     assert dump.read_bytes() == before
     right, partly, wrong = scores(new)[0]
@@ -55,11 +55,11 @@ def test_files_are_scored_again_beside_the_old_ones(
     assert scores(new)[1] == [right, partly, wrong]
     assert printed[:3] == [
         f"{dump} -> dump.rescored.jsonl",
-        "1 of 2 groups scored again",
-        "  1  torn lines left out",
+        "1 of 2 groups rescored",
+        "  1  torn lines skipped",
     ]
-    assert printed[3].startswith("  1  kept as they were: the recipe gives another question")
-    assert printed[4].startswith(r"  1  were made with reasoning-gym 0.0.7\x1b, scored with ")
+    assert printed[3].startswith("  1  unchanged: the recipe gives another question")
+    assert printed[4].startswith(r"  1  were generated with reasoning-gym 0.0.7\x1b, scored with ")
     assert printed[5].startswith("3 of 3 scores changed, 1 up, 2 down; mean 0.500 -> ")
 
     with pytest.raises(FixableError, match=r"rescored\.jsonl exists; --force replaces it"):

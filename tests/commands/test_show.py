@@ -63,7 +63,7 @@ def test_nothing_that_matches_is_a_failure(dump: Path) -> None:
     ("options", "said"),
     [
         (["--status", "right"], "--status: 'right' is none of solved, wrong, "),
-        (["--score", "half"], "'half' is no comparison such as '<0.5'"),
+        (["--score", "half"], "'half' must be a comparison such as '<0.5'"),
         (["--limit", "-1"], "--limit is -1"),
     ],
 )

@@ -88,8 +88,8 @@ async def test_a_replica_of_the_same_name_continues_where_the_other_ended(
 @pytest.mark.parametrize(
     ("changes", "text", "said"),
     [
-        ({}, '{"stream_state": {"sam', "it is no JSON: "),
-        ({}, '{"schema_version": 2}', "its schema version is 2, this program reads 1"),
+        ({}, '{"stream_state": {"sam', "it is not valid JSON: "),
+        ({}, '{"schema_version": 2}', "schema_version is 2, this program reads 1"),
         ({}, '{"stream_state": []}', "the stream's state is [], which is no JSON object"),
         ({"seed": 7}, None, "it is of a run with seed 42, this one's is 7"),
         (

@@ -12,14 +12,14 @@ from report_files import row, write
 
 from reasoning_gym_environment.records import Status
 from reasoning_gym_environment.report import charts
-from reasoning_gym_environment.report.contents import Contents, contents_of
-from reasoning_gym_environment.report.figures import (
+from reasoning_gym_environment.report.aggregates import (
     equal_parts,
     overview,
     rollouts_of,
     solved_share,
 )
-from reasoning_gym_environment.report.material import read_material
+from reasoning_gym_environment.report.loading import read_material
+from reasoning_gym_environment.report.sections import Contents, contents_of
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.tasks.chance import chance_floor, no_reasoning_floors
 

@@ -7,7 +7,7 @@ import pytest
 from report_files import row, write
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.report.material import read_material
+from reasoning_gym_environment.report.loading import read_material
 
 
 def test_seeds_tell_training_from_evaluation(tmp_path: Path) -> None:

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from report_files import row, write
 
 from reasoning_gym_environment.cli import main
-from reasoning_gym_environment.report.material import read_material
-from reasoning_gym_environment.report.page import embed
-from reasoning_gym_environment.report.samples import clip, fitting_length, samples_of, thin_out
+from reasoning_gym_environment.report.loading import read_material
+from reasoning_gym_environment.report.page import clip, embed, fitting_length, samples_of, thin_out
 
 ANYTHING = st.text(st.characters(codec=None)) | st.sampled_from(["</script>", "<!--", "]]>"])
 

@@ -14,7 +14,7 @@ from reasoning_gym_environment.rollouts.demonstrations import (
 )
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.extraction import extract_answer
-from reasoning_gym_environment.storage.training_rows import SFT_COLUMNS
+from reasoning_gym_environment.storage.export import SFT_COLUMNS
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from reasoning_gym_environment.storage.dump_writer import SUCCESSFUL, DumpWriter
+from reasoning_gym_environment.storage.dumps import SUCCESSFUL, DumpWriter
 
 LIMIT = 50_000
 

@@ -113,14 +113,14 @@ def test_a_folder_that_cannot_be_written_to_is_refused_with_the_way_out(tmp_path
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b"", "it is no JSON: "),
-        (b'{"stream_state": {"sampler"', "it is no JSON: "),
-        (b"\xff\xfe\x00", "it is no JSON: "),
-        (b"[" * 100_000, "it is nested too deep"),
-        (b"[]", "it is no JSON object"),
-        (b"{}", "it lacks stream_state"),
-        (b'{"schema_version": 2}', "its schema version is 2, this program reads 1"),
-        (b'{"schema_version": "x"}', "its schema version is 'x', this program reads 1"),
+        (b"", "it is not valid JSON: "),
+        (b'{"stream_state": {"sampler"', "it is not valid JSON: "),
+        (b"\xff\xfe\x00", "it is not valid JSON: "),
+        (b"[" * 100_000, "it is nested too deeply"),
+        (b"[]", "the value must be object, got []"),
+        (b"{}", "object missing required field `stream_state`"),
+        (b'{"schema_version": 2}', "schema_version is 2, this program reads 1"),
+        (b'{"schema_version": "x"}', "schema_version is 'x', this program reads 1"),
         (None, "Is a directory"),
     ],
 )
@@ -148,7 +148,7 @@ async def test_two_replicas_of_one_name_are_refused_until_the_first_ends(tmp_pat
     other = Checkpoints(tmp_path / "env_1", Counter())
     await first.claim(patience=0)
     await other.claim(patience=0)
-    with pytest.raises(FixableError, match=r"another process is replica 'env_0'; end it, or give"):
+    with pytest.raises(FixableError, match=r"another process is replica 'env_0'; stop it, or name"):
         await second.claim(patience=0)
     waiting = asyncio.create_task(second.claim(patience=20))
     await asyncio.sleep(0.1)
@@ -174,7 +174,7 @@ async def test_a_killed_replica_leaves_its_name_to_the_next(tmp_path: Path) -> N
 
 async def test_a_checkpoint_saved_aside_is_there_at_once(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "env_0", Counter())
-    await checkpoints.save_aside(3, {"stream_state": [1]})
+    await checkpoints.save_async(3, {"stream_state": [1]})
     assert json.loads((tmp_path / "env_0" / "step-3.json").read_text()) == {
         "schema_version": 1,
         "stream_state": [1],
@@ -190,14 +190,14 @@ async def test_a_disk_that_stalls_holds_up_no_training_and_no_end(
     checkpoints.require_writable()
     os.mkfifo(tmp_path / "env_0" / f".step-3.json.{os.getpid()}.partial")  # that nobody reads
     begin = time.monotonic()
-    await checkpoints.save_aside(3, {"stream_state": 1})
-    await checkpoints.save_aside(6, {"stream_state": 2})
+    await checkpoints.save_async(3, {"stream_state": 1})
+    await checkpoints.save_async(6, {"stream_state": 2})
     assert time.monotonic() - begin < 10
     assert counts == {"checkpoints/failed": 1}
     warning, error = (record.getMessage() for record in caplog.records)
-    assert warning == "The disk holds up the checkpoint of step 3: training goes on"
-    assert error.startswith("The checkpoint of step 6 was not saved: its disk holds up the one ")
+    assert warning == "The disk stalls on the checkpoint of step 3: training goes on"
+    assert error.startswith("The checkpoint of step 6 was not saved: the disk still stalls ")
     await asyncio.to_thread(checkpoints.close)
     assert caplog.records[-1].getMessage() == (
-        f"The disk of {tmp_path}/env_0 does not answer: a checkpoint is lost"
+        f"The disk of {tmp_path}/env_0 does not respond: a checkpoint is lost"
     )

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 from small_disks import memory_disk, mounted
 
-from reasoning_gym_environment.storage.dump_writer import QUEUE_ROWS, SUCCESSFUL, DumpWriter
-from reasoning_gym_environment.storage.dumps import read_dump
+from reasoning_gym_environment.storage.dumps import QUEUE_ROWS, SUCCESSFUL, DumpWriter, read_dump
 
 SCRIPT = Path(__file__).with_name("dump_writer.py")
 FILE = "reasoning_gym_environment_rollouts_run_0000.jsonl"
@@ -105,11 +104,10 @@ async def test_a_full_disk_says_what_was_lost_and_that_it_works_again(
     error, again = (record.getMessage() for record in caplog.records)
     assert error == (
         f"Dumps can't be written to {small_disk}/dumps ([Errno 28] No space left on device): "
-        "1 group is lost to disk so far, training goes on; free space or change data_dumps_dir"
+        "1 group lost to disk so far, training goes on; free space or change data_dumps_dir"
     )
     assert again == (
-        f"Dumps are written to {small_disk}/dumps again after 0 s; {lost} groups of that time are "
-        "lost to disk"
+        f"Dumps are written to {small_disk}/dumps again after 0 s, with {lost} groups lost to disk"
     )
 
 
@@ -118,13 +116,13 @@ def test_while_a_disk_stalls_groups_wait_in_memory_until_that_is_full(tmp_path: 
     folder.mkdir()
     os.mkfifo(folder / FILE)
     with Program("small", folder, tmp_path) as program:
-        program.until(lambda: "training waits for it" in program.log)
+        program.until(lambda: "training waits" in program.log)
         assert len(program.said) == QUEUE_ROWS
         assert program.log.splitlines() == [
-            f"WARNING The disk of {folder} has taken no group for 5 s: 1 wait in memory, training "
-            f"goes on until {QUEUE_ROWS} do",
-            f"WARNING The disk of {folder} has taken no group for 6 s: {QUEUE_ROWS + 1} wait in "
-            "memory, training waits for it",
+            f"WARNING The disk of {folder} has written nothing for 5 s: 1 group waiting in memory, "
+            f"training goes on until {QUEUE_ROWS} groups wait",
+            f"WARNING The disk of {folder} has written nothing for 6 s: {QUEUE_ROWS + 1} groups "
+            "waiting in memory, training waits",
         ]
         with os.fdopen(os.open(folder / FILE, os.O_RDWR), "rb") as read:  # which sees no end
             rows = [json.loads(read.readline())["number"] for _ in range(100)]
@@ -151,7 +149,7 @@ def test_a_disk_that_never_answers_does_not_hold_up_the_end(tmp_path: Path) -> N
     assert time.monotonic() - begin < 30
     assert ended.stdout == "3\n"
     assert ended.stderr.splitlines()[-1] == (
-        f"ERROR The disk of {folder} does not answer: 3 groups are lost to disk"
+        f"ERROR The disk of {folder} does not respond: 3 groups lost to disk"
     )
 
 

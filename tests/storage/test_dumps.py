@@ -17,17 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.storage.dump_writer import (
+from reasoning_gym_environment.storage.dumps import (
     FAILED,
     PARTIAL,
     SUCCESSFUL,
     DumpKind,
     DumpWriter,
     dump_kind,
+    read_dump,
 )
-from reasoning_gym_environment.storage.dumps import read_dump
-from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.storage.schema import SCHEMA_VERSION
+from reasoning_gym_environment.storage.rows import SCHEMA_VERSION, StoredGroup
 from reasoning_gym_environment.util.files import append_whole
 
 SCRIPT = Path(__file__).with_name("dump_writer.py")

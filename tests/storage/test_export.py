@@ -11,16 +11,18 @@ from stored_values import attempt, stored
 
 from reasoning_gym_environment.demo.tokenizer import build_tokenizer
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.storage.export import prepare, require_replaceable, write_splits
-from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.storage.training_rows import (
+from reasoning_gym_environment.storage.export import (
     DPO_COLUMNS,
     RECORD_COLUMNS,
     SFT_COLUMNS,
     dpo_rows,
+    prepare,
     record_rows,
+    require_replaceable,
     sft_rows,
+    write_splits,
 )
+from reasoning_gym_environment.storage.rows import StoredGroup
 
 GROUPS = [
     stored(attempt(1.0, f"right {seed}"), attempt(0.0, "wrong\x00é😀"), attempt(None), seed=seed)
@@ -97,7 +99,7 @@ def test_broken_unicode_is_written_as_replacement_characters(tmp_path: Path) -> 
 
 def test_a_folder_that_is_no_dataset_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
-    with pytest.raises(FixableError, match="thesis is a folder that holds no dataset"):
+    with pytest.raises(FixableError, match="thesis is a folder without a dataset"):
         require_replaceable(tmp_path / "thesis", force=True)
     for share in (0.0, 0.3):
         write_splits(tmp_path / "rows", splits_of("sft", share), SFT_COLUMNS)

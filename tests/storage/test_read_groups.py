@@ -1,5 +1,6 @@
 """What is read again must be ours, and of this version."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -64,40 +65,76 @@ def changed(place: str, value: object) -> dict[str, object]:
     return row
 
 
+LARGE = "int <= 9007199254740992"
+SMALL = "int >= -9007199254740992"
+MESSAGE = {"role": "user", "content": "?"}
+
+
+def require_refused(folder: Path, row: dict[str, object], says: str) -> None:
+    path = write_dump(folder / "d.jsonl", [stored(attempt(1.0)), row])
+    with pytest.raises(FixableError) as raised:
+        read_groups(path)
+    assert f"d.jsonl: row 2 is not a group of rollouts: {says}" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "expected"),
+    [
+        ("rollouts", [], "array of length >= 1"),
+        ("rollouts", {}, "array"),
+        ("rollouts.0", "a", "object"),
+        ("rollouts.0.conversation", [], "array of length >= 1"),
+        ("rollouts.0.conversation.0", "text", "object"),
+        ("rollouts.0.conversation.0.content", ["text"], "str"),
+        ("rollouts.0.score", float("nan"), "float >= -1.7976931348623157e+308"),
+        ("rollouts.0.score", float("inf"), "float <= 1.7976931348623157e+308"),
+        ("rollouts.0.score", 2**60, LARGE),
+        ("rollouts.0.length_factor", 10**400, LARGE),
+        ("rollouts.0.raw_score", 2, "int <= 1"),
+        ("rollouts.0.raw_score", -0.5, "float >= 0.0"),
+        ("rollouts.0.raw_score", "1", "int | float | null"),
+        ("rollouts.0.tokens", 2.5, "int"),
+        ("rollouts.0.tokens", 10**300, LARGE),
+        ("rollouts.0.tokens", 2**63, LARGE),
+        ("rollouts.0.tokens", True, "int"),
+        ("rollouts.0.completion_tokens", -(2**64), SMALL),
+        ("rollouts.0.verify_seconds", 10**30, LARGE),
+        ("rollouts.0.verify_seconds", None, "int | float"),
+        ("difficulty", 10**30, LARGE),
+        ("recipe.seed", 10**300, LARGE),
+        ("time", 5, "str"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_named(
+    tmp_path: Path, place: str, value: object, expected: str
+) -> None:
+    key = re.sub(r"\.(\d+)", r"[\1]", place)
+    require_refused(tmp_path, changed(place, value), f"{key} must be {expected}, got {value!r:.50}")
+
+
 @pytest.mark.parametrize(
     ("place", "value", "says"),
     [
-        ("rollouts", [], "it has no rollouts"),
-        ("rollouts", ["a"], "'a' is no JSON object"),
-        ("rollouts.0", {"conversation": []}, "it lacks score"),
-        ("rollouts.0.conversation", [], "a conversation is empty"),
-        ("rollouts.0.conversation.0.content", ["text"], r"content is \['text'\]"),
-        ("rollouts.0.status", "splendid", "'splendid' is not a valid Status"),
-        ("rollouts.0.score", float("nan"), "score is nan"),
-        ("rollouts.0.length_factor", 10**400, "length_factor is 1000"),
-        ("rollouts.0.raw_score", 2, "raw_score is 2, which is not in"),
-        ("rollouts.0.raw_score", "1", "raw_score is '1'"),
-        ("rollouts.0.tokens", 2.5, "tokens is 2.5"),
-        ("rollouts.0.tokens", 10**300, "tokens is 1000"),
-        ("rollouts.0.tokens", 2**63, "tokens is 9223372036854775808"),
-        ("rollouts.0.tokens", True, "tokens is True"),
-        ("rollouts.0.completion_tokens", -(2**64), "completion_tokens is -18446744073709551616"),
-        ("rollouts.0.score", 2**60, "score is 1152921504606846976"),
-        ("rollouts.0.verify_seconds", 10**30, "verify_seconds is 1000"),
-        ("difficulty", 10**30, "difficulty is 1000"),
-        ("recipe.seed", 10**300, "its seed is a number of 997 bits|seed is 1000"),
-        ("recipe.parameters", {"n": 10**300}, "'n' has a number that is not finite or beyond"),
-        ("recipe", {"task": "gcd"}, "it lacks seed"),
-        ("recipe.hint", 1, "its recipe has an unknown hint"),
-        ("time", 5, "time is 5"),
+        (
+            "rollouts.0",
+            {"conversation": [MESSAGE]},
+            "rollouts[0]: object missing required field `score`",
+        ),
+        ("rollouts.0.status", "splendid", "rollouts[0].status: invalid enum value 'splendid'"),
+        ("rollouts.0.status", "\ud800", r"'\ud800' is not valid Unicode"),
+        (
+            "recipe.parameters",
+            {"n": 10**300},
+            "'n' has a number that is not finite or beyond 2**53: a number of 997 bits",
+        ),
+        ("recipe", {"task": "gcd"}, "recipe: object missing required field `seed`"),
+        ("recipe.hint", 1, "recipe: object contains unknown field `hint`"),
     ],
 )
-def test_a_row_that_makes_no_sense_is_named(
+def test_a_row_of_another_shape_is_named(
     tmp_path: Path, place: str, value: object, says: str
 ) -> None:
-    path = write_dump(tmp_path / "d.jsonl", [stored(attempt(1.0)), changed(place, value)])
-    with pytest.raises(FixableError, match=rf"d\.jsonl: row 2 is no group of rollouts: {says}"):
-        read_groups(path)
+    require_refused(tmp_path, changed(place, value), says)
 
 
 def test_nothing_is_replaced_unless_forced(tmp_path: Path) -> None:

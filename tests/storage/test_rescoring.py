@@ -86,7 +86,7 @@ async def test_scores_that_were_tampered_with_are_restored(pool: TaskPool, gcd: 
     [result] = await again(pool, tampered)
     assert without_seconds(row_of(result)) == without_seconds(row)
     assert row_of(result)["oracle"] == gcd.oracle
-    assert result.other_oracle
+    assert result.before.oracle != result.after.oracle
     assert {change.reason for change in result.changes} == {REASONS["answer"]}
     [headline, *_] = describe_changes(result.changes)
     assert headline.startswith("6 of 6 scores changed, 1 up, 5 down; mean 0.900 -> ")
@@ -104,15 +104,15 @@ async def test_a_row_whose_question_has_changed_stays_as_it_is(
     assert (row_of(same), row_of(other)) == (same_version, other_version)
     assert not same.changes
     installed = version("reasoning-gym")
-    assert same.kept.endswith(f"another question, with reasoning-gym {installed} as before")
-    assert other.kept.endswith(f"made with reasoning-gym 0.0.7, installed is {installed}")
+    assert same.kept.endswith(f"another question with the same reasoning-gym {installed}")
+    assert other.kept.endswith(f"generated with reasoning-gym 0.0.7, installed is {installed}")
 
 
 async def test_a_row_whose_problem_cant_be_made_stays_as_it_is(pool: TaskPool) -> None:
     row = stored(attempt(1.0), task="no_such_task")
     [result] = await again(pool, row)
     assert (row_of(result), len(result.changes)) == (row, 0)
-    assert result.kept.startswith("the problem can't be made again: no_such_task: ")
+    assert result.kept.startswith("the problem can't be regenerated: no_such_task: ")
 
 
 async def test_another_score_mode_changes_scores_and_says_so(pool: TaskPool, gcd: Problem) -> None:
@@ -192,7 +192,7 @@ async def test_a_row_whose_recipe_is_hostile_is_kept_as_it_was_and_runs_nothing(
     row["recipe"] = {"task": task, "seed": 1, "level": None, "parameters": parameters}
     [result] = await again(pool, row)
     assert row_of(result) == row
-    assert result.kept.startswith(f"the problem can't be made again: {task}: ")
+    assert result.kept.startswith(f"the problem can't be regenerated: {task}: ")
     assert named in result.kept
     assert list(short_path.iterdir()) == []
 

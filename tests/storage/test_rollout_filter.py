@@ -4,8 +4,8 @@ import pytest
 from stored_values import attempt, stored
 
 from reasoning_gym_environment.records import Status
+from reasoning_gym_environment.storage.rendering import RolloutFilter, parse_condition
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.storage.showing import RolloutFilter, parse_condition
 
 [ROLLOUT] = StoredGroup.from_json(stored(attempt(0.25))).rollouts
 
@@ -27,7 +27,7 @@ def test_a_condition_compares(text: str, passes: list[float]) -> None:
 
 @pytest.mark.parametrize("text", ["", "0.5", "<", "<x", "=<1", "<1e9", "<0.5>", "<-1"])
 def test_what_is_no_comparison_is_refused_with_examples(text: str) -> None:
-    with pytest.raises(ValueError, match="is no comparison such as"):
+    with pytest.raises(ValueError, match="must be a comparison such as"):
         parse_condition(text)
 
 
@@ -47,4 +47,4 @@ def test_what_is_no_comparison_is_refused_with_examples(text: str) -> None:
     ],
 )
 def test_all_conditions_must_hold(wanted: RolloutFilter, passes: bool) -> None:
-    assert wanted.wants("gcd", ROLLOUT) is passes
+    assert wanted.matches("gcd", ROLLOUT) is passes

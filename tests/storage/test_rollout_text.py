@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stored_values import attempt, stored
 
+from reasoning_gym_environment.storage.rendering import abbreviate, render_rollout
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.storage.showing import fold, render_rollout
 from reasoning_gym_environment.util.text import escape_control_characters
 
 UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
@@ -50,12 +50,12 @@ def test_a_long_thought_is_folded_unless_all_is_asked_for() -> None:
     assert "thought   begin middle" in folded
     assert "middle end\nreply" in folded
     assert len(folded) < 2000
-    assert "6,409 of 7,009 characters; --full shows them" in folded
+    assert "6,409 of 7,009 characters omitted; --full shows them" in folded
 
 
 @given(st.text(max_size=2000))
-def test_folding_never_makes_a_text_longer(text: str) -> None:
-    assert len(fold(text)) <= len(text)
+def test_abbreviating_never_makes_a_text_longer(text: str) -> None:
+    assert len(abbreviate(text)) <= len(text)
 
 
 def test_the_system_prompt_is_shown_only_with_everything() -> None:

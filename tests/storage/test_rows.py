@@ -78,5 +78,5 @@ def test_what_a_row_lacks_or_adds_stays_so() -> None:
 
 
 def test_a_row_of_another_task_than_its_recipe_is_refused() -> None:
-    with pytest.raises(ValueError, match="item_id is 'lcm', which is not its recipe's task"):
+    with pytest.raises(ValueError, match="item_id must be its recipe's task, got 'lcm'"):
         StoredGroup.from_json(row(item_id="lcm"))

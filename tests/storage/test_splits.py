@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.storage.export import is_test, prepare, repaired
-from reasoning_gym_environment.storage.training_rows import Item
+from reasoning_gym_environment.storage.export import Item, is_test, prepare, repaired
 
 
 def items(*asked: str) -> list[Item]:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from json_values import ODD, places, with_value, without
 
-from reasoning_gym_environment.report.figures import level_points, overview
-from reasoning_gym_environment.report.samples import group_sample
+from reasoning_gym_environment.report.aggregates import level_points, overview
+from reasoning_gym_environment.report.page import group_sample
+from reasoning_gym_environment.storage.export import dpo_rows, record_rows, sft_rows
+from reasoning_gym_environment.storage.rendering import render_rollout
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.storage.showing import render_rollout
-from reasoning_gym_environment.storage.training_rows import dpo_rows, record_rows, sft_rows
 
 ROW: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "stored/dump.jsonl").read_text().splitlines()[0]

@@ -4,8 +4,7 @@ import json
 
 from stored_values import attempt, stored
 
-from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.storage.training_rows import (
+from reasoning_gym_environment.storage.export import (
     DPO_COLUMNS,
     RECORD_COLUMNS,
     SFT_COLUMNS,
@@ -13,6 +12,7 @@ from reasoning_gym_environment.storage.training_rows import (
     record_rows,
     sft_rows,
 )
+from reasoning_gym_environment.storage.rows import StoredGroup
 
 SYSTEM = {"role": "system", "content": "Think."}
 USER = {"role": "user", "content": "Question 2?"}

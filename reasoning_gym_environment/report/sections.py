@@ -12,8 +12,7 @@ from ..evaluation.tables import comparison_table
 from ..storage.rows import StoredGroup
 from ..util.grouping import group_by
 from . import charts as draw
-from .charts import Chart
-from .figures import (
+from .aggregates import (
     Bucket,
     Overview,
     Share,
@@ -25,7 +24,8 @@ from .figures import (
     shares_by,
     solved_share,
 )
-from .material import (
+from .charts import Chart
+from .loading import (
     EVALUATION,
     FAILED_GROUPS,
     PARTIAL_GROUPS,

@@ -16,7 +16,7 @@ from ..storage.rows import StoredGroup, StoredRollout, recipe_key
 from ..tasks.chance import Floors, floors
 from ..tasks.shipped import ladder_heights
 from ..util.grouping import Key, group_by
-from .material import category_of
+from .loading import category_of
 
 _MOST_BUCKETS = 40
 _SMALLEST_BUCKET = 10

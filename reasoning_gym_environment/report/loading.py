@@ -9,8 +9,7 @@ from pathlib import Path
 
 from ..errors import FixableError
 from ..evaluation.store import RUN, SAMPLES, settings_in
-from ..storage.dump_writer import FAILED, PARTIAL
-from ..storage.dumps import distinct_files, read_groups
+from ..storage.dumps import FAILED, PARTIAL, distinct_files, read_groups
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
 
