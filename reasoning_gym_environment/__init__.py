@@ -17,7 +17,7 @@ The packages, each of which imports from itself and from those before it:
     integrations            TRL, verifiers, NeMo Gym, Inspect
     evaluation              plan, run, store, metrics, comparison
     report, audit           a page of rollouts; what every verifier pays for
-    config                  Atropos's flat options, turned into the parts' settings
+    settings                all options: command line, help and checks are made from them
     atropos                 all that speaks atroposlib or wandb
     reasoning_gym_environment   ReasoningGymEnv, which holds the parts
     demo                    a simulated policy behind real HTTP
@@ -33,7 +33,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .config import ReasoningGymEnvConfig
+    from .atropos.config import ReasoningGymEnvConfig
     from .gym.asynchronous import AsyncReasoningGym
     from .gym.blocking import ReasoningGym
     from .reasoning_gym_environment import ReasoningGymEnv
@@ -51,7 +51,7 @@ _HOMES = {
     "AsyncReasoningGym": ".gym.asynchronous",
     "ReasoningGym": ".gym.blocking",
     "ReasoningGymEnv": ".reasoning_gym_environment",
-    "ReasoningGymEnvConfig": ".config",
+    "ReasoningGymEnvConfig": ".atropos.config",
     "read_dump": ".storage.dumps",
 }
 

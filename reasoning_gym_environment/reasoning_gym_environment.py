@@ -24,19 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from reasoning_gym_environment.atropos.base import VERSIONS, AtroposEnv
-from reasoning_gym_environment.atropos.defaults import (
+from reasoning_gym_environment.atropos.config import (
+    ReasoningGymEnvConfig,
     ServerConfig,
     default_config,
     default_server,
+    evaluation_settings,
 )
 from reasoning_gym_environment.atropos.scored_data import to_scored_data_group
-from reasoning_gym_environment.config import (
-    ReasoningGymEnvConfig,
-    evaluation_settings,
-    pool_settings,
-    scoring_settings,
-    settings_of,
-)
 from reasoning_gym_environment.evaluation.run import Evaluation
 from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.inference.requests import SamplingParams
@@ -49,6 +44,8 @@ from reasoning_gym_environment.rollouts.metrics import signal_lines
 from reasoning_gym_environment.rollouts.rollouts import GroupObserver, Rollouts, RolloutSettings
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.sandbox.processes import StartWorker
+from reasoning_gym_environment.scoring.grading import ScoringSettings
+from reasoning_gym_environment.settings import pool_settings, settings_of
 from reasoning_gym_environment.storage.dumps import DumpWriter
 from reasoning_gym_environment.storage.rows import recipe_key
 
@@ -93,7 +90,7 @@ class ReasoningGymEnv(AtroposEnv):
             self._pool,
             self._dumps,
             settings=settings_of(RolloutSettings, config),
-            scoring=scoring_settings(config),
+            scoring=settings_of(ScoringSettings, config),
         )
         self.evaluation = Evaluation(
             evaluation_settings(config, model=self.inference.model, run_id=self.run_id),

@@ -22,7 +22,6 @@ PURE = [
     "util.grouping",
     "util.concurrency",
     "util.outages",
-    "util.settings_text",
     "util.text",
     "sandbox.protocol",
 ]

@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from atroposlib.envs.server_handling.server_baseline import VALID_REASONING_EFFORTS
-
 from ..errors import ConfigurationError, FixableError
 from ..util.files import replacing
 
@@ -16,15 +14,11 @@ def require_usable(config: Any, server_configs: Any) -> None:
     """Refuse what Atropos's constructor would take for something else, or trip over.
 
     Raises:
-        ConfigurationError: there is no server, or `reasoning_effort` is unknown.
+        ConfigurationError: there is no server.
         UnwritableError: a place that is asked for can't be written to.
     """
     if isinstance(server_configs, list) and not server_configs:
         raise ConfigurationError("server_configs is empty: give the settings of a server")
-    effort = config.reasoning_effort
-    if effort is not None and effort not in VALID_REASONING_EFFORTS:
-        known = ", ".join(sorted(VALID_REASONING_EFFORTS))
-        raise ConfigurationError(f"reasoning_effort is {effort!r}; it must be one of {known}")
     config.require_places()
 
 

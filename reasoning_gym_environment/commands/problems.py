@@ -8,7 +8,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, FixableError
 from ..evaluation.plan import EvaluationPlan, build_evaluation_set
@@ -21,12 +21,9 @@ from ..problems.stream import question_hash
 from ..records import Ladder, Problem, Recipe
 from ..rollouts.demonstrations import PROBLEM_COLUMNS, demonstration_row, problem_row
 from ..sandbox.pool import TaskPool
+from ..settings import EnvironmentSettings, add_options, environment_of, pool_settings, settings_of
 from ..storage.export import SFT_COLUMNS, require_replaceable, targets, write_splits
 from ..util.progress import Progress, with_progress
-from .env_settings import add_settings, build_config
-
-if TYPE_CHECKING:
-    from ..config import ReasoningGymEnvConfig  # it brings Atropos along, which takes seconds
 
 SETTINGS = (
     "include_tasks",
@@ -70,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     path = targets(options.output, ["train"])["train"]
     require_replaceable(path, force=options.force)
-    made = asyncio.run(make(options, build_config(options, SETTINGS)))
+    made = asyncio.run(make(options, environment_of(options, SETTINGS)))
     if not made.rows:
         raise FixableError(f"there is nothing to write: {'; '.join(left_out(made))}")
     columns = SFT_COLUMNS if options.demonstrations else COLUMNS[options.format]
@@ -146,7 +143,7 @@ def build_parser() -> ArgumentParser:
         help="prompts: messages and recipe, as TRL reads them; nemo-gym: NeMo Gym's rows",
     )
     parser.add_argument("--force", action="store_true", help="replace what is there")
-    add_settings(parser, SETTINGS)
+    add_options(parser, SETTINGS)
     return parser
 
 
@@ -162,10 +159,8 @@ def levels(text: str) -> list[int | None]:
     return list(dict.fromkeys(map(int, text.split(","))))
 
 
-async def make(options: Namespace, config: ReasoningGymEnvConfig) -> Made:
+async def make(options: Namespace, config: EnvironmentSettings) -> Made:
     """Make the problems and their rows, in the order of tasks, levels and seeds."""
-    from ..config import pool_settings, settings_of
-
     settings, trains = settings_of(ProblemSettings, config), options.split == "train"
     run_seed = config.seed if trains else config.eval_seed
     async with TaskPool(pool_settings(config), Counter()) as pool:
@@ -201,11 +196,9 @@ def nemo_gym_problem_row(problem: Problem, system_prompt: str) -> dict[str, Any]
 
 
 async def evaluated_questions(
-    pool: TaskPool, config: ReasoningGymEnvConfig, ladders: Mapping[str, Ladder]
+    pool: TaskPool, config: EnvironmentSettings, ladders: Mapping[str, Ladder]
 ) -> frozenset[bytes]:
     """Hash the questions of the evaluation set that the configuration describes."""
-    from ..config import settings_of
-
     plan = settings_of(
         EvaluationPlan,
         config,

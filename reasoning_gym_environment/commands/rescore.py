@@ -16,6 +16,7 @@ from ..evaluation.store import write_metrics
 from ..evaluation.tables import evaluation_table
 from ..sandbox.pool import PoolSettings, TaskPool
 from ..scoring.grading import ScoringSettings
+from ..settings import add_options, environment_of, pool_settings, settings_of
 from ..storage.dumps import RESCORED, GroupFile, distinct_files, read_groups, rescored_path
 from ..storage.rescoring import Rescored, describe_rescoring, rescore
 from ..storage.rows import StoredGroup
@@ -23,7 +24,6 @@ from ..tasks.catalogue import known_categories
 from ..tasks.chance import chance_floors, no_reasoning_floors
 from ..util.files import require_free, require_writable, write_whole
 from ..util.text import escape_control_characters
-from .env_settings import add_settings, build_config
 
 logger = logging.getLogger(__name__)
 
@@ -35,14 +35,12 @@ SETTINGS += ["generation_timeout", "task_processes"]
 def main(arguments: Sequence[str]) -> int:
     """Write a rescored file beside each file; 1 when some rows could not be scored again."""
     options = build_parser().parse_args(arguments)
-    from ..config import pool_settings, scoring_settings
-
-    config = build_config(options, SETTINGS)
+    config = environment_of(options, SETTINGS)
     files = chosen_files(options)
     contents = {path: read_groups(path) for path in files}
     for path in files:
         require_writable(path.parent)
-    scoring = scoring_settings(config)
+    scoring = settings_of(ScoringSettings, config)
     by_file = asyncio.run(rescore_files(contents, pool_settings(config), scoring))
     results = [result for done in by_file.values() for result in done]
     written = [f"{path} -> {rescored_path(path).name}" for path in files]
@@ -85,7 +83,7 @@ def build_parser() -> ArgumentParser:
     )
     parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="dumps or samples")
     parser.add_argument("--force", action="store_true", help="replace rescored files")
-    add_settings(parser, SETTINGS)
+    add_options(parser, SETTINGS)
     return parser
 
 

@@ -1,39 +1,75 @@
-"""`serve`, `process` and `evaluate`: what needs no heavy import is looked at first."""
+"""`serve`, `process` and `evaluate`: all checks come before the heavy imports."""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
+import textwrap
 import traceback
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from ..errors import FixableError
-from ..util.command_line import Given, read_given
+from ..settings import (
+    Option,
+    Settings,
+    build_settings,
+    check_start,
+    default_settings,
+    list_options,
+    sections,
+)
+from ..util.command_line import limits, read_given
 from ..util.logs import SecretRedactor, configure_logging
-from .help_text import help_text
-from .options import is_on, known_of, read_options, require_values
-from .task_names import require_tasks
 
 HELP = ("-h", "--help", "--help-all")
 
 _PACKAGE = "reasoning_gym_environment"
-_OF_EVERY_GROUP = ("problems.training", "scoring.grading", "storage.dumps")
-"""Modules that log a line or more for every group: under debug_logging alone."""
+_PER_GROUP = ("problems.training", "scoring.grading", "storage.dumps")
+"""Modules that log a line or more for every group: only under debug_logging."""
 
 _PROGRESS_LINE = f"{_PACKAGE}.rollouts.progress.line"
 
+ABOUT = {
+    "serve": "Feed a trainer through the Atropos API, until training ends.",
+    "process": "Collect env.total_steps groups into files, without a trainer.",
+    "evaluate": "Run the fixed evaluation set and write its samples and metrics.",
+}
+_ONE_SERVER = (
+    "reasoning-gym-environment {} --openai.base_url http://localhost:9004/v1 \\\n"
+    "    --openai.model_name MODEL --env.tokenizer_name MODEL --env.use_wandb False"
+)
+EXAMPLES = {
+    "serve": "run-api &\nreasoning-gym-environment init vllm > vllm.yaml\n"
+    "reasoning-gym-environment serve --config vllm.yaml --env.complexity_mode curriculum",
+    "process": _ONE_SERVER.format("process"),
+    "evaluate": _ONE_SERVER.format("evaluate"),
+}
+GENERAL = {
+    "--config FILE.yaml": "settings below `env:` and `openai:`; options override them",
+    "--quiet": "log only warnings and errors",
+    "--json-logs": "log JSON, one object a line",
+    "--slurm": "find the servers in Slurm's list of nodes",
+    "--testing": "use Atropos's mock server, for its own tests",
+    "--help": "the options that most runs set, one line each",
+    "--help-all": "all options in full",
+}
+_WIDTH = 118
+_COLUMN = 37
+
 
 class Logs(NamedTuple):
-    """How much is logged, and as what."""
+    """How much is logged, and in which format."""
 
     quiet: bool
     as_json: bool
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; 1, after a traceback without API keys, where it breaks.
+    """Run the command; return 1 after a traceback without API keys if it crashes.
 
     Args:
         arguments: the command and its options.
@@ -42,27 +78,26 @@ def main(arguments: Sequence[str]) -> int:
         FixableError: without API keys.
     """
     command, *rest = arguments
-    options = read_options()
     if asked := [argument for argument in rest if argument in HELP]:
-        print(help_text(command, options, everything="--help-all" in asked))
+        print(help_text(command, everything="--help-all" in asked))
         return 0
     logs = Logs(quiet="--quiet" in rest, as_json="--json-logs" in rest)
-    given = read_given([a for a in rest if a not in ("--quiet", "--json-logs")], known_of(options))
-    withholder = SecretRedactor(given.keys)
-    sys.argv[1:] = withholder.clean_arguments(sys.argv[1:])  # wandb records them
+    given = read_given([a for a in rest if a not in ("--quiet", "--json-logs")], sections())
+    redactor = SecretRedactor(given.keys)
+    sys.argv[1:] = redactor.clean_arguments(sys.argv[1:])  # wandb records them
     try:
-        require_values(given, options)
-        require_tasks(given.env)
-        _launch(command, given, logs, withholder)
+        settings = build_settings(given, default_settings(command))
+        check_start(command, settings.env)
+        _launch(command, settings, logs, redactor)
     except FixableError as error:
-        raise error.reworded(withholder.clean(str(error))) from error
+        raise error.reworded(redactor.clean(str(error))) from error
     except Exception:  # noqa: BLE001 - printed whole, but for the keys
-        print(withholder.clean(traceback.format_exc()), file=sys.stderr, end="")
+        print(redactor.clean(traceback.format_exc()), file=sys.stderr, end="")
         return 1
     return 0
 
 
-def _launch(command: str, given: Given, logs: Logs, withholder: SecretRedactor) -> None:
+def _launch(command: str, settings: Settings, logs: Logs, redactor: SecretRedactor) -> None:
     live = sys.stderr.isatty() and not logs.quiet and not logs.as_json
     if logs.quiet or logs.as_json:
         os.environ.setdefault("WANDB_SILENT", "true")
@@ -71,11 +106,60 @@ def _launch(command: str, given: Given, logs: Logs, withholder: SecretRedactor) 
         from ..util.progress import AboveBars
 
         handler = AboveBars(_PROGRESS_LINE)
-    configure_logging(withholder, quiet=logs.quiet, as_json=logs.as_json, handler=handler)
-    if not is_on(given.env.get("debug_logging")):
-        for name in _OF_EVERY_GROUP:
+    configure_logging(redactor, quiet=logs.quiet, as_json=logs.as_json, handler=handler)
+    if not settings.env.debug_logging:
+        for name in _PER_GROUP:
             logging.getLogger(f"{_PACKAGE}.{name}").setLevel(logging.WARNING)
     from ..atropos.launch import launch
     from ..reasoning_gym_environment import ReasoningGymEnv
 
-    launch(ReasoningGymEnv, command, given, summary_seconds=1.0 if live else 10.0)
+    launch(ReasoningGymEnv, command, settings, summary_seconds=1.0 if live else 10.0)
+
+
+def help_text(command: str, *, everything: bool) -> str:
+    """Return the help of a command.
+
+    Args:
+        everything: all options in full instead of the common ones on a line each.
+    """
+    head = [
+        f"usage: reasoning-gym-environment {command} [--config FILE.yaml] [--env.NAME VALUE ...] "
+        "[--openai.NAME VALUE ...]",
+        f"\n{ABOUT[command]}",
+        f"\nFor example:\n{textwrap.indent(EXAMPLES[command], '    ')}",
+    ]
+    options = list(list_options(command))
+    listed = [o for o in options if everything or not o.heading.startswith("More ")]
+    for heading, members in groupby(listed, lambda option: option.heading):
+        head.append(f"\n{heading}:")
+        head += [entry(option, everything=everything) for option in members]
+    head.append("\nOther options:")
+    head += [f"  {name:{_COLUMN - 2}}{about}" for name, about in GENERAL.items()]
+    if len(listed) < len(options):
+        left = len(options) - len(listed)
+        head.append(f"\nIn brackets: the default and the valid values. --help-all has {left} more.")
+    return "\n".join(head)
+
+
+def entry(option: Option, *, everything: bool) -> str:
+    """Return an option's name, what it does, its default and its limits."""
+    valid = limits(option.field)
+    brackets = f"[{'; '.join(filter(None, (option.default, valid)))}]"
+    name = f"  --{option.name}"
+    if not everything:
+        room = max(24, _WIDTH - _COLUMN - len(brackets) - 1)
+        about = textwrap.shorten(first_clause(option.about), room, placeholder=" …")
+        return f"{name:{_COLUMN}}{about} {brackets}"
+    lines = textwrap.wrap(f"{option.about} {brackets}", _WIDTH - _COLUMN)
+    first = name if len(name) < _COLUMN else f"{name}\n{'':{_COLUMN}}".rstrip("\n")
+    return f"{first:{_COLUMN}}" + f"\n{'':{_COLUMN}}".join(lines)
+
+
+def first_clause(text: str) -> str:
+    """Return a description up to its first full stop, colon or semicolon, without parentheses.
+
+    Example:
+        >>> first_clause("Tasks to leave out; wins over include_tasks.")
+        'Tasks to leave out'
+    """
+    return re.split(r"[;:] |\.(?: |$)", re.sub(r" \([^)]*\)", "", text))[0]

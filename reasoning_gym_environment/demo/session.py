@@ -14,7 +14,7 @@ from typing import Any
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from transformers import AutoTokenizer
 
-from ..config import ReasoningGymEnvConfig
+from ..atropos.config import ReasoningGymEnvConfig
 from ..problems.levels import ComplexityMode
 from ..problems.sampler import TaskSampling
 from ..reasoning_gym_environment import ReasoningGymEnv

@@ -1,95 +1,126 @@
-"""A command's settings: options, and a file below them. All mistakes in form are found here."""
+"""Options of the form `--section.name value` on top of a YAML file, checked by pydantic models."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, ClassVar, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
 from ..errors import ConfigurationError, did_you_mean
+from .logs import WITHHELD
 
-ENV, SERVER = "env", "openai"
-FLAGS = ("slurm", "testing")
-"""Settings that belong to no section; of the command line and of the file."""
+ENV, SERVER, FLAGS = "env", "openai", ""
+"""The sections; flags are options without one."""
 
 _FILE = "config"
+_SECRET = "api_key"
+_SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+_NOUNS = {bool: "true or false", int: "an integer", float: "a number", str: "text"}
+
+
+class Section(BaseModel):
+    """Settings that belong together.
+
+    Attributes:
+        renamed: new by old name; both are accepted.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    renamed: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_names(cls, data: Any) -> Any:
+        return cls.with_new_names(data) if isinstance(data, dict) else data
+
+    @classmethod
+    def with_new_names(cls, data: Mapping[Any, Any], *, prefix: str = "") -> dict[str, Any]:
+        """Replace old names; raise ConfigurationError for a name that is unknown or set twice."""
+        found: dict[str, Any] = {}
+        for name, value in data.items():
+            new = cls.renamed.get(name, name)
+            if new not in cls.model_fields:
+                hint = did_you_mean(str(name), cls.model_fields, otherwise="see --help-all")
+                raise ConfigurationError(f"{prefix}unknown setting {name!r}; {hint}")
+            if new in found:
+                raise ConfigurationError(f"{prefix}{new} is set twice, once by its old name")
+            found[new] = value
+        return found
+
+
+Sections = Mapping[str, type[Section]]
+Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Given:
-    """What a user has set.
+    """What a user has set, not yet validated.
 
     Attributes:
-        env: the environment's settings.
-        servers: those of each inference server; one at the most where options name any.
-        flags: those without a section.
-        file: where settings were read from.
+        servers: the settings of each inference server; at most one where options name any.
     """
 
     env: Mapping[str, Any] = field(default_factory=dict)
     servers: Sequence[Mapping[str, Any]] = ()
     flags: Mapping[str, Any] = field(default_factory=dict)
-    file: Path | None = None
 
     @property
     def keys(self) -> list[Any]:
-        """The API keys, which are nobody else's business."""
-        return [server["api_key"] for server in self.servers if server.get("api_key")]
+        """The API keys, which must not be printed."""
+        return [server[_SECRET] for server in self.servers if server.get(_SECRET)]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
-    """The settings that exist.
-
-    Attributes:
-        env, server: whether an option may stand without a value, by name.
-    """
-
-    env: Mapping[str, bool]
-    server: Mapping[str, bool]
-
-    def options(self) -> dict[str, bool]:
-        """List every option by its name on the command line."""
-        return {
-            **{f"{ENV}.{name}": alone for name, alone in self.env.items()},
-            **{f"{SERVER}.{name}": alone for name, alone in self.server.items()},
-            **dict.fromkeys(FLAGS, True),
-            _FILE: False,
-        }
-
-
-def read_given(arguments: Sequence[str], known: Known) -> Given:
-    """Read the options and the file that they name; an option wins over the file.
+def read_given(arguments: Sequence[str], sections: Sections) -> Given:
+    """Read the options and the file that they name; an option overrides the file.
 
     Raises:
-        ConfigurationError: an option, a section or a setting doesn't exist, or has no value.
+        ConfigurationError: an option, a section or a setting is unknown, or has no value.
     """
-    options = read_options(arguments, known.options())
-    if _FILE in options and not options[_FILE]:
-        raise ConfigurationError(f"--{_FILE} names no file")
-    file = Path(str(options[_FILE])) if _FILE in options else None
-    content = read_file(file, known) if file else Given()
-    server = _section(options, SERVER)
+    options = read_options(arguments, _may_stand_alone(sections))
+    file = options.pop(_FILE, None)
+    content = read_file(Path(str(file)), sections) if file else Given()
+    env, server, flags = (
+        model.with_new_names(_of_section(options, section)) for section, model in sections.items()
+    )
     if server and len(content.servers) > 1:
         raise ConfigurationError(
-            f"--{SERVER}.{next(iter(server))} is for one server and {file} has "
+            f"--{SERVER}.{next(iter(server))} sets one server, but {file} has "
             f"{len(content.servers)}: set it in the file"
         )
     below = content.servers[0] if content.servers else {}
     return Given(
-        env={**content.env, **_section(options, ENV)},
+        env={**content.env, **env},
         servers=[{**below, **server}] if server else content.servers,
-        flags={**content.flags, **{name: options[name] for name in FLAGS if name in options}},
-        file=file,
+        flags={**content.flags, **flags},
     )
 
 
+def _may_stand_alone(sections: Sections) -> dict[str, bool]:
+    """Return, for each option, whether it can stand without a value."""
+    known = {_FILE: False}
+    for section, model in sections.items():
+        alone = {name: field.annotation is bool for name, field in model.model_fields.items()}
+        alone |= {old: alone[new] for old, new in model.renamed.items()}
+        known |= {f"{section}.{name}".lstrip("."): value for name, value in alone.items()}
+    return known
+
+
+def _of_section(options: Mapping[str, Any], section: str) -> dict[str, Any]:
+    split = {name: name.rpartition(".") for name in options}
+    return {last: options[name] for name, (first, _, last) in split.items() if first == section}
+
+
 def read_options(arguments: Sequence[str], known: Mapping[str, bool]) -> dict[str, Any]:
-    """Read `--name value`, `--name=value` and `--name`; `None` is nothing.
+    """Read `--name value`, `--name=value` and `--name`; the value `None` unsets an option.
 
     Args:
-        known: by name, whether the option may stand without a value.
+        known: whether the option can stand without a value, by name.
 
     Example:
         >>> read_options(["--seed", "-3", "--debug"], {"seed": False, "debug": True})
@@ -102,27 +133,26 @@ def read_options(arguments: Sequence[str], known: Mapping[str, bool]) -> dict[st
         if not argument.startswith("--"):
             if not open_name:
                 raise ConfigurationError(_stray(argument, given))
-            given[open_name] = _value(argument)
+            given[open_name] = None if argument == "None" else argument
             open_name = ""
             continue
         _require_value(open_name, known)
-        _require_known(name, known)
-        given[name] = _value(value) if equals else True
+        if name not in known:
+            raise ConfigurationError(_unknown(name, known))
+        given[name] = (None if value == "None" else value) if equals else True
         open_name = "" if equals else name
     _require_value(open_name, known)
+    if not given.get(_FILE, _FILE):
+        raise ConfigurationError(f"--{_FILE} needs the name of a file")
     return given
-
-
-def _value(text: str) -> str | None:
-    return None if text == "None" else text
 
 
 def _stray(argument: str, given: Mapping[str, Any]) -> str:
     last = list(given)[-1] if given else ""
-    secret = last.endswith("api_key") or "api_key" in argument
-    shown = "what stands" if secret and last else "an argument" if secret else repr(argument)
-    after = f" after --{last} and its value" if last else ""
-    return f"{shown}{after} is no option; options begin with --, see --help"
+    secret = last.endswith(_SECRET) or _SECRET in argument
+    shown = "argument" if secret else repr(argument)
+    after = f" after the value of --{last}" if last else ""
+    return f"unexpected {shown}{after}; options start with --, see --help"
 
 
 def _require_value(name: str, known: Mapping[str, bool]) -> None:
@@ -130,42 +160,33 @@ def _require_value(name: str, known: Mapping[str, bool]) -> None:
         raise ConfigurationError(f"--{name} needs a value")
 
 
-def _require_known(name: str, known: Collection[str]) -> None:
-    if name in known:
-        return
-    section, dot, rest = name.rpartition(".")
+def _unknown(name: str, known: Mapping[str, bool]) -> str:
+    section, dot, last = name.rpartition(".")
     names = [other.rpartition(".")[2] for other in known if other.startswith(f"{section}{dot}")]
-    hint = did_you_mean(rest, names, otherwise="see --help-all")
-    raise ConfigurationError(f"there is no setting --{name}; {hint}")
+    hint = did_you_mean(last, names, otherwise="see --help-all")
+    return f"unknown option --{name}; {hint}"
 
 
-def _section(options: Mapping[str, Any], section: str) -> dict[str, Any]:
-    start = f"{section}."
-    return {n.removeprefix(start): value for n, value in options.items() if n.startswith(start)}
-
-
-def read_file(path: Path, known: Known) -> Given:
+def read_file(path: Path, sections: Sections) -> Given:
     """Read a YAML file of settings.
 
     Raises:
-        ConfigurationError: it can't be read, or a section or a setting doesn't exist.
+        ConfigurationError: it can't be read, or a section or a setting is unknown.
     """
-    sections = _mapping(_load(path), path, "it")
-    for name in sections:
-        _require_section(name, path, known)
-    env = _mapping(sections.get(ENV) or {}, path, ENV)
-    servers = sections.get(SERVER) or []
+    content = _mapping(_load(path), path, "the file")
+    for name in content:
+        _require_section(name, path, sections)
+    env = _mapping(content.get(ENV) or {}, path, ENV)
+    servers = content.get(SERVER) or []
     servers = [servers] if isinstance(servers, dict) else servers
     if not isinstance(servers, list):
         raise ConfigurationError(f"{path}: {SERVER} must be a server's settings or a list of them")
-    checked = [_mapping(server, path, f"a server of {SERVER}") for server in servers]
-    for part, names in ((env, known.env), *((server, known.server) for server in checked)):
-        for name in part:
-            if name not in names:
-                hint = did_you_mean(str(name), names, otherwise="see --help-all")
-                raise ConfigurationError(f"{path}: there is no setting {name!r}; {hint}")
-    flags = {name: sections[name] for name in FLAGS if name in sections}
-    return Given(env=env, servers=checked, flags=flags, file=path)
+    checked = [_mapping(server, path, f"a server below {SERVER}") for server in servers]
+    return Given(
+        env=sections[ENV].with_new_names(env, prefix=f"{path}: "),
+        servers=[sections[SERVER].with_new_names(one, prefix=f"{path}: ") for one in checked],
+        flags={name: content[name] for name in sections[FLAGS].model_fields if name in content},
+    )
 
 
 def _load(path: Path) -> Any:
@@ -176,28 +197,95 @@ def _load(path: Path) -> Any:
     except OSError as error:
         raise ConfigurationError(f"--config {path} can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"--config {path} can't be read: it is no UTF-8") from error
+        raise ConfigurationError(f"--config {path} can't be read: it is not UTF-8") from error
     except yaml.YAMLError as error:  # its own words show the line, which may hold an API key
         mark = getattr(error, "problem_mark", None)
-        line = f" at line {mark.line + 1}" if mark else ""
-        raise ConfigurationError(f"--config {path} is no YAML{line}; mend it") from None
+        line = f" (line {mark.line + 1})" if mark else ""
+        raise ConfigurationError(f"--config {path} is not valid YAML{line}") from None
 
 
 def _mapping(content: Any, path: Path, what: str) -> dict[str, Any]:
     if isinstance(content, dict):
         return content
-    found = "is empty" if content is None else f"is a {type(content).__name__}"
+    found = "nothing" if content is None else type(content).__name__
     raise ConfigurationError(
-        f"{path}: {what} {found}; settings are written `name: value`, below `{ENV}:` or `{SERVER}:`"
+        f"{path}: {what} must be settings as `name: value`, below `{ENV}:` or `{SERVER}:`, "
+        f"got {found}"
     )
 
 
-def _require_section(name: Any, path: Path, known: Known) -> None:
-    sections = (ENV, SERVER, *FLAGS)
-    if name in sections:
+def _require_section(name: Any, path: Path, sections: Sections) -> None:
+    known = (ENV, SERVER, *sections[FLAGS].model_fields)
+    if name in known:
         return
-    hint = did_you_mean(str(name), sections, otherwise=f"there are {', '.join(sections)}")
-    for section, names in ((ENV, known.env), (SERVER, known.server)):
-        if name in names:
+    hint = did_you_mean(str(name), known, otherwise=f"the sections are {', '.join(known)}")
+    for section in (ENV, SERVER):
+        if name in sections[section].model_fields:
             hint = f"it belongs below `{section}:`"
-    raise ConfigurationError(f"{path}: there is no section {name!r}; {hint}")
+    raise ConfigurationError(f"{path}: unknown section {name!r}; {hint}")
+
+
+def build(model: type[Model], settings: Mapping[str, Any], *, prefix: str = "") -> Model:
+    """Build a model; raise ConfigurationError with a sentence for each bad value."""
+    try:
+        return model(**settings)
+    except ValidationError as error:
+        raise ConfigurationError(describe_validation(error, model, prefix=prefix)) from None
+
+
+def describe_validation(error: ValidationError, model: type[BaseModel], *, prefix: str = "") -> str:
+    """Say what each bad value must be, without API keys.
+
+    Args:
+        prefix: goes before the settings' names.
+    """
+    sentences = []
+    for problem in error.errors(include_url=False):
+        name = str(next(iter(problem["loc"]), ""))
+        message = problem["msg"].removeprefix("Value error, ")
+        if name and problem["type"] != "value_error":
+            value = WITHHELD if name == _SECRET else repr(problem["input"])
+            message = f"must be {requirement(model.model_fields[name])}, got {value}"
+        sentences.append(f"{prefix}{name} {message}" if name else message)
+    return "; ".join(sentences)
+
+
+def requirement(setting: FieldInfo) -> str:
+    """Return what a setting's value must be, such as `an integer ≥ 1`."""
+    types = _types(setting.annotation)
+    if choices := choices_of(setting):
+        return f"one of {', '.join(choices)}"
+    nouns = [noun for kind, noun in _NOUNS.items() if kind in types]
+    noun = nouns[0] if nouns else "of another form"
+    return " ".join(filter(None, (noun, limits(setting))))
+
+
+def limits(setting: FieldInfo) -> str:
+    """Return a setting's choices or bounds for people; empty if it has none."""
+    bounds = {
+        name: getattr(one, name)
+        for one in setting.metadata
+        for name in _SIGNS
+        if hasattr(one, name)
+    }
+    if bounds.keys() == {"ge", "le"}:
+        return f"{bounds['ge']:g} to {bounds['le']:g}"
+    choices = ", ".join(choices_of(setting))
+    return choices or " and ".join(f"{_SIGNS[name]} {bound:g}" for name, bound in bounds.items())
+
+
+def choices_of(setting: FieldInfo) -> list[str]:
+    """Return a setting's choices; empty if it takes other values."""
+    kinds = _types(setting.annotation)
+    choices = [one.value for kind in kinds if _is_enum(kind) for one in kind]
+    return choices + [kind for kind in kinds if isinstance(kind, str)]
+
+
+def _is_enum(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Enum)
+
+
+def _types(annotation: Any) -> list[Any]:
+    """Return the types in a union and the values of a Literal."""
+    inner = [kind for one in get_args(annotation) for kind in _types(one)]
+    return [kind for kind in inner or [annotation] if kind is not NoneType]

@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from reasoning_gym_environment import ReasoningGymEnv
-from reasoning_gym_environment.atropos.launch import configure
 from reasoning_gym_environment.commands.init import ENGINES, FOLDER, main
-from reasoning_gym_environment.commands.options import known_of, read_options, require_values
-from reasoning_gym_environment.commands.task_names import require_tasks
 from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.settings import (
+    build_settings,
+    check_start,
+    default_settings,
+    sections,
+)
 from reasoning_gym_environment.util.command_line import read_given
 
 
@@ -17,13 +19,11 @@ from reasoning_gym_environment.util.command_line import read_given
 def test_each_configuration_is_read_as_it_is(engine: str, tmp_path: Path) -> None:
     file = tmp_path / "new" / "mine.yaml"
     assert main([engine, "-o", str(file)]) == 0
-    options = read_options()
-    given = read_given(["--config", str(file)], known_of(options))
-    require_values(given, options)
-    require_tasks(given.env)
-    config, servers = configure(ReasoningGymEnv, "process", given)
-    assert config.dump_all_rollouts
-    assert {server.server_type for server in servers} == {engine}
+    given = read_given(["--config", str(file)], sections())
+    settings = build_settings(given, default_settings("process"))
+    check_start("process", settings.env)
+    assert settings.env.dump_all_rollouts
+    assert {server.server_type for server in settings.servers} == {engine}
     with pytest.raises(FixableError, match="exists; --force replaces it"):
         main([engine, "-o", str(file)])
     assert main([engine, "-o", str(file), "--force"]) == 0

@@ -7,16 +7,14 @@ import pytest
 import pytest_asyncio
 from stored_values import as_stored, said, write_dump
 
-from reasoning_gym_environment.atropos.defaults import default_config
-from reasoning_gym_environment.commands.env_settings import build_config
 from reasoning_gym_environment.commands.rescore import SETTINGS, build_parser, main
-from reasoning_gym_environment.config import scoring_settings
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.report.loading import read_metrics
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.scoring.grading import grade
+from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
 from reasoning_gym_environment.scoring.rewards import ScoreMode
+from reasoning_gym_environment.settings import default_settings, environment_of, settings_of
 from reasoning_gym_environment.storage.dumps import read_dump
 
 SMALL = ["--env.task_processes", "1"]
@@ -25,12 +23,12 @@ SMALL = ["--env.task_processes", "1"]
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def row(pool: TaskPool) -> dict[str, Any]:
     """A group with a right, a partly right and a wrong answer, under the default settings."""
-    config = default_config()
+    config = default_settings().env
     problem = await pool.generate(Recipe(task="gcd", seed=2))
     answers = [str(problem.oracle), f"{problem.oracle} or so", "nope"]
     completions = [said(f"<answer>{answer}</answer>") for answer in answers]
-    group = await grade(problem, completions, pool, scoring_settings(config))
-    return as_stored(group, scoring=scoring_settings(config).to_json())
+    group = await grade(problem, completions, pool, settings_of(ScoringSettings, config))
+    return as_stored(group, scoring=settings_of(ScoringSettings, config).to_json())
 
 
 def scores(path: Path) -> list[list[float]]:
@@ -88,11 +86,11 @@ def test_rescored_files_alone_are_refused() -> None:
 
 
 def config_of(*options: str) -> Any:
-    return build_config(build_parser().parse_args(["dump.jsonl", *options]), SETTINGS)
+    return environment_of(build_parser().parse_args(["dump.jsonl", *options]), SETTINGS)
 
 
 def test_settings_are_those_of_serve(tmp_path: Path) -> None:
-    assert config_of() == default_config()
+    assert config_of() == default_settings().env
     file = tmp_path / "run.yaml"
     file.write_text("env:\n  score_mode: binary\n  solved_threshold: 0.9\n  group_size: 16\n")
     config = config_of("--config", str(file), "--env.solved_threshold", "0.7")
@@ -105,9 +103,9 @@ def test_settings_are_those_of_serve(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--env.score_mode", "both"], "score_mode is 'both': Input should be 'partial'"),
-        (["--env.solved_threshold", "2"], "solved_threshold is '2': Input should be less"),
-        (["--config", "none.yaml"], r"none\.yaml can't be read as settings"),
+        (["--env.score_mode", "both"], "score_mode must be one of partial, .*'both'"),
+        (["--env.solved_threshold", "2"], "solved_threshold must be a number > 0 and ≤ 1, got '2'"),
+        (["--config", "none.yaml"], r"none\.yaml can't be read"),
     ],
 )
 def test_a_setting_that_cant_work_is_named(options: list[str], named: str) -> None:

@@ -9,62 +9,63 @@ from typing import Any
 import pytest
 
 from reasoning_gym_environment.cli import COMMANDS, main
-from reasoning_gym_environment.commands.help_text import help_text
-from reasoning_gym_environment.commands.options import (
-    Option,
-    known_of,
-    read_options,
-    refusal,
-    require_values,
-)
-from reasoning_gym_environment.commands.task_names import require_tasks
+from reasoning_gym_environment.commands.run import help_text
 from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.settings import (
+    build_settings,
+    check_start,
+    default_settings,
+    list_options,
+    sections,
+)
 from reasoning_gym_environment.util.command_line import Given, read_given
 
-OPTIONS = read_options()
-KNOWN = known_of(OPTIONS)
+OPTIONS = list(list_options("serve"))
+KNOWN = sections()
 KEY = "sk-0123456789"
 
 
 def refused(*arguments: str) -> str:
     """The sentence that ends a command with these options."""
     with pytest.raises(FixableError) as raised:
-        look_at(arguments)
+        check(arguments)
     return str(raised.value)
 
 
-def look_at(arguments: Sequence[str]) -> None:
+def check(arguments: Sequence[str]) -> None:
     """What a command does first."""
-    given = read_given(arguments, KNOWN)
-    require_values(given, OPTIONS)
-    require_tasks(given.env)
+    settings = build_settings(read_given(arguments, KNOWN), default_settings("serve"))
+    check_start("serve", settings.env)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--env.group_sise 3", "there is no setting --env.group_sise; did you mean group_size?"),
-        ("--openai.base_ulr x", "there is no setting --openai.base_ulr; did you mean base_url?"),
-        ("--nonsense", "there is no setting --nonsense; see --help-all"),
+        ("--env.group_sise 3", "unknown option --env.group_sise; did you mean group_size?"),
+        ("--openai.base_ulr x", "unknown option --openai.base_ulr; did you mean base_url?"),
+        ("--nonsense", "unknown option --nonsense; see --help-all"),
         ("--env.seed", "--env.seed needs a value"),
-        ("--env.seed 1 2", "'2' after --env.seed and its value is no option; options begin with"),
-        ("--env.temperature -0.5", "temperature is '-0.5': it must be at least 0"),
-        ("--env.top_p 2", "top_p is '2': it must be above 0 and at most 1"),
-        ("--env.group_size 0", "group_size is '0': it must be at least 1"),
-        ("--env.group_size 2.5", "group_size is '2.5': it must be a whole number"),
-        ("--env.group_size many", "group_size is 'many': it must be a number"),
-        ("--env.group_size None", "group_size is None: it must be given"),
-        ("--env.use_wandb maybe", "use_wandb is 'maybe': it must be true or false"),
+        ("--env.seed 1 2", "unexpected '2' after the value of --env.seed; options start with"),
+        ("--env.temperature -0.5", "temperature must be a number ≥ 0, got '-0.5'"),
+        ("--env.top_p 2", "top_p must be a number > 0 and ≤ 1, got '2'"),
+        ("--env.group_size 0", "group_size must be an integer ≥ 1, got '0'"),
+        ("--env.group_size 2.5", "group_size must be an integer ≥ 1, got '2.5'"),
+        ("--env.group_size many", "group_size must be an integer ≥ 1, got 'many'"),
+        ("--env.group_size None", "group_size must be an integer ≥ 1, got None"),
+        ("--env.use_wandb maybe", "use_wandb must be true or false, got 'maybe'"),
         (
             "--env.sampling best",
-            "sampling is 'best': it must be one of uniform, signal",
+            "sampling must be one of uniform, signal, got 'best'",
         ),
         (
             "--openai.server_type tgi",
-            "openai.server_type is 'tgi': it must be one of openai, trl, sglang, vllm",
+            "openai.server_type must be one of openai, trl, sglang, vllm, got 'tgi'",
         ),
-        ("--env.eval_levels 2", "eval_levels is '2': 2.0 is no difficulty from 0 to 1"),
-        ("--env.task_weights gcd", "task_weights is 'gcd': 'gcd' is not of the form name=weight"),
+        ("--env.eval_levels 2", "eval_levels must be numbers from 0 to 1, got '2'"),
+        (
+            "--env.task_weights gcd",
+            "task_weights must be weights such as ",
+        ),
         (
             "--env.include_tasks sudok",
             "include_tasks: 'sudok' is no task or category; did you mean",
@@ -84,29 +85,35 @@ def test_a_mistake_in_an_option_is_one_sentence(options: str, said: str) -> None
     assert refused(*options.split()).startswith(said)
 
 
-FORM = "settings are written `name: value`, below `env:` or `openai:`"
+FORM = "must be settings as `name: value`, below `env:` or `openai:`, got "
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", f"FILE: it is empty; {FORM}"),
-        ("[1, 2]", f"FILE: it is a list; {FORM}"),
-        ("words", f"FILE: it is a str; {FORM}"),
-        ("enviroment: {}", "FILE: there is no section 'enviroment'; there are env, openai, slurm"),
-        ("opnai: {}", "FILE: there is no section 'opnai'; did you mean openai?"),
-        ("group_size: 3", "FILE: there is no section 'group_size'; it belongs below `env:`"),
+        ("", f"FILE: the file {FORM}nothing"),
+        ("[1, 2]", f"FILE: the file {FORM}list"),
+        ("words", f"FILE: the file {FORM}str"),
+        (
+            "enviroment: {}",
+            "FILE: unknown section 'enviroment'; the sections are env",
+        ),
+        ("opnai: {}", "FILE: unknown section 'opnai'; did you mean openai?"),
+        ("group_size: 3", "FILE: unknown section 'group_size'; it belongs below `env:`"),
         (
             "env: {group_sise: 3}",
-            "FILE: there is no setting 'group_sise'; did you mean group",
+            "FILE: unknown setting 'group_sise'; did you mean group",
         ),
-        ("env: [1]", f"FILE: env is a list; {FORM}"),
-        ("openai: {base_ulr: x}", "FILE: there is no setting 'base_ulr'; did you mean base_url?"),
-        ("openai: [3]", f"FILE: a server of openai is a int; {FORM}"),
+        ("env: [1]", f"FILE: env {FORM}list"),
+        ("openai: {base_ulr: x}", "FILE: unknown setting 'base_ulr'; did you mean base_url?"),
+        ("openai: [3]", f"FILE: a server below openai {FORM}int"),
         ("openai: 3", "FILE: openai must be a server's settings or a list of them"),
-        ("env: {include_tasks: 5}", "include_tasks is 5: it is of another form"),
+        (
+            "env: {include_tasks: 5}",
+            "include_tasks must be names, as a list or ",
+        ),
         ("env: {include_tasks: [gdc]}", "include_tasks: 'gdc' is no task or category; did you"),
-        (f"openai: {{api_key: {KEY}: 1}}", "--config FILE is no YAML at line 1; mend it"),
+        (f"openai: {{api_key: {KEY}: 1}}", "--config FILE is not valid YAML (line 1)"),
     ],
 )
 def test_a_mistake_in_a_file_is_one_sentence(tmp_path: Path, content: str, said: str) -> None:
@@ -121,7 +128,7 @@ def test_a_file_that_cannot_be_read_is_said_to_be_that(tmp_path: Path) -> None:
         f"--config {missing} can't be read: No such file or directory"
     )
     missing.write_bytes(b"\xff\xfe")
-    assert refused(f"--config={missing}") == f"--config {missing} can't be read: it is no UTF-8"
+    assert refused(f"--config={missing}") == f"--config {missing} can't be read: it is not UTF-8"
 
 
 def test_options_win_over_the_file_and_belong_to_a_single_server(tmp_path: Path) -> None:
@@ -134,12 +141,11 @@ def test_options_win_over_the_file_and_belong_to_a_single_server(tmp_path: Path)
         env={"seed": "2", "top_p": 0.5},
         servers=[{"model_name": "c", "base_url": "b"}],
         flags={"slurm": True},
-        file=file,
     )
     file.write_text("openai: [{model_name: a}, {model_name: b}]\nenv:")
     assert len(read_given(["--config", str(file)], KNOWN).servers) == 2
     assert refused(*options) == (
-        f"--openai.model_name is for one server and {file} has 2: set it in the file"
+        f"--openai.model_name sets one server, but {file} has 2: set it in the file"
     )
 
 
@@ -149,52 +155,56 @@ def test_a_value_out_of_place_after_the_key_is_not_shown(options: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "wrong"),
+    ("name", "value", "read"),
     [
-        ("bool", True, False),
-        ("bool", "No", False),
-        ("bool", 3, True),
-        ("int", 3.0, False),
-        ("int", [3], True),
-        ("float", "1e-3", False),
-        ("text", 3, False),
+        ("use_wandb", "No", False),
+        ("use_wandb", 3, None),
+        ("seed", 3.0, 3),
+        ("seed", [3], None),
+        ("temperature", "1e-3", 0.001),
+        ("replica", 3, "3"),
+        ("reasoning_effort", "hihg", None),
+        ("max_reasoning_tokens", 3, None),
+        ("worker_timeout", "soon", None),
     ],
 )
-def test_values_are_of_their_kind(kind: str, value: Any, wrong: bool) -> None:
-    option = Option(name="env.x", kind=kind, group="", default="", about="")
-    assert bool(refusal(option, value)) == wrong
+def test_values_are_of_their_kind(name: str, value: Any, read: Any) -> None:
+    given = Given(env={name: value})
+    if read is not None:
+        assert getattr(build_settings(given, default_settings()).env, name) == read
+        return
+    with pytest.raises(FixableError, match=f"^{name} must be "):
+        build_settings(given, default_settings())
+
+
+def test_several_mistakes_are_all_named() -> None:
+    said = refused("--env.top_p", "2", "--env.worker_timeout", "soon")
+    assert said == (
+        "top_p must be a number > 0 and ≤ 1, got '2'; worker_timeout must be a number, got 'soon'"
+    )
 
 
 def test_the_short_help_has_a_line_for_each_option_and_says_how_many_there_are_more() -> None:
-    short = help_text("serve", OPTIONS, everything=False)
-    whole = help_text("serve", OPTIONS, everything=True)
+    short = help_text("serve", everything=False)
+    whole = help_text("serve", everything=True)
     assert all(f"--{option.name} " in f"{whole}\n".replace("\n", " \n") for option in OPTIONS)
     shown = [line for line in short.splitlines() if line.startswith(("  --env.", "  --openai."))]
-    assert len(shown) == sum(option.brief for option in OPTIONS)
+    assert len(shown) == 53
     assert all(len(line) <= 120 for line in short.splitlines())
     assert f"--help-all has {len(OPTIONS) - len(shown)} more." in short
-    headings = [line for line in short.splitlines() if line.endswith(":") and line[0] != " "]
-    assert headings == [
-        "For example:",
-        "What you usually set:",
-        "Tasks and difficulty:",
-        "Scoring:",
-        "Evaluation:",
-        "Storage:",
-        "Processes and logs:",
-        "Server:",
-        "All else:",
-    ]
+    headings = [line[:-1] for line in short.splitlines() if line.endswith(":") and line[0] != " "]
+    common = list(dict.fromkeys(option.heading for option in OPTIONS))[:-2]
+    assert headings == ["For example", *common, "Other options"]
 
 
-def test_the_help_shows_what_the_command_starts_from() -> None:
+def test_the_help_shows_the_commands_own_defaults() -> None:
     def line(command: str, option: str) -> str:
-        lines = help_text(command, OPTIONS, everything=True).splitlines()
+        lines = help_text(command, everything=True).splitlines()
         start = next(n for n, line in enumerate(lines) if line.startswith(f"  --{option} "))
         return " ".join(lines[start : start + 3])
 
-    assert "[8; at least 1]" in line("serve", "env.group_size")
-    assert "[8192; at least 2]" in line("serve", "env.max_token_length")
+    assert "[8; ≥ 1]" in line("serve", "env.group_size")
+    assert "[8192; ≥ 2]" in line("serve", "env.max_token_length")
     assert "[25]" in line("serve", "env.steps_per_eval")
     assert "DeepHermes-3-Llama-3-8B-Preview]" in line("serve", "env.tokenizer_name")
     assert "[unset; random, curriculum, fixed]" in line("serve", "env.complexity_mode")
@@ -202,7 +212,7 @@ def test_the_help_shows_what_the_command_starts_from() -> None:
     assert "[True]" in line("process", "env.dump_all_rollouts")
 
 
-HEAVY = ("transformers", "atroposlib", "pydantic", "reasoning_gym", "wandb", "openai", "numpy")
+HEAVY = ("transformers", "atroposlib", "reasoning_gym", "wandb", "openai", "numpy")
 MISTAKES = (["serve", "--env.seed", "x"], ["evaluate", "--env.include_tasks", "sudok"], ["evalute"])
 
 
@@ -231,7 +241,7 @@ def test_a_mistake_is_the_only_line_and_the_status_is_2() -> None:
     )
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == "error: sampling is 'best': it must be one of uniform, signal\n"
+    assert done.stderr == "error: sampling must be one of uniform, signal, got 'best'\n"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import yaml
 from page_blocks import PAGES, ROOT, anchors, blocks, links
 
 from reasoning_gym_environment.cli import COMMANDS
-from reasoning_gym_environment.config import ReasoningGymEnvConfig
+from reasoning_gym_environment.settings import EnvironmentSettings
 
 PACKAGE = ROOT / "reasoning_gym_environment"
 TROUBLES = ROOT / "docs" / "troubleshooting.md"
@@ -41,7 +41,7 @@ def test_every_block_that_is_code_says_in_which_language(page: Path) -> None:
 def test_every_command_and_setting_that_is_shown_exists(page: Path) -> None:
     shown = "\n".join(block.text for block in blocks(page) if block.language == "sh")
     assert set(re.findall(r"^reasoning-gym-environment ([a-z]\w*)", shown, re.M)) <= set(COMMANDS)
-    assert set(re.findall(r"--env\.(\w+)", shown)) <= set(ReasoningGymEnvConfig.model_fields)
+    assert set(re.findall(r"--env\.(\w+)", shown)) <= set(EnvironmentSettings.model_fields)
 
 
 @of_pages
@@ -49,7 +49,7 @@ def test_every_file_of_settings_that_is_shown_can_be_used(page: Path) -> None:
     for block in blocks(page):
         if block.language == "yaml":
             settings = yaml.safe_load(block.text).get("env", {})
-            assert set(settings) <= set(ReasoningGymEnvConfig.model_fields)
+            assert set(settings) <= set(EnvironmentSettings.model_fields)
 
 
 def texts_of(path: Path) -> list[str]:

@@ -1,0 +1,57 @@
+"""Atropos's view of the settings: the same models as its own flat configurations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnum
+from pydantic import Field
+
+from ..evaluation.run import DECISIVE, EvaluationSettings
+from ..inference.prompts import resolve_system_prompt
+from ..scoring.grading import ScoringSettings
+from ..settings import EnvironmentSettings, ServerSettings, default_settings, settings_of
+
+
+class ReasoningGymEnvConfig(EnvironmentSettings, BaseEnvConfig):
+    """Atropos's own settings and those of this environment, as Atropos reads them.
+
+    Raises:
+        pydantic.ValidationError: a value is out of range, contradicts another, or has a name
+            that does not exist.
+    """
+
+    eval_handling: EvalHandlingEnum = Field(
+        default=EvalHandlingEnum.STOP_TRAIN,
+        description=EnvironmentSettings.model_fields["eval_handling"].description,
+    )
+
+
+class ServerConfig(ServerSettings, APIServerConfig):
+    """An inference server's settings; the API key is not shown when they are printed."""
+
+
+def default_config() -> ReasoningGymEnvConfig:
+    """Return the defaults of the command line."""
+    return ReasoningGymEnvConfig(**default_settings().env.model_dump())
+
+
+def default_server() -> ServerConfig:
+    """Return the default server: one on this machine, where Atropos's launch scripts put it."""
+    return ServerConfig(**default_settings().servers[0].model_dump())
+
+
+def evaluation_settings(
+    config: ReasoningGymEnvConfig, *, model: str, run_id: str
+) -> EvaluationSettings:
+    """Return the settings of evaluations; `run_id` names the results' folder if none is set."""
+    decisive = config.model_dump(mode="json", include=set(DECISIVE))
+    folder = config.data_dir_to_save_evals or f"{config.data_dumps_dir}/evaluation_{run_id}"
+    return settings_of(
+        EvaluationSettings,
+        config,
+        decisive={**decisive, "system_prompt": resolve_system_prompt(config.system_prompt)},
+        folder=Path(folder),
+        model=model,
+        scoring=settings_of(ScoringSettings, config),
+    )

@@ -1,0 +1,647 @@
+"""The options of serve, process and evaluate: one model, without atroposlib.
+
+The command line, its help, the check of a YAML file, docs/configuration.md and Atropos's
+configuration are made from these classes. Atropos's own options repeat its fields, which a test
+compares, so that a mistake in any option is found before the imports that take seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
+
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic.fields import FieldInfo
+
+from .errors import ConfigurationError
+from .inference.prompts import SYSTEM_PROMPTS
+from .problems.levels import ComplexityMode, require_level_where_fixed
+from .problems.sampler import TaskSampling
+from .problems.selection import require_names
+from .records import SOLVED_SCORE
+from .sandbox.pool import PoolSettings, default_processes
+from .scoring.rewards import ScoreMode
+from .tasks.catalogue import select_tasks, task_weights
+from .tasks.shipped import shipped
+from .util.command_line import ENV, FLAGS, SERVER, Given, Section, build, read_file
+from .util.files import require_place
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+DEFAULT_MODEL = "NousResearch/DeepHermes-3-Llama-3-8B-Preview"
+
+
+def split_names(value: Any) -> list[str]:
+    """Split names at commas and trim them; a list is only trimmed.
+
+    Example:
+        >>> split_names("gcd, games")
+        ['gcd', 'games']
+    """
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"must be names, as a list or separated by commas, got {value!r}")
+    return [name.strip() for name in names if name.strip()]
+
+
+def parse_weights(value: Any) -> dict[str, float]:
+    """Read weights by name from a mapping or from text.
+
+    Example:
+        >>> parse_weights("gcd=2, games=0.5")
+        {'gcd': 2.0, 'games': 0.5}
+    """
+    try:
+        weights = dict(value) if isinstance(value, Mapping) else dict(map(_pair, _parts(value)))
+        numbers = {str(name): float(weight) for name, weight in weights.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError(f"must be weights such as gcd=2,games=0.5, got {value!r}") from None
+    for name, weight in numbers.items():
+        if not 0 <= weight < float("inf"):
+            raise ValueError(f"must be finite weights ≥ 0, got {weight} for {name!r}")
+    return numbers
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _pair(part: str) -> tuple[str, float]:
+    name, _, weight = part.partition("=")
+    return name.strip(), float(weight)
+
+
+def parse_parameters(value: Any) -> dict[str, dict[str, Any]]:
+    """Read dataset parameters by task from a mapping or from JSON.
+
+    Example:
+        >>> parse_parameters('{"gcd": {"max_value": 9}}')
+        {'gcd': {'max_value': 9}}
+    """
+    try:
+        parsed = json.loads(value or "{}") if isinstance(value, str) else value
+    except ValueError as error:
+        raise ValueError(f"must be valid JSON, got {value!r}: {error}") from None
+    if not isinstance(parsed, dict) or not all(isinstance(p, dict) for p in parsed.values()):
+        raise ValueError(f"must map tasks to their parameters, got {value!r}")
+    return parsed
+
+
+def parse_difficulties(value: Any) -> list[float]:
+    """Read difficulties from a number, a list or text, and sort them.
+
+    Example:
+        >>> parse_difficulties("0.75, 0.25")
+        [0.25, 0.75]
+    """
+    parts = _parts(value) if isinstance(value, str) else value
+    try:
+        found = sorted({float(part) for part in (parts if isinstance(parts, list) else [parts])})
+    except (TypeError, ValueError):
+        found = [-1.0]
+    if not all(0 <= difficulty <= 1 for difficulty in found):
+        raise ValueError(f"must be numbers from 0 to 1, got {value!r}")
+    return found
+
+
+def parse_name(value: Any) -> str:
+    """Read a name that can be part of a file's name.
+
+    Example:
+        >>> parse_name(3), parse_name("eu-1"), parse_name("")
+        ('3', 'eu-1', '')
+    """
+    name = str(value)
+    if not re.fullmatch(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,49})?", name):
+        raise ValueError(
+            f"must be at most 50 letters, digits and _.-, starting with a letter, digit or _, "
+            f"got {name!r:.60}"
+        )
+    return name
+
+
+Names = Annotated[list[str], BeforeValidator(split_names)]
+
+
+class CommonSettings(Section):
+    tokenizer_name: str = Field(
+        default="NousResearch/DeepHermes-3-Llama-3-3B-Preview",
+        description="Hugging Face tokenizer of the model, by name or folder.",
+    )
+    group_size: int = Field(
+        default=4, ge=1, description="Completions of each problem, scored as one group."
+    )
+    max_token_length: int = Field(
+        default=2048, ge=2, description="Most tokens of a prompt and its completion together."
+    )
+    total_steps: int = Field(
+        default=1000, description="Training steps, or groups to collect with process."
+    )
+    batch_size: int = Field(
+        default=-1, description="Rollouts in a training batch; a trainer replaces it by its own."
+    )
+    rollout_server_url: str = Field(
+        default="http://localhost:8000", description="URL of the Atropos API (`run-api`)."
+    )
+    system_prompt: str = Field(
+        default="think",
+        description=f"A built-in system prompt ({', '.join(SYSTEM_PROMPTS)}) or the text of one; "
+        "empty sends none.",
+    )
+    temperature: float = Field(default=1.0, ge=0, description="Sampling temperature in training.")
+    top_p: float = Field(default=1.0, gt=0, le=1, description="Nucleus sampling in training.")
+    seed: int = Field(default=42, description="Seed of the training stream.")
+    use_wandb: bool = Field(default=True, description="Log to Weights & Biases.")
+    wandb_name: str | None = Field(
+        default="reasoning_gym", description="Name of the run in wandb and at the API."
+    )
+
+
+class TaskSettings(Section):
+    include_tasks: Names = Field(
+        default=[],
+        description="Tasks and categories to train on, as a list or separated by commas; "
+        "empty means all.",
+    )
+    exclude_tasks: Names = Field(
+        default=[], description="Tasks and categories to leave out; wins over include_tasks."
+    )
+    task_weights: Annotated[dict[str, float], BeforeValidator(parse_weights)] = Field(
+        default={},
+        description="Relative weight of tasks or categories in the draw, as a mapping or as "
+        "'gcd=2,games=0.5'; 1 where none is given.",
+    )
+    task_parameters: Annotated[dict[str, dict[str, Any]], BeforeValidator(parse_parameters)] = (
+        Field(
+            default={},
+            description="Dataset parameters of single tasks in training, as a mapping or as JSON: "
+            '\'{"chain_sum": {"min_terms": 2, "max_terms": 9}}\'; they win over the level\'s own.',
+        )
+    )
+    complexity_mode: ComplexityMode | None = Field(
+        default=None,
+        description="Difficulty of training problems: unset (the library's default), random (all "
+        "levels alike), curriculum (each task where the target accuracy is met) or fixed "
+        "(complexity_level).",
+    )
+    complexity_level: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Difficulty with complexity_mode fixed: 0 is every task's easiest level, 1 "
+        "its hardest.",
+    )
+    curriculum_target_accuracy: float = Field(
+        default=0.7,
+        gt=0,
+        lt=1,
+        description="Share of solved rollouts to hold with complexity_mode curriculum.",
+    )
+    sampling: TaskSampling = Field(
+        default=TaskSampling.UNIFORM,
+        description="How tasks are drawn, times their weight: uniform, or signal (by the estimated "
+        "chance that some rollouts of a group are solved and some are not).",
+    )
+
+
+class ScoreSettings(Section):
+    score_mode: ScoreMode = Field(
+        default=ScoreMode.PARTIAL,
+        description="Rewards before the length penalty: partial (the verifier's score), threshold "
+        "(0 below solved_threshold) or binary (1 at full credit, else 0).",
+    )
+    solved_threshold: float = Field(
+        default=SOLVED_SCORE, gt=0, le=1, description="Score from which an answer counts as solved."
+    )
+    answer_tolerance: bool = Field(
+        default=False,
+        description="Remove surrounding form (bold, $, boxed, code fences, a full stop) from an "
+        "answer where that earns more.",
+    )
+    length_penalty_start: float = Field(
+        default=0.75,
+        ge=0,
+        lt=1,
+        description="Fraction of max_token_length from which the rewards of an all-solved group "
+        "fall, to 0 at max_token_length.",
+    )
+    mask_too_long_completions: bool = Field(
+        default=True, description="Tell the trainer to set truncated completions' advantages to 0."
+    )
+    verify_timeout: float = Field(
+        default=5.0, gt=0, description="Timeout for scoring one answer in seconds."
+    )
+    verify_group_timeout: float = Field(
+        default=120.0, gt=0, description="Timeout for scoring a group's answers in seconds."
+    )
+
+
+class EvalSettings(Section):
+    steps_per_eval: int = Field(
+        default=100, description="Training steps between evaluations; 0 or less for none."
+    )
+    num_eval_samples_per_task: int = Field(
+        default=5, ge=1, description="Evaluation items of each task."
+    )
+    eval_attempts: int = Field(
+        default=1, ge=1, description="Completions of each evaluation item: the k of pass@k."
+    )
+    eval_levels: Annotated[list[float], BeforeValidator(parse_difficulties)] = Field(
+        default=[],
+        description="Difficulties from 0 to 1 to evaluate as well as the default configuration, "
+        "as a list or separated by commas: as many items of each task with levels at each.",
+    )
+    eval_seed: int = Field(
+        default=123, description="Seed of the evaluation set; no other seed affects it."
+    )
+    eval_temperature: float = Field(
+        default=0.1, ge=0, description="Sampling temperature in evaluation."
+    )
+    eval_handling: Literal["STOP_TRAIN", "LIMIT_TRAIN", "NONE"] = Field(
+        default="STOP_TRAIN", description="What an evaluation does to training rollouts meanwhile."
+    )
+    max_eval_workers: int = Field(
+        default=16, ge=1, description="Evaluation completions requested at once."
+    )
+    data_dir_to_save_evals: str | None = Field(
+        default=None, description="Folder of evaluation results."
+    )
+
+
+class StorageSettings(Section):
+    data_dumps_dir: str = Field(
+        default="data_dumps",
+        min_length=1,
+        description="Folder of the dumps, and of evaluation results unless "
+        "data_dir_to_save_evals is set.",
+    )
+    dump_all_rollouts: bool = Field(default=False, description="Dump every group to JSONL files.")
+    dump_rollouts: bool = Field(default=False, description="Dump successful groups to JSONL files.")
+    dump_failed_rollouts: bool = Field(
+        default=False, description="Dump groups in which every score is 0 to JSONL files."
+    )
+    rollout_save_score_threshold: float = Field(
+        default=0.7,
+        ge=0,
+        le=1,
+        description="A group is successful if one of its scores is above this.",
+    )
+    sync_dumps: bool = Field(default=False, description="fsync each group.")
+    data_path_to_save_groups: str | None = Field(
+        default=None, description="JSONL file for the groups in Atropos's own format."
+    )
+
+
+class ProcessSettings(Section):
+    replica: Annotated[str, BeforeValidator(parse_name)] = Field(
+        default="",
+        description="Name of this replica, such as 0: a restart under the same name continues its "
+        "stream and curriculum. Unset, the API numbers replicas in order of registration.",
+    )
+    task_processes: int | None = Field(
+        default=None,
+        ge=1,
+        description="Processes that make problems, and as many that score answers; unset means "
+        "half the cores, from 2 to 8.",
+    )
+    generation_timeout: float = Field(
+        default=10.0, gt=0, description="Generation timeout in seconds."
+    )
+    debug_logging: bool = Field(
+        default=False, description="Log every extraction and both scores of the dual format."
+    )
+    suppress_base_env_logs: bool = Field(
+        default=True, description="Hide the INFO messages of Atropos's base class."
+    )
+
+
+class AtroposSettings(Section):
+    max_num_workers: int = Field(
+        default=-1, description="Groups in progress; -1 for max_num_workers_per_node a server."
+    )
+    max_num_workers_per_node: int = Field(
+        default=8, description="Groups in progress for each inference server."
+    )
+    eval_limit_ratio: float = Field(
+        default=0.5, description="Share of workers that train with eval_handling LIMIT_TRAIN."
+    )
+    inference_weight: float = Field(
+        default=1.0, description="Weight of this environment among several; -1 ignores it."
+    )
+    max_batches_offpolicy: int = Field(
+        default=3, description="Most batches in the queue of the Atropos API."
+    )
+    num_rollouts_to_keep: int = Field(
+        default=32, description="Groups shown in wandb's table of rollouts."
+    )
+    num_rollouts_per_group_for_logging: int = Field(
+        default=1, description="Rollouts of each group in that table; -1 for all."
+    )
+    ensure_scores_are_not_same: bool = Field(
+        default=True, description="Drop groups whose scores are all equal."
+    )
+    min_items_sent_before_logging: int = Field(
+        default=2, description="Groups sent between two reports; 0 or less reports every time."
+    )
+    include_messages: bool = Field(
+        default=False, description="Send the messages to the trainer with each group."
+    )
+    min_batch_allocation: float | None = Field(
+        default=None, description="Least share of a batch for this environment, from 0 to 1."
+    )
+    worker_timeout: float = Field(
+        default=600, description="Timeout for one group in seconds; -1 for none."
+    )
+    thinking_mode: bool = Field(
+        default=False,
+        description="Ask the API for reasoning (`extra_body`); set when reasoning_effort or "
+        "max_reasoning_tokens is.",
+    )
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = Field(
+        default=None, description="Reasoning effort; OpenAI's own API gets low to high."
+    )
+    max_reasoning_tokens: int | None = Field(
+        default=None,
+        ge=1024,
+        le=32000,
+        description="Most reasoning tokens; only some providers support it, OpenAI does not.",
+    )
+    custom_thinking_prompt: str | None = Field(
+        default=None, description="System prompt added in thinking mode."
+    )
+
+
+class EnvironmentSettings(  # pydantic orders fields from the last base to the first
+    AtroposSettings,
+    ProcessSettings,
+    StorageSettings,
+    EvalSettings,
+    ScoreSettings,
+    TaskSettings,
+    CommonSettings,
+):
+    """All settings below `env`: Atropos's own and those of this environment.
+
+    Raises:
+        pydantic.ValidationError: a value is out of range, contradicts another, or has a name
+            that does not exist.
+    """
+
+    @model_validator(mode="after")
+    def _consistent(self) -> EnvironmentSettings:
+        if self.batch_size != -1 and self.batch_size < self.group_size:
+            raise ValueError(
+                f"batch_size must be ≥ group_size ({self.group_size}), got {self.batch_size}; "
+                "raise it, or leave it at -1 for the trainer to set"
+            )
+        require_level_where_fixed(self.complexity_mode, self.complexity_level)
+        none_above = self.rollout_save_score_threshold == 1 and not self.dump_all_rollouts
+        if self.dump_rollouts and none_above:
+            raise ValueError(
+                "rollout_save_score_threshold must be < 1 with dump_rollouts, got 1: no score is "
+                "above 1; lower it, or set dump_rollouts to false"
+            )
+        self.wandb_name = self.wandb_name or "reasoning_gym"  # the API registers no nameless one
+        return self
+
+    def require_places(self) -> None:
+        """Check that all configured outputs are writable.
+
+        Raises:
+            UnwritableError: one is not.
+        """
+        if self.dump_rollouts or self.dump_failed_rollouts or self.dump_all_rollouts:
+            require_place(Path(self.data_dumps_dir), "data_dumps_dir")
+        if self.data_dir_to_save_evals:
+            require_place(Path(self.data_dir_to_save_evals), "data_dir_to_save_evals")
+        if self.data_path_to_save_groups:
+            folder = Path(self.data_path_to_save_groups).parent
+            require_place(folder, "data_path_to_save_groups")
+
+
+class CommonServerSettings(Section):
+    server_type: Literal["openai", "trl", "sglang", "vllm"] = Field(
+        default="openai", description="The server's protocol."
+    )
+    base_url: str | None = Field(default="", description="URL of the server, with /v1.")
+    model_name: str = Field(default="default", description="Name of the model at the server.")
+    api_key: str | None = Field(default="", repr=False, description="API key of the server.")
+    num_max_requests_at_once: int = Field(
+        default=512, description="Most concurrent requests in training."
+    )
+
+
+class ServerSettings(CommonServerSettings):
+    """All settings of an inference server, below `openai`; the API key is never printed."""
+
+    timeout: int = Field(default=1200, description="Request timeout in seconds.")
+    num_requests_for_eval: int = Field(
+        default=64, description="Most concurrent requests in evaluation."
+    )
+    rolling_buffer_length: int = Field(
+        default=1000, description="Requests over which Atropos averages its timings."
+    )
+    tokenizer_name: str = Field(
+        default="none", description="Tokenizer of this server; none for the model's own."
+    )
+    n_kwarg_is_ignored: bool = Field(
+        default=False, description="The server ignores `n` and returns one completion a request."
+    )
+    health_check: bool = True
+    """Has no effect here and no help; stored files may have it."""
+
+
+class RunFlags(Section):
+    """Atropos's options outside the two sections."""
+
+    slurm: bool = Field(default=False, description="Find the servers in Slurm's list of nodes.")
+    testing: bool = Field(default=False, description="Use Atropos's mock server.")
+
+
+GROUPS: MappingProxyType[str, tuple[str, type[Section]]] = MappingProxyType(
+    {
+        "Common options": (ENV, CommonSettings),
+        "Tasks and difficulty": (ENV, TaskSettings),
+        "Scoring": (ENV, ScoreSettings),
+        "Evaluation": (ENV, EvalSettings),
+        "Storage": (ENV, StorageSettings),
+        "Processes and logs": (ENV, ProcessSettings),
+        "Inference server": (SERVER, CommonServerSettings),
+        "More of the inference server": (SERVER, ServerSettings),
+        "More of Atropos": (ENV, AtroposSettings),
+    }
+)
+"""Section and class of the options by heading; the short help omits those named `More …`."""
+
+
+ENVIRONMENT_DEFAULTS: MappingProxyType[str, Any] = MappingProxyType(
+    {
+        "tokenizer_name": DEFAULT_MODEL,
+        "group_size": 8,
+        "max_token_length": 8192,
+        "total_steps": 250,
+        "batch_size": 1024,
+        "steps_per_eval": 25,
+        "wandb_name": "reasoning_gym_think",
+        "eval_handling": "NONE",
+        "num_rollouts_per_group_for_logging": 4,
+        "num_rollouts_to_keep": 50,
+    }
+)
+"""Defaults of the command line where they differ from the classes', which have Atropos's."""
+
+COMMAND_DEFAULTS: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
+    {
+        "process": {
+            "ensure_scores_are_not_same": False,
+            "include_messages": True,
+            "dump_all_rollouts": True,
+        }
+    }
+)
+"""By command, on top of the others."""
+
+SERVER_DEFAULTS: MappingProxyType[str, Any] = MappingProxyType(
+    {
+        "model_name": DEFAULT_MODEL,
+        "base_url": "http://localhost:9004/v1",  # Atropos's launch scripts put the first there
+        "api_key": "x",
+        "num_requests_for_eval": 256,
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """All settings of a command.
+
+    Attributes:
+        env: an EnvironmentSettings, or the configuration of another environment.
+    """
+
+    env: Any
+    servers: Sequence[ServerSettings]
+    flags: RunFlags
+
+
+def default_settings(command: str = "") -> Settings:
+    """Return the defaults of a command."""
+    env = {**ENVIRONMENT_DEFAULTS, **COMMAND_DEFAULTS.get(command, {})}
+    return Settings(
+        env=EnvironmentSettings(**env),
+        servers=[ServerSettings(**SERVER_DEFAULTS)],
+        flags=RunFlags(),
+    )
+
+
+class Option(NamedTuple):
+    """An option as help and pages show it."""
+
+    heading: str
+    name: str
+    about: str
+    default: str
+    field: FieldInfo
+
+
+def list_options(command: str = "") -> Iterator[Option]:
+    """List the options in the order of --help-all, with a command's defaults."""
+    defaults = default_settings(command)
+    for heading, (section, model) in GROUPS.items():
+        values = defaults.env if section == ENV else defaults.servers[0]
+        for name in model.__annotations__:  # its own, without its base's
+            field = model.model_fields[name]
+            if field.description:
+                default = shown(getattr(values, name))
+                yield Option(heading, f"{section}.{name}", field.description, default, field)
+
+
+def sections(env: type[Section] = EnvironmentSettings) -> dict[str, type[Section]]:
+    """Return the model of each section of the command line and the file."""
+    return {ENV: env, SERVER: ServerSettings, FLAGS: RunFlags}
+
+
+def build_settings(given: Given, defaults: Settings) -> Settings:
+    """Put what is given on top of the defaults; several servers start from the model's own.
+
+    Raises:
+        ConfigurationError: a value is invalid.
+    """
+    servers: Sequence[Mapping[str, Any]] = given.servers
+    if len(servers) < 2 and len(defaults.servers) == 1:
+        servers = [{**defaults.servers[0].model_dump(), **(servers[0] if servers else {})}]
+    return Settings(
+        env=build(type(defaults.env), {**defaults.env.model_dump(), **given.env}),
+        servers=[build(ServerSettings, server, prefix=f"{SERVER}.") for server in servers]
+        or defaults.servers,
+        flags=build(RunFlags, given.flags),
+    )
+
+
+def check_start(command: str, env: EnvironmentSettings) -> None:
+    """Check the names of tasks and the places of outputs, as far as possible without the library.
+
+    Raises:
+        UnknownTaskError: a name is neither a task nor a category.
+        ConfigurationError: no task is left, or a parameter doesn't exist.
+        UnwritableError: an output can't be written.
+    """
+    if offer := shipped():  # for another version of the library the worker processes check
+        tasks = select_tasks(offer.discovery, include=env.include_tasks, exclude=env.exclude_tasks)
+        task_weights(tasks, env.task_weights)
+        require_names(env.task_parameters, offer.ladders)
+    evaluates = command == "evaluate" or (command == "serve" and env.steps_per_eval > 0)
+    if evaluates and not env.data_dir_to_save_evals:
+        require_place(Path(env.data_dumps_dir), "data_dumps_dir")
+    env.require_places()
+
+
+def add_options(parser: ArgumentParser, names: Sequence[str]) -> None:
+    """Let a command take a file of settings and the named settings of the environment."""
+    parser.add_argument("--config", metavar="FILE.yaml", type=Path, help="settings, as for serve")
+    defaults = default_settings().env
+    for name in names:
+        about = EnvironmentSettings.model_fields[name].description
+        text = f"{about} (default: {shown(getattr(defaults, name))})".replace("%", "%%")
+        parser.add_argument(f"--{ENV}.{name}", metavar="VALUE", help=text)
+
+
+def environment_of(options: Namespace, names: Sequence[str]) -> EnvironmentSettings:
+    """Return the settings of a command with `add_options`: defaults, below the file, below options.
+
+    Raises:
+        ConfigurationError: the file can't be read, or a value is invalid.
+    """
+    env = read_file(options.config, sections()).env if options.config else {}
+    if options.config and not env:
+        raise ConfigurationError(f"{options.config}: the section `{ENV}` is missing")
+    given = {name: getattr(options, f"{ENV}.{name}") for name in names}
+    given = {name: value for name, value in given.items() if value is not None}
+    return build(EnvironmentSettings, {**ENVIRONMENT_DEFAULTS, **env, **given})
+
+
+def shown(value: Any) -> str:
+    """Return a value as a user would write it."""
+    value = getattr(value, "value", value)
+    return "unset" if value in (None, "", [], {}) else str(value)
+
+
+PartSettings = TypeVar("PartSettings", bound="DataclassInstance")
+
+
+def settings_of(part: type[PartSettings], env: EnvironmentSettings, **more: Any) -> PartSettings:
+    """Return the settings of a part, whose fields are named as the options; `more` adds others."""
+    options = {f.name: getattr(env, f.name) for f in fields(part) if hasattr(env, f.name)}
+    return part(**{**options, **more})
+
+
+def pool_settings(env: EnvironmentSettings) -> PoolSettings:
+    """Return the settings of the worker processes."""
+    return settings_of(PoolSettings, env, processes=env.task_processes or default_processes())
