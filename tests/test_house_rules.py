@@ -15,7 +15,11 @@ MAX_FUNCTION_LINES = 45
 PACKAGE_FILES = sorted((ROOT / "reasoning_gym_environment").rglob("*.py"))
 ALL_FILES = [
     *PACKAGE_FILES,
-    *sorted(path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")),
+    *sorted(
+        path
+        for folder in ("tests", "benchmarks", "research")
+        for path in (ROOT / folder).rglob("*.py")
+    ),
 ]
 
 EXEMPTION = re.compile(

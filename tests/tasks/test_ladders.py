@@ -18,7 +18,7 @@ pytestmark = [
 ]
 
 PAGE = Path(__file__).parents[2] / "docs" / "difficulty-levels.md"
-HEIGHTS = Path(__file__).parents[2] / "benchmarks" / "ladder_heights.json"
+HEIGHTS = Path(__file__).parents[2] / "research" / "ladder_heights.json"
 MOST_SINGLE_LEVELS = 5
 
 

@@ -1,17 +1,15 @@
-"""Does the curriculum pay for a model that really learns? Arms of equal budget from equal weights.
+"""Train a small model with and without the curriculum: arms of equal budget from equal weights.
 
-    python benchmarks/learning.py FOLDER [--rollouts 24000] [--seeds 3] [--arms "default,both"]
+    python research/learning.py FOLDER [--rollouts 24000] [--seeds 3] [--arms "default,both"]
 
-Needs `pip install '.[learn]'`. Each run's result is a JSON file in FOLDER/results; the same command
-goes on with the runs that have none, and prints what there is. The cold start is made once.
+Needs `pip install '.[learn]'`. Each run adds its rows to FOLDER/results.csv. The same command goes
+on with the missing runs and prints the table of all arms. The cold start is made once.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import math
 import shutil
 import signal
 import statistics
@@ -19,7 +17,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +26,13 @@ import cold_start
 import torch
 from endpoint import Endpoint, served
 from item_spread import Groups, by_quarter, signal_share, solved_share, spans
-from learning_plot import plot
+from learning_results import append_result, of_arms, plot, read_results, summary
 from loop import Loop
 from model import Policy, build_model, build_tokenizer
 from results import solved
 from transformers import AutoTokenizer, LlamaForCausalLM
 
-from reasoning_gym_environment.evaluation.estimators import student_quantile
-from reasoning_gym_environment.evaluation.store import read_results
+from reasoning_gym_environment.evaluation.store import read_results as read_evaluation
 from reasoning_gym_environment.report.loading import read_material
 from reasoning_gym_environment.report.sections import with_level
 from reasoning_gym_environment.util.grouping import group_by
@@ -145,7 +141,6 @@ async def run(experiment: Experiment, arm: str, seed: int, weights: Path) -> dic
     return {
         "arm": arm,
         "seed": seed,
-        "settings": ARMS[arm],
         "steps": taken.steps,
         "seconds_of_training": round(trained),
         "curve": curve,
@@ -177,12 +172,16 @@ class Snapshots:
 
 
 def measured(evaluation: Path) -> dict[str, Any]:
-    """Solved shares with intervals, by difficulty and by task at each; None is the default."""
-    by_difficulty = group_by(lambda s: s.difficulty, read_results(evaluation).samples)
+    """Return the solved shares by difficulty, and by task at each difficulty."""
+    samples = read_evaluation(evaluation).samples
+    by_difficulty = {
+        "default" if difficulty is None else str(difficulty): own
+        for difficulty, own in group_by(lambda sample: sample.difficulty, samples).items()
+    }
     return {
-        "solved": {str(each): solved(own)._asdict() for each, own in by_difficulty.items()},
+        "solved": {each: solved(own).value for each, own in by_difficulty.items()},
         "tasks": {
-            str(each): {t: solved(s).value for t, s in group_by(lambda s: s.task, own).items()}
+            each: {task: solved(of).value for task, of in group_by(lambda s: s.task, own).items()}
             for each, own in by_difficulty.items()
         },
     }
@@ -208,87 +207,19 @@ def mean_levels(groups: Groups) -> dict[str, float]:
     return {t: statistics.mean(g.recipe.level for g in own) for t, own in sorted(by_task.items())}
 
 
-def held_out(point: dict[str, Any]) -> float:
-    """The solved share of all held-out items, every difficulty counting alike."""
-    return statistics.mean(each["value"] for each in point["solved"].values())
-
-
-Curve = Sequence[tuple[float, float]]
-"""Rollouts used and the held-out share solved then."""
-
-
-def mean_curve(runs: Sequence[dict[str, Any]]) -> Curve:
-    """Average the curves of an arm's seeds, whose evaluations come at nearly the same places."""
-    at_one_place = zip(*(run["curve"] for run in runs), strict=True)
-    return [
-        (statistics.mean(p["rollouts"] for p in own), statistics.mean(held_out(p) for p in own))
-        for own in at_one_place
-    ]
-
-
-def rollouts_until(curve: Curve, wanted: float) -> float:
-    """Rollouts at which a curve first reaches a share; infinite if it never does.
-
-    Between two evaluations it is taken to rise evenly.
-    """
-    if curve[0][1] >= wanted:
-        return 0.0
-    for (used, share), (later, more) in pairwise(curve):
-        if more >= wanted:
-            return used + (later - used) * (wanted - share) / (more - share)
-    return math.inf
-
-
-def spread(values: Sequence[float]) -> str:
-    """Write a mean with half the width of its 95 % interval over seeds."""
-    if len(values) == 1:
-        return f"{values[0]:.3f}"
-    error = statistics.stdev(values) / len(values) ** 0.5
-    return f"{statistics.mean(values):.3f} ± {student_quantile(len(values) - 1) * error:.3f}"
-
-
-def summary(results: Sequence[dict[str, Any]]) -> str:
-    """By arm: rollouts until half of the first arm's gain and all of it; shares at the end."""
-    by_arm = group_by(lambda result: str(result["arm"]), results)
-    first = mean_curve(next(iter(by_arm.values())))
-    begin, end = first[0][1], first[-1][1]
-    wanted = [(begin + end) / 2, end]
-    difficulties = list(results[0]["curve"][0]["solved"])
-    heads = [f"to {share:.3f}" for share in wanted] + ["at the end"]
-    heads += ["default" if each == "None" else each for each in difficulties]
-    lines = ["rollouts until a share of all held-out items is solved, and shares at the end"]
-    lines += ["arm (runs)".ljust(26) + "".join(f"{head:>16}" for head in heads)]
-    start = results[0]["curve"][0]["solved"]
-    values = [begin, *(start[each]["value"] for each in difficulties)]
-    lines += ["at the start".ljust(58) + "".join(f"{value:16.3f}" for value in values)]
-    for arm, runs in by_arm.items():
-        curve, ends = mean_curve(runs), [run["curve"][-1] for run in runs]
-        cells = [f"{rollouts_until(curve, share):.0f}" for share in wanted]
-        cells += [spread([held_out(end) for end in ends])]
-        cells += [spread([end["solved"][each]["value"] for end in ends]) for each in difficulties]
-        lines.append(f"{arm} ({len(runs)})".ljust(26) + "".join(f"{cell:>16}" for cell in cells))
-    return "\n".join(lines)
-
-
 async def main(experiment: Experiment, arms: Sequence[str], seeds: int) -> None:
-    """Make the runs that have no result yet, seed by seed, and print what there is of the arms."""
-    results = experiment.folder / "results"
-    results.mkdir(parents=True, exist_ok=True)
+    """Make the runs that have no result yet, seed by seed, then print and draw the arms."""
     weights = await start(experiment)
+    path = experiment.folder / "results.csv"
+    done = {(run["arm"], run["seed"]) for run in read_results(path)} if path.exists() else set()
     for seed in range(1, seeds + 1):
         for arm in arms:
-            path = results / f"{arm.replace(' ', '-')}-{seed}.json"
-            if path.exists():
-                continue
-            print(f"{arm}, seed {seed}", flush=True)
-            result = await run(experiment, arm, seed, weights)
-            path.with_suffix(".partial").write_text(json.dumps(result, indent=1) + "\n")
-            path.with_suffix(".partial").rename(path)
-    found = [json.loads(path.read_text()) for path in results.glob("*.json")]
-    made = [result for result in found if result["arm"] in arms]
-    made.sort(key=lambda result: (result["arm"] != "default", result["arm"], result["seed"]))
-    print(summary(made))
-    plot(experiment.folder / "arms.svg", made, held_out)
+            if (arm, seed) not in done:
+                print(f"{arm}, seed {seed}", flush=True)
+                append_result(path, await run(experiment, arm, seed, weights))
+    results = of_arms(read_results(path), arms)
+    print(summary(results))
+    plot(experiment.folder / "arms.svg", results)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""How well the curriculum and sampling by signal do, on the real ladders, against other rules.
+"""Compare the curriculum and sampling by signal with other rules, on simulated learners.
 
-    python benchmarks/curriculum.py [--seeds 5] [--plot docs/curriculum.svg] [--read-ladders]
+    python research/curriculum.py [--seeds 5] [--plot docs/curriculum.svg] [--read-ladders]
 
-Heights of the ladders come from ladder_heights.json; `--read-ladders` writes it from the
-installed library. docs/curriculum.md holds the figures and says what the learners assume.
+The heights of the ladders come from ladder_heights.json; `--read-ladders` writes that file from the
+installed library. docs/curriculum.md has the figures and the assumptions about the learners.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""How unlike the questions of one task and level are to a policy, and what that does to signal.
+"""Estimate from stored rollouts how much the questions of one level differ in difficulty.
 
-    python benchmarks/item_spread.py data_dumps/*.jsonl
+    python research/item_spread.py data_dumps/*.jsonl
 
-Were all questions of a level equally hard, the solved share alone would say how many groups have
-signal. A policy that finds some of them easy and others hard gives fewer. The spread is the
-standard deviation of the questions' log-odds, normally distributed within a task and level, at
-which as many groups would have signal as do; the simulated learners assume one of 0.5. For tasks
-that were drawn at many levels it also says by how many log-odds answers fall over them, which the
-simulated learners take for 4.5 to 9.
+If all questions of a level were equally hard, the solved share alone would determine how many
+groups have signal. A policy that finds some easy and others hard gives fewer. The spread is the
+standard deviation of the questions' log-odds, normally distributed within a task and level, that
+explains the observed share of groups with signal. The simulated learners assume 0.5. For tasks with
+many levels the script also prints by how many log-odds answers fall from the easiest level to the
+hardest. The simulated learners assume 4.5 to 9.
 """
 
 from __future__ import annotations
