@@ -29,9 +29,8 @@ from ..inference.servers import CLIENTS
 from ..records import Problem
 from ..rollouts.metrics import Statistics, signal_line
 from ..rollouts.progress import ProgressReporter
-from ..util.concurrency import offload
+from ..util.concurrency import graceful_shutdown, offload
 from ..util.outages import UnreachableError, require_reachable
-from ..util.shutdown import graceful_shutdown
 from ..util.text import escape_control_characters
 from .checks import require_usable, withhold_keys
 from .launch import run_command_line

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.processes
 
 PROGRAM = """
 import asyncio
-from reasoning_gym_environment.util.shutdown import graceful_shutdown
+from reasoning_gym_environment.util.concurrency import graceful_shutdown
 async def close():
     print("closed", flush=True)
 async def main():
