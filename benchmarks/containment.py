@@ -16,7 +16,8 @@ from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.records import Problem
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.sandbox.protocol import Containment
-from reasoning_gym_environment.tasks.facts import KNOWN_TASKS, PAYS_ANY_ANSWER
+from reasoning_gym_environment.tasks.catalogue import known_categories
+from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER
 
 GROUP_SIZE = 8
 PROCESSES = 2
@@ -24,7 +25,7 @@ IN_FLIGHT = 8
 
 
 async def make_problems(count: int) -> list[Problem]:
-    tasks = [task for names in KNOWN_TASKS.values() for task in names]
+    tasks = list(known_categories())
     weights = {task: 1.0 for task in tasks if task not in PAYS_ANY_ANSWER}
     sampler = Sampler(weights, run_seed=0, replica="benchmark")
     recipes = [sampler.next_recipe() for _ in range(count)]

@@ -8,10 +8,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from reasoning_gym_environment.tasks.catalogue import TaskInfo, select_tasks
-from reasoning_gym_environment.tasks.chance import floors
+from reasoning_gym_environment.tasks.catalogue import (
+    LibrarySnapshot,
+    TaskInfo,
+    bundled_snapshot,
+    select_tasks,
+)
+from reasoning_gym_environment.tasks.chance_floors import floors
 from reasoning_gym_environment.tasks.facts import NOT_A_TASK
-from reasoning_gym_environment.tasks.shipped import Offer, shipped
 
 PAGE = Path(__file__).with_name("tasks.md")
 BEGIN, END = "<!-- task table: begin -->", "<!-- task table: end -->"
@@ -25,31 +29,33 @@ def row(task: TaskInfo, levels: int) -> str:
     return f"| {link} | {task.category} | {levels} | {shares} |"
 
 
-def table(offer: Offer) -> str:
+def table(snapshot: LibrarySnapshot) -> str:
     """Every task, by category."""
-    tasks = [task for task in select_tasks(offer.discovery) if task.name not in NOT_A_TASK]
+    tasks = [task for task in select_tasks(snapshot.discovery) if task.name not in NOT_A_TASK]
     rows = [
-        row(task, len(offer.ladders[task.name].levels))
+        row(task, len(snapshot.ladders[task.name].levels))
         for task in sorted(tasks, key=lambda task: (task.category, task.name))
     ]
     head = "| task | category | levels | chance | no reasoning |\n| --- | --- | --- | --- | --- |"
     return "\n".join([head, *rows])
 
 
-def updated(text: str, offer: Offer) -> str:
+def updated(text: str, snapshot: LibrarySnapshot) -> str:
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table(offer)}\n{END}{after}"
+    return f"{before}{BEGIN}\n{table(snapshot)}\n{END}{after}"
 
 
 def main() -> int | str:
-    offer = shipped()
-    if offer is None:
-        return "another version of reasoning-gym is installed than docs/shipped_tasks.py has seen"
+    snapshot = bundled_snapshot()
+    if snapshot is None:
+        return (
+            "another version of reasoning-gym is installed than docs/library_snapshot.py has seen"
+        )
     text = PAGE.read_text(encoding="utf-8")
     if "--check" in sys.argv[1:]:
-        return 0 if updated(text, offer) == text else "docs/tasks.md is out of date: make docs"
-    PAGE.write_text(updated(text, offer), encoding="utf-8")
+        return 0 if updated(text, snapshot) == text else "docs/tasks.md is out of date: make docs"
+    PAGE.write_text(updated(text, snapshot), encoding="utf-8")
     return 0
 
 

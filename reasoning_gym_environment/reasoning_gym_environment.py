@@ -36,7 +36,7 @@ from reasoning_gym_environment.evaluation.run import Evaluation
 from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.inference.requests import SamplingParams
 from reasoning_gym_environment.problems.curriculum import curriculum_metrics
-from reasoning_gym_environment.problems.selection import ProblemSettings
+from reasoning_gym_environment.problems.task_selection import ProblemSettings
 from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.records import Completion, GroupResult, Problem
 from reasoning_gym_environment.rollouts.accounting import GroupOutcome
@@ -157,7 +157,7 @@ class ReasoningGymEnv(AtroposEnv):
     async def get_server_info(self) -> None:
         """Begin to make problems as well: Atropos waits for seconds before it asks for one."""
         await super().get_server_info()
-        self._started_problems().make_ahead()
+        self._started_problems().fill()
 
     async def close_parts(self) -> None:
         self.problems.close()
@@ -188,8 +188,8 @@ class ReasoningGymEnv(AtroposEnv):
         if not self.problems.started:
             self.problems.start_stream(
                 self.wandb_prepend or "",
-                ahead=max(64, 2 * self.max_num_workers),
-                reserved=self.evaluation.set.questions,
+                prefetch=max(64, 2 * self.max_num_workers),
+                excluded=self.evaluation.set.questions,
             )
         return self.problems
 

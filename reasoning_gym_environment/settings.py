@@ -21,14 +21,13 @@ from pydantic.fields import FieldInfo
 
 from .errors import ConfigurationError
 from .inference.prompts import SYSTEM_PROMPTS
-from .problems.levels import ComplexityMode, require_level_where_fixed
+from .problems.levels import ComplexityMode, require_difficulty_where_fixed
 from .problems.sampler import TaskSampling
-from .problems.selection import require_names
+from .problems.task_selection import require_names
 from .records import SOLVED_SCORE
 from .sandbox.pool import PoolSettings, default_processes
 from .scoring.rewards import ScoreMode
-from .tasks.catalogue import select_tasks, task_weights
-from .tasks.shipped import shipped
+from .tasks.catalogue import bundled_snapshot, select_tasks, task_weights
 from .util.command_line import ENV, FLAGS, SERVER, Given, Section, build, read_file
 from .util.files import require_place
 
@@ -401,7 +400,7 @@ class EnvironmentSettings(  # pydantic orders fields from the last base to the f
                 f"batch_size must be ≥ group_size ({self.group_size}), got {self.batch_size}; "
                 "raise it, or leave it at -1 for the trainer to set"
             )
-        require_level_where_fixed(self.complexity_mode, self.complexity_level)
+        require_difficulty_where_fixed(self.complexity_mode, self.complexity_level)
         none_above = self.rollout_save_score_threshold == 1 and not self.dump_all_rollouts
         if self.dump_rollouts and none_above:
             raise ValueError(
@@ -593,10 +592,14 @@ def check_start(command: str, env: EnvironmentSettings) -> None:
         ConfigurationError: no task is left, or a parameter doesn't exist.
         UnwritableError: an output can't be written.
     """
-    if offer := shipped():  # for another version of the library the worker processes check
-        tasks = select_tasks(offer.discovery, include=env.include_tasks, exclude=env.exclude_tasks)
+    if (
+        snapshot := bundled_snapshot()
+    ):  # for another version of the library the worker processes check
+        tasks = select_tasks(
+            snapshot.discovery, include=env.include_tasks, exclude=env.exclude_tasks
+        )
         task_weights(tasks, env.task_weights)
-        require_names(env.task_parameters, offer.ladders)
+        require_names(env.task_parameters, snapshot.ladders)
     evaluates = command == "evaluate" or (command == "serve" and env.steps_per_eval > 0)
     if evaluates and not env.data_dir_to_save_evals:
         require_place(Path(env.data_dumps_dir), "data_dumps_dir")

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from reasoning_gym_environment.problems.curve import fit_curve
+from reasoning_gym_environment.problems.curriculum import fit_curve
 from reasoning_gym_environment.records import Signal
 from reasoning_gym_environment.report.loading import read_material
 from reasoning_gym_environment.report.sections import with_level

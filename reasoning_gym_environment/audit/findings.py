@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from ..records import SOLVED_SCORE, Status, Verdict
-from ..tasks.chance import Floors
+from ..tasks.chance_floors import Floors
 from ..util.grouping import group_by
 from .known import Known, explanation
 from .ladder_proof import LevelProof

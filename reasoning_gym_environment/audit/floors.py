@@ -15,7 +15,7 @@ from ..evaluation.estimators import share
 from ..problems.seeds import evaluation_recipes
 from ..records import SOLVED_SCORE, Problem
 from ..sandbox.pool import TaskPool
-from ..tasks.chance import Floor, Floors
+from ..tasks.chance_floors import Floor, Floors
 from ..tasks.facts import EXECUTES_ANSWERS, SLOW_ON_WRONG_ANSWERS
 from .probes import EMPTY, JUNK, constants_for
 from .strategies import OWN_WORK, strategies

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from ..records import SOLVED_SCORE
-from ..tasks.chance import Floor, Floors
+from ..tasks.chance_floors import Floor, Floors
 from ..util.grouping import group_by
 from .findings import TOLERATED_SHARE, Finding, TaskAudit
 from .probes import DEGENERATE, Kind

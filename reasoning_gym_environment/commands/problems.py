@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, FixableError
 from ..evaluation.plan import EvaluationPlan, build_evaluation_set
-from ..gym.checks import seed_of
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
-from ..problems.selection import ProblemSettings, select
-from ..problems.sets import Unreserved, first_made
-from ..problems.stream import question_hash
+from ..problems.seeds import split_seed
+from ..problems.stream import DecontaminatedPool, make_problems, question_hash
+from ..problems.task_selection import ProblemSettings, select
 from ..records import Ladder, Problem, Recipe
 from ..rollouts.demonstrations import PROBLEM_COLUMNS, demonstration_row, problem_row
 from ..sandbox.pool import TaskPool
@@ -234,7 +233,7 @@ def recipes(
 ) -> Iterator[Recipe]:
     """Lay out the recipes of a task at a level, without end."""
     for index in itertools.count():
-        seed = seed_of(split, run_seed, task, index)
+        seed = split_seed(split, run_seed, task, index)
         yield Recipe(task=task, seed=seed, level=level, parameters=parameters)
 
 
@@ -243,7 +242,7 @@ async def make_all(
 ) -> tuple[list[Problem], int]:
     """Make `count` problems of each series, and say how many questions were reserved."""
     progress = Progress("problems", total=len(series) * count)
-    source = Unreserved(pool, reserved, progress.advance)
+    source = DecontaminatedPool(pool, reserved, progress.advance)
     with progress.shown():
-        made = await asyncio.gather(*(first_made(source, each, count) for each in series))
+        made = await asyncio.gather(*(make_problems(source, each, count) for each in series))
     return [problem for problems in made for problem in problems], source.refused

@@ -21,7 +21,7 @@ from ..storage.dumps import RESCORED, GroupFile, distinct_files, read_groups, re
 from ..storage.rescoring import Rescored, describe_rescoring, rescore
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
-from ..tasks.chance import chance_floors, no_reasoning_floors
+from ..tasks.chance_floors import chance_floors, no_reasoning_floors
 from ..util.files import require_free, require_writable, write_whole
 from ..util.text import escape_control_characters
 

@@ -15,9 +15,14 @@ from ..errors import GenerationError
 from ..problems.seeds import evaluation_seed
 from ..records import Ladder, Recipe
 from ..sandbox.pool import PoolSettings, TaskPool
-from ..tasks.catalogue import TaskInfo, require_known, select_tasks
+from ..tasks.catalogue import (
+    LibrarySnapshot,
+    TaskInfo,
+    bundled_snapshot,
+    require_known,
+    select_tasks,
+)
 from ..tasks.ladders import TaskLadder
-from ..tasks.shipped import Offer, shipped
 
 logger = logging.getLogger(__name__)
 
@@ -37,30 +42,30 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def _answer(options: Namespace) -> str:
-    offer = shipped()
-    if offer and options.levels:
-        require_known([options.levels], offer.ladders, "--levels", what="task")
-    if offer is None or options.levels:
+    snapshot = bundled_snapshot()
+    if snapshot and options.levels:
+        require_known([options.levels], snapshot.ladders, "--levels", what="task")
+    if snapshot is None or options.levels:
         logger.info("Starting the library, which takes a few seconds")
         async with TaskPool(PoolSettings(processes=1), Counter()) as pool:
-            offer = offer or await _ask(pool)
+            snapshot = snapshot or await _ask(pool)
             if options.levels:
-                require_known([options.levels], offer.ladders, "--levels", what="task")
-                return await _levels(pool, options.levels, offer.ladders[options.levels])
+                require_known([options.levels], snapshot.ladders, "--levels", what="task")
+                return await _levels(pool, options.levels, snapshot.ladders[options.levels])
     tasks = select_tasks(
-        offer.discovery,
+        snapshot.discovery,
         include=[name for name in options.include_tasks.split(",") if name],
         exclude=[name for name in options.exclude_tasks.split(",") if name],
     )
-    return _json(tasks, offer.ladders) if options.json else _table(tasks, offer.ladders)
+    return _json(tasks, snapshot.ladders) if options.json else _table(tasks, snapshot.ladders)
 
 
-async def _ask(pool: TaskPool) -> Offer:
+async def _ask(pool: TaskPool) -> LibrarySnapshot:
     """Ask the installed library, where it is of another version than the one known."""
     discovery = await pool.discover()
     if discovery.warning:
         logger.warning("%s", discovery.warning)
-    return Offer(discovery, await pool.ladders())
+    return LibrarySnapshot(discovery, await pool.ladders())
 
 
 def _json(tasks: Sequence[TaskInfo], ladders: Mapping[str, TaskLadder]) -> str:

@@ -18,7 +18,7 @@ from ..records import Attempt, Completion, GroupResult, Ladder, Problem, Reward,
 from ..sandbox.pool import MakesProblems
 from ..scoring.grading import ScoringSettings
 from ..storage.rows import StoredGroup, recipe_key, stable_json
-from ..tasks.chance import chance_floors, no_reasoning_floors
+from ..tasks.chance_floors import chance_floors, no_reasoning_floors
 from ..util.progress import with_progress
 from .metrics import Background, EvaluationReport, evaluation_report
 from .plan import EvaluationItem, EvaluationPlan, EvaluationSet

@@ -1,1 +1,1 @@
-"""Problems, scores and streams for any trainer, as plain Python. Needs no server or tokenizer."""
+"""Problems, scores and streams for any trainer, without a server or tokenizer."""

@@ -6,11 +6,12 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
-from ..problems.sets import first_made
-from ..problems.stream import question_hash, reserving
+from ..problems.seeds import split_seed
+from ..problems.stream import fixed_exclusions, make_problems, question_hash
 from ..problems.training import TrainingProblems
 from ..records import SOLVED_SCORE, Problem, Recipe, Status
 from ..sandbox.pool import PoolSettings, TaskPool, default_processes
@@ -19,38 +20,86 @@ from ..scoring.grading import verify_texts
 from ..storage.rows import recipe_key
 from ..tasks.catalogue import known_categories, require_known
 from ..tasks.ladders import TaskLadder
-from .checks import Scorable, checked, require_split, seed_of
+from ..tasks.recipes import read_recipe
 from .stream import AsyncProblemStream, StreamOptions, problem_settings
-from .values import Score, TaskSummary
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-REMEMBERED = 1024
-"""So many problems made from recipes are kept for the next score."""
+Scorable = Problem | Recipe | Mapping[str, Any]
+"""A problem, or its recipe, also as JSON. The problem of a recipe is generated again."""
 
-AHEAD = 32
-"""So many problems of a stream are made before they are asked for."""
+CACHE_SIZE = 1024
+"""The number of problems made from recipes that are kept for the next score."""
+
+PREFETCH = 32
+"""The number of problems of a stream that are made ahead of demand."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Score:
+    """The score of one completion.
+
+    Attributes:
+        score: in [0, 1], of the better of the bare and the tagged answer. None if scoring failed
+            on our side: leave the completion out, do not count it as 0.
+        status: what happened; solved from `solved_threshold` on.
+        answer: the text between the answer tags; None unless there is exactly one.
+        detail: an explanation for people; may be empty.
+        seconds: time spent in the verifier.
+    """
+
+    score: float | None
+    status: Status
+    answer: str | None = None
+    detail: str = ""
+    seconds: float = 0.0
+
+    @property
+    def solved(self) -> bool:
+        """Whether the status is solved."""
+        return self.status is Status.SOLVED
+
+    def to_json(self) -> dict[str, Any]:
+        """Write plain JSON."""
+        return {**asdict(self), "status": self.status.value}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskSummary:
+    """A task of the library. Its levels go from 0, the easiest, to `levels - 1`."""
+
+    name: str
+    category: str
+    levels: int
+
+
+def validated(recipe: Recipe | Mapping[str, Any]) -> Recipe:
+    """Validate a recipe from outside; raise ConfigurationError if it is invalid."""
+    try:
+        return read_recipe(recipe.to_json() if isinstance(recipe, Recipe) else recipe)
+    except ValueError as error:
+        raise ConfigurationError(f"invalid recipe: {error}") from error
 
 
 class AsyncReasoningGym:
-    """Makes problems of reasoning-gym and scores completions, in contained worker processes.
+    """A client for reasoning-gym's problems and verifiers, which run in sandboxed processes.
 
-    Workers start at first use; they end with `close`, at the end of `async with`, and with this
-    process, however it ends. Calls may run side by side, in one event loop.
+    Worker processes start at first use. They end with `close`, at the end of `async with`, and
+    with this process, however it ends. Calls may run concurrently in one event loop.
 
     Args:
-        processes: generators, and as many verifier hosts; half the cores where None.
-        answer_tolerance: whether form around an answer (bold, a box, a full stop) is taken off
-            where that makes it right.
+        processes: number of generators, and of verifier hosts; by default half the cores.
+        answer_tolerance: whether to strip formatting (bold, a box, a full stop) from an answer
+            that is right without it.
         solved_threshold: score from which an answer is solved.
         generation_timeout: seconds for one problem.
         verify_timeout: seconds for one answer.
         verify_group_timeout: seconds for all answers to one problem.
-        start_worker: where worker processes come from, if not from its own.
+        start_worker: starts a worker process, in place of the default.
 
     Attributes:
-        counts: items that could not be made, workers that were replaced, and the like.
+        counts: skipped items, restarted workers and similar events.
 
     Example:
         async with AsyncReasoningGym() as gym:
@@ -82,7 +131,7 @@ class AsyncReasoningGym:
         self._pool: TaskPool | None = None
         self._closed = False
         self._ladders: Mapping[str, TaskLadder] = {}
-        self._remembered: dict[str, asyncio.Task[Problem]] = {}
+        self._cached: dict[str, asyncio.Task[Problem]] = {}
         self.counts: Counter[str] = Counter()
 
     async def __aenter__(self) -> AsyncReasoningGym:
@@ -92,26 +141,26 @@ class AsyncReasoningGym:
         await self.close()
 
     async def close(self) -> None:
-        """End all worker processes. May be called again; no other call works after it."""
+        """Stop all worker processes. Safe to call again; other calls then fail."""
         self._closed = True
         async with self._starting:
             if self._pool is not None:
                 await self._pool.close()
 
     async def start(self) -> None:
-        """Start the worker processes now; raises WorkerStartError where one does not come up."""
+        """Start the worker processes now; raise WorkerStartError if one fails to start."""
         await self._workers()
 
     @property
     def ready(self) -> bool:
-        """Whether worker processes of both kinds run."""
+        """Whether worker processes of both kinds are running."""
         return self._pool is not None and self._pool.ready
 
     async def _workers(self) -> TaskPool:
-        """The task pool, started at first use; what did not come up is tried again."""
+        """Return the task pool; start it at first use, or again if it failed to start."""
         async with self._starting:
             if self._closed:
-                raise PoolClosedError("this gym is closed; make another")
+                raise PoolClosedError("this gym is closed; create a new one")
             if self._pool is None:
                 pool = TaskPool(self._settings, self.counts, start_worker=self._start_worker)
                 await pool.start()
@@ -141,36 +190,37 @@ class AsyncReasoningGym:
         parameters: Mapping[str, Any] | None = None,
         split: str = "train",
     ) -> list[Problem]:
-        """Make `count` problems of a task: the same for the same arguments.
+        """Make `count` problems of a task, always the same for the same arguments.
 
         Args:
-            level: on the task's ladder, 0 is the easiest; None is the library's default.
-            parameters: of the task's dataset; they win over those of the level.
-            split: "train" or "eval"; the two have no seed in common.
+            level: on the task's ladder, where 0 is the easiest; None is the library's default.
+            parameters: of the task's dataset; they override those of the level.
+            split: "train" or "eval", which never share a seed.
 
         Raises:
             UnknownTaskError: there is no such task.
             ConfigurationError: there is no such level or split, or no item can be made.
         """
-        require_split(split)
+        if split not in ("train", "eval"):
+            raise ConfigurationError(f"split must be 'train' or 'eval', got {split!r}")
         require_known([task], await self._known_ladders(), "task", what="task")
         at_level = {} if level is None else await self._level(task, level)
         recipes = (
             Recipe(
                 task=task,
-                seed=seed_of(split, seed, task, index),
+                seed=split_seed(split, seed, task, index),
                 level=level,
                 parameters={**at_level, **(parameters or {})},
             )
             for index in itertools.count()
         )
-        return await first_made(await self._workers(), recipes, count)
+        return await make_problems(await self._workers(), recipes, count)
 
     async def _level(self, task: str, level: int) -> Mapping[str, Any]:
         levels = (await self._known_ladders())[task].levels
         if not 0 <= level < len(levels):
             raise ConfigurationError(
-                f"{task} has no level {level}: its levels go from 0 to {len(levels) - 1}"
+                f"level of {task} must be from 0 to {len(levels) - 1}, got {level}"
             )
         return levels[level]
 
@@ -178,19 +228,19 @@ class AsyncReasoningGym:
         """Make the problem of a recipe, from a stored row or another process.
 
         Raises:
-            ConfigurationError: it is no sound recipe.
+            ConfigurationError: the recipe is invalid.
             GenerationError: its problem can't be made.
         """
-        recipe = checked(recipe)
+        recipe = validated(recipe)
         pool = await self._workers()
         key = recipe_key(recipe)
-        task = self._remembered.pop(key, None)
+        task = self._cached.pop(key, None)
         if task is None or (task.done() and (task.cancelled() or task.exception())):
             task = asyncio.create_task(pool.generate(recipe))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._remembered[key] = task  # the newest is last
-        if len(self._remembered) > REMEMBERED:
-            del self._remembered[next(iter(self._remembered))]
+        self._cached[key] = task  # moves to the end
+        if len(self._cached) > CACHE_SIZE:
+            del self._cached[next(iter(self._cached))]
         return await asyncio.shield(task)
 
     async def score(self, problem: Scorable, completion: str) -> Score:
@@ -199,19 +249,19 @@ class AsyncReasoningGym:
         return score
 
     async def score_many(self, pairs: Iterable[tuple[Scorable, str]]) -> list[Score]:
-        """Score completions side by side, and give the scores in their order.
+        """Score completions concurrently, and return the scores in the same order.
 
-        A completion's answer is the one `<answer>…</answer>` outside of its thought. Problems are
-        this process's own: what comes from outside is a recipe.
+        A completion's answer is the one `<answer>…</answer>` outside its thought. Pass only
+        problems that this process made; pass recipes from other sources.
 
         Raises:
-            ConfigurationError: what should be a recipe is none; nothing is scored then.
+            ConfigurationError: a recipe is invalid; nothing is scored.
         """
         by_problem: dict[str, list[int]] = {}
         known: dict[str, Problem | Recipe] = {}
         texts: list[str] = []
         for index, (scorable, text) in enumerate(pairs):
-            which = scorable if isinstance(scorable, Problem) else checked(scorable)
+            which = scorable if isinstance(scorable, Problem) else validated(scorable)
             key = recipe_key(which.recipe if isinstance(which, Problem) else which)
             known.setdefault(key, which)
             by_problem.setdefault(key, []).append(index)
@@ -252,20 +302,20 @@ class AsyncReasoningGym:
     async def stream(
         self, tasks: Sequence[str] = (), **options: Unpack[StreamOptions]
     ) -> AsyncProblemStream:
-        """Begin a stream of training problems.
+        """Start a stream of training problems.
 
         Args:
             tasks: tasks and categories; empty means all.
 
         Raises:
-            ConfigurationError: an option can't work; the message names it.
+            ConfigurationError: an option is invalid; the message names it.
         """
         settings = problem_settings(tasks, options)
         problems = TrainingProblems(settings, await self._workers(), self.counts)
         await problems.prepare(with_ladders=False)
         problems.start_stream(
             options.get("replica", ""),
-            ahead=AHEAD,
-            reserved=reserving({question_hash(q) for q in options.get("reserved", ())}),
+            prefetch=PREFETCH,
+            excluded=fixed_exclusions({question_hash(q) for q in options.get("reserved", ())}),
         )
         return AsyncProblemStream(problems)

@@ -1,7 +1,7 @@
-"""`ReasoningGym`: the gym for programs without an event loop.
+"""`ReasoningGym`: the blocking client.
 
-A thread of its own has the loop, so that it works where one runs already, as in a notebook, and
-from several threads.
+Its event loop runs in a thread of its own, so that it works from several threads, and in programs
+that already run a loop, such as notebooks.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ import os
 import selectors
 import threading
 import weakref
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from ..errors import PoolClosedError
 from ..records import Problem, Recipe
-from .asynchronous import AsyncReasoningGym
-from .checks import Scorable
+from .asynchronous import AsyncReasoningGym, Scorable, Score, TaskSummary
 from .stream import AsyncProblemStream, StreamOptions
-from .values import Score, TaskSummary
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -30,7 +28,7 @@ Result = TypeVar("Result")
 
 
 class GymOptions(TypedDict, total=False):
-    """The options of `AsyncReasoningGym`, which says what they mean."""
+    """The options of `AsyncReasoningGym`, which documents them."""
 
     processes: int | None
     answer_tolerance: bool
@@ -40,8 +38,8 @@ class GymOptions(TypedDict, total=False):
     verify_group_timeout: float
 
 
-class _Loop:
-    """An event loop in a thread that ends with the program."""
+class _LoopThread:
+    """An event loop in a daemon thread."""
 
     def __init__(self) -> None:
         # Not epoll: its set of descriptors would be shared with forks of this process.
@@ -55,7 +53,7 @@ class _Loop:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
-        """End the thread; whoever waits for something else is told that it is cancelled."""
+        """Cancel all tasks and stop the thread."""
         self.submit(_cancel_all()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -70,13 +68,13 @@ async def _cancel_all() -> None:
 
 
 class ReasoningGym:
-    """Makes problems of reasoning-gym and scores completions, in contained worker processes.
+    """A client for reasoning-gym's problems and verifiers, which run in sandboxed processes.
 
-    Workers start at first use; they end with `close`, at the end of `with`, and with this process,
-    however it ends. All threads may use it; in a fork of this process it has workers of its own.
+    Worker processes start at first use. They end with `close`, at the end of `with`, and with this
+    process, however it ends. All threads may use it. A fork of this process starts new workers.
 
     Args:
-        options: those of `AsyncReasoningGym`.
+        options: see `AsyncReasoningGym`.
 
     Example:
         with ReasoningGym() as gym:
@@ -87,7 +85,7 @@ class ReasoningGym:
     def __init__(self, **options: Unpack[GymOptions]) -> None:
         self._options = options
         self._gym = AsyncReasoningGym(**options)
-        self._loop: _Loop | None = None
+        self._loop: _LoopThread | None = None
         self._closed = False
         self._lock = threading.Lock()
         _gyms.add(self)
@@ -99,7 +97,7 @@ class ReasoningGym:
         self.close()
 
     def close(self) -> None:
-        """End all worker processes. May be called again; no other call works after it."""
+        """Stop all worker processes. Safe to call again; other calls then fail."""
         with self._lock:
             self._closed = True
             loop, self._loop = self._loop, None
@@ -108,23 +106,23 @@ class ReasoningGym:
             loop.close()
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Do the work in the loop and wait for it; an interrupt cancels it."""
+        """Run the coroutine in the loop and wait for its result; an interrupt cancels it."""
         with self._lock:
             if self._closed:
                 work.close()
-                raise PoolClosedError("this gym is closed; make another")
-            self._loop = self._loop or _Loop()
+                raise PoolClosedError("this gym is closed; create a new one")
+            self._loop = self._loop or _LoopThread()
             future = self._loop.submit(work)
         try:
             return future.result()
         except CancelledError as error:
-            raise PoolClosedError("this gym was closed before it was done") from error
+            raise PoolClosedError("this gym was closed during the call") from error
         except BaseException:
             future.cancel()
             raise
 
-    def _begin_anew(self) -> None:
-        """In a fork: neither the thread nor the workers are this process's."""
+    def _restart_after_fork(self) -> None:
+        """Drop the parent's thread and workers, which a fork does not have."""
         _inherited.append((self._loop, self._gym))
         self._lock = threading.Lock()
         self._loop = None
@@ -132,7 +130,7 @@ class ReasoningGym:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Items that could not be made, workers that were replaced, and the like."""
+        """Skipped items, restarted workers and similar events."""
         return dict(self._gym.counts)
 
     def tasks(self) -> list[TaskSummary]:
@@ -169,14 +167,14 @@ class ReasoningGym:
         return self._run(self._gym.score_many(list(pairs)))
 
     def stream(self, tasks: Sequence[str] = (), **options: Unpack[StreamOptions]) -> ProblemStream:
-        """Begin a stream of training problems: see `AsyncReasoningGym.stream`."""
+        """Start a stream of training problems: see `AsyncReasoningGym.stream`."""
         return ProblemStream(self, self._run(self._gym.stream(tasks, **options)))
 
 
 class ProblemStream:
-    """Hands out training problems without end, which follow what it is told of their results.
+    """An endless stream of training problems, whose levels follow the observed results.
 
-    It belongs to the process that made it; another one continues it by its state.
+    It belongs to the process that created it; another process can continue it from its state.
 
     Example:
         stream = gym.stream(complexity_mode="curriculum", sampling="signal")
@@ -193,10 +191,18 @@ class ProblemStream:
         if os.getpid() != self._process:
             work.close()
             raise PoolClosedError(
-                f"this stream belongs to process {self._process}; make another, and continue it "
+                f"this stream belongs to process {self._process}; create a new one and continue "
                 "with load_state_dict"
             )
         return self._gym._run(work)
+
+    def _call(self, method: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
+        """Call a method of the stream in the event loop."""
+
+        async def call() -> Result:
+            return method(*arguments, **named)
+
+        return self._run(call())
 
     def __iter__(self) -> Iterator[Problem]:
         return self
@@ -205,45 +211,29 @@ class ProblemStream:
         return self.next()
 
     def next(self) -> Problem:
-        """The next problem: see `AsyncProblemStream.next`."""
+        """Return the next problem: see `AsyncProblemStream.next`."""
         return self._run(self._stream.next())
 
     def observe(self, problem: Problem | Recipe, *, solved: int, attempts: int) -> None:
-        """Learn that `solved` of `attempts` scored completions of a problem were right."""
-
-        async def observe() -> None:
-            self._stream.observe(problem, solved=solved, attempts=attempts)
-
-        self._run(observe())
+        """Record that `solved` of `attempts` scored completions of a problem were right."""
+        self._call(self._stream.observe, problem, solved=solved, attempts=attempts)
 
     def levels(self) -> dict[str, Any]:
-        """Where the curriculum has each task: see `TrainingProblems.curriculum_stats`."""
-
-        async def levels() -> dict[str, Any]:
-            return self._stream.levels()
-
-        return self._run(levels())
+        """Return the curriculum's state: see `TrainingProblems.curriculum_stats`."""
+        return self._call(self._stream.levels)
 
     def state_dict(self, unfinished: Sequence[Problem] = ()) -> dict[str, Any]:
-        """The state as JSON: see `AsyncProblemStream.state_dict`."""
-
-        async def state_dict() -> dict[str, Any]:
-            return self._stream.state_dict(unfinished)
-
-        return self._run(state_dict())
+        """Return the state as JSON: see `AsyncProblemStream.state_dict`."""
+        return self._call(self._stream.state_dict, unfinished)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue another stream exactly: see `AsyncProblemStream.load_state_dict`."""
-
-        async def load_state_dict() -> None:
-            self._stream.load_state_dict(state)
-
-        self._run(load_state_dict())
+        self._call(self._stream.load_state_dict, state)
 
 
 _gyms: weakref.WeakSet[ReasoningGym] = weakref.WeakSet()
 _inherited: list[object] = []
-"""What a fork has from its parent: kept, since collecting it would complain of pending tasks."""
+"""Objects of the parent in a fork, kept alive because collecting them warns of pending tasks."""
 
 
 def _close_all() -> None:
@@ -251,10 +241,10 @@ def _close_all() -> None:
         gym.close()
 
 
-def _begin_anew() -> None:
+def _restart_all() -> None:
     for gym in list(_gyms):
-        gym._begin_anew()
+        gym._restart_after_fork()
 
 
 atexit.register(_close_all)
-os.register_at_fork(after_in_child=_begin_anew)
+os.register_at_fork(after_in_child=_restart_all)

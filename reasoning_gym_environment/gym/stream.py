@@ -1,4 +1,4 @@
-"""`AsyncProblemStream`: training problems without end, with curriculum and signal."""
+"""`AsyncProblemStream`: an endless stream of training problems with a curriculum."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from enum import Enum
 from typing import Any, TypedDict, TypeVar
 
 from ..errors import ConfigurationError
-from ..problems.levels import ComplexityMode, require_level_where_fixed
+from ..problems.levels import ComplexityMode, require_difficulty_where_fixed
 from ..problems.sampler import TaskSampling
-from ..problems.selection import ProblemSettings
+from ..problems.task_selection import ProblemSettings
 from ..problems.training import TrainingProblems
 from ..records import Problem, Recipe
 
 
 class StreamOptions(TypedDict, total=False):
-    """Which problems a stream has: as the environment's options of the same names.
+    """The options of a stream, as the environment's options of the same names.
 
     Attributes:
         complexity_mode: "random", "curriculum" or "fixed"; unset means the library's default.
-        complexity_level: with "fixed", from 0, every task's easiest level, to 1, its hardest.
+        complexity_level: with "fixed", the difficulty from 0, every task's easiest level, to 1.
         curriculum_target_accuracy: with "curriculum", the share of solved completions; 0.7.
-        sampling: "uniform", or "signal": by the chance that some of a group are solved, some not.
+        sampling: "uniform", or "signal": by the probability that a group is partly solved.
         seed: of the stream; 0.
-        replica: streams of one seed and several replicas have different problems.
-        reserved: questions that must not come, as those of an evaluation set.
+        replica: streams of one seed and different replicas have different problems.
+        reserved: questions to leave out, such as those of an evaluation set.
     """
 
     exclude_tasks: Sequence[str]
@@ -43,23 +43,23 @@ Choice = TypeVar("Choice", bound=Enum)
 
 
 def _choice(of: type[Choice], value: str, setting: str) -> Choice:
-    """Read one of an enumeration's values; the ConfigurationError names those there are."""
+    """Return an enumeration's member by value; raise ConfigurationError for an unknown value."""
     try:
         return of(value)
     except ValueError:
         known = ", ".join(each.value for each in of)
-        raise ConfigurationError(f"{setting} is {value!r}; it is one of {known}") from None
+        raise ConfigurationError(f"{setting} must be one of {known}, got {value!r}") from None
 
 
 def problem_settings(tasks: Sequence[str], options: StreamOptions) -> ProblemSettings:
-    """Check a stream's options; the ConfigurationError names the one that can't work."""
+    """Validate a stream's options; raise ConfigurationError for an invalid one."""
     named = options.get("complexity_mode")
     mode = None if named is None else _choice(ComplexityMode, named, "complexity_mode")
-    level = options.get("complexity_level")
-    require_level_where_fixed(mode, level)
+    difficulty = options.get("complexity_level")
+    require_difficulty_where_fixed(mode, difficulty)
     target = options.get("curriculum_target_accuracy", 0.7)
     if not 0 < target < 1:
-        raise ConfigurationError(f"curriculum_target_accuracy is {target}; it lies between 0 and 1")
+        raise ConfigurationError(f"curriculum_target_accuracy must be in (0, 1), got {target}")
     return ProblemSettings(
         seed=options.get("seed", 0),
         include_tasks=tasks,
@@ -67,7 +67,7 @@ def problem_settings(tasks: Sequence[str], options: StreamOptions) -> ProblemSet
         task_weights=options.get("task_weights", {}),
         task_parameters=options.get("task_parameters", {}),
         complexity_mode=mode,
-        complexity_level=level,
+        complexity_level=difficulty,
         curriculum_target_accuracy=target,
         sampling=_choice(TaskSampling, options.get("sampling", "uniform"), "sampling"),
         max_token_length=None,
@@ -75,9 +75,9 @@ def problem_settings(tasks: Sequence[str], options: StreamOptions) -> ProblemSet
 
 
 class AsyncProblemStream:
-    """Hands out training problems, which follow what it is told of their results.
+    """An endless stream of training problems, whose levels follow the observed results.
 
-    `AsyncReasoningGym.stream` makes it.
+    Created by `AsyncReasoningGym.stream`.
 
     Example:
         stream = await gym.stream(complexity_mode="curriculum", sampling="signal")
@@ -95,46 +95,47 @@ class AsyncProblemStream:
         return await self.next()
 
     async def next(self) -> Problem:
-        """The next problem.
+        """Return the next problem.
 
         Raises:
-            GenerationError: nothing can be made any more.
+            GenerationError: no problem can be made.
             PoolClosedError: the gym is closed.
         """
         return await self._problems.next(_has_room)
 
     def observe(self, problem: Problem | Recipe, *, solved: int, attempts: int) -> None:
-        """Learn that `solved` of `attempts` scored completions of a problem were right."""
+        """Record that `solved` of `attempts` scored completions of a problem were right."""
         if not 0 <= solved <= attempts:
-            raise ValueError(f"solved is {solved}, which is not from 0 to attempts, {attempts}")
+            raise ValueError(f"solved must be from 0 to attempts ({attempts}), got {solved}")
         recipe = problem.recipe if isinstance(problem, Problem) else problem
         self._problems.record(recipe, solved=solved, scored=attempts)
 
     def levels(self) -> dict[str, Any]:
-        """Where the curriculum has each task: see `TrainingProblems.curriculum_stats`."""
+        """Return the curriculum's state: see `TrainingProblems.curriculum_stats`."""
         return self._problems.curriculum_stats()
 
     def state_dict(self, unfinished: Sequence[Problem] = ()) -> dict[str, Any]:
-        """The state as JSON.
+        """Return the state as JSON.
 
         Args:
-            unfinished: problems handed out and not yet observed: they come again first.
+            unfinished: problems handed out but not yet observed; a resumed stream repeats them.
         """
         return self._problems.state_dict(unfinished)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue another stream exactly; call it from the event loop.
+        """Continue another stream exactly; call it in the event loop.
 
         Raises:
-            ConfigurationError: it holds a problem that can't be made.
+            ValueError: the state is invalid, or another stream's.
+            ConfigurationError: the state holds an invalid recipe.
         """
         self._problems.load_state_dict(state)
 
     def close(self) -> None:
-        """Drop what was made ahead."""
+        """Drop all pending problems."""
         self._problems.close()
 
 
 async def _has_room(_: Problem) -> bool:
-    """Nobody counts tokens here: every prompt has room."""
+    """Accept every prompt, as tokens are not counted here."""
     return True

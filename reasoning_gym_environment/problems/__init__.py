@@ -1,4 +1,4 @@
-"""Which training problem comes next: seeds, sampler, levels, curriculum, signal, stream.
+"""Training problems: seeds, sampler, levels, curriculum, and the stream.
 
-Making the problem is the workers' part; evaluation items are planned in `evaluation`.
+The generators of `sandbox` make the problems, and `evaluation` plans evaluation items.
 """

@@ -1,8 +1,7 @@
-"""The level at which each task teaches: where the target share of its answers is solved.
+"""The curriculum: each task moves to the level where the target share of answers is solved.
 
-A logistic curve of the solved share over the ladder is fitted to each task's recent groups,
-every group counting for the level it was made at, and the task goes to where the curve meets
-the target. docs/curriculum.md says why this rule, and how it compares with others.
+A logistic curve of the solved share over the ladder is fitted to each task's recent groups, and the
+task moves to where the curve meets the target. docs/curriculum.md explains and compares this rule.
 """
 
 from __future__ import annotations
@@ -14,39 +13,128 @@ from typing import Any
 
 from ..records import Ladder
 from ..util.grouping import group_by
-from .curve import fit_curve
 from .levels import Levels, Move, level_at
 
 DEAD_BAND = 0.04
-"""A task stays where it is while the share expected there is so near the target."""
+"""A task stays while its expected share is within this distance of the target."""
 
-AGE = 0.93
-"""What a group leaves of the older evidence on its own level."""
+DECAY = 0.93
+"""The weight of older evidence on the same level after a group."""
 
-AGE_ELSEWHERE = 0.98
-"""What it leaves of that on other levels: enough to remember, across everything in flight, that
-the next level is too hard, so that two levels don't take turns for ever."""
+DECAY_ELSEWHERE = 0.98
+"""The weight of older evidence on other levels after a group. It outlasts the groups in flight, so
+that a task does not oscillate between two levels."""
 
-LONGEST_STREAK = 12
-"""The evidence ages once more for every result in a row on the same side of the target, since
-the skill has then probably changed; for no more than these."""
+MAX_STREAK = 12
+"""Evidence decays once more for every result in a row on the same side of the target, up to this
+many, since the skill has then probably changed."""
 
-FORGOTTEN = 0.01
+MIN_EVIDENCE = 0.01
 """Evidence of fewer answers is dropped."""
 
-ALIKE = 0.1
-"""Correlation of the answers to one question: a group says less than its answers would singly."""
+CORRELATION = 0.1
+"""The correlation of the answers to one question, by which a group counts less than its answers."""
+
+
+STEP = 2.0
+"""Prior log-odds between neighboring levels of a short ladder."""
+
+SPAN = 6.0
+"""Prior log-odds between the ends of a tall ladder."""
+
+Evidence = Mapping[int, tuple[float, float]]
+"""Level to decayed counts (solved, answered)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curve:
+    """The solved share as a logistic function of the level.
+
+    Attributes:
+        middle: the middle of the ladder, as a level.
+        log_odds: of a right answer there.
+        slope: by which the log-odds fall per level; above 0.
+    """
+
+    middle: float
+    log_odds: float
+    slope: float
+
+    def at_level(self, level: float) -> float:
+        """Return the share solved at a level."""
+        return _logistic(self.log_odds + self.slope * (self.middle - level))
+
+    def at(self, position: float) -> float:
+        """Return the share solved at a position, where neighboring levels mix."""
+        lower = int(position)
+        share = position - lower
+        return (1 - share) * self.at_level(lower) + share * self.at_level(lower + 1)
+
+    def position(self, solved_share: float, top: int) -> float:
+        """Return the position in [0, top] where this share is solved, or the nearer end."""
+        crossing = self.middle + (self.log_odds - _log_odds(solved_share)) / self.slope
+        if not 0 <= crossing < top:
+            return float(min(max(crossing, 0), top))
+        lower = math.floor(crossing)
+        above, below = self.at_level(lower), self.at_level(lower + 1)
+        return lower + (above - solved_share) / (above - below)
+
+
+def fit_curve(evidence: Evidence, height: int, target: float) -> Curve:
+    """Fit a logistic regression with a prior, by Newton's method with bounded steps.
+
+    The prior expects the target share somewhere on the ladder, and slopes from STEP and SPAN. Both
+    are wide: a few groups outweigh them. Bounded steps can't overshoot if all answers are right,
+    or all wrong.
+
+    Args:
+        height: the number of levels of the ladder, at least 2.
+        target: in (0, 1).
+    """
+    middle = (height - 1) / 2
+    prior_log_odds, prior_slope = _log_odds(target), min(STEP, SPAN / (height - 1))
+    log_odds_precision = 1 / ((middle * prior_slope) ** 2 + 1)
+    slope_precision = 1 / (prior_slope / 2) ** 2
+    log_odds, slope = prior_log_odds, prior_slope
+    for _ in range(12):
+        gradient = log_odds_precision * (prior_log_odds - log_odds)
+        slope_gradient = slope_precision * (prior_slope - slope)
+        curvature, mixed, slope_curvature = log_odds_precision, 0.0, slope_precision
+        for level, (solved, answered) in evidence.items():
+            ease = middle - level
+            share = _logistic(log_odds + slope * ease)
+            residual, information = solved - answered * share, answered * share * (1 - share)
+            gradient += residual
+            slope_gradient += residual * ease
+            curvature += information
+            mixed += information * ease
+            slope_curvature += information * ease * ease
+        determinant = curvature * slope_curvature - mixed * mixed
+        step = (gradient * slope_curvature - slope_gradient * mixed) / determinant
+        slope_step = (curvature * slope_gradient - mixed * gradient) / determinant
+        damping = max(1.0, abs(step) / 3, abs(slope_step) / prior_slope)
+        log_odds += step / damping
+        slope = max(prior_slope / 5, slope + slope_step / damping)
+    return Curve(middle=middle, log_odds=log_odds, slope=slope)
+
+
+def _logistic(log_odds: float) -> float:
+    return 1 / (1 + math.exp(-max(-50.0, min(50.0, log_odds))))
+
+
+def _log_odds(share: float) -> float:
+    return math.log(share / (1 - share))
 
 
 @dataclass(slots=True)
-class _Standing:
-    """Where a task stands. Mutable: it is what `record` moves.
+class _TaskState:
+    """A task's position and evidence; `record` changes it.
 
     Attributes:
-        evidence: level to (solved, answered), aged.
-        streak: how many results in a row lay on one side of the target; below 0 the lower one.
-        groups: results that came from where the task stood.
-        stale: results that came from elsewhere.
+        evidence: level to decayed counts (solved, answered).
+        streak: the number of results in a row on one side of the target; negative below it.
+        groups: results from the task's position at the time.
+        stale: results from other levels.
     """
 
     position: float
@@ -57,47 +145,47 @@ class _Standing:
     moves: int = 0
 
     def learn(self, level: int, times: int, solved: float, answered: float) -> None:
-        """Age the evidence so many times and add a group to it."""
-        aged = {}
+        """Decay the evidence `times` times and add a group."""
+        decayed = {}
         for known, (good, all_) in self.evidence.items():
-            keep = (AGE if known == level else AGE_ELSEWHERE) ** times
-            if keep * all_ > FORGOTTEN:
-                aged[known] = (keep * good, keep * all_)
-        good, all_ = aged.get(level, (0.0, 0.0))
-        aged[level] = (good + solved, all_ + answered)
-        self.evidence = aged
+            keep = (DECAY if known == level else DECAY_ELSEWHERE) ** times
+            if keep * all_ > MIN_EVIDENCE:
+                decayed[known] = (keep * good, keep * all_)
+        good, all_ = decayed.get(level, (0.0, 0.0))
+        decayed[level] = (good + solved, all_ + answered)
+        self.evidence = decayed
 
     def levels(self) -> tuple[int, int]:
-        """Name the levels that are drawn here; twice the same where the position is whole."""
+        """Return the two levels that mix here, which are equal at an integer position."""
         return math.floor(self.position), math.ceil(self.position)
 
     def solved_share(self) -> float | None:
-        """Work out the solved share of the recent answers at the levels drawn here."""
+        """Return the solved share of the recent answers at the levels drawn here."""
         here = [self.evidence[level] for level in {*self.levels()} if level in self.evidence]
         answered = sum(counts[1] for counts in here)
         return sum(counts[0] for counts in here) / answered if answered else None
 
 
 class Curriculum(Levels):
-    """Holds every task where `target` of its answers is solved.
+    """Levels that keep every task where the share `target` of its answers is solved.
 
-    A group made at a level where the task no longer stands moves nothing: it is evidence on
-    its own level, used when the next group from the present one comes.
+    A stale group, made at another level than the task's present one, adds evidence on its level
+    but moves nothing until the next group from the present level.
 
     Args:
-        ladders: of all tasks of the run; each task begins in the middle of its own.
+        ladders: of all tasks of the run; each task starts in the middle of its own.
         target: share of solved answers, in (0, 1).
 
     Example:
         >>> curriculum = Curriculum({"gcd": ({}, {}, {})}, target=0.7)
         >>> print(curriculum.record("gcd", 1, solved=8, scored=8))
-        gcd: level 1.00 -> 1.78 of 2 (0.93 solved, 0.70 wanted)
+        gcd: level 1.00 -> 1.78 of 2 (0.93 solved, target 0.70)
     """
 
     def __init__(self, ladders: Mapping[str, Ladder], target: float = 0.7) -> None:
         super().__init__(ladders)
         self._target = target
-        self._tasks = {task: _Standing(position=top / 2) for task, top in self._tops.items()}
+        self._tasks = {task: _TaskState(position=top / 2) for task, top in self._tops.items()}
 
     def level(self, task: str, uniform: float) -> int:
         return level_at(self._tasks[task].position, uniform)
@@ -105,31 +193,31 @@ class Curriculum(Levels):
     def record(self, task: str, level: int | None, *, solved: int, scored: int) -> Move | None:
         if level is None:
             return None
-        standing = self._tasks[task]
-        fresh = level in standing.levels()
+        state = self._tasks[task]
+        fresh = level in state.levels()
         if fresh:
             surplus = solved - self._target * scored
             side = (surplus > 0) - (surplus < 0)
-            standing.streak = standing.streak + side if standing.streak * side > 0 else side
-        times = min(max(1, abs(standing.streak)), LONGEST_STREAK) if fresh else 1
-        weight = 1 / (1 + ALIKE * (scored - 1))
-        standing.learn(level, times, weight * solved, weight * scored)
-        standing.groups += fresh
-        standing.stale += not fresh
-        return self._move(task, standing) if fresh else None
+            state.streak = state.streak + side if state.streak * side > 0 else side
+        times = min(max(1, abs(state.streak)), MAX_STREAK) if fresh else 1
+        weight = 1 / (1 + CORRELATION * (scored - 1))
+        state.learn(level, times, weight * solved, weight * scored)
+        state.groups += fresh
+        state.stale += not fresh
+        return self._move(task, state) if fresh else None
 
-    def _move(self, task: str, standing: _Standing) -> Move | None:
-        """Go to where the curve meets the target, unless it nearly does so here."""
-        height, top, before = len(self._ladders[task]), self._tops[task], standing.position
+    def _move(self, task: str, state: _TaskState) -> Move | None:
+        """Move to where the curve meets the target, unless the share here is near it."""
+        height, top, before = len(self._ladders[task]), self._tops[task], state.position
         if top == 0:
             return None
-        curve = fit_curve(standing.evidence, height, self._target)
+        curve = fit_curve(state.evidence, height, self._target)
         share = curve.at(before)
         after = curve.position(self._target, top)
         if abs(share - self._target) <= DEAD_BAND or after == before:
             return None
-        standing.position = after
-        standing.moves += 1
+        state.position = after
+        state.moves += 1
         return Move(
             task=task,
             before=before,
@@ -142,12 +230,12 @@ class Curriculum(Levels):
     def cap(self, task: str, top_level: int) -> bool:
         changed = super().cap(task, top_level)
         if changed:
-            standing = self._tasks[task]
-            standing.position = min(standing.position, self._tops[task])
+            state = self._tasks[task]
+            state.position = min(state.position, self._tops[task])
         return changed
 
     def stats(self) -> dict[str, Any]:
-        """Say where all tasks stand, as JSON. Tasks of one level are left out of the average."""
+        """Return every task's position as JSON. The average excludes tasks with one level."""
         details = {task: self._details(task) for task in sorted(self._tasks)}
         movable = [d["difficulty"] for d in details.values() if d["height"] > 1]
         return {
@@ -158,46 +246,46 @@ class Curriculum(Levels):
         }
 
     def _details(self, task: str) -> dict[str, Any]:
-        standing, height = self._tasks[task], len(self._ladders[task])
+        state, height = self._tasks[task], len(self._ladders[task])
         return {
-            "level": standing.position,
+            "level": state.position,
             "height": height,
             "top_level": self._tops[task],
-            "difficulty": standing.position / (height - 1) if height > 1 else 0.0,
-            "solved_share": standing.solved_share(),
-            "groups": standing.groups,
-            "stale_groups": standing.stale,
-            "adjustments": standing.moves,
+            "difficulty": state.position / (height - 1) if height > 1 else 0.0,
+            "solved_share": state.solved_share(),
+            "groups": state.groups,
+            "stale_groups": state.stale,
+            "adjustments": state.moves,
         }
 
     def state_dict(self) -> dict[str, Any]:
         tasks = {
             task: {
                 "height": len(self._ladders[task]),
-                "position": standing.position,
-                "evidence": [[level, *counts] for level, counts in standing.evidence.items()],
-                "streak": standing.streak,
-                "groups": standing.groups,
-                "stale": standing.stale,
-                "moves": standing.moves,
+                "position": state.position,
+                "evidence": [[level, *counts] for level, counts in state.evidence.items()],
+                "streak": state.streak,
+                "groups": state.groups,
+                "stale": state.stale,
+                "moves": state.moves,
             }
-            for task, standing in self._tasks.items()
+            for task, state in self._tasks.items()
         }
         return {**super().state_dict(), "tasks": tasks}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what fits; on a ladder of another height, a task keeps its difficulty alone."""
+        """Restore all tasks; if a ladder's height has changed, a task keeps only its difficulty."""
         super().load_state_dict(state)
         for task, stored in state.get("tasks", {}).items():
             if task in self._tasks:
                 self._tasks[task] = self._restored(task, stored)
 
-    def _restored(self, task: str, stored: Mapping[str, Any]) -> _Standing:
+    def _restored(self, task: str, stored: Mapping[str, Any]) -> _TaskState:
         top, height = len(self._ladders[task]) - 1, stored["height"]
         if height != top + 1:
             difficulty = stored["position"] / (height - 1) if height > 1 else 0.5
-            return _Standing(position=min(difficulty * top, self._tops[task]))
-        return _Standing(
+            return _TaskState(position=min(difficulty * top, self._tops[task]))
+        return _TaskState(
             position=min(stored["position"], self._tops[task]),
             evidence={level: (good, answered) for level, good, answered in stored["evidence"]},
             **{name: stored[name] for name in ("streak", "groups", "stale", "moves")},
@@ -205,14 +293,14 @@ class Curriculum(Levels):
 
 
 def curriculum_metrics(stats: Mapping[str, Any], categories: Mapping[str, str]) -> dict[str, float]:
-    """Name a curriculum's state `curriculum/*`, by task and, as means, by category.
+    """Return a curriculum's state as metrics `curriculum/*`: by task, and means by category.
 
     Args:
-        stats: as `ReasoningGymEnv.get_curriculum_stats` gives them, in curriculum mode.
+        stats: from `TrainingProblems.curriculum_stats`, in curriculum mode.
         categories: category by task.
 
     Returns:
-        Levels count from 0; complexities and difficulties are in [0, 1].
+        Levels start at 0; complexities and difficulties are in [0, 1].
     """
     details: Mapping[str, Mapping[str, Any]] = stats["task_details"]
     movable = {task: one["difficulty"] for task, one in details.items() if one["height"] > 1}

@@ -1,4 +1,4 @@
-"""Which level of its ladder a task's next problem has, and which levels may not be drawn."""
+"""The choice of a level on a task's ladder, and caps on levels whose prompts are too long."""
 
 from __future__ import annotations
 
@@ -11,42 +11,43 @@ from typing import Any
 from ..errors import ConfigurationError
 from ..records import Ladder
 
-LEAST_WITHOUT_ROOM = 5
-"""So many questions without room are needed: single long ones are no trait of a level."""
+MIN_TOO_LONG = 5
+"""The number of too long questions from which a level may be capped."""
 
 
 class ComplexityMode(str, Enum):
-    """Where on its ladder a task is trained."""
+    """How the level of a training problem is chosen."""
 
     RANDOM = "random"
     CURRICULUM = "curriculum"
     FIXED = "fixed"
 
 
-def require_level_where_fixed(mode: ComplexityMode | None, level: float | None) -> None:
-    """Refuse a complexity level without the mode that takes one, or the other way round.
+def require_difficulty_where_fixed(mode: ComplexityMode | None, difficulty: float | None) -> None:
+    """Check that a difficulty is set if and only if the mode is fixed.
 
     Raises:
-        ConfigurationError: so it is, or the level is not in [0, 1].
+        ConfigurationError: it isn't, or the difficulty is not in [0, 1].
     """
-    if (mode is ComplexityMode.FIXED) != (level is not None) or not 0 <= (level or 0) <= 1:
+    fixed, given = mode is ComplexityMode.FIXED, difficulty is not None
+    if fixed != given or not 0 <= (difficulty or 0) <= 1:
         raise ConfigurationError(
             f"complexity_mode is {mode.value if mode else 'unset'} and complexity_level is "
-            f"{'unset' if level is None else level}: fixed needs a level from 0 to 1, and no other "
-            "mode takes one"
+            f"{difficulty if given else 'unset'}: fixed needs a level in [0, 1], and the other "
+            "modes take none"
         )
 
 
 def position_of(difficulty: float, height: int) -> float:
-    """Place a difficulty in [0, 1] on a ladder of `height` levels: in [0, height - 1]."""
+    """Return the position of a difficulty in [0, 1] on a ladder: in [0, height - 1]."""
     return difficulty * (height - 1)
 
 
 def level_at(position: float, uniform: float) -> int:
-    """Choose the level at a position; in between levels mix, so that small steps change something.
+    """Return the level at a position; between two levels, both occur in proportion.
 
     Args:
-        position: on the ladder, 0 or more.
+        position: on the ladder, at least 0.
         uniform: a random number in [0, 1).
 
     Example:
@@ -59,13 +60,13 @@ def level_at(position: float, uniform: float) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Move:
-    """A task's step along its ladder.
+    """A task's move along its ladder.
 
     Attributes:
-        before, after: positions on the ladder, levels with a fraction.
+        before, after: positions on the ladder, between levels if fractional.
         top: the highest level the run may draw.
-        solved_share: of the answers expected at `before`, in [0, 1]; what caused the step.
-        target: the share that is aimed at.
+        solved_share: of the answers expected at `before`, in [0, 1].
+        target: the target share.
     """
 
     task: str
@@ -78,15 +79,15 @@ class Move:
     def __str__(self) -> str:
         return (
             f"{self.task}: level {self.before:.2f} -> {self.after:.2f} of {self.top} "
-            f"({self.solved_share:.2f} solved, {self.target:.2f} wanted)"
+            f"({self.solved_share:.2f} solved, target {self.target:.2f})"
         )
 
 
 class Levels:
-    """Chooses no level: every task has the library's default configuration.
+    """Levels that are not set: every task has the library's default configuration.
 
     Args:
-        ladders: task name to its levels, for all tasks of the run; empty where none is used.
+        ladders: task name to its levels, for all tasks of the run; empty if none is used.
     """
 
     def __init__(self, ladders: Mapping[str, Ladder] | None = None) -> None:
@@ -94,7 +95,7 @@ class Levels:
         self._tops = {task: len(ladder) - 1 for task, ladder in self._ladders.items()}
 
     def level(self, task: str, uniform: float) -> int | None:
-        """Choose the level of the next problem; None is the library's default configuration.
+        """Return the level of the next problem; None is the library's default configuration.
 
         Args:
             uniform: a random number in [0, 1).
@@ -102,27 +103,23 @@ class Levels:
         return None
 
     def parameters(self, task: str, level: int | None) -> Mapping[str, Any]:
-        """Say what differs from the default configuration at a level."""
+        """Return the parameters of a level."""
         return {} if level is None else self._ladders[task][level]
 
     def record(self, task: str, level: int | None, *, solved: int, scored: int) -> Move | None:
-        """Learn from a group made at `level`: `solved` of its `scored` rollouts, at least one."""
+        """Learn from a group: `solved` of its `scored` rollouts, at least one."""
         return None
 
     def cap(self, task: str, top_level: int) -> bool:
-        """Never again draw a level above `top_level`; the easiest always stays.
-
-        Returns:
-            Whether that changes anything.
-        """
-        if task not in self._tops:  # a recipe that another mode has drawn
+        """Stop drawing levels above `top_level`, except the easiest; return whether this is new."""
+        if task not in self._tops:  # another mode drew the recipe
             return False
         before = self._tops[task]
         self._tops[task] = max(0, min(top_level, before))
         return self._tops[task] < before
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the caps as JSON."""
+        """Return the caps as JSON."""
         heights = {task: len(ladder) for task, ladder in self._ladders.items()}
         return {
             "caps": {
@@ -133,21 +130,21 @@ class Levels:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what fits: a cap found on a ladder of another height says nothing here."""
+        """Restore the caps, except those of ladders that now have another height."""
         for task, cap in state.get("caps", {}).items():
             if len(self._ladders.get(task, ())) == cap["height"]:
                 self.cap(task, cap["top_level"])
 
 
 class RandomLevels(Levels):
-    """Chooses a level for every draw, all equally likely."""
+    """Levels drawn uniformly."""
 
     def level(self, task: str, uniform: float) -> int:
         return int(uniform * (self._tops[task] + 1))
 
 
 class FixedLevels(Levels):
-    """Chooses the same difficulty throughout.
+    """Levels of one difficulty.
 
     Args:
         difficulty: in [0, 1], from the easiest level of every ladder to its hardest.
@@ -163,7 +160,7 @@ class FixedLevels(Levels):
 
 
 class PromptRoom:
-    """Counts, for each level of each task, the questions with and without room in the budget.
+    """Counts of the questions that fit the token budget, and that don't, by task and level.
 
     Example:
         >>> room = PromptRoom()
@@ -175,13 +172,13 @@ class PromptRoom:
         self._seen: Counter[tuple[str, int, bool]] = Counter()
 
     def too_long(self, task: str, level: int, *, fits: bool) -> bool:
-        """Count one more question; whether most questions of its level have no room."""
+        """Count a question; return whether most questions of its level are too long."""
         self._seen[task, level, fits] += 1
         without = self._seen[task, level, False]
-        return without >= LEAST_WITHOUT_ROOM and without > self._seen[task, level, True]
+        return without >= MIN_TOO_LONG and without > self._seen[task, level, True]
 
     def state_dict(self) -> list[Any]:
-        """Give the counts as JSON."""
+        """Return the counts as JSON."""
         return [[*key, count] for key, count in self._seen.items()]
 
     def load_state_dict(self, state: Iterable[Any]) -> None:

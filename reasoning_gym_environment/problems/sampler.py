@@ -1,7 +1,7 @@
-"""Which task, level and seed come next.
+"""The sampler of training recipes: task, level and seed.
 
-Every draw is a pure function of (run seed, replica, draw number) and, where levels or tasks
-are chosen by results, of the results recorded before it.
+Every draw is a pure function of (run seed, replica, draw number) and, if levels or tasks depend on
+results, of the results recorded before it.
 """
 
 from __future__ import annotations
@@ -9,22 +9,77 @@ from __future__ import annotations
 import bisect
 import itertools
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any
 
 from ..records import Recipe
-from ..tasks.recipes import shown
+from ..tasks.recipes import shorten
 from .levels import Levels, Move
 from .seeds import SEED_BITS, hash_bits, training_seed
-from .signal_estimates import SignalEstimates
 
 
 class TaskSampling(str, Enum):
-    """How the next task is drawn, among those with a weight."""
+    """How the next task is drawn: by weight alone, or by weight and signal."""
 
     UNIFORM = "uniform"
     SIGNAL = "signal"
+
+
+PRIOR = 0.5
+"""Both parameters of the Beta prior: Jeffreys' prior."""
+
+FLOOR = 0.05
+"""The lowest acceptance probability, so that every level is sampled again."""
+
+HALF_LIFE = 20
+"""An estimate loses half of its weight in this many groups per task."""
+
+
+class SignalEstimates:
+    """Estimates, for every level, of the probability that a group has signal.
+
+    A group has signal if some of its rollouts solve the problem and some don't. Each level has a
+    Beta distribution of that probability, whose evidence decays, so that levels not seen lately
+    are tried again. Drawing by weight and accepting with a probability sampled from it is
+    posterior sampling (Thompson, Biometrika 25, 1933).
+
+    Args:
+        tasks: all tasks of the run.
+    """
+
+    def __init__(self, tasks: Collection[str]) -> None:
+        self._tasks = frozenset(tasks)
+        self._half_life = HALF_LIFE * len(self._tasks)
+        self._counts: dict[tuple[str, int | None], tuple[float, float, int]] = {}
+
+    def _aged(self, task: str, level: int | None, draw: int) -> tuple[float, float]:
+        """Return the decayed numbers of groups with and without signal."""
+        mixed, flat, since = self._counts.get((task, level), (0.0, 0.0, draw))
+        keep = 0.5 ** ((draw - since) / self._half_life)
+        return keep * mixed, keep * flat
+
+    def sample_signal(self, task: str, level: int | None, draw: int, rng: random.Random) -> float:
+        """Sample the probability of signal at a draw, at least FLOOR."""
+        mixed, flat = self._aged(task, level, draw)
+        return max(FLOOR, rng.betavariate(PRIOR + mixed, PRIOR + flat))
+
+    def record(self, task: str, level: int | None, draw: int, *, mixed: bool) -> None:
+        """Learn from a group that was scored after `draw` recipes had been drawn."""
+        had, lacked = self._aged(task, level, draw)
+        self._counts[task, level] = (had + mixed, lacked + (not mixed), draw)
+
+    def state_dict(self) -> list[Any]:
+        """Return the evidence as JSON."""
+        return [[*key, *counts] for key, counts in self._counts.items()]
+
+    def load_state_dict(self, state: list[Any]) -> None:
+        """Restore the evidence on the tasks of this run."""
+        self._counts = {
+            (task, level): (mixed, flat, since)
+            for task, level, mixed, flat, since in state
+            if task in self._tasks
+        }
 
 
 class Sampler:
@@ -35,9 +90,9 @@ class Sampler:
         run_seed: the configured seed.
         replica: this environment's identity; two replicas draw different problems.
         levels: which level each recipe has; by default the library's configuration.
-        overrides: task name to parameters that win over those of the level.
-        by_signal: whether tasks, and the levels that mix in one, are drawn by weight times the
-            estimated chance that their group has signal, instead of by weight alone.
+        overrides: task name to parameters that override those of the level.
+        by_signal: whether to draw tasks and levels by weight times the estimated probability of
+            signal, instead of by weight alone.
 
     Example:
         >>> sampler = Sampler({"gcd": 1.0}, run_seed=1, replica="a")
@@ -79,7 +134,7 @@ class Sampler:
         )
 
     def _uniform(self, purpose: str, draw: int) -> float:
-        """Draw a number in [0, 1) for one purpose of one draw."""
+        """Return a random number in [0, 1) for one purpose of one draw."""
         return self._bits(purpose, draw) / (1 << SEED_BITS)
 
     def _bits(self, purpose: str, draw: int) -> int:
@@ -93,7 +148,7 @@ class Sampler:
         while True:
             task = self._by_weight(rng.random())
             level = self._levels.level(task, rng.random())
-            if rng.random() < self._signal.chance(task, level, draw, rng):
+            if rng.random() < self._signal.sample_signal(task, level, draw, rng):
                 return task, level
 
     def _by_weight(self, uniform: float) -> str:
@@ -101,11 +156,7 @@ class Sampler:
         return self._tasks[min(index, len(self._tasks) - 1)]
 
     def record(self, recipe: Recipe, *, solved: int, scored: int) -> Move | None:
-        """Learn from a group: `solved` of its `scored` rollouts.
-
-        Returns:
-            The move of the task on its ladder, if this made one.
-        """
+        """Learn from a group: `solved` of its `scored` rollouts; return the task's move, if any."""
         task, level = recipe.task, recipe.level
         if not scored or task not in self._tasks:
             return None
@@ -114,11 +165,11 @@ class Sampler:
         return self._levels.record(task, level, solved=solved, scored=scored)
 
     def cap(self, task: str, top_level: int) -> bool:
-        """Never again draw a level of a task above `top_level`; whether that changes anything."""
+        """Stop drawing levels of a task above `top_level`; return whether this is new."""
         return self._levels.cap(task, top_level)
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the state as JSON; `load_state_dict` of another sampler continues it exactly."""
+        """Return the state as JSON, from which another sampler continues exactly."""
         return {
             "run_seed": self._run_seed,
             "replica": self._replica,
@@ -128,22 +179,20 @@ class Sampler:
         }
 
     def require_own(self, state: Mapping[str, Any]) -> None:
-        """Refuse the state of another run's stream, or another replica's; raises ValueError."""
+        """Check that a state is this run's and replica's; raise ValueError otherwise."""
         if state["run_seed"] != self._run_seed:
             raise ValueError(
-                f"it is of a run with seed {shown(state['run_seed'])}, this one's is "
+                f"the state's seed is {shorten(state['run_seed'])}, but this run's is "
                 f"{self._run_seed}"
             )
         if state["replica"] != self._replica:
             raise ValueError(
-                f"it is of replica {shown(state['replica'])}, this one is {self._replica!r}"
+                f"the state's replica is {shorten(state['replica'])}, but this one is "
+                f"{self._replica!r}"
             )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue another stream; of what was learnt, take over what fits these tasks and ladders.
-
-        Raises KeyError on a missing key.
-        """
+        """Continue another stream; restore the evidence that fits these tasks and ladders."""
         self._run_seed = state["run_seed"]
         self._replica = state["replica"]
         self._draw = state["draw"]

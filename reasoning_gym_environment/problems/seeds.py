@@ -1,7 +1,7 @@
-"""Seeds of training and of evaluation, which never meet.
+"""Seeds of training and of evaluation, which never overlap.
 
-They are hashes, never sums: on most tasks `seed + 1` is the same stream shifted by one, so sums
-would make replicas repeat each other and reach the evaluation items.
+They are hashes, not sums: on most tasks `seed + 1` is the same stream shifted by one, so that sums
+would make replicas repeat each other's items and draw evaluation items.
 """
 
 from __future__ import annotations
@@ -13,33 +13,40 @@ from ..records import Ladder, Recipe
 from .levels import level_at, position_of
 
 SEED_BITS = 53
-"""Seeds fit a double, so every JSON reader keeps them whole."""
+"""Seeds fit a double, so every JSON reader keeps them exact."""
 
 
 def hash_bits(bits: int, *parts: object) -> int:
-    """Take the first `bits` (at most 64) of a hash that keeps the parts apart."""
+    """Return the first `bits` (at most 64) of a hash of the parts."""
     text = "\x1f".join(str(part) for part in parts)
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> (64 - bits)
 
 
 def training_seed(run_seed: int, replica: str, task: str, draw: int) -> int:
-    """Hash a training item's even seed: no evaluation item can have it."""
+    """Return the seed of a training item, which is even."""
     return hash_bits(SEED_BITS - 1, "train", run_seed, replica, task, draw) << 1
 
 
 def evaluation_seed(eval_seed: int, task: str, index: int) -> int:
-    """Hash an evaluation item's odd seed: no training item can have it."""
+    """Return the seed of an evaluation item, which is odd."""
     return hash_bits(SEED_BITS - 1, "eval", eval_seed, task, index) << 1 | 1
 
 
+def split_seed(split: str, seed: int, task: str, index: int) -> int:
+    """Return the seed of a task's item in the split "train" or "eval"."""
+    if split == "eval":
+        return evaluation_seed(seed, task, index)
+    return training_seed(seed, "", task, index)
+
+
 def is_evaluation_seed(seed: int) -> bool:
-    """Say whether a seed is one of an evaluation set."""
+    """Return whether a seed belongs to an evaluation item."""
     return seed % 2 == 1
 
 
 def evaluation_recipes(eval_seed: int, tasks: Sequence[str], per_task: int) -> list[Recipe]:
-    """Lay out the fixed evaluation set: `per_task` recipes a task, from `eval_seed` alone."""
+    """Return the fixed evaluation set: `per_task` recipes per task."""
     return [
         Recipe(task=task, seed=evaluation_seed(eval_seed, task, index))
         for task in tasks
@@ -50,7 +57,7 @@ def evaluation_recipes(eval_seed: int, tasks: Sequence[str], per_task: int) -> l
 def evaluation_recipe_at(
     difficulty: float, ladder: Ladder, *, eval_seed: int, task: str, index: int
 ) -> Recipe:
-    """Lay out an evaluation item at a difficulty in [0, 1]; between two levels items mix them."""
+    """Return an evaluation item at a difficulty in [0, 1]; between two levels, items mix them."""
     item = (eval_seed, task, difficulty, index)
     uniform = hash_bits(SEED_BITS, "eval level", *item) / 2**SEED_BITS
     level = level_at(position_of(difficulty, len(ladder)), uniform)

@@ -1,35 +1,49 @@
-"""The endless stream of training problems, made ahead of demand and handed out in order."""
+"""Problems made from recipes: the endless training stream, and sets of a fixed size.
+
+Both skip items that can't be made, and questions of the evaluation set (decontamination).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from typing import Annotated, Any
 
-from ..errors import GenerationError
+import msgspec
+
+from ..errors import ConfigurationError, GenerationError
 from ..records import Problem, Recipe
-from ..sandbox.pool import TaskPool
+from ..sandbox.pool import MakesProblems, TaskPool, generate_surely
+from ..tasks.recipes import shorten
+from ..util.models import validate
 from .sampler import Sampler
 
 logger = logging.getLogger(__name__)
 
-GIVE_UP_AFTER = 1000
-"""So many failed items in a row mean that nothing can be generated at all."""
+MAX_SKIPPED = 1000
+"""Give up after this many skipped items in a row in a stream."""
 
-Reserved = Callable[[str], Awaitable[Collection[bytes]]]
-"""Gives the hashes of a task's questions that training must not see."""
+MAX_FAILED_IN_SET = 20
+"""Give up after this many failed items in a row in a set."""
+
+MAX_EXCLUDED_IN_SET = 1000
+"""Give up after this many excluded questions in a row in a set."""
+
+ExcludedQuestions = Callable[[str], Awaitable[Collection[bytes]]]
+"""Returns the hashes of a task's questions that training must not see."""
 
 
 def question_hash(question: str) -> bytes:
-    """Hash a question: stands for it where only equality matters."""
+    """Return a hash of a question, to compare questions by."""
     return hashlib.blake2b(question.encode(), digest_size=16).digest()
 
 
-def reserving(hashes: Collection[bytes]) -> Reserved:
-    """Reserve the same questions for every task."""
+def fixed_exclusions(hashes: Collection[bytes]) -> ExcludedQuestions:
+    """Exclude the same questions for every task."""
 
     async def of_task(_: str) -> Collection[bytes]:
         return hashes
@@ -38,15 +52,12 @@ def reserving(hashes: Collection[bytes]) -> Reserved:
 
 
 class ProblemStream:
-    """Draws recipes, has them made into problems, and hands these out in the order drawn.
-
-    An item that can't be made, or whose question is in the evaluation set, is counted and
-    the next one takes its place.
+    """A stream of problems in the order in which the sampler draws their recipes.
 
     Args:
-        ahead: how many problems are drawn before they are asked for.
-        reserved: asked for each task that is drawn, while its problem is made.
-        counts: where skipped items are counted.
+        prefetch: the number of problems to make ahead of demand.
+        excluded: called for each recipe's task, while its problem is made.
+        counts: counts the skipped evaluation questions.
     """
 
     def __init__(
@@ -54,81 +65,211 @@ class ProblemStream:
         sampler: Sampler,
         pool: TaskPool,
         *,
-        ahead: int,
-        reserved: Reserved,
+        prefetch: int,
+        excluded: ExcludedQuestions,
         counts: Counter[str],
     ) -> None:
         self._sampler = sampler
         self._pool = pool
-        self._ahead = ahead
-        self._reserved = reserved
+        self._prefetch = prefetch
+        self._excluded = excluded
         self._counts = counts
         self._resumed: deque[Recipe] = deque()
-        self._drawn: deque[tuple[Recipe, asyncio.Task[Problem | None]]] = deque()
+        self._pending: deque[tuple[Recipe, asyncio.Task[Problem | None]]] = deque()
 
-    def _draw(self) -> None:
-        """Have the next recipe made: another stream's, if this one continues it, else a new one."""
+    def _start_next(self) -> None:
+        """Start to make the next recipe: a restored one if there is any, else a new one."""
         recipe = self._resumed.popleft() if self._resumed else self._sampler.next_recipe()
         task = asyncio.create_task(self._make(recipe))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._drawn.append((recipe, task))
+        self._pending.append((recipe, task))
 
     async def _make(self, recipe: Recipe) -> Problem | None:
-        """Make a problem; None where its question is reserved."""
-        problem, reserved = await asyncio.gather(
-            self._pool.generate(recipe), self._reserved(recipe.task)
+        """Make a problem; return None if its question is excluded."""
+        problem, excluded = await asyncio.gather(
+            self._pool.generate(recipe), self._excluded(recipe.task)
         )
-        return None if question_hash(problem.question) in reserved else problem
+        return None if question_hash(problem.question) in excluded else problem
 
     def fill(self) -> None:
-        """Begin to make what is made ahead."""
-        while len(self._drawn) < self._ahead:
-            self._draw()
+        """Start to make problems until `prefetch` are pending."""
+        while len(self._pending) < self._prefetch:
+            self._start_next()
 
     async def next_problem(self) -> Problem:
-        """Hand out the next problem in order.
+        """Return the next problem in order.
 
         Raises:
-            GenerationError: nothing can be generated any more.
+            GenerationError: too many items in a row were skipped.
             PoolClosedError: the pool is closed.
         """
-        for _ in range(GIVE_UP_AFTER):
+        for _ in range(MAX_SKIPPED):
             self.fill()
-            task = self._drawn[0][1]
-            made = True
+            task = self._pending[0][1]
+            failed = False
             try:
                 problem = await asyncio.shield(task)
             except GenerationError as error:
                 logger.warning("Skipping an item that can't be generated: %s", error)
-                made, problem = False, None
-            # A caller cancelled above leaves the item in place for the next one; a second
-            # caller may have taken it meanwhile.
-            if not self._drawn or self._drawn[0][1] is not task:
+                failed, problem = True, None
+            # A caller that was cancelled above leaves the item to the next caller, and a
+            # concurrent caller may have taken it.
+            if not self._pending or self._pending[0][1] is not task:
                 continue
-            self._drawn.popleft()
+            self._pending.popleft()
             if problem is not None:
                 self.fill()
                 return problem
-            if made:
+            if not failed:
                 self._counts["sampling/evaluation_questions_redrawn"] += 1
         raise GenerationError(
-            f"{GIVE_UP_AFTER} items in a row could not be generated or are in the evaluation set"
+            f"{MAX_SKIPPED} items in a row could not be generated or are in the evaluation set"
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Give as JSON the sampler's state, and what was drawn but not yet handed out."""
-        recipes = [*(recipe for recipe, _ in self._drawn), *self._resumed]
+        """Return the sampler's state and the pending recipes as JSON."""
+        recipes = [*(recipe for recipe, _ in self._pending), *self._resumed]
         ahead = [recipe.to_json() for recipe in recipes]
         return {"sampler": self._sampler.state_dict(), "ahead": ahead}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue another stream exactly; what this one has drawn ahead is dropped."""
+        """Continue another stream exactly, and drop this one's pending problems."""
         self._sampler.load_state_dict(state["sampler"])
         self.cancel()
         self._resumed.extend(Recipe.from_json(recipe) for recipe in state["ahead"])
 
     def cancel(self) -> None:
-        """Drop what was drawn ahead."""
+        """Drop all pending problems."""
         self._resumed.clear()
-        while self._drawn:
-            self._drawn.popleft()[1].cancel()
+        while self._pending:
+            self._pending.popleft()[1].cancel()
+
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_Height = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+_Streak = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+_Amount = Annotated[float, msgspec.Meta(ge=0, le=2**53)]
+
+
+class _Cap(msgspec.Struct):
+    top_level: _Count
+    height: _Height
+
+
+class _TaskState(msgspec.Struct):
+    """A task in the curriculum; evidence rows are (level, solved, answered)."""
+
+    height: _Height
+    position: _Amount
+    evidence: list[tuple[_Count, _Amount, _Amount]]
+    streak: _Streak
+    groups: _Count
+    stale: _Count
+    moves: _Count
+
+
+class _LevelsState(msgspec.Struct):
+    caps: dict[str, _Cap] = {}
+    tasks: dict[str, _TaskState] = {}
+
+
+class _SamplerState(msgspec.Struct):
+    """The sampler; signal rows are (task, level, groups with signal, without, last draw)."""
+
+    run_seed: int
+    replica: str
+    draw: _Count
+    levels: _LevelsState | msgspec.UnsetType = msgspec.UNSET
+    signal: list[tuple[str, _Count | None, _Amount, _Amount, _Count]] = []
+
+
+class _StreamState(msgspec.Struct):
+    """A stored stream; prompt_room rows are (task, level, fits, questions)."""
+
+    sampler: _SamplerState
+    ahead: list[Any]
+    prompt_room: list[tuple[str, _Count, bool, _Count]]
+    max_token_length: _Count | msgspec.UnsetType = msgspec.UNSET
+
+
+def require_stream_state(state: Any) -> None:
+    """Validate a stored stream state, except the recipes in `ahead`.
+
+    Raises:
+        ValueError: a value is missing or invalid; the message has its path.
+    """
+    sampler = validate(state, _StreamState).sampler
+    for task, *_, since in sampler.signal:
+        if since > sampler.draw:
+            raise ValueError(
+                f"signal of {shorten(task)} is from draw {since}, after the last, {sampler.draw}"
+            )
+
+
+class EvaluationQuestionError(GenerationError):
+    """A problem's question is in the evaluation set."""
+
+
+async def make_problems(
+    pool: MakesProblems, recipes: Iterator[Recipe], count: int
+) -> list[Problem]:
+    """Make the first `count` problems that can be made, in order.
+
+    Raises:
+        ConfigurationError: too many items in a row can't be made.
+    """
+    made: list[Problem] = []
+    in_a_row: Counter[bool] = Counter()
+    while len(made) < count:
+        batch = itertools.islice(recipes, count - len(made))
+        for tried in await asyncio.gather(*(_try(pool, recipe) for recipe in batch)):
+            if isinstance(tried, Problem):
+                made.append(tried)
+                in_a_row.clear()
+                continue
+            excluded = isinstance(tried, EvaluationQuestionError)
+            in_a_row[excluded] += 1
+            if in_a_row[excluded] == (MAX_EXCLUDED_IN_SET if excluded else MAX_FAILED_IN_SET):
+                raise ConfigurationError(
+                    f"{in_a_row[excluded]} items in a row can't be made: {tried}"
+                )
+    return made
+
+
+async def _try(pool: MakesProblems, recipe: Recipe) -> Problem | GenerationError:
+    try:
+        return await pool.generate(recipe)
+    except GenerationError as error:
+        return error
+
+
+class DecontaminatedPool:
+    """Makes problems whose question is not in the evaluation set.
+
+    Args:
+        excluded: hashes of the evaluation set's questions.
+        on_made: called once for each problem.
+
+    Attributes:
+        refused: the number of questions that were in the evaluation set.
+    """
+
+    def __init__(
+        self, pool: MakesProblems, excluded: Collection[bytes], on_made: Callable[[], None]
+    ) -> None:
+        self._pool = pool
+        self._excluded = excluded
+        self._on_made = on_made
+        self.refused = 0
+
+    async def generate(self, recipe: Recipe) -> Problem:
+        """Make a problem; raise EvaluationQuestionError if its question is excluded."""
+        problem = await generate_surely(self._pool, recipe)
+        if question_hash(problem.question) in self._excluded:
+            self.refused += 1
+            raise EvaluationQuestionError(
+                f"{recipe.task}: the question is in the evaluation set; use harder levels or "
+                "fewer evaluation items"
+            )
+        self._on_made()
+        return problem

@@ -1,4 +1,4 @@
-"""The training problems of a run: chosen tasks, then one stream with its curriculum."""
+"""The training problems of a run: its tasks, and one stream with a curriculum."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from ..tasks.recipes import read_recipe
 from .curriculum import Curriculum
 from .levels import Levels, PromptRoom
 from .sampler import Sampler, TaskSampling
-from .selection import ProblemSettings, Selection, select
-from .stored_state import require_state
-from .stream import ProblemStream, Reserved
+from .stream import ExcludedQuestions, ProblemStream, require_stream_state
+from .task_selection import ProblemSettings, Selection, select
 
 logger = logging.getLogger(__name__)
 
-GIVE_UP_AFTER = 1000
-"""So many prompts in a row without room for a completion mean that none has any."""
+MAX_TOO_LONG = 1000
+"""Give up after this many prompts in a row that leave no room for a completion."""
 
 
 class TrainingProblems:
-    """Chooses the tasks and hands out training problems.
+    """A run's stream of training problems, with its tasks and curriculum.
 
     Args:
-        counts: where problems that are left out are counted.
+        counts: counts the skipped problems.
     """
 
     def __init__(self, settings: ProblemSettings, pool: TaskPool, counts: Counter[str]) -> None:
@@ -42,32 +41,33 @@ class TrainingProblems:
 
     @property
     def categories(self) -> Mapping[str, str]:
-        """Category by name of the tasks in use; empty before `prepare`."""
+        """Category by task, of the tasks in use; empty before `prepare`."""
         return self._selection.categories
 
     @property
     def ladders(self) -> Mapping[str, Ladder]:
-        """The ladders of the tasks in use; empty where nothing asked for them."""
+        """The ladders of the tasks in use; empty unless requested or needed."""
         return self._selection.ladders
 
     async def prepare(self, *, with_ladders: bool) -> None:
-        """Choose the tasks.
+        """Select the tasks.
 
         Args:
-            with_ladders: whether `ladders` is wanted where training itself needs none.
+            with_ladders: whether to load `ladders` even if training needs none.
 
         Raises:
             UnknownTaskError: a configured task does not exist.
-            ConfigurationError: no task is left, or one refuses its parameters.
+            ConfigurationError: no task is left, or a task refuses its parameters.
         """
         self._selection = await select(self._pool, self._settings, with_ladders=with_ladders)
 
-    def start_stream(self, replica: str, *, ahead: int, reserved: Reserved) -> None:
-        """Begin the training stream; replicas of different identity draw different problems.
+    def start_stream(self, replica: str, *, prefetch: int, excluded: ExcludedQuestions) -> None:
+        """Start the training stream.
 
         Args:
-            ahead: how many problems are made before they are asked for.
-            reserved: gives the questions of a task that training must not see.
+            replica: this replica's name; others draw different problems.
+            prefetch: the number of problems to make ahead of demand.
+            excluded: returns the questions of a task that training must not see.
         """
         self._sampler = Sampler(
             self._selection.weights,
@@ -78,47 +78,43 @@ class TrainingProblems:
             by_signal=self._settings.sampling is TaskSampling.SIGNAL,
         )
         self._stream = ProblemStream(
-            self._sampler, self._pool, ahead=ahead, reserved=reserved, counts=self._counts
+            self._sampler, self._pool, prefetch=prefetch, excluded=excluded, counts=self._counts
         )
 
     @property
     def started(self) -> bool:
         return self._stream is not None
 
-    def make_ahead(self) -> None:
-        """Begin to make the stream's first problems, before one is asked for."""
+    def fill(self) -> None:
+        """Start to make the stream's first problems."""
         assert self._stream is not None
         self._stream.fill()
 
     async def next(self, has_room: Callable[[Problem], Awaitable[bool]]) -> Problem:
-        """The next training problem whose prompt leaves room for a completion.
+        """Return the next training problem whose prompt leaves room for a completion.
 
         Raises:
-            ConfigurationError: no prompt does.
+            ConfigurationError: too many prompts in a row leave none.
         """
         assert self._stream is not None
         tries = 0
-        while tries < GIVE_UP_AFTER:
+        while tries < MAX_TOO_LONG:
             problem = await self._stream.next_problem()
             recipe = problem.recipe
             fits = await has_room(problem)
             tries = 0 if self._cap_if_too_long(recipe, fits=fits) else tries + 1
             if fits:
-                logger.info("Selected %s (seed %d, level %s)", *_shown(recipe))
+                logger.info("Selected %s (seed %d, level %s)", *_log_fields(recipe))
                 return problem
             self._counts["sampling/prompts_too_long"] += 1
-            logger.info("%s (seed %d, level %s): no room after the prompt", *_shown(recipe))
+            logger.info("Skipping %s (seed %d, level %s): prompt too long", *_log_fields(recipe))
         raise ConfigurationError(
             f"max_token_length {self._settings.max_token_length} leaves no room after any of "
-            f"{GIVE_UP_AFTER} prompts: raise it, or shorten system_prompt"
+            f"{MAX_TOO_LONG} prompts: raise it, or shorten system_prompt"
         )
 
     def _cap_if_too_long(self, recipe: Recipe, *, fits: bool) -> bool:
-        """Take a level whose questions mostly don't fit, and those above, out of the run.
-
-        Returns:
-            Whether that was done now.
-        """
+        """Cap the ladder below a level whose questions mostly don't fit; return whether it did."""
         assert self._sampler is not None
         task, level = recipe.task, recipe.level
         if not level or not self._room.too_long(task, level, fits=fits):
@@ -126,7 +122,7 @@ class TrainingProblems:
         if not self._sampler.cap(task, level - 1):
             return False
         logger.warning(
-            "%s stays below level %d from here on: its questions don't fit max_token_length %d",
+            "%s: capping the ladder below level %d, whose questions exceed max_token_length %d",
             task,
             level,
             self._settings.max_token_length,
@@ -138,7 +134,7 @@ class TrainingProblems:
         self.record(group.problem.recipe, solved=group.solved, scored=len(group.scored))
 
     def record(self, recipe: Recipe, *, solved: int, scored: int) -> None:
-        """Let levels and the choice of tasks follow a group: `solved` of its `scored` rollouts."""
+        """Update the curriculum and the sampler with a group: `solved` of its `scored` rollouts."""
         assert self._sampler is not None
         move = self._sampler.record(recipe, solved=solved, scored=scored)
         if move is not None:
@@ -146,12 +142,12 @@ class TrainingProblems:
             logger.info("Curriculum: %s", move)
 
     def curriculum_stats(self) -> dict[str, Any]:
-        """Where the curriculum has each task; JSON.
+        """Return the curriculum's state as JSON.
 
         Returns:
-            `curriculum_mode`, whether there is a curriculum; if so, `target_accuracy`,
+            `curriculum_mode`, whether there is a curriculum. If so, `target_accuracy`,
             `total_tasks_tracked`, `tasks_with_adjustments`, `average_complexity` in [0, 1], and
-            `task_details`: by task its `level`, `difficulty`, recent `solved_share` and more.
+            `task_details` by task: `level`, `difficulty`, recent `solved_share` and more.
         """
         levels = self._selection.levels
         if not isinstance(levels, Curriculum):
@@ -160,10 +156,10 @@ class TrainingProblems:
         return {"curriculum_mode": True, "target_accuracy": target, **levels.stats()}
 
     def state_dict(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
-        """JSON: the stream's state.
+        """Return the stream's state as JSON.
 
         Args:
-            unfinished: problems handed out but not yet trained on; they come first after a resume.
+            unfinished: problems handed out but not yet trained on; a resumed stream repeats them.
         """
         assert self._stream is not None
         state = self._stream.state_dict()
@@ -176,26 +172,26 @@ class TrainingProblems:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue another run's stream.
+        """Continue a stored stream.
 
-        Problems of tasks that this run does not use are dropped, and so is what was learnt
-        about the room of prompts under another token budget.
+        Drops problems of tasks that this run does not use, and the caps on levels if the token
+        budget has changed.
 
         Raises:
-            ValueError: it is no stream's state, or another run's: of another seed, of another
-                replica, or of other tasks alone.
-            ConfigurationError: a problem drawn ahead is no sound recipe.
+            ValueError: the state is invalid, or has another seed, another replica or only other
+                tasks.
+            ConfigurationError: a problem drawn ahead has an invalid recipe.
         """
         assert self._stream is not None
         assert self._sampler is not None
-        require_state(state)
+        require_stream_state(state)
         drawn = [_read(recipe) for recipe in state["ahead"]]
         ahead = [r.to_json() for r in drawn if self._selection.weights.get(r.task, 0) > 0]
         sampler = state["sampler"]
         self._sampler.require_own(sampler)
         if drawn and not ahead:
             tasks = ", ".join(sorted({recipe.task for recipe in drawn})[:5])
-            raise ValueError(f"its problems are of other tasks than this run's, such as {tasks}")
+            raise ValueError(f"this run uses none of the state's tasks, such as {tasks}")
         if dropped := len(drawn) - len(ahead):
             logger.info("Dropped %d problems of tasks that this run does not use", dropped)
         if state.get("max_token_length") == self._settings.max_token_length:
@@ -205,7 +201,7 @@ class TrainingProblems:
         self._stream.load_state_dict({"sampler": sampler, "ahead": ahead})
 
     def close(self) -> None:
-        """Drop what was made ahead."""
+        """Drop all pending problems."""
         if self._stream is not None:
             self._stream.cancel()
 
@@ -214,10 +210,8 @@ def _read(recipe: Any) -> Recipe:
     try:
         return read_recipe(recipe)
     except ValueError as error:
-        raise ConfigurationError(
-            f"the checkpoint holds a problem that can't be made: {error}"
-        ) from error
+        raise ConfigurationError(f"the checkpoint holds an invalid problem: {error}") from error
 
 
-def _shown(recipe: Recipe) -> tuple[str, int, str]:
+def _log_fields(recipe: Recipe) -> tuple[str, int, str]:
     return recipe.task, recipe.seed, "default" if recipe.level is None else str(recipe.level)

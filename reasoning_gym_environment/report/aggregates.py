@@ -13,8 +13,8 @@ from ..evaluation.estimators import share
 from ..records import FORMAT_FAILURES, SOLVED_SCORE, Signal, Status
 from ..rollouts.metrics import Mean
 from ..storage.rows import StoredGroup, StoredRollout, recipe_key
-from ..tasks.chance import Floors, floors
-from ..tasks.shipped import ladder_heights
+from ..tasks.catalogue import ladder_heights
+from ..tasks.chance_floors import Floors, floors
 from ..util.grouping import Key, group_by
 from .loading import category_of
 
@@ -93,7 +93,7 @@ def rollouts_of(groups: Sequence[StoredGroup]) -> list[StoredRollout]:
 
 
 def floors_of(group: StoredGroup) -> Floors | None:
-    """Look up the floors of the group's task, where they apply: see `tasks.chance`.
+    """Look up the floors of the group's task, where they apply: see `tasks.chance_floors`.
 
     Floors were measured on default items, with the threshold that rows without one had.
     """

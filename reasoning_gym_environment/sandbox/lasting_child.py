@@ -41,7 +41,7 @@ class LastingChild:
     """
 
     def __init__(self, datasets: Datasets, request: VerifyRequest) -> None:
-        self._known = {id(dataset): dataset for dataset in datasets.kept()}
+        self._known = {id(dataset): dataset for dataset in datasets.cached()}
         self._containment, self._memory = request.containment, request.memory
         self._groups = 0
         self._seconds = _SPARE_SECONDS + _seconds_of(request)

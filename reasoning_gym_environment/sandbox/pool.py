@@ -25,7 +25,7 @@ from ..errors import (
 from ..records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
 from ..tasks.ladders import TaskLadder
-from ..tasks.recipes import require_sound, shown
+from ..tasks.recipes import require_valid_recipe, shorten
 from .generator import LADDERS_REQUEST, CatalogueRequest, Request
 from .nursery import Nursery
 from .processes import StartWorker, WorkerGroup
@@ -169,11 +169,11 @@ class TaskPool:
         """
         result: Problem | str
         try:
-            require_sound(recipe)
+            require_valid_recipe(recipe)
         except ValueError as error:
             self._counts["generation/errors"] += 1
             raise GenerationError(
-                f"{shown(recipe.task)}: the recipe is refused: {error}"
+                f"{shorten(recipe.task)}: the recipe is refused: {error}"
             ) from error
         try:
             result = await self._ask_living_generator(recipe)

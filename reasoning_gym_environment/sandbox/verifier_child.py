@@ -128,7 +128,7 @@ def score_groups(
         gc.freeze()
         gc.enable()
         settings = _settings()
-        known = {id(dataset): dataset for dataset in datasets.kept()}
+        known = {id(dataset): dataset for dataset in datasets.cached()}
         for number in itertools.count(1):
             if (frame := protocol.read_frame(asked)) is None:
                 return

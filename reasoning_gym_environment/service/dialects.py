@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..gym.values import Score
-from ..tasks.recipes import shown
+from ..gym.asynchronous import Score
+from ..tasks.recipes import shorten
 from .items import Item, RecipeItem, entry_item, label_item, recipe_item
 from .messages import MOST_CHARACTERS, OpenRlhfRequest, VerifyRequest
 from .refusals import Refusal, busy
@@ -37,19 +37,19 @@ def response_text(output: list[dict[str, Any]]) -> str:
         content = message.get("content", "")
         parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else content
         if not isinstance(parts, list):
-            raise Refusal(422, f"response.output: a message's content is {shown(content)}")
+            raise Refusal(422, f"response.output: a message's content is {shorten(content)}")
         for part in parts:
             if isinstance(part, dict) and part.get("type") == "output_text":
                 text = part.get("text")
                 if not isinstance(text, str):
-                    raise Refusal(422, f"response.output: an output_text's text is {shown(text)}")
+                    raise Refusal(422, f"response.output: an output_text's text is {shorten(text)}")
                 texts.append(text)
     joined = "".join(texts)
     if len(joined) > MOST_CHARACTERS:
         raise Refusal(
             422,
             f"response.output: String should have at most {MOST_CHARACTERS} characters; it is "
-            f"{shown(joined)}",
+            f"{shorten(joined)}",
         )
     return joined
 
@@ -94,7 +94,7 @@ def openrlhf_pairs(request: OpenRlhfRequest) -> list[tuple[Item, str]]:
         if not found:
             raise Refusal(
                 422,
-                f"query.{index} doesn't hold prompts.{index}, {shown(prompt)}: what the model "
+                f"query.{index} doesn't hold prompts.{index}, {shorten(prompt)}: what the model "
                 "wrote can't be told from what it was asked",
             )
         pairs.append((label_item(request.labels[index], f"labels.{index}"), completion))

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from ..tasks.recipes import shown
+from ..tasks.recipes import shorten
 from .refusals import Refusal
 
 Message = TypeVar("Message", bound=BaseModel)
@@ -42,5 +42,5 @@ def read_message(model: type[Message], body: bytes) -> Message:
     except ValidationError as error:
         [first, *_] = error.errors(include_url=False)
         field = ".".join(map(str, first["loc"])) or "the body"
-        message = f"{field}: {first['msg']}; it is {shown(first['input'])}"
+        message = f"{field}: {first['msg']}; it is {shorten(first['input'])}"
         raise Refusal(422, message) from None

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..records import Problem, Recipe
-from ..tasks.json_entries import restored
-from ..tasks.recipes import read_recipe, shown
+from ..tasks.datasets import restore_json_entry
+from ..tasks.recipes import read_recipe, shorten
 from .documents import read_json
 from .refusals import Refusal
 
@@ -70,24 +70,25 @@ def recipe_item(value: Any, *, question: str | None = None) -> RecipeItem:
     try:
         return RecipeItem(recipe=read_recipe(data), question=question)
     except ValueError as error:
-        raise Refusal(422, f"recipe: this is no sound recipe: {error}") from None
+        raise Refusal(422, f"invalid recipe: {error}") from None
 
 
 def entry_item(value: Any) -> EntryItem:
     """Read an entry; the Refusal says what is wrong with it."""
     if not isinstance(value, dict) or not value.keys() >= _ENTRY_FIELDS:
         raise Refusal(
-            422, f"entry: it has question, answer and metadata, which are not in {shown(value)}"
+            422,
+            f"entry: it has question, answer and metadata, which are not in {shorten(value)}",
         )
     question, answer, metadata = value["question"], value["answer"], value["metadata"]
     if not isinstance(question, str):
-        raise Refusal(422, f"entry: question is {shown(question)}, which is no text")
+        raise Refusal(422, f"entry: question is {shorten(question)}, which is no text")
     if not isinstance(answer, str | None):
-        raise Refusal(422, f"entry: answer is {shown(answer)}, which is no text")
+        raise Refusal(422, f"entry: answer is {shorten(answer)}, which is no text")
     if not isinstance(metadata, dict):
-        raise Refusal(422, f"entry: metadata is {shown(metadata)}, which is no object")
+        raise Refusal(422, f"entry: metadata is {shorten(metadata)}, which is no object")
     try:
-        return EntryItem(entry=restored(value))
+        return EntryItem(entry=restore_json_entry(value))
     except ValueError as error:
         raise Refusal(422, f"entry: {error}") from None
 
@@ -106,4 +107,4 @@ def label_item(label: Any, where: str) -> Item:
         return entry_item(data)
     if isinstance(data, dict) and "task" in data:
         return recipe_item(data)
-    raise Refusal(422, f"{where} is {shown(data)}; it is a recipe, or an entry, as JSON")
+    raise Refusal(422, f"{where} is {shorten(data)}; it is a recipe, or an entry, as JSON")

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 from pydantic import BaseModel
 
-from ..gym.asynchronous import AsyncReasoningGym
-from ..gym.values import Score
+from ..gym.asynchronous import AsyncReasoningGym, Score
 from .bodies import Bodies
 from .dialects import openrlhf_pairs, response_text, reward_of, verify_item, verify_reply
 from .documents import read_message

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import GenerationError, GenerationTimeoutError, WorkerLostError
-from ..gym.asynchronous import AsyncReasoningGym
-from ..gym.values import Score
+from ..gym.asynchronous import AsyncReasoningGym, Score
 from ..records import Problem, Status
-from ..tasks.recipes import shown
+from ..tasks.recipes import shorten
 from .items import EntryItem, Item, RecipeItem
 from .refusals import Refusal
 
@@ -46,9 +45,9 @@ class Scorer:
         if item.question not in (None, problem.question):
             raise Refusal(
                 422,
-                f"question: the recipe asks {shown(problem.question)}, the row "
-                f"{shown(item.question)}: it was made with another version of reasoning-gym, or is "
-                "another problem's; leave question out if its words were changed on purpose",
+                f"question: the recipe asks {shorten(problem.question)}, the row "
+                f"{shorten(item.question)}: it was made with another version of reasoning-gym, or "
+                "is another problem's; leave question out if its words were changed on purpose",
             )
         return await self._of(problem, completions)
 
@@ -63,7 +62,7 @@ class Scorer:
             if own.score != 1.0:
                 raise Refusal(
                     422,
-                    f"entry: its own answer, {shown(problem.oracle)}, earns {own.score} "
+                    f"entry: its own answer, {shorten(problem.oracle)}, earns {own.score} "
                     f"({own.status.value}) by the default {problem.recipe.task} in place of 1: it "
                     "is broken, or needs parameters that it doesn't name; send a recipe in its "
                     "place",

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..gym.values import Score
+from ..gym.asynchronous import Score
 from .items import Item
 from .metrics import Metrics
 from .refusals import busy

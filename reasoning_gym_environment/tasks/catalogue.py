@@ -1,26 +1,53 @@
-"""Which tasks there are, and which of them a run uses."""
+"""The library's tasks: discovery, a snapshot of one version, and the choice of a run's tasks.
+
+`make docs` writes `library_snapshot.json`, which lists the tasks and ladders of one version of
+reasoning-gym, so that they are known without importing it.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, did_you_mean
-from .facts import KNOWN_TASKS, NOT_A_TASK, PAYS_ANY_ANSWER
+from .facts import NOT_A_TASK, PAYS_ANY_ANSWER
+from .ladders import TaskLadder
+
+SNAPSHOT_FILE = Path(__file__).with_name("library_snapshot.json")
 
 
 class Discovery(NamedTuple):
-    """What the library offers: category by name, why a name can't be built, and a warning."""
+    """The library's tasks: category by name, build failures by name, and a warning."""
 
     categories: dict[str, str]
     failures: dict[str, str]
     warning: str | None
 
 
+class LibrarySnapshot(NamedTuple):
+    """The tasks of one version of reasoning-gym, and the ladder of each by name."""
+
+    discovery: Discovery
+    ladders: dict[str, TaskLadder]
+
+    def to_json(self, of_version: str) -> dict[str, Any]:
+        """Write plain JSON, which `bundled_snapshot` reads."""
+        return {
+            "version": of_version,
+            "categories": self.discovery.categories,
+            "failures": self.discovery.failures,
+            "ladders": {task: asdict(ladder) for task, ladder in self.ladders.items()},
+        }
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskInfo:
-    """One registered name. `reason` says why it is not used; empty when it is."""
+    """One registered name. `reason` says why it is not used; empty if it is."""
 
     name: str
     category: str
@@ -38,26 +65,60 @@ class UnknownTaskError(ConfigurationError):
     """A configured name is neither a task nor a category."""
 
 
-def category_of(module: str) -> str:
-    """Read a category off a module's path: the library's layout gives it.
-
-    Example:
-        >>> category_of("reasoning_gym.games.sudoku")
-        'games'
-    """
-    return module.split(".")[1]
+@cache
+def _stored_snapshot() -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(SNAPSHOT_FILE.read_text(encoding="utf-8"))
+    return content
 
 
 def known_categories() -> dict[str, str]:
-    """Turn the built-in list round: category by task name."""
-    return {name: category for category, names in KNOWN_TASKS.items() for name in names}
+    """Return the category of every task in the snapshot, by name."""
+    categories = _stored_snapshot()["categories"]
+    return {name: category for name, category in categories.items() if name not in NOT_A_TASK}
+
+
+def ladder_heights() -> dict[str, int]:
+    """Return the number of levels of every task in the snapshot."""
+    return {task: len(row["levels"]) for task, row in _stored_snapshot()["ladders"].items()}
+
+
+def bundled_snapshot(installed: str = "") -> LibrarySnapshot | None:
+    """Return the snapshot, or None if it describes another version than the installed one.
+
+    Args:
+        installed: the version of reasoning-gym; looked up by default.
+    """
+    content = _stored_snapshot()
+    if content["version"] != (installed or version("reasoning-gym")):
+        return None
+    ladders = {
+        task: TaskLadder(
+            levels=tuple(row["levels"]),
+            origin=row["origin"],
+            reason=row["reason"],
+            parameters=tuple(row["parameters"]),
+        )
+        for task, row in content["ladders"].items()
+    }
+    return LibrarySnapshot(Discovery(content["categories"], content["failures"], None), ladders)
+
+
+def proven_tasks(installed: str = "") -> frozenset[str]:
+    """Return the tasks known to build in the installed version; empty for another version."""
+    snapshot = bundled_snapshot(installed)
+    if snapshot is None:
+        return frozenset()
+    return frozenset(snapshot.discovery.categories.keys() - snapshot.discovery.failures.keys())
 
 
 def read_registry() -> dict[str, str]:
-    """Read the category of every dataset the installed library registers, by name."""
-    from reasoning_gym.factory import DATASETS  # heavy: only worker processes come here
+    """Return the category of every dataset that the installed library registers, by name.
 
-    return {name: category_of(dataset.__module__) for name, (dataset, _) in DATASETS.items()}
+    The category is the second part of the module's path, as in `reasoning_gym.games.sudoku`.
+    """
+    from reasoning_gym.factory import DATASETS  # heavy: only worker processes call this
+
+    return {name: dataset.__module__.split(".")[1] for name, (dataset, _) in DATASETS.items()}
 
 
 def discover(
@@ -68,10 +129,10 @@ def discover(
 ) -> Discovery:
     """List the library's tasks and try to build each at its default configuration.
 
-    The built-in list takes over where the registry can't be read.
+    Falls back to the snapshot's tasks if the registry can't be read.
 
     Args:
-        proven: names that are known to build; trying them all takes a second.
+        proven: names to skip because they are known to build; building all takes a second.
     """
     warning = None
     try:
@@ -94,11 +155,11 @@ def discover(
 def require_known(
     names: Iterable[str], known: Collection[str], setting: str, *, what: str = "task or category"
 ) -> None:
-    """Refuse unknown names; the UnknownTaskError has the setting, the name and the closest ones."""
+    """Raise UnknownTaskError for the first unknown name, with the setting and close matches."""
     for name in names:
         if name not in known:
             hint = did_you_mean(name, known, otherwise="see the `tasks` command")
-            raise UnknownTaskError(f"{setting}: {name!r} is no {what}; {hint}")
+            raise UnknownTaskError(f"{setting}: unknown {what} {name!r}; {hint}")
 
 
 def _exclusion_reason(
@@ -113,7 +174,7 @@ def _exclusion_reason(
     if include and name not in include and category not in include:
         return "not among include_tasks"
     if name in PAYS_ANY_ANSWER and name not in include:
-        return PAYS_ANY_ANSWER[name] + "; include it by name to use it all the same"
+        return PAYS_ANY_ANSWER[name] + "; to use it anyway, include it by name"
     return ""
 
 
@@ -143,7 +204,7 @@ def select_tasks(
 
 
 def task_weights(tasks: Sequence[TaskInfo], configured: Mapping[str, float]) -> dict[str, float]:
-    """Weigh each used task: by its own weight, else its category's, else 1.
+    """Return each used task's weight: its own if configured, else its category's, else 1.
 
     Raises:
         UnknownTaskError: a configured name is neither a task nor a category.
@@ -158,6 +219,6 @@ def task_weights(tasks: Sequence[TaskInfo], configured: Mapping[str, float]) -> 
     }
     if not any(weight > 0 for weight in weights.values()):
         raise ConfigurationError(
-            "no task is left to draw from: check include_tasks, exclude_tasks and task_weights"
+            "no task has a weight above 0: check include_tasks, exclude_tasks and task_weights"
         )
     return weights

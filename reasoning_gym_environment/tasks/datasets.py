@@ -1,41 +1,58 @@
-"""reasoning-gym's dataset objects, the last used ones kept per task and parameters."""
+"""reasoning-gym's dataset objects, and the entries they make.
+
+The library evaluates some of its parameters, so a recipe is checked before the library sees it:
+its shape by `recipes`, its parameters against the values each is known to take. These are the
+defaults, the plain types and choices of the annotation, and the levels of all ladders.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import decimal
 import json
 import pickle
 import random
 from collections import OrderedDict
-from collections.abc import Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from functools import cache, partial
+from types import MappingProxyType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..records import Problem, Recipe
-from .facts import SEEDED_AT_CONSTRUCTION, SEEDS_NUMPY, SHARES_DATA, UNUSABLE_ORACLES
-from .known_values import require_allowed
-from .own_parameters import choose_entry, library_parameters
+from .catalogue import known_categories
+from .extra_parameters import choose_entry, library_parameters, parameter_names
+from .facts import (
+    NOT_A_TASK,
+    SEEDED_AT_CONSTRUCTION,
+    SEEDS_NUMPY,
+    SHARES_DATA,
+    UNTRUSTED_ENTRIES,
+    UNUSABLE_ORACLES,
+)
+from .ladders import OWN_LADDERS, REPAIRS, curriculum_levels
+from .recipes import KnownParameter, require_known_values, require_valid_recipe, shorten
 
-_MOST_KEPT = 420
+_CACHE_SIZE = 420
 """Four levels of every task: about 180 MB."""
 
 
 class Datasets:
-    """Builds dataset objects once: construction can cost more than an item.
+    """A least-recently-used cache of dataset objects: building one can cost more than an item.
 
     Args:
-        most_kept: the one that was not used for longest makes room for another.
+        cache_size: the largest number of objects to keep.
     """
 
-    def __init__(self, *, most_kept: int = _MOST_KEPT) -> None:
+    def __init__(self, *, cache_size: int = _CACHE_SIZE) -> None:
         from reasoning_gym.factory import create_dataset  # heavy: only workers come here
 
         self._create = create_dataset
-        self._kept: OrderedDict[tuple[str, str], Any] = OrderedDict()
-        self._most_kept = most_kept
+        self._cache: OrderedDict[tuple[str, str], Any] = OrderedDict()
+        self._cache_size = cache_size
 
     def get(self, task: str, parameters: Mapping[str, Any]) -> Any:
-        """Give the dataset of that task and parameters; its seed is the caller's to set.
+        """Return the dataset of that task and parameters; the caller sets its seed.
 
         Raises:
             ValueError, TypeError: the task is not known to take these parameters.
@@ -43,25 +60,25 @@ class Datasets:
         require_allowed(Recipe(task=task, seed=0, parameters=parameters))
         library = library_parameters(task, parameters)
         key = (task, json.dumps(library, sort_keys=True))
-        if key not in self._kept:
+        if key not in self._cache:
             if task in SHARES_DATA:
-                for known in [known for known in self._kept if known[0] == task]:
-                    del self._kept[known]
-            self._kept[key] = self._create(task, seed=0, size=1, **library)
-        self._kept.move_to_end(key)
-        if len(self._kept) > self._most_kept:
-            self._kept.popitem(last=False)
-        return self._kept[key]
+                for known in [known for known in self._cache if known[0] == task]:
+                    del self._cache[known]
+            self._cache[key] = self._create(task, seed=0, size=1, **library)
+        self._cache.move_to_end(key)
+        if len(self._cache) > self._cache_size:
+            self._cache.popitem(last=False)
+        return self._cache[key]
 
-    def kept(self) -> list[Any]:
-        """List the datasets that are built."""
-        return list(self._kept.values())
+    def cached(self) -> list[Any]:
+        """Return the dataset objects in the cache."""
+        return list(self._cache.values())
 
     def entry(self, recipe: Recipe) -> dict[str, Any]:
         """Make the library's entry for a recipe; the same in every process of one hash seed.
 
         Raises:
-            ValueError, TypeError: the recipe is not one that its task is known to bear.
+            ValueError, TypeError: the recipe is unsound, or its parameters are not allowed.
         """
         require_allowed(recipe)
         random.seed(recipe.seed)  # one generator of list_functions draws from the global one
@@ -73,11 +90,11 @@ class Datasets:
             return self._create(task, seed=seed, size=1, **library_parameters(task, parameters))
         dataset = self.get(task, parameters)
         dataset.seed = seed
-        dataset.size = 1  # word_ladder's sets 0 when it finds no item, and finds none from then on
+        dataset.size = 1  # word_ladder sets 0 if it finds no item, and finds none from then on
         return dataset
 
     def problem(self, recipe: Recipe) -> Problem:
-        """Make a problem; raises ValueError for an item that the library itself could not solve."""
+        """Make a problem; raise ValueError if the library could not solve it itself."""
         decimal.setcontext(decimal.Context())  # decimal_arithmetic lowers the process's precision
         entry = self.entry(recipe)
         mark = UNUSABLE_ORACLES.get(recipe.task)
@@ -89,3 +106,111 @@ class Datasets:
             oracle=entry["answer"],
             entry=pickle.dumps(entry),
         )
+
+
+def require_allowed(recipe: Recipe) -> None:
+    """Check a recipe before the library sees it.
+
+    Raises:
+        ValueError: there is no such task, or a value is not allowed; the message names it.
+        TypeError: the task has no such parameter.
+    """
+    require_valid_recipe(recipe)
+    require_known_values(recipe.parameters, known_parameters(recipe.task))
+
+
+@cache
+def known_parameters(task: str) -> Mapping[str, KnownParameter]:
+    """Return what is known of each parameter of a task; raise ValueError for an unknown task."""
+    from reasoning_gym.factory import DATASETS  # heavy: only workers come here
+
+    if task not in DATASETS or task in NOT_A_TASK:
+        raise ValueError(f"{shorten(task)} is not registered as a task")
+    configuration = DATASETS[task][1]
+    hints = get_type_hints(configuration)
+    values: dict[str, list[Any]] = {name: [] for name in parameter_names(task)}
+    for field in dataclasses.fields(configuration):
+        if field.name in values:
+            values[field.name] += [_default(field), *_values_of_type(hints[field.name])]
+    for level in _levels(task):
+        for name in values.keys() & level.keys():
+            values[name].append(level[name])
+    return {name: KnownParameter.of(found) for name, found in values.items()}
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _values_of_type(hint: Any) -> Iterator[Any]:
+    """Yield a value of each plain type that an annotation names, or all values of a choice."""
+    if get_origin(hint) is Literal:
+        yield from get_args(hint)
+    elif isinstance(hint, type) and issubclass(hint, Enum):
+        yield from (str(member.value) for member in hint)
+    else:
+        for part in get_args(hint) if get_origin(hint) is Union else (hint,):
+            kind = get_origin(part) or part
+            if kind in (bool, int, float, str, list, tuple):
+                yield kind()
+
+
+def _levels(task: str) -> Iterator[Mapping[str, Any]]:
+    from reasoning_gym.factory import CURRICULA
+
+    if task in CURRICULA:
+        yield from curriculum_levels(task)
+    for table in (OWN_LADDERS, REPAIRS):
+        if task in table:
+            yield from table[task].levels
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _list_of_tuples(value: Any) -> Any:
+    return list(map(_tuples, value)) if isinstance(value, list) else value
+
+
+_RESTORE: Mapping[str, tuple[str, Callable[[Any], Any]]] = MappingProxyType(
+    {
+        "advanced_geometry": ("ortho", _tuples),
+        "arc_agi": ("output", _tuples),
+        "complex_arithmetic": ("result", _tuples),
+        "knight_swap": ("solution", _list_of_tuples),
+        "rearc": ("output", _tuples),
+    }
+)
+"""Task to the metadata field that its verifier reads and JSON changes, and how to restore it."""
+
+
+def restore_json_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Restore an entry that went through JSON, which turns tuples into lists.
+
+    `tests/service/test_entries.py` proves for every task that the verdicts are then the same.
+
+    Args:
+        entry: `question` and `answer`, both texts, and `metadata` with `source_dataset`.
+
+    Raises:
+        ValueError: the entry can't be scored; the message says why, and what to do.
+    """
+    metadata = entry["metadata"]
+    task = metadata.get("source_dataset")
+    if not isinstance(task, str) or task not in known_categories():
+        raise ValueError(
+            f"metadata.source_dataset must be a task of reasoning-gym, got {task!r:.50}"
+        )
+    way_out = "send the recipe of a problem made by this package instead"
+    if task in UNTRUSTED_ENTRIES:
+        raise ValueError(f"entries of {task} are not scored: {UNTRUSTED_ENTRIES[task]}; {way_out}")
+    if entry["answer"] is None:
+        raise ValueError(f"answer is null, so this {task} entry can't be checked; {way_out}")
+    if task in _RESTORE:
+        name, restore = _RESTORE[task]
+        if name in metadata:
+            metadata = {**metadata, name: restore(metadata[name])}
+    return {"question": entry["question"], "answer": entry["answer"], "metadata": dict(metadata)}

@@ -1,8 +1,8 @@
-"""Checks of recipes, which come from outside: in rows, checkpoints and settings.
+"""Validation of recipes, which come from outside: from rows, checkpoints and settings.
 
-The library was written for honest parameters: some of its tasks evaluate theirs. A recipe is
-first checked for its shape, which any process can do, then against what its task is known to
-take, which needs the library: see `known_values`.
+The library trusts its parameters, and some tasks evaluate theirs. The checks here need no library:
+the shape of every recipe, and parameters against known values. `datasets.require_allowed` gathers
+the values that a task is known to take.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ SYMBOL_PARAMETERS = frozenset({"symbols", "variables"})
 WORD_PARAMETERS = frozenset(
     {"colour_list", "female_names", "male_names", "static_font", "static_word"}
 )
-"""Words that go into a question, or name a font in a list; every other text is one of a few."""
+"""Words that go into a question, or name a font. All other texts must be known values."""
 
-REACH = 100
-"""So many times the largest number that is known for a parameter may be set."""
+MAX_FACTOR = 100
+"""A number may exceed the largest known value of its parameter by this factor."""
 
 _SYMBOL = re.compile(r"[A-Za-z][0-9]{0,3}")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
-_SEEDS = 2**53
-_MOST_LEVELS = 1000
-_MOST_VALUES = 1000
-_DEEPEST = 4
-_LONGEST = 100
+_MAX_NUMBER = 2**53
+_MAX_LEVEL = 1000
+_MAX_VALUES = 1000
+_MAX_DEPTH = 4
+_MAX_LENGTH = 100
 
 _repr = reprlib.Repr()
 _repr.maxlevel = 2
 _repr.maxstring = _repr.maxother = 50
 
 
-def shown(value: object) -> str:
-    """Write a value of any size in few characters.
+def shorten(value: object) -> str:
+    """Write a value of any size in at most 100 characters.
 
     Example:
-        >>> shown(10**300), shown([1, 2]), shown("a" * 80)[:9]
+        >>> shorten(10**300), shorten([1, 2]), shorten("a" * 80)[:9]
         ('a number of 997 bits', '[1, 2]', "'aaaaaaaa")
     """
     if isinstance(value, int) and value.bit_length() > 64:
@@ -56,65 +56,65 @@ def shown(value: object) -> str:
 
 
 def leaves(value: Any) -> Iterator[tuple[int, Any]]:
-    """Walk through lists, in order: every value that is no list, with its depth.
+    """Yield every value that is not a list, with its depth in nested lists, in order.
 
     Raises:
-        ValueError: there are too many, or lists in lists too deep; a list may hold itself.
+        ValueError: there are too many values or levels; a list may contain itself.
     """
     ahead = [(0, value)]
     seen = 0
     while ahead:
         depth, value = ahead.pop()
         seen += 1
-        if seen + len(ahead) > _MOST_VALUES:
-            raise ValueError(f"has more than {_MOST_VALUES} values")
+        if seen + len(ahead) > _MAX_VALUES:
+            raise ValueError(f"has more than {_MAX_VALUES} values")
         if not isinstance(value, list | tuple):
             yield depth, value
             continue
-        if depth == _DEEPEST or len(value) > _MOST_VALUES:
-            raise ValueError("is nested too deep, or too long")
+        if depth == _MAX_DEPTH or len(value) > _MAX_VALUES:
+            raise ValueError("is nested too deeply or too long")
         ahead += [(depth + 1, inner) for inner in reversed(value)]
 
 
-def _whole(value: object, end: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
+def _is_seed(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_NUMBER
 
 
-def _level(level: object) -> bool:
-    """A number below so many; stored ones may have a decimal point."""
+def _is_level(level: object) -> bool:
+    """Accept floats too, since stored levels may have a decimal point."""
     if isinstance(level, bool) or not isinstance(level, int | float):
         return False
-    return 0 <= level < _MOST_LEVELS
+    return 0 <= level < _MAX_LEVEL
 
 
-def require_sound(recipe: Recipe) -> None:
-    """Check what holds of every recipe: small, shallow, plain JSON.
+def require_valid_recipe(recipe: Recipe) -> None:
+    """Check that a recipe is small, shallow, plain JSON.
 
     Raises:
-        ValueError: it is none; the message names the field and its value.
+        ValueError: a field is invalid; the message has its name and value.
     """
     task, seed, level, parameters = recipe.task, recipe.seed, recipe.level, recipe.parameters
-    if not isinstance(task, str) or len(task) > _LONGEST:
-        raise ValueError(f"its task is {shown(task)}")
-    if not _whole(seed, _SEEDS):
-        raise ValueError(f"its seed is {shown(seed)}, which is no number in [0, 2**53)")
-    if level is not None and not _level(level):
-        raise ValueError(f"its level is {shown(level)}, which is no number below {_MOST_LEVELS}")
-    if not isinstance(parameters, Mapping) or len(parameters) > _LONGEST:
-        raise ValueError(f"its parameters are {shown(parameters)}")
+    if not isinstance(task, str) or len(task) > _MAX_LENGTH:
+        raise ValueError(f"task must be a short text, got {shorten(task)}")
+    if not _is_seed(seed):
+        raise ValueError(f"seed must be an integer in [0, 2**53), got {shorten(seed)}")
+    if level is not None and not _is_level(level):
+        raise ValueError(f"level must be a number in [0, {_MAX_LEVEL}), got {shorten(level)}")
+    if not isinstance(parameters, Mapping) or len(parameters) > _MAX_LENGTH:
+        raise ValueError(f"parameters must be a small object, got {shorten(parameters)}")
     for name, value in parameters.items():
-        if not isinstance(name, str) or len(name) > _LONGEST:
-            raise ValueError(f"it has a parameter {shown(name)}")
-        require_plain(name, value)
+        if not isinstance(name, str) or len(name) > _MAX_LENGTH:
+            raise ValueError(f"a parameter's name must be a short text, got {shorten(name)}")
+        _require_plain(name, value)
 
 
-def require_plain(name: str, value: Any) -> None:
-    """Refuse a parameter's value that is no small JSON; raises ValueError, which says why."""
+def _require_plain(name: str, value: Any) -> None:
+    """Check that a parameter's value is small JSON; raise ValueError otherwise."""
     try:
         for _, leaf in leaves(value):
             _require_plain_leaf(leaf)
     except ValueError as error:
-        raise ValueError(f"{shown(name)} {error}: {shown(value)}") from None
+        raise ValueError(f"{shorten(name)} {error}: {shorten(value)}") from None
 
 
 def _require_plain_leaf(leaf: Any) -> None:
@@ -122,45 +122,46 @@ def _require_plain_leaf(leaf: Any) -> None:
         case bool() | None:
             pass
         case int() | float():
-            if not abs(leaf) <= _SEEDS:  # NaN compares with nothing
+            if not abs(leaf) <= _MAX_NUMBER:  # also refuses NaN
                 raise ValueError("has a number that is not finite or beyond 2**53")
         case str():
-            if len(leaf) > _LONGEST:
-                raise ValueError(f"has a text of more than {_LONGEST} characters")
+            if len(leaf) > _MAX_LENGTH:
+                raise ValueError(f"has a text of more than {_MAX_LENGTH} characters")
         case _:
-            raise ValueError("is no number, text, truth value or list of them")
+            raise ValueError("must be a number, text, boolean or list of them")
 
 
 def read_recipe(data: Any) -> Recipe:
-    """Read a recipe that was stored; raises ValueError, which says what is wrong with it."""
+    """Read a stored recipe; raise ValueError if it is invalid."""
     if not isinstance(data, Mapping):
-        raise ValueError(f"a recipe is {shown(data)}")
+        raise ValueError(f"a recipe must be an object, got {shorten(data)}")
     try:
         recipe = Recipe.from_json(data)
     except TypeError as error:
-        raise ValueError(f"a recipe has other fields: {error}") from None
-    require_sound(recipe)
+        raise ValueError(f"a recipe has wrong fields: {error}") from None
+    require_valid_recipe(recipe)
     return recipe
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
-    """What is known of a parameter, from values that it is known to take.
+class KnownParameter:
+    """What is known of a parameter, from values it is known to take.
 
     Attributes:
-        kinds: types of its values, in whatever lists; a float's may be whole.
-        depths: how many lists they lie in.
-        most: the largest number, without its sign; at least 1.
+        kinds: types of its values, within lists too; integers are allowed for floats.
+        depths: how deep in lists they lie.
+        texts: its texts.
+        largest: the largest absolute value, at least 1.
     """
 
     kinds: frozenset[type]
     depths: frozenset[int]
     texts: frozenset[str]
-    most: float
+    largest: float
 
     @classmethod
-    def of(cls, values: Sequence[Any]) -> Known:
-        """Gather what these values have; other than JSON has teaches nothing."""
+    def of(cls, values: Sequence[Any]) -> KnownParameter:
+        """Summarize known values."""
         found = [leaf for value in values for leaf in leaves(value)]
         numbers = [abs(leaf) for _, leaf in found if isinstance(leaf, int | float)]
         empty = [1 for value in values if isinstance(value, list | tuple) and not value]
@@ -168,59 +169,59 @@ class Known:
             kinds=frozenset(_kind(leaf) for _, leaf in found),
             depths=frozenset([*(depth for depth, _ in found), *empty]),
             texts=frozenset(str.__str__(leaf) for _, leaf in found if isinstance(leaf, str)),
-            most=max([1, *numbers]),
+            largest=max([1, *numbers]),
         )
 
 
-def require_known(parameters: Mapping[str, Any], known: Mapping[str, Known]) -> None:
-    """Refuse parameters that a task is not known to take.
+def require_known_values(
+    parameters: Mapping[str, Any], known: Mapping[str, KnownParameter]
+) -> None:
+    """Check parameters against the values that a task is known to take.
 
     Args:
         known: by the name of every parameter of the task.
 
     Raises:
         TypeError: the task has no parameter of that name.
-        ValueError: a value is of another kind, too large, or a text that is none of those known.
+        ValueError: a value has another type, is too large, or is an unknown text.
     """
     for name, value in parameters.items():
         if name not in known:
-            raise TypeError(f"there is no parameter {shown(name)}")
-        require_plain(name, value)
+            raise TypeError(f"unknown parameter {shorten(name)}")
+        _require_plain(name, value)
         for depth, leaf in leaves(value):
             if refusal := _refusal(name, depth, leaf, known[name]):
-                raise ValueError(f"{name} can't be {shown(value)}: {refusal}")
+                raise ValueError(f"{name} can't be {shorten(value)}: {refusal}")
 
 
 def _kind(leaf: Any) -> type:
-    """Give a value's type; a member of an enumeration of texts is one of them."""
+    """Return a value's type; `str` for a member of an enumeration of texts."""
     return str if isinstance(leaf, str) else type(leaf)
 
 
-def _refusal(name: str, depth: int, leaf: Any, known: Known) -> str:
-    """Say why a value, in so many lists, may not be set; empty when it may."""
+def _refusal(name: str, depth: int, leaf: Any, known: KnownParameter) -> str:
+    """Return why a value at a depth is not allowed; empty if it is."""
     kind = _kind(leaf)
     if depth not in known.depths or (leaf is None and depth):
-        return "it is, or holds, a list where none belongs, or is none where one does"
+        return "a list is missing, misplaced or too deep"
     if kind not in known.kinds and not (kind is int and float in known.kinds):
         kinds = ", ".join(sorted(k.__name__ for k in known.kinds if k in _PLAIN))
-        return f"its kind is {kinds}" if kinds else "it can't be written in a recipe"
+        return f"its type is {kinds}" if kinds else "a recipe can't hold its type"
     if isinstance(leaf, str):
-        return _refusal_of_text(name, leaf, known.texts)
-    if leaf is not None and abs(leaf) > REACH * known.most:
-        return f"at most {REACH * known.most:g} is tried"
+        return _text_refusal(name, leaf, known.texts)
+    if leaf is not None and abs(leaf) > MAX_FACTOR * known.largest:
+        return f"the limit is {MAX_FACTOR * known.largest:g}"
     return ""
 
 
 _PLAIN = (bool, int, float, str)
 
 
-def _refusal_of_text(name: str, text: str, texts: frozenset[str]) -> str:
+def _text_refusal(name: str, text: str, texts: frozenset[str]) -> str:
     if name in SYMBOL_PARAMETERS:
-        return "" if _SYMBOL.fullmatch(text) else "a symbol is a letter, with digits behind it"
+        return "" if _SYMBOL.fullmatch(text) else "a symbol is a letter followed by digits"
     if name in WORD_PARAMETERS:
         return (
-            ""
-            if _WORD.fullmatch(text)
-            else "a word is a letter, with letters, digits or _ behind it"
+            "" if _WORD.fullmatch(text) else "a word is a letter followed by letters, digits or _"
         )
-    return "" if text in texts else f"its texts are {shown(sorted(texts))}"
+    return "" if text in texts else f"its texts are {shorten(sorted(texts))}"

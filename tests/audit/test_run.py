@@ -27,7 +27,7 @@ from reasoning_gym_environment.commands.audit import main as run_audit
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.tasks.chance import Floor, floors
+from reasoning_gym_environment.tasks.chance_floors import Floor, floors
 
 SESSION = pytest.mark.asyncio(loop_scope="session")
 

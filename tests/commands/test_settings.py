@@ -68,17 +68,17 @@ def check(arguments: Sequence[str]) -> None:
         ),
         (
             "--env.include_tasks sudok",
-            "include_tasks: 'sudok' is no task or category; did you mean",
+            "include_tasks: unknown task or category 'sudok'; did you mean",
         ),
         (
             "--env.task_weights gdc=1",
-            "task_weights: 'gdc' is no task or category; did you mean",
+            "task_weights: unknown task or category 'gdc'; did you mean",
         ),
         (
             '--env.task_parameters {"gcd":{"max":3}}',
             "task_parameters: gcd has no parameter 'max'; ",
         ),
-        ("--env.exclude_tasks gcd --env.include_tasks gcd", "no task is left to draw from"),
+        ("--env.exclude_tasks gcd --env.include_tasks gcd", "no task has a weight above 0"),
     ],
 )
 def test_a_mistake_in_an_option_is_one_sentence(options: str, said: str) -> None:
@@ -112,7 +112,7 @@ FORM = "must be settings as `name: value`, below `env:` or `openai:`, got "
             "env: {include_tasks: 5}",
             "include_tasks must be names, as a list or ",
         ),
-        ("env: {include_tasks: [gdc]}", "include_tasks: 'gdc' is no task or category; did you"),
+        ("env: {include_tasks: [gdc]}", "include_tasks: unknown task or category 'gdc'"),
         (f"openai: {{api_key: {KEY}: 1}}", "--config FILE is not valid YAML (line 1)"),
     ],
 )

@@ -76,7 +76,7 @@ def test_options_that_mean_nothing_are_named(
 
 
 def test_a_task_that_there_is_not_comes_with_close_ones(dump: Path) -> None:
-    with pytest.raises(FixableError, match="--task: 'gdc' is no task; did you mean"):
+    with pytest.raises(FixableError, match="--task: unknown task 'gdc'; did you mean"):
         main([str(dump), "--task", "gcd,gdc"])
 
 

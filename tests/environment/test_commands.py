@@ -200,10 +200,10 @@ def test_an_environment_without_servers_is_refused(bench: Any) -> None:
 async def test_what_needs_no_server_is_checked_before_one_is_waited_for(bench: Any) -> None:
     settings = {"include_tasks": "gcd,sudok", "rollout_server_url": "http://127.0.0.1:1"}
     async with bench.unprepared("http://127.0.0.1:1", **settings) as env:
-        with pytest.raises(UnknownTaskError, match="'sudok' is no task or category"):
+        with pytest.raises(UnknownTaskError, match="unknown task or category 'sudok'"):
             await env.env_manager()
     async with bench.unprepared("http://127.0.0.1:1", **settings) as env:
-        with pytest.raises(UnknownTaskError, match="'sudok' is no task or category"):
+        with pytest.raises(UnknownTaskError, match="unknown task or category 'sudok'"):
             await env.setup()
 
 

@@ -84,7 +84,7 @@ async def test_parameters_of_a_task_win_over_its_level(bench: Any, url: str) -> 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"task_parameters": {"chain_sun": {}}}, "'chain_sun' is no task; did you mean"),
+        ({"task_parameters": {"chain_sun": {}}}, "unknown task 'chain_sun'; did you mean"),
         (
             {"task_parameters": {"chain_sum": {"max_term": 3}}},
             "chain_sum has no parameter 'max_term'; did you mean max_terms, min_terms",

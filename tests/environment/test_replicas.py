@@ -90,12 +90,12 @@ async def test_a_replica_of_the_same_name_continues_where_the_other_ended(
     [
         ({}, '{"stream_state": {"sam', "it is not valid JSON: "),
         ({}, '{"schema_version": 2}', "schema_version is 2, this program reads 1"),
-        ({}, '{"stream_state": []}', "the stream's state is [], which is no JSON object"),
-        ({"seed": 7}, None, "it is of a run with seed 42, this one's is 7"),
+        ({}, '{"stream_state": []}', "the value must be object, got []"),
+        ({"seed": 7}, None, "the state's seed is 42, but this run's is 7"),
         (
             {"include_tasks": "lcm"},
             None,
-            "its problems are of other tasks than this run's, such as gcd",
+            "this run uses none of the state's tasks, such as gcd",
         ),
     ],
 )

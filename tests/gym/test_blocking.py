@@ -114,7 +114,7 @@ def test_a_closed_gym_says_so() -> None:
     gym = ReasoningGym()
     gym.close()
     gym.close()
-    with pytest.raises(PoolClosedError, match="this gym is closed; make another"):
+    with pytest.raises(PoolClosedError, match="this gym is closed; create a new one"):
         gym.tasks()
 
 

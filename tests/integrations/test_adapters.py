@@ -69,7 +69,9 @@ def test_no_problems_at_all_are_refused(gym: ReasoningGym) -> None:
 
 
 def test_an_unknown_task_is_refused(gym: ReasoningGym) -> None:
-    with pytest.raises(ConfigurationError, match="'gdc' is no task or category; did you mean gcd"):
+    with pytest.raises(
+        ConfigurationError, match="unknown task or category 'gdc'; did you mean gcd"
+    ):
         evaluation_problems(gym, ["gdc"], per_task=1)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.problems.curve import Curve, fit_curve
+from reasoning_gym_environment.problems.curriculum import Curve, fit_curve
 
 heights = st.integers(2, 36)
 targets = st.floats(0.05, 0.95)

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 import pytest
 
 from reasoning_gym_environment.errors import ConfigurationError, GenerationError
-from reasoning_gym_environment.problems.sets import Unreserved, first_made
-from reasoning_gym_environment.problems.stream import question_hash
+from reasoning_gym_environment.problems.stream import (
+    DecontaminatedPool,
+    make_problems,
+    question_hash,
+)
 from reasoning_gym_environment.records import Problem, Recipe
 
 
-class Asks:
+class Pool:
     """Makes a problem whose question is its seed, and fails for the seeds it is told."""
 
     def __init__(self, *, fails: range = range(0)) -> None:
@@ -28,41 +31,46 @@ def recipes() -> Iterator[Recipe]:
 
 
 async def test_others_take_the_places_of_those_that_cant_be_made() -> None:
-    made = await first_made(Asks(fails=range(1, 4)), recipes(), 3)
+    made = await make_problems(Pool(fails=range(1, 4)), recipes(), 3)
     assert [problem.recipe.seed for problem in made] == [0, 4, 5]
 
 
 async def test_a_longer_set_begins_with_the_shorter_one() -> None:
-    pool = Asks(fails=range(2, 5))
-    made = [await first_made(pool, recipes(), count) for count in (3, 30)]
+    pool = Pool(fails=range(2, 5))
+    made = [await make_problems(pool, recipes(), count) for count in (3, 30)]
     assert made[1][:3] == made[0]
 
 
 async def test_twenty_failures_in_a_row_end_it() -> None:
     with pytest.raises(ConfigurationError) as error:
-        await first_made(Asks(fails=range(1000)), recipes(), 100)
+        await make_problems(Pool(fails=range(1000)), recipes(), 100)
     assert str(error.value) == "20 items in a row can't be made: no item of seed 19"
-    assert len(await first_made(Asks(fails=range(19)), recipes(), 1)) == 1
+    assert len(await make_problems(Pool(fails=range(19)), recipes(), 1)) == 1
 
 
 async def test_reserved_questions_never_come_and_are_counted() -> None:
     shown: list[None] = []
-    pool = Unreserved(Asks(), {question_hash("1"), question_hash("3")}, lambda: shown.append(None))
-    made = await first_made(pool, recipes(), 4)
+    pool = DecontaminatedPool(
+        Pool(), {question_hash("1"), question_hash("3")}, lambda: shown.append(None)
+    )
+    made = await make_problems(pool, recipes(), 4)
     assert [problem.question for problem in made] == ["0", "2", "4", "5"]
     assert (pool.refused, len(shown)) == (2, 4)
 
 
 async def test_a_set_that_the_evaluation_set_swallows_says_so() -> None:
-    pool = Unreserved(Asks(), {question_hash(str(n)) for n in range(1000)}, lambda: None)
+    pool = DecontaminatedPool(Pool(), {question_hash(str(n)) for n in range(1000)}, lambda: None)
     with pytest.raises(ConfigurationError) as error:
-        await first_made(pool, recipes(), 1)
+        await make_problems(pool, recipes(), 1)
     assert str(error.value) == (
-        "1000 items in a row can't be made: gcd: the question is in the evaluation set; take "
+        "1000 items in a row can't be made: gcd: the question is in the evaluation set; use "
         "harder levels or fewer evaluation items"
     )
 
 
 async def test_a_small_task_gives_what_the_evaluation_set_leaves() -> None:
-    pool = Unreserved(Asks(), {question_hash(str(n)) for n in range(999)}, lambda: None)
-    assert [problem.question for problem in await first_made(pool, recipes(), 2)] == ["999", "1000"]
+    pool = DecontaminatedPool(Pool(), {question_hash(str(n)) for n in range(999)}, lambda: None)
+    assert [problem.question for problem in await make_problems(pool, recipes(), 2)] == [
+        "999",
+        "1000",
+    ]

@@ -6,14 +6,14 @@ import statistics
 
 import pytest
 
-from reasoning_gym_environment.problems.signal_estimates import FLOOR, HALF_LIFE, SignalEstimates
+from reasoning_gym_environment.problems.sampler import FLOOR, HALF_LIFE, SignalEstimates
 
 TASKS = ("gcd", "lcm")
 
 
 def mean_chance(estimates: SignalEstimates, level: int | None = None, draw: int = 0) -> float:
     rng = random.Random(1)
-    return statistics.mean(estimates.chance("gcd", level, draw, rng) for _ in range(4000))
+    return statistics.mean(estimates.sample_signal("gcd", level, draw, rng) for _ in range(4000))
 
 
 def told(results: list[bool], level: int | None = None, draw: int = 0) -> SignalEstimates:
@@ -36,7 +36,7 @@ def test_the_estimate_follows_the_groups(mixed: int, flat: int) -> None:
 def test_no_chance_falls_below_the_floor() -> None:
     estimates = told([False] * 1000)
     rng = random.Random(1)
-    assert {estimates.chance("gcd", None, 0, rng) for _ in range(50)} == {FLOOR}
+    assert {estimates.sample_signal("gcd", None, 0, rng) for _ in range(50)} == {FLOOR}
 
 
 def test_what_is_not_renewed_fades() -> None:
@@ -58,7 +58,7 @@ def test_a_stored_state_is_the_same_knowledge() -> None:
     estimates = told([True, False, True], level=2, draw=7)
     other = SignalEstimates(TASKS)
     other.load_state_dict(json.loads(json.dumps(estimates.state_dict())))
-    chances = [e.chance("gcd", 2, 9, random.Random(1)) for e in (estimates, other)]
+    chances = [e.sample_signal("gcd", 2, 9, random.Random(1)) for e in (estimates, other)]
     assert chances[0] == chances[1]
 
 

@@ -1,4 +1,4 @@
-"""What a checkpoint holds is a stream's state, or is refused with the value that can't be."""
+"""A checkpoint's stream state is valid, or is refused with the path of the invalid value."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from json_values import places, with_value
 from reasoning_gym_environment.problems.curriculum import Curriculum
 from reasoning_gym_environment.problems.levels import PromptRoom
 from reasoning_gym_environment.problems.sampler import Sampler
-from reasoning_gym_environment.problems.stored_state import require_state
+from reasoning_gym_environment.problems.stream import require_stream_state
 
 LADDERS = {"gcd": ({}, {}, {}), "lcm": ({}, {}, {}, {}, {})}
 
@@ -42,7 +42,7 @@ def state() -> dict[str, Any]:
 
 STATE = state()
 TASK, *_, SINCE = STATE["sampler"]["signal"][0]
-SIGNAL_AHEAD = f"signal of {TASK!r} is of draw {SINCE}, after draw 0"
+SIGNAL_AHEAD = f"signal of {TASK!r} is from draw {SINCE}, after the last draw 0"
 
 
 def changed(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
@@ -51,60 +51,58 @@ def changed(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
 
 
 def test_what_a_stream_stored_is_taken() -> None:
-    require_state(STATE)
-    require_state({**STATE, "sampler": {"run_seed": -3, "replica": "", "draw": 0}})
+    require_stream_state(STATE)
+    require_stream_state({**STATE, "sampler": {"run_seed": -3, "replica": "", "draw": 0}})
 
 
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("sampler",), None, "sampler is None, which is no JSON object"),
-        (("sampler", "draw"), "12", "draw is '12', which is no whole number from 0"),
-        (("sampler", "draw"), True, "draw is True, which is no whole number from 0"),
-        (("sampler", "draw"), -1, "draw is -1, which is no whole number from 0"),
+        (("sampler",), None, "sampler must be object, got None"),
+        (("sampler", "draw"), "12", "sampler.draw must be int, got '12'"),
+        (("sampler", "draw"), True, "sampler.draw must be int, got True"),
+        (("sampler", "draw"), 3.0, "sampler.draw must be int, got 3.0"),
+        (("sampler", "draw"), -1, "sampler.draw must be int >= 0, got -1"),
         (("sampler", "draw"), 0, SIGNAL_AHEAD),
-        (("sampler", "replica"), 7, "replica is 7, which is no text"),
-        (("sampler", "levels", "tasks", "gcd"), {}, "'gcd' lacks height"),
+        (("sampler", "replica"), 7, "sampler.replica must be str, got 7"),
+        (
+            ("sampler", "levels", "tasks", "gcd"),
+            {},
+            "sampler.levels.tasks[...]: object missing required field `height`",
+        ),
         (
             ("sampler", "levels", "tasks", "gcd", "position"),
             float("nan"),
-            "position is nan, which is no number from 0",
+            "sampler.levels.tasks[...].position: expected `float` >= 0.0",
         ),
         (
             ("sampler", "levels", "tasks", "gcd", "evidence"),
             [[1, 2]],
-            "a part of evidence is [1, 2], which has not 3 values",
+            "sampler.levels.tasks[...].evidence[0]: expected `array` of length 3, got 2",
         ),
         (
             ("sampler", "levels", "caps", "lcm", "height"),
             0,
-            "height is 0, which is no whole number from 1",
+            "sampler.levels.caps[...].height: expected `int` >= 1",
         ),
-        (("ahead",), {}, "ahead is {}, which is no list"),
-        (
-            ("prompt_room",),
-            [["gcd", 1, 1, 1]],
-            "a part of prompt_room is 1, which is no truth value",
-        ),
-        (
-            ("max_token_length",),
-            10**300,
-            "max_token_length is a number of 997 bits, which is no whole number from 0",
-        ),
+        (("ahead",), {}, "ahead must be array, got {}"),
+        (("prompt_room",), [["gcd", 1, 1, 1]], "prompt_room[0][2] must be bool, got 1"),
+        (("max_token_length",), 2**60, f"max_token_length must be int <= {2**53}, got {2**60}"),
+        (("max_token_length",), None, "max_token_length must be int, got None"),
     ],
 )
 def test_what_is_no_state_is_refused_with_its_value(
     path: tuple[Any, ...], value: Any, said: str
 ) -> None:
     with pytest.raises(ValueError) as raised:  # noqa: PT011 - the whole sentence is below
-        require_state(changed(path, value))
+        require_stream_state(changed(path, value))
     assert str(raised.value) == said
 
 
 @pytest.mark.parametrize("key", ["sampler", "ahead", "prompt_room"])
 def test_a_state_without_a_part_is_refused(key: str) -> None:
-    with pytest.raises(ValueError, match=f"the stream's state lacks {key}"):
-        require_state({name: part for name, part in STATE.items() if name != key})
+    with pytest.raises(ValueError, match=f"missing required field `{key}`"):
+        require_stream_state({name: part for name, part in STATE.items() if name != key})
 
 
 NUMBERS = st.integers() | st.floats() | st.sampled_from([2**53, 10**400, -1, 0.5, 1e308, 5e-324])
@@ -117,8 +115,10 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_any_json_is_a_state_or_a_value_error(value: Any) -> None:
-    with pytest.raises(ValueError, match="the stream's state"):
-        require_state(value)
+    with pytest.raises(
+        ValueError, match=r"the value must be object|object missing required field|must be "
+    ):
+        require_stream_state(value)
 
 
 @given(st.sampled_from(sorted(places(STATE), key=repr)), JSON)
@@ -128,7 +128,7 @@ def test_a_state_that_is_taken_can_be_drawn_from_and_learnt_with(
 ) -> None:
     other = changed(path, value)
     try:
-        require_state(other)
+        require_stream_state(other)
         stream = sampler()
         stream.require_own(other["sampler"])
     except ValueError:
@@ -143,8 +143,8 @@ def test_a_state_that_is_taken_can_be_drawn_from_and_learnt_with(
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (sampler(seed=7), "it is of a run with seed 7, this one's is 1"),
-        (sampler(replica="env_3"), "it is of replica 'env_3', this one is 'env_0'"),
+        (sampler(seed=7), "the state's seed is 7, but this run's is 1"),
+        (sampler(replica="env_3"), "the state's replica is 'env_3', but this one is 'env_0'"),
     ],
 )
 def test_the_state_of_another_runs_stream_is_refused(other: Sampler, said: str) -> None:

@@ -12,10 +12,10 @@ import pytest_asyncio
 from reasoning_gym_environment.errors import GenerationError, PoolClosedError
 from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.problems.stream import (
-    GIVE_UP_AFTER,
+    MAX_SKIPPED,
     ProblemStream,
+    fixed_exclusions,
     question_hash,
-    reserving,
 )
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
@@ -47,13 +47,17 @@ async def make_stream(pool: TaskPool) -> AsyncIterator[MakeStream]:
     def make(
         source: Sampler | None = None,
         *,
-        ahead: int = 4,
-        reserved: Collection[bytes] = (),
+        prefetch: int = 4,
+        excluded: Collection[bytes] = (),
         counts: Counter[str] | None = None,
     ) -> ProblemStream:
         counts = Counter() if counts is None else counts
         stream = ProblemStream(
-            source or sampler(), pool, ahead=ahead, reserved=reserving(reserved), counts=counts
+            source or sampler(),
+            pool,
+            prefetch=prefetch,
+            excluded=fixed_exclusions(excluded),
+            counts=counts,
         )
         streams.append(stream)
         return stream
@@ -74,9 +78,9 @@ async def take(stream: ProblemStream, count: int) -> list[Recipe]:
     return [(await stream.next_problem()).recipe for _ in range(count)]
 
 
-@pytest.mark.parametrize("ahead", [1, 5, 16])
-async def test_problems_come_in_the_order_drawn(make_stream: MakeStream, ahead: int) -> None:
-    assert await take(make_stream(ahead=ahead), 12) == drawn(12)
+@pytest.mark.parametrize("prefetch", [1, 5, 16])
+async def test_problems_come_in_the_order_drawn(make_stream: MakeStream, prefetch: int) -> None:
+    assert await take(make_stream(prefetch=prefetch), 12) == drawn(12)
 
 
 async def test_callers_at_the_same_time_share_the_problems_without_loss_or_repeat(
@@ -88,15 +92,15 @@ async def test_callers_at_the_same_time_share_the_problems_without_loss_or_repea
 
 
 @pytest.mark.parametrize("taken", [0, 1, 3, 10])
-@pytest.mark.parametrize("ahead", [1, 6])
+@pytest.mark.parametrize("prefetch", [1, 6])
 async def test_a_stream_resumed_from_json_continues_as_if_it_had_never_stopped(
-    make_stream: MakeStream, taken: int, ahead: int
+    make_stream: MakeStream, taken: int, prefetch: int
 ) -> None:
-    stream = make_stream(ahead=ahead)
+    stream = make_stream(prefetch=prefetch)
     before = await take(stream, taken)
     state = json.loads(json.dumps(stream.state_dict()))
-    assert len(state["ahead"]) == (ahead if taken else 0)
-    resumed = make_stream(sampler(run_seed=99), ahead=ahead + 2)
+    assert len(state["ahead"]) == (prefetch if taken else 0)
+    resumed = make_stream(sampler(run_seed=99), prefetch=prefetch + 2)
     await take(resumed, 3)
     resumed.load_state_dict(state)
     assert before + await take(resumed, 12) == drawn(taken + 12)
@@ -109,7 +113,7 @@ async def test_a_stream_can_be_stopped_and_resumed_again_and_again(
     for _ in range(5):
         taken += await take(stream, 2)
         state = json.loads(json.dumps(stream.state_dict()))
-        stream = make_stream(ahead=3)
+        stream = make_stream(prefetch=3)
         stream.load_state_dict(state)
         assert json.loads(json.dumps(stream.state_dict())) == state
     assert taken == drawn(10)
@@ -118,9 +122,9 @@ async def test_a_stream_can_be_stopped_and_resumed_again_and_again(
 async def test_a_stream_with_much_to_continue_makes_few_problems_at_a_time(
     make_stream: MakeStream,
 ) -> None:
-    stream = make_stream(ahead=50)
+    stream = make_stream(prefetch=50)
     before = await take(stream, 1)
-    resumed = make_stream(ahead=2)
+    resumed = make_stream(prefetch=2)
     tasks = len(asyncio.all_tasks())
     resumed.load_state_dict(stream.state_dict())
     assert len(asyncio.all_tasks()) <= tasks + 2
@@ -133,7 +137,7 @@ async def test_a_stream_with_much_to_continue_makes_few_problems_at_a_time(
 async def test_a_state_taken_while_a_caller_waits_still_holds_its_problem(
     make_stream: MakeStream,
 ) -> None:
-    stream = make_stream(ahead=2)
+    stream = make_stream(prefetch=2)
     waiting = asyncio.create_task(stream.next_problem())
     await asyncio.sleep(0)
     state = stream.state_dict()
@@ -148,7 +152,7 @@ async def test_an_item_that_cannot_be_made_is_counted_and_skipped(
 ) -> None:
     weights = {"gcd": 1.0, "no_such_task": 1.0}
     before = pool_counts["generation/errors"]
-    recipes = await take(make_stream(sampler(weights), ahead=1), 8)
+    recipes = await take(make_stream(sampler(weights), prefetch=1), 8)
     every = drawn(40, weights)
     assert recipes == [recipe for recipe in every if recipe.task == "gcd"][:8]
     skipped = every.index(recipes[-1]) + 1 - 8
@@ -162,24 +166,24 @@ async def test_a_question_of_the_evaluation_set_is_drawn_anew_and_counted(
 ) -> None:
     stream = make_stream()
     problems = [await stream.next_problem() for _ in range(6)]
-    reserved = {question_hash(problems[0].question), question_hash(problems[3].question)}
+    excluded = {question_hash(problems[0].question), question_hash(problems[3].question)}
     counts: Counter[str] = Counter()
-    without = make_stream(reserved=reserved, counts=counts)
-    left = [p.recipe for p in problems if question_hash(p.question) not in reserved]
+    without = make_stream(excluded=excluded, counts=counts)
+    left = [p.recipe for p in problems if question_hash(p.question) not in excluded]
     assert await take(without, len(left)) == left
     assert counts["sampling/evaluation_questions_redrawn"] == 6 - len(left) >= 2
 
 
-async def test_reserved_questions_are_asked_for_of_the_tasks_that_are_drawn(
+async def test_excluded_questions_are_asked_for_of_the_tasks_that_are_drawn(
     pool: TaskPool,
 ) -> None:
     asked: list[str] = []
 
-    async def reserved(task: str) -> Collection[bytes]:
+    async def excluded(task: str) -> Collection[bytes]:
         asked.append(task)
         return ()
 
-    stream = ProblemStream(sampler(), pool, ahead=2, reserved=reserved, counts=Counter())
+    stream = ProblemStream(sampler(), pool, prefetch=2, excluded=excluded, counts=Counter())
     assert await take(stream, 1) == drawn(1)
     stream.cancel()
     assert len(asked) in (2, 3)
@@ -190,12 +194,12 @@ async def test_a_problem_waits_for_the_questions_of_its_own_task_alone(pool: Tas
     first, *_ = drawn(1)
     never = asyncio.Event()
 
-    async def reserved(task: str) -> Collection[bytes]:
+    async def excluded(task: str) -> Collection[bytes]:
         if task != first.task:
             await never.wait()
         return ()
 
-    stream = ProblemStream(sampler(), pool, ahead=8, reserved=reserved, counts=Counter())
+    stream = ProblemStream(sampler(), pool, prefetch=8, excluded=excluded, counts=Counter())
     assert await take(stream, 1) == [first]
     stream.cancel()
 
@@ -203,7 +207,7 @@ async def test_a_problem_waits_for_the_questions_of_its_own_task_alone(pool: Tas
 async def test_callers_that_are_cancelled_while_waiting_lose_nothing(
     make_stream: MakeStream,
 ) -> None:
-    stream = make_stream(ahead=3)
+    stream = make_stream(prefetch=3)
     for _ in range(3):
         waiting = asyncio.create_task(stream.next_problem())
         await asyncio.sleep(0)
@@ -216,7 +220,7 @@ async def test_callers_that_are_cancelled_while_waiting_lose_nothing(
 async def test_a_cancelled_caller_does_not_take_from_those_beside_it(
     make_stream: MakeStream,
 ) -> None:
-    stream = make_stream(ahead=2)
+    stream = make_stream(prefetch=2)
     callers = [asyncio.create_task(stream.next_problem()) for _ in range(9)]
     await asyncio.sleep(0)
     for caller in callers[::3]:
@@ -228,14 +232,16 @@ async def test_a_cancelled_caller_does_not_take_from_those_beside_it(
 
 
 async def test_where_nothing_can_be_made_the_stream_gives_up(make_stream: MakeStream) -> None:
-    stream = make_stream(sampler({"no_such_task": 1.0}), ahead=32)
-    with pytest.raises(GenerationError, match=f"{GIVE_UP_AFTER} items in a row"):
+    stream = make_stream(sampler({"no_such_task": 1.0}), prefetch=32)
+    with pytest.raises(GenerationError, match=f"{MAX_SKIPPED} items in a row"):
         await stream.next_problem()
 
 
 async def test_where_the_pool_is_closed_the_stream_says_so() -> None:
     async with closed_pool() as pool:
-        stream = ProblemStream(sampler(), pool, ahead=2, reserved=reserving(()), counts=Counter())
+        stream = ProblemStream(
+            sampler(), pool, prefetch=2, excluded=fixed_exclusions(()), counts=Counter()
+        )
         with pytest.raises(PoolClosedError):
             await stream.next_problem()
         stream.cancel()

@@ -8,8 +8,8 @@ import pytest
 
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.problems.sampler import TaskSampling
-from reasoning_gym_environment.problems.selection import ProblemSettings
-from reasoning_gym_environment.problems.stream import reserving
+from reasoning_gym_environment.problems.stream import fixed_exclusions
+from reasoning_gym_environment.problems.task_selection import ProblemSettings
 from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.records import Problem
 from reasoning_gym_environment.sandbox.pool import TaskPool
@@ -37,7 +37,7 @@ async def started(pool: TaskPool, counts: Counter[str], **changes: Any) -> Train
     )
     problems = TrainingProblems(settings, pool, counts)
     await problems.prepare(with_ladders=False)
-    problems.start_stream("a", ahead=1, reserved=reserving(()))
+    problems.start_stream("a", prefetch=1, excluded=fixed_exclusions(()))
     return problems
 
 
@@ -75,7 +75,7 @@ async def test_a_checkpoint_whose_problem_is_no_recipe_is_refused_by_a_sentence(
     pool: TaskPool, recipe: Any
 ) -> None:
     problems = await started(pool, Counter())
-    with pytest.raises(ConfigurationError, match="the checkpoint holds a problem"):
+    with pytest.raises(ConfigurationError, match="the checkpoint holds an invalid problem"):
         problems.load_state_dict({**problems.state_dict([]), "ahead": [recipe]})
     problems.close()
 

@@ -21,7 +21,7 @@ from reasoning_gym_environment.report.aggregates import (
 from reasoning_gym_environment.report.loading import read_material
 from reasoning_gym_environment.report.sections import Contents, contents_of
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.tasks.chance import chance_floor, no_reasoning_floors
+from reasoning_gym_environment.tasks.chance_floors import chance_floors, no_reasoning_floors
 
 
 def groups(folder: Path, rows: list[dict[str, Any]]) -> list[StoredGroup]:
@@ -54,7 +54,7 @@ def test_signal_is_that_of_groups_with_more_than_one_scored_rollout(tmp_path: Pa
 def test_chance_is_averaged_over_the_rollouts(tmp_path: Path) -> None:
     share = solved_share(groups(tmp_path, [row([1.0] * 3, task="coin_flip"), row([1.0])]))
     assert share is not None
-    expected = (3 * chance_floor("coin_flip") + chance_floor("gcd")) / 4
+    expected = (3 * chance_floors()["coin_flip"] + chance_floors()["gcd"]) / 4
     assert share.chance == pytest.approx(expected)
     copied = no_reasoning_floors()
     assert share.no_reasoning == pytest.approx((3 * copied["coin_flip"] + copied["gcd"]) / 4)

@@ -9,7 +9,7 @@ from reward_requests import Post, row
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym
-from reasoning_gym_environment.gym.values import Score
+from reasoning_gym_environment.gym.asynchronous import Score
 from reasoning_gym_environment.records import Status
 from reasoning_gym_environment.service.dialects import response_text, reward_of
 from reasoning_gym_environment.service.documents import read_json, read_message

@@ -10,12 +10,11 @@ import pytest
 from reward_requests import Post, row
 
 from reasoning_gym_environment import AsyncReasoningGym
-from reasoning_gym_environment.gym.checks import Scorable
-from reasoning_gym_environment.gym.values import Score
+from reasoning_gym_environment.gym.asynchronous import Scorable, Score
 from reasoning_gym_environment.records import Problem, Status
 from reasoning_gym_environment.service.items import entry_item
 from reasoning_gym_environment.service.scorer import Scorer
-from reasoning_gym_environment.tasks.json_entries import NOT_SCORED
+from reasoning_gym_environment.tasks.facts import UNTRUSTED_ENTRIES
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -54,7 +53,7 @@ async def test_every_task_scores_its_entries_after_json_as_before(
     pairs = [
         (made[i], made[1 - i])
         for task, made in problems.items()
-        if task not in NOT_SCORED
+        if task not in UNTRUSTED_ENTRIES
         for i in (0, 1)
     ]
     found = await asyncio.gather(*(compared(gym, *pair) for pair in pairs))
@@ -96,13 +95,13 @@ async def test_an_entry_may_be_a_label(post: Post, problem: Problem) -> None:
 BROKEN: list[tuple[str, dict[str, Any], str]] = [
     ("rearc", {"output": [[0]]}, "earns 0.05 (wrong) by the default rearc in place of 1"),
     ("sudoku", {"solution": None}, "(verifier_error) by the default sudoku in place of 1"),
-    ("gcd", {"source_dataset": "gdc"}, "metadata.source_dataset is 'gdc', which is no task"),
-    ("gcd", {"source_dataset": ["gcd"]}, "metadata.source_dataset is ['gcd'], which is no task"),
+    ("gcd", {"source_dataset": "gdc"}, "must be a task of reasoning-gym, got 'gdc'"),
+    ("gcd", {"source_dataset": ["gcd"]}, "must be a task of reasoning-gym, got ['gcd']"),
     (
         "simple_integration",
         {"integrand": "__import__('os').system('true')"},
         "entries of simple_integration are not scored: its verifier evaluates what the entry "
-        "holds; send the recipe of a problem made by this package in its place",
+        "holds; send the recipe of a problem made by this package instead",
     ),
     *(
         (task, {}, f"entries of {task} are not scored: its verifier evaluates what the entry holds")
@@ -127,11 +126,11 @@ async def test_a_broken_entry_is_refused_and_never_paid_a_little(
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"answer": None}, "entry: answer is null, so this gcd can't be checked; send the recipe"),
+        ({"answer": None}, "answer is null, so this gcd entry can't be checked; send the recipe"),
         ({"answer": "2\n"}, "its own answer, '2\\n', earns 0.0 (wrong) by the default gcd"),
         ({"question": None}, "entry: question is None, which is no text"),
         ({"metadata": None}, "the row has neither a recipe nor reasoning-gym's question"),
-        ({"metadata": {}}, "metadata.source_dataset is None, which is no task of reasoning-gym"),
+        ({"metadata": {}}, "metadata.source_dataset must be a task of reasoning-gym, got None"),
     ],
 )
 async def test_a_row_without_what_is_needed_is_refused(

@@ -11,7 +11,7 @@ import pytest
 from reward_requests import Post, right
 
 from reasoning_gym_environment import AsyncReasoningGym
-from reasoning_gym_environment.gym.values import Score
+from reasoning_gym_environment.gym.asynchronous import Score
 from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.service.bodies import MOST_BYTES
 from reasoning_gym_environment.service.items import Item, RecipeItem

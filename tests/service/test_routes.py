@@ -146,10 +146,13 @@ RECIPE = {"task": "gcd", "seed": 2}
             "tokens: Extra inputs are not permitted; it is 1",
         ),
         ({"recipe": "{", "completions": ["4"]}, "recipe is no JSON: EOF while parsing"),
-        ({"recipe": [], "completions": ["4"]}, "this is no sound recipe: a recipe is []"),
+        (
+            {"recipe": [], "completions": ["4"]},
+            "invalid recipe: a recipe must be an object, got []",
+        ),
         (
             {"recipe": {**RECIPE, "seed": -1}, "completions": ["4"]},
-            "its seed is -1, which is no number in [0, 2**53)",
+            "seed must be an integer in [0, 2**53), got -1",
         ),
         (
             {"recipe": {**RECIPE, "task": "gdc"}, "completions": ["4"]},

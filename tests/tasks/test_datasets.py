@@ -95,7 +95,7 @@ async def test_datasets_of_other_parameters_stay_apart(
 
 
 async def test_only_the_last_used_datasets_are_kept() -> None:
-    datasets = Datasets(most_kept=2)
+    datasets = Datasets(cache_size=2)
     first, second = (datasets.get(task, {}) for task in ("gcd", "lcm"))
     assert datasets.get("gcd", {}) is first
     datasets.get("bf", {})
@@ -104,7 +104,7 @@ async def test_only_the_last_used_datasets_are_kept() -> None:
 
 
 async def test_a_dataset_that_made_room_gives_the_same_problems_again() -> None:
-    datasets = Datasets(most_kept=1)
+    datasets = Datasets(cache_size=1)
     recipe = Recipe(task="gcd", seed=5)
     before = datasets.problem(recipe)
     datasets.problem(Recipe(task="gcd", seed=5, parameters={"max_numbers": 5}))

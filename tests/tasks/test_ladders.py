@@ -9,8 +9,14 @@ import pytest_asyncio
 from reasoning_gym_environment.audit.ladder_proof import faults, prove_ladders
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.tasks.ladder_tables import OWN_LADDERS, REPAIRS, levels_from
-from reasoning_gym_environment.tasks.ladders import TaskLadder, curriculum_levels, ladder_of
+from reasoning_gym_environment.tasks.ladders import (
+    OWN_LADDERS,
+    REPAIRS,
+    TaskLadder,
+    curriculum_levels,
+    ladder_of,
+    levels_from,
+)
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),

@@ -16,8 +16,8 @@ import pytest_asyncio
 
 from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.tasks.ladder_tables import OWN_LADDERS
-from reasoning_gym_environment.tasks.own_parameters import MEASURES
+from reasoning_gym_environment.tasks.extra_parameters import MEASURES
+from reasoning_gym_environment.tasks.ladders import OWN_LADDERS
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -60,7 +60,7 @@ def entry(problem: Problem) -> dict[str, Any]:
 
 
 def measured(problem: Problem) -> float:
-    return MEASURES[problem.recipe.task].of(entry(problem))[0]
+    return MEASURES[problem.recipe.task].difficulty(entry(problem))[0]
 
 
 def operations(problem: Problem) -> float:

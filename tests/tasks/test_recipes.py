@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.screen import screen
 from reasoning_gym_environment.tasks.catalogue import known_categories
-from reasoning_gym_environment.tasks.datasets import Datasets
-from reasoning_gym_environment.tasks.known_values import known_parameters, require_allowed
+from reasoning_gym_environment.tasks.datasets import Datasets, known_parameters, require_allowed
 from reasoning_gym_environment.tasks.ladders import build_ladders
 from reasoning_gym_environment.tasks.recipes import (
     SYMBOL_PARAMETERS,
     leaves,
     read_recipe,
-    require_sound,
-    shown,
+    require_valid_recipe,
+    shorten,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the library's own, at its import
@@ -132,7 +131,7 @@ def test_whatever_is_read_as_a_recipe_is_refused_or_sound(
     data = {"task": task, "seed": seed, "level": level, "parameters": parameters}
     with contextlib.suppress(ValueError):
         recipe = read_recipe(data)
-        require_sound(recipe)
+        require_valid_recipe(recipe)
         assert read_recipe(json.loads(json.dumps(recipe.to_json()))) == recipe
 
 
@@ -233,4 +232,4 @@ def test_no_dataset_is_built_of_a_recipe_that_is_refused() -> None:
 
 def test_a_value_is_shown_in_few_characters() -> None:
     for value in HOSTILE.values():
-        assert len(shown(value)) <= 100
+        assert len(shorten(value)) <= 100

@@ -1,7 +1,7 @@
-"""Parameters of our own, for tasks where the library has none that moves their difficulty.
+"""Extra parameters, for tasks where none of the library's changes the difficulty.
 
-They choose among what the library makes: which of its rules or templates, or which of several
-candidates. Every choice derives from the recipe's seed: a recipe stays one problem.
+They choose among the library's items: by rule, by template, or by rank among several candidates.
+Every choice derives from the recipe's seed, so a recipe still determines its problem.
 """
 
 from __future__ import annotations
@@ -18,29 +18,32 @@ from typing import Any, NamedTuple
 from ..records import Recipe
 
 Entry = dict[str, Any]
-"""What the library makes: question, answer, metadata."""
+"""An item of the library: question, answer, metadata."""
 
 
 class Measure(NamedTuple):
-    """An order among the items of a task.
+    """An order of a task's items by difficulty.
 
     Attributes:
-        of: an entry's difficulty; tuples compare from the left.
+        difficulty: of an entry; tuples compare from the left.
         candidates: how many seeds are tried for one item.
-        keeps_answer: the task has few answers, and only items with the same one are compared.
-        entries: the sound items that one seed gives.
+        same_answer: compare only items with the same answer, as the task has few.
+        entries: returns the usable items of a dataset.
     """
 
-    of: Callable[[Entry], tuple[float, ...]]
+    difficulty: Callable[[Entry], tuple[float, ...]]
     candidates: int
-    keeps_answer: bool = False
+    same_answer: bool = False
     entries: Callable[[Any], list[Entry]] = lambda dataset: [dataset[0]]
 
 
 def bearing_experiments(entry: Entry) -> tuple[float, ...]:
-    """Count, for `acre`, the experiments that show an object of the test case; then all objects."""
-    shown = entry["question"].split("results:\n")[1].split("\n\nWhat is")[0]
-    results, case = shown.split("\n\nNew test case:\n")
+    """Return, for `acre`, the number of experiments that show an object of the test case.
+
+    Ties are broken by the number of all objects.
+    """
+    listed = entry["question"].split("results:\n")[1].split("\n\nWhat is")[0]
+    results, case = listed.split("\n\nNew test case:\n")
     experiments = [set(line.split(" → ")[0].split(", ")) for line in results.splitlines()]
     tested = set(case.split(", "))
     return (
@@ -50,7 +53,7 @@ def bearing_experiments(entry: Entry) -> tuple[float, ...]:
 
 
 def fatal_slips(entry: Entry) -> tuple[float, ...]:
-    """Count, for `self_reference`, the single misjudged statements that make a solution too many.
+    """Return, for `self_reference`, how many single misjudgments make a false solution.
 
     A number of true statements is a solution if that many of the seven hold for it. Where one
     too many or one too few hold, misjudging one of them makes it look like a solution.
@@ -67,12 +70,12 @@ def fatal_slips(entry: Entry) -> tuple[float, ...]:
 
 
 def fewness_of_ways(entry: Entry) -> tuple[float, ...]:
-    """Count, for `puzzle24`, the ways that lead to 24: the fewer, the higher."""
+    """Return, for `puzzle24`, the negative number of ways that lead to 24."""
     return (-_ways([Fraction(number) for number in entry["metadata"]["numbers"]]),)
 
 
 def _ways(numbers: list[Fraction]) -> int:
-    """Count the ways in which the four operations, two numbers at a time, make 24 of them all."""
+    """Count the ways to combine all numbers, two at a time, into 24."""
     if len(numbers) == 1:
         return int(numbers[0] == 24)
     found = 0
@@ -86,87 +89,87 @@ def _ways(numbers: list[Fraction]) -> int:
 
 
 def question_length(entry: Entry) -> tuple[float, ...]:
-    """Count the characters in the question."""
+    """Return the number of characters in the question."""
     return (len(entry["question"]),)
 
 
 def number_in_answer(entry: Entry) -> tuple[float, ...]:
-    """Take the answer itself, where it is a number of things to count."""
+    """Return the answer, which is a count."""
     return (int(entry["answer"]),)
 
 
 def shortest_sequence(entry: Entry) -> tuple[float, ...]:
-    """Count, for `quantum_lock`, the buttons in the shortest solution."""
+    """Return, for `quantum_lock`, the number of buttons in the shortest solution."""
     return (entry["answer"].count("→") + 1,)
 
 
 def _all_cases(dataset: Any) -> list[Entry]:
-    """Take all test cases: `acre` makes four of each set of experiments."""
+    """Return all test cases: `acre` makes four from each set of experiments."""
     return [dataset[index] for index in range(len(dataset.questions))]
 
 
 def _executed(dataset: Any) -> list[Entry]:
-    """Leave out items whose program failed: `codeio` gives them an empty output."""
+    """Leave out items whose program failed, which have an empty output in `codeio`."""
     entry = dataset[0]
     return [entry] if entry["metadata"]["output_data"] != {} else []
 
 
 MEASURES: Mapping[str, Measure] = MappingProxyType(
     {
-        "acre": Measure(bearing_experiments, 6, keeps_answer=True, entries=_all_cases),
+        "acre": Measure(bearing_experiments, 6, same_answer=True, entries=_all_cases),
         "arc_agi": Measure(question_length, 8),
         "codeio": Measure(question_length, 8, entries=_executed),
         "puzzle24": Measure(fewness_of_ways, 3),
         "quantum_lock": Measure(shortest_sequence, 8),
         "rectangle_count": Measure(number_in_answer, 4),
-        "self_reference": Measure(fatal_slips, 32, keeps_answer=True),
+        "self_reference": Measure(fatal_slips, 32, same_answer=True),
     }
 )
-"""Tasks whose items are chosen by the parameter `rank`."""
+"""Tasks with the parameter `rank`."""
 
 
-OWN_PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+EXTRA_PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"gsm_symbolic": ("templates",), "list_functions": ("functions",)}
     | dict.fromkeys(MEASURES, ("rank",))
 )
-"""Task to the names of its own parameters.
+"""Task to the names of its extra parameters.
 
-    templates, functions: numbers of the library's generators; the item comes from one of them.
-    rank: in [0, 1]; of several candidates the one that stands there by the task's measure.
+    templates, functions: numbers of the library's generators; one of them makes the item.
+    rank: in [0, 1]; the position of the item among the candidates, ordered by the task's measure.
 """
 
 _SPLIT = 2**52
 
 
 def library_parameters(task: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep what the library is to see of a task's parameters."""
-    own = OWN_PARAMETERS.get(task, ())
+    """Return a task's parameters without the extra ones."""
+    own = EXTRA_PARAMETERS.get(task, ())
     return {name: value for name, value in parameters.items() if name not in own}
 
 
 def parameter_names(task: str) -> tuple[str, ...]:
-    """List all that a user may set for a task: the library's names, then our own."""
+    """List the parameters that a user may set: the library's, then the extra ones."""
     from reasoning_gym.factory import DATASETS  # heavy: only workers come here
 
     fields = dataclasses.fields(DATASETS[task][1])
     library = (field.name for field in fields if field.init and field.name not in ("seed", "size"))
-    return (*library, *OWN_PARAMETERS.get(task, ()))
+    return (*library, *EXTRA_PARAMETERS.get(task, ()))
 
 
 def choose_entry(recipe: Recipe, seeded: Callable[[int], Any]) -> dict[str, Any]:
-    """Make the entry that a recipe's own parameters choose, or the library's where it has none.
+    """Make the entry that a recipe's extra parameters choose, or else the library's.
 
     Args:
-        seeded: gives the recipe's dataset for a seed; it is used before the next is asked for.
+        seeded: returns the recipe's dataset for a seed; valid until the next call.
 
     Raises:
-        ValueError: a parameter of our own has a value that chooses nothing.
+        ValueError: the value of an extra parameter matches no item.
     """
     parameters = recipe.parameters
     if recipe.task in MEASURES and "rank" in parameters:
         return _ranked(recipe, MEASURES[recipe.task], seeded)
     dataset = seeded(recipe.seed)
-    for name in OWN_PARAMETERS.get(recipe.task, ()):
+    for name in EXTRA_PARAMETERS.get(recipe.task, ()):
         if name in parameters:
             dataset.task_indices = [_number(recipe, parameters[name], dataset.generators)]
     entry: dict[str, Any] = dataset[0]
@@ -174,32 +177,33 @@ def choose_entry(recipe: Recipe, seeded: Callable[[int], Any]) -> dict[str, Any]
 
 
 def _number(recipe: Recipe, numbers: Sequence[int], known: Mapping[int, Any]) -> int:
-    """Draw one of a task's generators; not with the seed that the generator itself gets."""
+    """Draw one of a task's generators, with another seed than the generator's own."""
     if not numbers or not set(numbers) <= known.keys():
-        raise ValueError(f"{recipe.task} has the generators {sorted(known)}, not all of {numbers}")
+        raise ValueError(f"{recipe.task} has only the generators {sorted(known)}, got {numbers}")
     return Random(f"{recipe.task} {recipe.seed}").choice(numbers)
 
 
 def _ranked(recipe: Recipe, measure: Measure, seeded: Callable[[int], Any]) -> dict[str, Any]:
-    """Take the candidate at the rank; where answers are few, of those with the first one's answer.
+    """Return the candidate at the rank.
 
-    Choosing among all would make the answer itself depend on the level.
+    If the task has few answers, the candidates are those with the first one's answer. Otherwise
+    the answer would depend on the level.
     """
     rank = float(recipe.parameters["rank"])
     if not 0 <= rank <= 1:
-        raise ValueError(f"rank must lie in [0, 1], not {rank}")
+        raise ValueError(f"rank must be in [0, 1], got {rank}")
     found = [
         entry
         for seed in _candidate_seeds(recipe, measure.candidates)
         for entry in measure.entries(seeded(seed))
     ]
-    if measure.keeps_answer:
+    if measure.same_answer:
         found = [entry for entry in found if entry["answer"] == found[0]["answer"]]
-    found.sort(key=measure.of)
+    found.sort(key=measure.difficulty)
     return found[round(rank * (len(found) - 1))]
 
 
 def _candidate_seeds(recipe: Recipe, count: int) -> list[int]:
-    """Draw seeds of the recipe's own kind: the lowest bit keeps training and evaluation apart."""
+    """Draw seeds of the recipe's split: the lowest bit separates training and evaluation."""
     draw = Random(f"{recipe.task} {recipe.seed}")
     return [2 * draw.randrange(_SPLIT) + recipe.seed % 2 for _ in range(count)]

@@ -1,6 +1,6 @@
-"""What is earned without solving anything: the audit's floors, for evaluations to measure against.
+"""Chance floors: what a task pays without any skill.
 
-The audit writes `chance_floors.json` (`reasoning-gym-environment audit --floors FILE`).
+`reasoning-gym-environment audit --floors FILE` measures them; `chance_floors.json` holds them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _FILE = Path(__file__).with_name("chance_floors.json")
 
 
 class Floor(NamedTuple):
-    """What share of a task's default items one way to answer them all solves.
+    """The share of a task's default items that one way of answering them all solves.
 
     Attributes:
-        label: the constant answer, or the strategy's name; the best on other items than these.
+        label: the constant answer, or the strategy's name; chosen on other items than these.
         solved: in [0, 1].
         low, high: the 95 % interval.
     """
@@ -41,7 +41,7 @@ class Floors(NamedTuple):
 
 @cache
 def floors() -> Mapping[str, Floors]:
-    """Read every task's floors."""
+    """Return every task's floors."""
     stored = json.loads(_FILE.read_text(encoding="utf-8"))["floors"]
     return {
         task: Floors(chance=Floor(**own["chance"]), no_reasoning=Floor(**own["no_reasoning"]))
@@ -50,10 +50,11 @@ def floors() -> Mapping[str, Floors]:
 
 
 def chance_floors(solved_threshold: float = SOLVED_SCORE) -> Mapping[str, float]:
-    """Read every task's `chance_floor`; none for another threshold than they were measured at.
+    """Return the share of each task's default items that the best constant answer solves.
 
     Args:
-        solved_threshold: the score from which an answer counts as solved.
+        solved_threshold: the score from which an answer counts as solved. The result is empty
+            unless it is the one that the floors were measured at.
     """
     if solved_threshold != SOLVED_SCORE:
         return {}
@@ -61,7 +62,7 @@ def chance_floors(solved_threshold: float = SOLVED_SCORE) -> Mapping[str, float]
 
 
 def no_reasoning_floors(solved_threshold: float = SOLVED_SCORE) -> Mapping[str, float]:
-    """Read what share of each task's default items a copy from the question solves at best.
+    """Return the share of each task's default items that the best copy of the question solves.
 
     Args:
         solved_threshold: as for `chance_floors`.
@@ -69,12 +70,3 @@ def no_reasoning_floors(solved_threshold: float = SOLVED_SCORE) -> Mapping[str, 
     if solved_threshold != SOLVED_SCORE:
         return {}
     return {task: own.no_reasoning.solved for task, own in floors().items()}
-
-
-def chance_floor(task: str) -> float:
-    """Read what share of a task's default items the best constant answer solves, in [0, 1].
-
-    Raises:
-        KeyError: the task was not there when the audit was last kept.
-    """
-    return floors()[task].chance.solved

@@ -1,4 +1,4 @@
-"""The tasks of a run, with their ladders and parameters, checked before the first request."""
+"""The tasks of a run with their weights, ladders and parameters, validated at startup."""
 
 from __future__ import annotations
 
@@ -8,36 +8,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import (
-    ConfigurationError,
-    GenerationError,
-    GenerationTimeoutError,
-    did_you_mean,
-)
-from ..problems.levels import ComplexityMode
+from ..errors import ConfigurationError, GenerationError, GenerationTimeoutError, did_you_mean
 from ..records import Ladder, Recipe
 from ..sandbox.pool import MOST_MISSED, MakesProblems, TaskPool
-from ..tasks.catalogue import TaskInfo, require_known, select_tasks, task_weights
+from ..tasks.catalogue import TaskInfo, proven_tasks, require_known, select_tasks, task_weights
 from ..tasks.ladders import TaskLadder
-from ..tasks.shipped import proven_tasks
 from .curriculum import Curriculum
-from .levels import FixedLevels, Levels, RandomLevels
+from .levels import ComplexityMode, FixedLevels, Levels, RandomLevels
 from .sampler import TaskSampling
 from .seeds import evaluation_seed
 
 logger = logging.getLogger(__name__)
 
 _TRIES = 3
-"""Items tried before parameters are refused: the library fails at single items of some tasks."""
+"""The number of items to try before refusing parameters: single items of some tasks fail."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProblemSettings:
-    """What decides which problems a run trains on; fields are named as the options.
+    """The options that determine a run's training problems, with their names.
 
     Attributes:
         max_token_length: of prompt and completion; levels whose questions don't fit are left out.
-            None where nobody counts tokens.
+            None if tokens are not counted.
     """
 
     seed: int
@@ -59,8 +52,8 @@ class Selection:
     Attributes:
         categories: category by task.
         weights: relative weight by task.
-        ladders: by task; empty where nothing asked for them.
-        levels: which level each problem has.
+        ladders: by task; empty unless requested or needed.
+        levels: chooses the level of each problem.
     """
 
     categories: Mapping[str, str]
@@ -70,20 +63,20 @@ class Selection:
 
 
 async def select(pool: TaskPool, settings: ProblemSettings, *, with_ladders: bool) -> Selection:
-    """Discover the tasks and choose those of the run, with their weights and levels.
+    """Discover the tasks and select those of the run, with their weights and levels.
 
     Args:
-        with_ladders: whether the ladders are wanted where training itself needs none.
+        with_ladders: whether to load the ladders even if training needs none.
 
     Raises:
         UnknownTaskError: a configured task does not exist.
-        ConfigurationError: no task is left, or one refuses its parameters.
+        ConfigurationError: no task is left, or a task refuses its parameters.
     """
     discovery = await pool.discover(proven=proven_tasks())
     if discovery.warning:
         logger.warning("%s", discovery.warning)
     tasks = select_tasks(discovery, include=settings.include_tasks, exclude=settings.exclude_tasks)
-    logger.info("%s", _described(tasks))
+    logger.info("%s", _summary(tasks))
     weights = task_weights(tasks, settings.task_weights)
     ladders: dict[str, Ladder] = {}
     drawn: dict[str, Ladder] = {}
@@ -103,8 +96,8 @@ async def select(pool: TaskPool, settings: ProblemSettings, *, with_ladders: boo
     )
 
 
-def _described(tasks: Sequence[TaskInfo]) -> str:
-    """Say how many tasks are used, and how many are left out for what reason."""
+def _summary(tasks: Sequence[TaskInfo]) -> str:
+    """Return how many tasks are used, and how many are left out, by reason."""
     reasons = Counter(task.reason for task in tasks if not task.used)
     left_out = "; ".join(f"{number} left out: {reason}" for reason, number in reasons.items())
     used = f"{sum(task.used for task in tasks)} of {len(tasks)} tasks are used"
@@ -112,7 +105,7 @@ def _described(tasks: Sequence[TaskInfo]) -> str:
 
 
 def levels_of(settings: ProblemSettings, ladders: Mapping[str, Ladder]) -> Levels:
-    """What chooses the level of each problem, by the settings' mode."""
+    """Return the levels for the settings' mode."""
     match settings.complexity_mode:
         case ComplexityMode.RANDOM:
             return RandomLevels(ladders)
@@ -127,7 +120,7 @@ def levels_of(settings: ProblemSettings, ladders: Mapping[str, Ladder]) -> Level
 def require_names(
     parameters: Mapping[str, Mapping[str, Any]], ladders: Mapping[str, TaskLadder]
 ) -> None:
-    """Raises ConfigurationError for a task or a parameter that does not exist."""
+    """Raise ConfigurationError if a task or parameter does not exist."""
     require_known(parameters, ladders, "task_parameters", what="task")
     for task, values in parameters.items():
         names = ladders[task].parameters
@@ -142,13 +135,13 @@ def require_names(
 async def require_values(
     pool: MakesProblems, parameters: Mapping[str, Mapping[str, Any]], ladders: Mapping[str, Ladder]
 ) -> None:
-    """Make an item of each task with parameters, at each level it may be drawn at.
+    """Try the parameters: make an item of each task at each of its levels.
 
     Args:
-        ladders: the levels in use; a task without any is drawn at the library's default.
+        ladders: the levels in use; other tasks are tried at the library's default.
 
     Raises:
-        ConfigurationError: the task refuses the values.
+        ConfigurationError: a task refuses its parameters.
     """
     for task, values in parameters.items():
         for number, level in enumerate(ladders.get(task, ({},))):
@@ -157,7 +150,7 @@ async def require_values(
 
 
 async def _require_item(
-    pool: MakesProblems, task: str, parameters: Mapping[str, Any], shown: str
+    pool: MakesProblems, task: str, parameters: Mapping[str, Any], described: str
 ) -> None:
     error: GenerationError | None = None
     missed = 0
@@ -172,6 +165,6 @@ async def _require_item(
             if missed == MOST_MISSED:
                 break
     raise ConfigurationError(
-        f"task_parameters: no item of {task} with {shown}: {error}; levels set both ends of a "
+        f"task_parameters: no item of {task} with {described}: {error}; levels set both ends of a "
         "range, so set both"
     ) from error
