@@ -1,7 +1,7 @@
 """Errors that several packages share.
 
-A FixableError is what the user can put right: the command line prints it as one sentence. The
-others are named after the boundary between processes that they crossed.
+The command line prints a FixableError as one sentence. The others are named after the boundary
+between processes that they crossed.
 """
 
 from __future__ import annotations
@@ -10,63 +10,63 @@ import difflib
 from collections.abc import Iterable
 
 TRY_AGAIN = 75
-"""Exit status where the same command may succeed later: EX_TEMPFAIL of sysexits.h."""
+"""Exit status if the same command may succeed later: EX_TEMPFAIL of sysexits.h."""
 
 
 class FixableError(Exception):
-    """Something in the user's hands is wrong; the message names the value and the way out.
+    """An error that the user can fix; the message names the value and what to do.
 
     Attributes:
-        exit_status: of a command that it ends.
+        exit_status: exit status of the command.
     """
 
     exit_status: int = 2
 
     def reworded(self, message: str) -> FixableError:
-        """The same error in other words, with the same exit status."""
+        """Return the error with another message and the same exit status."""
         same = FixableError(message)
         same.exit_status = self.exit_status
         return same
 
 
 class ConfigurationError(FixableError, ValueError):
-    """A setting can't work."""
+    """An invalid setting."""
 
 
 class WorkerStartError(FixableError):
-    """A worker process did not come up."""
+    """A worker process that failed to start."""
 
 
 class WorkerLostError(RuntimeError):
-    """A worker process died, or was killed at its deadline, with a request under way."""
+    """A worker process that died, or was killed at its deadline, during a request."""
 
 
 class WorkerTimeoutError(WorkerLostError):
-    """A worker process was killed at its deadline."""
+    """A worker process that was killed at its deadline."""
 
 
 class WorkerDiedError(WorkerLostError):
-    """A worker process ended, and not by our hand."""
+    """A worker process that exited unexpectedly."""
 
 
 class GenerationError(RuntimeError):
-    """A recipe could not be made into a problem."""
+    """A recipe from which no problem can be generated."""
 
 
 class GenerationTimeoutError(GenerationError):
-    """A recipe's problem was not made within the deadline."""
+    """A problem that was not generated within the deadline."""
 
 
 class PoolClosedError(RuntimeError):
-    """Work was asked of a task pool that is closed."""
+    """A request to a closed task pool."""
 
 
 def did_you_mean(name: str, known: Iterable[str], *, otherwise: str, most: int = 3) -> str:
-    """Say the way out for a name that does not exist: the closest ones that do.
+    """Return a hint for an unknown name: the closest known names.
 
     Args:
-        otherwise: what is said where none is close.
-        most: how many are named.
+        otherwise: the hint if no name is close.
+        most: how many names to suggest.
 
     Example:
         >>> did_you_mean("gdc", ["gcd", "lcm"], otherwise="see the docs")

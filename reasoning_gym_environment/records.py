@@ -12,17 +12,17 @@ from enum import Enum
 from typing import Any
 
 SOLVED_SCORE = 0.5
-"""An answer is solved from this verifier score on."""
+"""The default verifier score from which an answer counts as solved."""
 
 MASKED = -100
-"""The mask of a token that is not trained on; this object is counted faster than an equal one."""
+"""Mask of a token that is not trained on; counting this very object is fastest."""
 
 Ladder = tuple[Mapping[str, Any], ...]
 """A task's levels, easiest first, each as dataset parameters."""
 
 
 class Status(str, Enum):
-    """What became of one completion's answer; every rollout has exactly one."""
+    """The outcome of one completion's answer; every rollout has exactly one."""
 
     SOLVED = "solved"
     WRONG = "wrong"
@@ -41,7 +41,7 @@ FORMAT_FAILURES = frozenset({Status.NO_ANSWER, Status.SEVERAL_ANSWERS})
 
 
 class Signal(str, Enum):
-    """Whether a group teaches: which of its scored rollouts are solved."""
+    """The training signal of a group, by which of its scored rollouts are solved."""
 
     MIXED = "mixed"
     ALL_SOLVED = "all_solved"
@@ -50,7 +50,7 @@ class Signal(str, Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
-    """All that determines a problem: same recipe, same library version, same problem.
+    """Everything that determines a problem, for one version of the library.
 
     Attributes:
         task: name in reasoning-gym's registry.
@@ -65,24 +65,24 @@ class Recipe:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Write plain JSON, the inverse of `from_json`."""
+        """Return plain JSON, the inverse of `from_json`."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Recipe:
-        """Read what `to_json` wrote; raises TypeError on a missing or unknown key."""
+        """Return a recipe from `to_json`; raises TypeError on a missing or unknown key."""
         return cls(**data)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
-    """A recipe made concrete.
+    """The problem generated from a recipe.
 
     Attributes:
-        question: the text the model is asked.
-        oracle: the task's own answer; None where several answers are right.
-        entry: the library's entry, pickled by the generator that made it. Only
-            worker processes open it: JSON would break the entries of two tasks.
+        question: the text for the model.
+        oracle: the task's own answer; None if several answers are right.
+        entry: the library's entry, pickled by its generator because JSON would break the
+            entries of two tasks. Only worker processes unpickle it.
     """
 
     recipe: Recipe
@@ -95,16 +95,16 @@ class Problem:
 class Completion:
     """One sampled completion with its token-level training data.
 
-    What a server gave as numbers is in arrays: tuples of them take five times the memory, and the
-    garbage collector looks at each.
+    Tokens and logprobs from a server are arrays: tuples take five times the memory, and the
+    garbage collector visits each of them.
 
     Attributes:
-        text: the completion alone, thought included.
+        text: the completion without the prompt, reasoning included.
         tokens: prompt and completion token ids.
         masks: as long as `tokens`; MASKED on the prompt, the token id elsewhere.
-        logprobs: as long as `tokens`, 1.0 on the prompt; None where the server gives none.
+        logprobs: as long as `tokens`, 1.0 on the prompt; None if the server returns none.
         finish_reason: "stop", or "length" for a truncated completion.
-        completion_tokens: how many tokens are the completion's own.
+        completion_tokens: number of tokens without the prompt.
     """
 
     text: str
@@ -125,15 +125,15 @@ class Completion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What the verifier made of one answer.
+    """The verifier's result for one answer.
 
     Attributes:
-        score: in [0, 1]; None when nothing can be said (status UNSCORED).
-        detail: what happened, for people; empty when there is nothing to add.
+        score: in [0, 1]; None with status UNSCORED.
+        detail: an explanation for people; may be empty.
         seconds: time spent in the verifier.
         raw_score, tagged_score: of the bare answer and of `<answer>answer</answer>`;
-            None for a form that was not tried or did not finish.
-        errors: how many of the two forms made the verifier raise.
+            None for a form that was not tried or not finished.
+        errors: for how many of the two forms the verifier raised.
     """
 
     score: float | None
@@ -147,12 +147,12 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reward:
-    """The score the trainer sees, and how it came about.
+    """The reward for the trainer, and how it was computed.
 
     Attributes:
-        value: in [0, 1], what is sent.
-        score: the verifier's score it began with; None when unscored.
-        length_factor: in [0, 1], what the length penalty left of it.
+        value: in [0, 1], sent to the trainer.
+        score: the verifier's score; None if unscored.
+        length_factor: in [0, 1], the factor of the length penalty.
     """
 
     value: float
@@ -162,7 +162,7 @@ class Reward:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """A completion, the answer found in it, its verdict and its reward."""
+    """A completion with its extracted answer, verdict and reward."""
 
     completion: Completion
     answer: str | None
@@ -183,10 +183,10 @@ class GroupResult:
 
     @property
     def scored(self) -> tuple[Attempt, ...]:
-        """The attempts about which the verifier could say something."""
+        """The attempts that the verifier scored."""
         return tuple(a for a in self.attempts if a.verdict.status is not Status.UNSCORED)
 
     @property
     def solved(self) -> int:
-        """How many attempts are solved."""
+        """The number of solved attempts."""
         return sum(a.verdict.status is Status.SOLVED for a in self.attempts)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from ..errors import FixableError
-from ..util.outages import BETWEEN_LINES, FailingRequests, UnreachableError
+from ..util.outages import LOG_INTERVAL, FailingRequests, UnreachableError
 from .errors import heals, sentence
 
 logger = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ class Failover:
     def _note_failure(self, number: int, error: Exception) -> None:
         """Say of each server once a minute why it fails."""
         now = self._failed_at[number] = self._clock()
-        if now - self._said_at.get(number, -math.inf) >= BETWEEN_LINES:
+        if now - self._said_at.get(number, -math.inf) >= LOG_INTERVAL:
             self._said_at[number] = now
             others = ", others are asked" if len(self._servers) > 1 else ""
             url = self._servers[number].config.base_url

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ..inference.errors import InferenceError
 from ..records import GroupResult, Recipe
-from ..util.outages import BETWEEN_LINES
+from ..util.outages import LOG_INTERVAL
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class FailureBackoff:
             self._increased = now
             self.pause = min(_LONGEST_PAUSE, max(_FIRST_PAUSE, 2 * self.pause))
         self._next = now + self.pause
-        if now - self._logged_at >= BETWEEN_LINES:
+        if now - self._logged_at >= LOG_INTERVAL:
             self._logged_at, self._logged = now, True
             logger.warning("Lost a group of %s, %d in a row: %s", task, self.failures, error)
 

@@ -1,4 +1,4 @@
-"""Files and folders that are written whole or not at all, and only where they may be."""
+"""Atomic writes of files and folders, checks of where they go, and a lock file."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from ..errors import FixableError
 
 
 class UnwritableError(FixableError, OSError):
-    """A place can't be written to."""
+    """A file or folder that can't be written."""
 
 
 def require_free(path: Path, *, force: bool) -> None:
-    """Refuse a path where something is that must not be replaced; raises FixableError."""
+    """Raise FixableError if the path exists, unless `force` allows replacing it."""
     if path.exists() and not force:
         raise FixableError(f"{path} exists; --force replaces it")
 
 
 def require_not_read(output: Path, inputs: Sequence[Path]) -> None:
-    """Refuse an output that would replace what it is made from; raises FixableError."""
+    """Raise FixableError if the output would overwrite an input."""
     for path in map(Path.resolve, inputs):
         if output.resolve() in (path, *path.parents):
-            raise FixableError(f"writing {output} would destroy {path}, which is read; rename it")
+            raise FixableError(f"{output} would overwrite the input {path}; choose another output")
 
 
 def require_writable(folder: Path) -> None:
-    """Refuse a folder where no file can be made, before work is put into one.
+    """Check that files can be created in an existing folder.
 
     Raises:
-        UnwritableError: none can.
+        UnwritableError: they can't.
     """
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise UnwritableError(f"{folder} can't be written to: {error.strerror}") from error
+        raise UnwritableError(f"{folder} is not writable: {error.strerror}") from error
 
 
 def require_place(folder: Path, setting: str) -> None:
-    """Refuse a folder that can neither be made nor written to; none is made here.
+    """Check that files can be written to a folder, which is not created yet.
 
     Args:
-        setting: names it in the message.
+        setting: the option that names the folder, for the message.
 
     Raises:
-        UnwritableError: files can't go there.
+        UnwritableError: they can't.
     """
     try:
         nearest = next(path for path in (folder, *folder.parents) if path.exists())
@@ -58,19 +58,18 @@ def require_place(folder: Path, setting: str) -> None:
         tempfile.TemporaryFile(dir=nearest).close()
     except OSError as error:
         raise UnwritableError(
-            f"{setting}: nothing can be written to {folder} ({error.strerror}); give another folder"
+            f"{setting}: {folder} is not writable ({error.strerror}); choose another folder"
         ) from error
 
 
 def write_whole(path: Path, text: str, *, synced: bool = False) -> None:
-    """Replace a file; what it held stays where that fails.
+    """Replace a file atomically; it keeps its content if that fails.
 
     Args:
-        synced: whether the text shall be on the disk itself, not in the system's memory, before
-            it takes the file's place.
+        synced: fsync the text before it replaces the file.
 
     Raises:
-        UnwritableError: it can't be written.
+        UnwritableError: the file can't be written.
     """
     with replacing(path) as partial, partial.open("w") as file:
         file.write(text)
@@ -82,13 +81,13 @@ def write_whole(path: Path, text: str, *, synced: bool = False) -> None:
 
 
 def append_whole(path: Path, data: bytes, *, synced: bool = False) -> None:
-    """Append all of the data or none of it.
+    """Append all of the data or nothing.
 
     Args:
-        synced: whether it shall be on the disk itself, not in the system's memory.
+        synced: fsync the data.
 
     Raises:
-        OSError: it could not be written; the file ends where it did before.
+        OSError: the data could not be written; the file is unchanged.
     """
     new = synced and not path.exists()
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -110,7 +109,7 @@ def append_whole(path: Path, data: bytes, *, synced: bool = False) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names of a folder's files on the disk itself; raises OSError where that fails."""
+    """fsync a folder, and so the names of its files; raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -120,9 +119,9 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a path to write to; what is there takes the place of `path` when all went well.
+    """Yield a temporary path whose file or folder replaces `path` if the block succeeds.
 
-    Files replace files, and folders folders.
+    A file replaces a file, and a folder a folder.
 
     Raises:
         UnwritableError: it can't be written.
@@ -140,7 +139,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def _put_in_place(partial: Path, path: Path) -> None:
-    """Replace a file in one step; an old folder comes back where the new one can't go."""
+    """Replace a file in one step; restore an old folder if the new one can't replace it."""
     if not (path.is_dir() and partial.is_dir()):
         partial.replace(path)
         return
@@ -162,10 +161,10 @@ def _remove(path: Path) -> None:
 
 
 class LockFile:
-    """A file that one process at a time holds, with a short text in it.
+    """A file with a short text that one process at a time can lock.
 
-    The kernel frees it when its holder is gone, `kill -9` included. It works between machines
-    where their shared file system knows `flock`; where it does not, `acquire` raises.
+    The kernel releases the lock when its holder exits, `kill -9` included. It works between
+    machines if their shared file system supports `flock`; otherwise `acquire` raises.
     """
 
     def __init__(self, path: Path) -> None:
@@ -177,10 +176,10 @@ class LockFile:
         return self._descriptor is not None
 
     def acquire(self) -> bool:
-        """Take it unless another process has it; whether it is held now.
+        """Lock the file unless another process holds it; return whether it is held now.
 
         Raises:
-            OSError: the file can't be made, or its file system knows no locks.
+            OSError: the file can't be created, or its file system has no locks.
         """
         if self._descriptor is not None:
             return True
@@ -198,17 +197,17 @@ class LockFile:
         return True
 
     def read(self) -> str:
-        """Read the text that its last holder left; empty where there is none."""
+        """Return the text of the last holder; empty if there is none."""
         assert self._descriptor is not None
         return os.pread(self._descriptor, 64, 0).decode("ascii", errors="replace").strip()
 
     def write(self, text: str) -> None:
-        """Leave a text of at most 63 characters, in one write; raises OSError."""
+        """Write a text of at most 63 characters at once; raises OSError."""
         assert self._descriptor is not None
         os.pwrite(self._descriptor, f"{text:<63}\n".encode("ascii"), 0)
 
     def release(self) -> None:
-        """Let go of it. May be called again."""
+        """Release the lock. Idempotent."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

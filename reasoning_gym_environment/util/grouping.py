@@ -1,4 +1,4 @@
-"""Groups things by a key."""
+"""Grouping of items by a key."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ T = TypeVar("T")
 Key = TypeVar("Key", bound=Hashable)
 
 
-def group_by(key: Callable[[T], Key], things: Iterable[T]) -> dict[Key, list[T]]:
-    """Group things by a key; keys in order of appearance, things in the order given.
+def group_by(key: Callable[[T], Key], items: Iterable[T]) -> dict[Key, list[T]]:
+    """Group items by a key; keys and items keep their order of appearance.
 
     Example:
         >>> group_by(len, ["a", "bb", "c"])
         {1: ['a', 'c'], 2: ['bb']}
     """
     found: dict[Key, list[T]] = {}
-    for thing in things:
+    for thing in items:
         found.setdefault(key(thing), []).append(thing)
     return found

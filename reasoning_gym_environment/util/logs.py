@@ -1,4 +1,4 @@
-"""What is logged and how: lines or JSON, and never an API key."""
+"""Logging as plain lines or JSON, without API keys."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 WITHHELD = "withheld"
 
 _SHORTEST = 6
-"""Characters of a key that is looked for in text; `x` and `none` are no secrets."""
+"""Shorter keys, such as `x` and `none`, are not secrets."""
 
 
 class SecretRedactor:
-    """Takes keys out of texts.
+    """Replaces API keys in text.
 
     Example:
         >>> SecretRedactor(["sk-12345"]).clean("Bearer sk-12345")
@@ -27,28 +27,29 @@ class SecretRedactor:
         self._keys = sorted((key for key in texts if len(key) >= _SHORTEST), key=len, reverse=True)
 
     def clean(self, text: str) -> str:
+        """Return the text without keys."""
         for key in self._keys:
             text = text.replace(key, WITHHELD)
         return text
 
     def clean_arguments(self, arguments: Sequence[str]) -> list[str]:
-        """Clean a program's arguments, which wandb records and uploads."""
+        """Return a program's arguments, which wandb uploads, without keys."""
         return [self.clean(argument) for argument in arguments]
 
 
 class PlainLines(logging.Formatter):
-    """Writes records as lines for people, tracebacks included, without keys."""
+    """A formatter for people; tracebacks have no keys either."""
 
-    def __init__(self, withholder: SecretRedactor) -> None:
+    def __init__(self, redactor: SecretRedactor) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
-        self._withholder = withholder
+        self._redactor = redactor
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._withholder.clean(super().format(record))
+        return self._redactor.clean(super().format(record))
 
 
 class JsonLines(PlainLines):
-    """Writes each record as one JSON object: time (UTC), level, logger, message."""
+    """A formatter of one JSON object a line: time (UTC), level, logger, message."""
 
     def format(self, record: logging.LogRecord) -> str:
         row = {
@@ -59,28 +60,28 @@ class JsonLines(PlainLines):
         }
         if record.exc_info:
             row["traceback"] = self.formatException(record.exc_info)
-        return json.dumps({name: self._withholder.clean(text) for name, text in row.items()})
+        return json.dumps({name: self._redactor.clean(text) for name, text in row.items()})
 
 
 def configure_logging(
-    withholder: SecretRedactor | None = None,
+    redactor: SecretRedactor | None = None,
     *,
     quiet: bool = False,
     as_json: bool = False,
     handler: logging.Handler | None = None,
 ) -> None:
-    """Log to standard error; a host's own handlers stay, unless `withholder` is given.
+    """Log to standard error; a host's own handlers stay, unless `redactor` is given.
 
     Args:
-        withholder: knows the keys; no handler that doesn't is left.
-        quiet: warnings and errors alone, whatever else is switched on.
-        handler: writes the records; a plain one unless given.
+        redactor: has the keys; replaces all other handlers.
+        quiet: log only warnings and errors, even with debug logging.
+        handler: where records go; default: a plain StreamHandler.
     """
     handler = handler or logging.StreamHandler()
     handler.setLevel(logging.WARNING if quiet else logging.NOTSET)
     form = JsonLines if as_json else PlainLines
-    handler.setFormatter(form(withholder or SecretRedactor()))
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=withholder is not None)
-    logging.captureWarnings(withholder is not None)
+    handler.setFormatter(form(redactor or SecretRedactor()))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=redactor is not None)
+    logging.captureWarnings(redactor is not None)
     for chatty in ("httpx", "httpx2"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

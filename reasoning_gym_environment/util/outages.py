@@ -1,4 +1,4 @@
-"""Failures in a row as one outage: when to speak of it, how long it was, what is said of it."""
+"""Rate-limited logging of outages, and waiting until a server is reachable."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ..errors import TRY_AGAIN, FixableError
 
 logger = logging.getLogger(__name__)
 
-BETWEEN_LINES = 60.0
+LOG_INTERVAL = 60.0
 
 
 class Outage:
-    """Says when an outage is to be spoken of: at once, then once a minute, then at its end.
+    """Consecutive failures, to be logged at once, then once a minute, then at their end.
 
     Args:
-        clock: gives the time in seconds.
+        clock: returns the time in seconds.
 
     Attributes:
-        lost: what failed since it began.
+        lost: failures counted since the outage began.
 
     Example:
         >>> outage = Outage(clock=iter([0.0, 1.0, 2.0]).__next__)
@@ -36,34 +36,34 @@ class Outage:
         self.lost = 0
         self._clock = clock
         self._since: float | None = None
-        self._said = -math.inf
+        self._logged_at = -math.inf
 
     def __bool__(self) -> bool:
-        """Whether it goes on."""
+        """Return whether the outage is ongoing."""
         return self._since is not None
 
     def failed(self, *, lost: int = 1, already: float = 0.0) -> bool:
-        """Count a failure; whether to speak of it now.
+        """Count a failure; return whether to log it now.
 
         Args:
-            already: for how many seconds it had lasted before it was first seen.
+            already: seconds that the outage had lasted before the first failure was seen.
         """
         now = self._clock()
         if self._since is None:
-            self._since, self._said, self.lost = now - already, -math.inf, 0
+            self._since, self._logged_at, self.lost = now - already, -math.inf, 0
         self.lost += lost
-        speak = now - self._said >= BETWEEN_LINES
-        if speak:
-            self._said = now
-        return speak
+        due = now - self._logged_at >= LOG_INTERVAL
+        if due:
+            self._logged_at = now
+        return due
 
     @property
     def seconds(self) -> float:
-        """For how long it goes on; 0 where there is none."""
+        """Seconds since the outage began; 0 if there is none."""
         return 0.0 if self._since is None else self._clock() - self._since
 
     def over(self) -> float | None:
-        """End it where there is one; gives the seconds that it lasted."""
+        """End the outage; return how many seconds it lasted, or None if there was none."""
         if self._since is None:
             return None
         seconds, self._since = self._clock() - self._since, None
@@ -71,12 +71,12 @@ class Outage:
 
 
 class FailingRequests:
-    """Knows which requests to a server are failing, and logs the beginning and the end of it.
+    """The failing requests to one server, logged as an outage.
 
     Args:
-        server: names it at the beginning of a sentence.
-        clock: gives the time in seconds.
-        lost: what is counted as lost.
+        server: the server's name at the start of a sentence.
+        clock: returns the time in seconds.
+        lost: the unit of what is lost, in messages.
     """
 
     def __init__(
@@ -92,10 +92,10 @@ class FailingRequests:
         self._failing: set[object] = set()
 
     def fails(self, request: object, why: str, *, already: float = 0.0) -> None:
-        """Note that a request fails, for the first time or again.
+        """Record that a request failed, for the first time or again.
 
         Args:
-            already: as of `Outage.failed`.
+            already: as in `Outage.failed`.
         """
         self._failing.add(request)
         if self._outage.failed(lost=0, already=already):
@@ -104,17 +104,17 @@ class FailingRequests:
             logger.warning("%s doesn't answer%s: %s", self._server, lasting, why)
 
     def answered(self, request: object) -> None:
-        """Note that a request was answered; the outage is over when none fails any more."""
+        """Record that a request succeeded; the outage ends when no request is failing."""
         self._failing.discard(request)
         if self._failing:
             return
         lost = self._outage.lost
         if (seconds := self._outage.over()) is not None:
-            said = "%s is back after %.0f s, %d %s"
-            logger.warning(said, self._server, seconds, lost, self._unit)
+            message = "%s is back after %.0f s, %d %s"
+            logger.warning(message, self._server, seconds, lost, self._unit)
 
     def dropped(self, request: object, *, lost: int = 0) -> None:
-        """Note that a request is no longer tried, and how much is lost with it."""
+        """Record that a request was given up, and how much is lost with it."""
         self._failing.discard(request)
         self._outage.lost += lost
 
@@ -124,19 +124,19 @@ _PAUSE_SECONDS = 1.0
 
 
 class UnreachableError(FixableError):
-    """Nothing listens where a server was expected."""
+    """No server listens at the expected address."""
 
     exit_status = TRY_AGAIN
 
 
 class UnusableUrlError(UnreachableError):
-    """Nothing can ever listen there."""
+    """A URL without a host or with a bad port."""
 
     exit_status = 2
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether only this machine reaches an address.
+    """Return whether only this machine reaches an address.
 
     Example:
         >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
@@ -149,10 +149,10 @@ def is_loopback(host: str) -> bool:
 
 
 async def _connect(url: str) -> None:
-    """Connect once; raises OSError, or ValueError when the URL names no host or a bad port."""
+    """Connect once; raises OSError, or ValueError if the URL has no host or a bad port."""
     parts = urlsplit(url)
     if not parts.hostname:
-        raise ValueError("no host in it")
+        raise ValueError("it has no host")
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
         _, writer = await asyncio.wait_for(
@@ -166,16 +166,16 @@ async def _connect(url: str) -> None:
 async def require_reachable(
     urls: Sequence[str], *, what: str, way_out: str, seconds: float, interval: float = 10.0
 ) -> None:
-    """Wait until something listens at one of the URLs.
+    """Wait until a server listens at one of the URLs.
 
     Args:
-        what: names the server in messages.
+        what: the server's name in messages.
         way_out: what the user can do, in messages.
         seconds: how long to keep trying.
-        interval: seconds between lines in the log; the first comes at once.
+        interval: seconds between log lines; the first is immediate.
 
     Raises:
-        UnreachableError: nothing did.
+        UnreachableError: no server listens in time.
         UnusableUrlError: a URL is malformed.
     """
     loop = asyncio.get_running_loop()
@@ -191,13 +191,13 @@ async def require_reachable(
                 await _connect(url)
                 return
             except ValueError as error:
-                raise UnusableUrlError(f"{what}: {url!r} is no usable URL: {error}") from error
+                raise UnusableUrlError(f"{what}: {url!r} is not a valid URL: {error}") from error
             except OSError as error:
                 problems.append(f"{url} ({error})")
-        said = f"{what} can't be reached at {', '.join(problems)}"
+        message = f"{what} can't be reached at {', '.join(problems)}"
         if loop.time() >= give_up:
-            raise UnreachableError(f"{said}: {way_out}")
+            raise UnreachableError(f"{message}: {way_out}")
         left = give_up - loop.time()
         if (attempt - 1) % rounds_a_line == 0:
-            logger.warning("%s, attempt %d: %s; %.0f s left", said, attempt, way_out, left)
+            logger.warning("%s, attempt %d: %s; %.0f s left", message, attempt, way_out, left)
         await asyncio.sleep(min(pause, left))

@@ -1,4 +1,4 @@
-"""Many jobs awaited together, with their rate and the time left."""
+"""Progress bars and progress lines for many jobs, with their rate and the time left."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 
 class AboveBars(logging.StreamHandler):  # type: ignore[type-arg]  # no parameter before 3.11
-    """Writes records above whatever bars a terminal shows; those of one logger are a line below.
+    """A handler that writes above a terminal's bars, with one logger's last message below.
 
     Args:
-        live: the logger whose last message stays in view.
+        live: the logger whose last message stays visible.
     """
 
     def __init__(self, live: str) -> None:
@@ -49,16 +49,16 @@ class AboveBars(logging.StreamHandler):  # type: ignore[type-arg]  # no paramete
 
 
 def writes_above_bars() -> bool:
-    """Whether messages go above bars without being sent there."""
+    """Return whether the log already goes above bars."""
     return any(isinstance(handler, AboveBars) for handler in logging.root.handlers)
 
 
 class Progress:
-    """Shows how many jobs are done: a bar on a terminal, elsewhere a line in the log now and then.
+    """A bar on a terminal, elsewhere a repeated log line.
 
     Args:
-        done: of the total, before the start.
-        log_every: seconds between two lines in the log.
+        done: jobs of the total that are already done.
+        log_every: seconds between log lines.
     """
 
     def __init__(
@@ -73,13 +73,13 @@ class Progress:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Show it until the end of the block; messages go above the bar instead of through it."""
+        """Show progress during the block; log lines go above the bar."""
         there = self.bar.disable or writes_above_bars()
         with nullcontext() if there else logging_redirect_tqdm(), self.bar:
             yield
 
     def advance(self) -> None:
-        """Count one more job as done, and show it."""
+        """Count one more job as done."""
         self.bar.update()
         self._done += 1
         now = time.monotonic()
@@ -88,7 +88,7 @@ class Progress:
             logger.info("%s", self._line(now - self._begin))
 
     def _line(self, elapsed: float) -> str:
-        """Write how far the jobs are, their rate and the time left, as plain text without a bar."""
+        """Return the jobs done, their rate and the time left as plain text."""
         return tqdm.format_meter(
             self._done,
             self._total,
@@ -102,10 +102,10 @@ class Progress:
 async def with_progress(
     jobs: Sequence[Coroutine[Any, Any, T]], description: str, *, done: int = 0
 ) -> list[T]:
-    """Await all jobs, showing progress; the first failure cancels the others.
+    """Await all jobs and show progress; the first failure cancels the others.
 
     Args:
-        done: jobs that were done before.
+        done: jobs that are already done.
     """
     tasks = [asyncio.ensure_future(job) for job in jobs]
     progress = Progress(description, total=done + len(tasks), done=done)

@@ -264,6 +264,6 @@ def test_a_command_that_takes_long_looks_first_where_it_will_write(
     file.touch()
     assert main([argument.replace("FILE", str(file)) for argument in command]) == 2
     assert capsys.readouterr().err == (
-        f"error: {named.replace('FILE', str(file))}: nothing can be written to {file} "
-        f"({file} is a file); give another folder\n"
+        f"error: {named.replace('FILE', str(file))}: {file} is not writable "
+        f"({file} is a file); choose another folder\n"
     )

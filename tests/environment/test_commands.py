@@ -146,7 +146,7 @@ def test_a_place_that_cannot_be_written_to_is_named_with_its_setting(
         check_start(command, settings.env)
     place = next(iter(given.values())).removesuffix("/groups.jsonl")
     assert str(raised.value) == (
-        f"{named}: nothing can be written to {place} ({file} is a file); give another folder"
+        f"{named}: {place} is not writable ({file} is a file); choose another folder"
     )
     assert list(bench.folder.iterdir()) == [file]
 
@@ -176,7 +176,7 @@ def test_a_commands_event_loop_waits_shortly_for_its_threads(bench: Any) -> None
 
 
 async def test_a_place_is_checked_wherever_an_environment_is_made(bench: Any, file: Path) -> None:
-    with pytest.raises(UnwritableError, match="data_path_to_save_groups: nothing can be written"):
+    with pytest.raises(UnwritableError, match="data_path_to_save_groups: "):
         async with bench.unprepared("http://x", data_path_to_save_groups=str(file / "g.jsonl")):
             pass
 

@@ -218,6 +218,6 @@ async def test_a_useless_url_ends_the_command_with_one_sentence(setting: str, be
     command = "serve" if setting == "--env.rollout_server_url" else "evaluate"
     async with bench.command(command, *options, setting, "localhost:9") as running:
         assert await running.exit_code() == 2
-    assert "'localhost:9' is no usable URL" in running.said().splitlines()[-1]
+    assert "'localhost:9' is not a valid URL" in running.said().splitlines()[-1]
     assert running.said().splitlines()[-1].startswith("error: ")
     assert "Traceback" not in running.said()

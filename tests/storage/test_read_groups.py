@@ -197,5 +197,5 @@ def test_a_place_that_cant_be_written_to_is_named(tmp_path: Path) -> None:
     with pytest.raises(FixableError, match="file/a can't be written: "), replacing(file / "a"):
         pass
     require_writable(tmp_path)
-    with pytest.raises(FixableError, match="none can't be written to: No such file"):
+    with pytest.raises(FixableError, match="none is not writable: No such file"):
         require_writable(tmp_path / "none")

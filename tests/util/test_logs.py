@@ -55,8 +55,8 @@ def test_json_lines_have_no_key(logger: logging.Logger) -> None:
 
 
 def test_short_keys_are_none_and_long_ones_come_first() -> None:
-    withholder = SecretRedactor(["x", None, "secret", "secret-and-more"])
-    assert withholder.clean("x secret-and-more secret") == "x withheld withheld"
+    redactor = SecretRedactor(["x", None, "secret", "secret-and-more"])
+    assert redactor.clean("x secret-and-more secret") == "x withheld withheld"
 
 
 def test_on_a_terminal_one_loggers_line_stays_below_the_others(
