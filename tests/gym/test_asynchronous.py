@@ -91,7 +91,7 @@ async def test_what_cannot_be_made_is_unscored_and_not_wrong(gym: AsyncReasoning
         ({"task": "gdc"}, "task: unknown task 'gdc'; did you mean gcd?"),
         ({"task": "gcd", "level": 99}, "level of gcd must be from 0 to "),
         ({"task": "gcd", "split": "test"}, "split must be 'train' or 'eval', got 'test'"),
-        ({"task": "gcd", "parameters": {"size_of_it": 1}}, "no parameter 'size_of_it'"),
+        ({"task": "gcd", "parameters": {"size_of_it": 1}}, "unknown parameter 'size_of_it'"),
     ],
 )
 async def test_a_mistake_is_refused_in_a_sentence(

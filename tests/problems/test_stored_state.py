@@ -42,7 +42,7 @@ def state() -> dict[str, Any]:
 
 STATE = state()
 TASK, *_, SINCE = STATE["sampler"]["signal"][0]
-SIGNAL_AHEAD = f"signal of {TASK!r} is from draw {SINCE}, after the last draw 0"
+SIGNAL_AHEAD = f"signal of {TASK!r} is from draw {SINCE}, after the last, 0"
 
 
 def changed(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
