@@ -169,7 +169,7 @@ class ReasoningGymEnv(AtroposEnv):
         await asyncio.gather(*self._pending_saves.values(), return_exceptions=True)
 
     def evaluation_key(self) -> str:
-        return self.evaluation.key(max_length=self.max_length(), versions=VERSIONS)
+        return self.evaluation.key(length_limit=self.max_length(), versions=VERSIONS)
 
     async def get_next_item(self) -> Problem:
         """The next problem of this replica's stream; never None.
@@ -271,7 +271,7 @@ class ReasoningGymEnv(AtroposEnv):
         try:
             await self.evaluation.run(
                 step=self.curr_step if self.serving else None,
-                max_length=self.max_length(),
+                length_limit=self.max_length(),
                 identity=self.identity(),
             )
         except Exception:

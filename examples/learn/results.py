@@ -8,10 +8,9 @@ from statistics import mean
 
 import matplotlib.pyplot as plt
 
-from reasoning_gym_environment.evaluation.comparison import compare
+from reasoning_gym_environment.evaluation.comparison import compare, comparison_table
 from reasoning_gym_environment.evaluation.estimators import Estimate, share
 from reasoning_gym_environment.evaluation.store import read_results
-from reasoning_gym_environment.evaluation.tables import comparison_table
 from reasoning_gym_environment.report.loading import read_material
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.util.grouping import group_by

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FixableError
-from ..evaluation.comparison import compare
+from ..evaluation.comparison import compare, comparison_table
 from ..evaluation.store import EvaluationResults, read_results
-from ..evaluation.tables import comparison_table
 from ..util.text import escape_control_characters
 
 _SHOWN = 60

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, FixableError
-from ..evaluation.plan import EvaluationPlan, build_evaluation_set
+from ..evaluation.plan import EvaluationPlan, EvaluationSet
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
 from ..problems.seeds import split_seed
@@ -207,7 +207,7 @@ async def evaluated_questions(
         difficulties=config.eval_levels,
         ladders=ladders,
     )
-    items = await build_evaluation_set(pool, plan)
+    items = await EvaluationSet(pool, plan).items()
     return frozenset(question_hash(item.problem.question) for item in items)
 
 

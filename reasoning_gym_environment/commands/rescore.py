@@ -11,9 +11,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from ..errors import FixableError
-from ..evaluation.metrics import Background, evaluation_report
+from ..evaluation.metrics import Baselines, evaluation_report, evaluation_table
 from ..evaluation.store import write_metrics
-from ..evaluation.tables import evaluation_table
 from ..sandbox.pool import PoolSettings, TaskPool
 from ..scoring.grading import ScoringSettings
 from ..settings import add_options, environment_of, pool_settings, settings_of
@@ -21,7 +20,6 @@ from ..storage.dumps import RESCORED, GroupFile, distinct_files, read_groups, re
 from ..storage.rescoring import Rescored, describe_rescoring, rescore
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
-from ..tasks.chance_floors import chance_floors, no_reasoning_floors
 from ..util.files import require_free, require_writable, write_whole
 from ..util.text import escape_control_characters
 
@@ -113,12 +111,11 @@ def metrics_path(path: Path) -> Path:
 
 def measure(samples: Sequence[StoredGroup], path: Path, *, solved_threshold: float) -> str:
     """Write an evaluation's metrics as Atropos does, and give them as a table."""
-    background = Background(
+    baselines = Baselines.at_threshold(
+        solved_threshold,
         categories=known_categories(),
-        floors=chance_floors(solved_threshold),
-        no_reasoning_floors=no_reasoning_floors(solved_threshold),
         attempts=max(len(sample.rollouts) for sample in samples),
     )
-    report = evaluation_report(samples, background)
+    report = evaluation_report(samples, baselines)
     write_metrics(path, report)
     return evaluation_table(report)

@@ -1,4 +1,4 @@
-"""The fixed evaluation set: planned, run, kept, measured with intervals, compared with another run.
+"""The fixed evaluation set: its plan, a run, its results on disk, metrics, and comparisons.
 
-Chance floors come from `tasks`; pages for people to look at are made in `report`.
+Chance floors come from `tasks`; `report` makes pages of the results.
 """

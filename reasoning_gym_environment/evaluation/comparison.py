@@ -1,9 +1,9 @@
-"""Compares two evaluations, paired by item."""
+"""Comparison of two evaluations, paired by item, and its table."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -17,9 +17,18 @@ from .estimators import (
     sign_flip_p,
 )
 
+MIN_ITEMS = 6
+"""Items of a task that a test at 5 % needs: of 5, 2 of 32 patterns of signs are as extreme."""
+
+_HEADER = f"{'':32} {'items':>6} {'before':>8} {'after':>8} {'change':>8}  {'95 %':>15}"
+_NOTES = """\
+Beyond noise: paired randomization test at a false discovery rate of 5 % over all tasks
+(Benjamini-Hochberg). It needs at least 6 items of a task, better 10 to 20.
+Each interval is its own row's 95 %: among many tasks, some exclude 0 by chance."""
+
 
 class Pair(NamedTuple):
-    """One item's mean over the scored attempts of each evaluation."""
+    """One item's means over the scored attempts of each evaluation."""
 
     task: str
     before: float
@@ -28,11 +37,11 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """How a mean moved from one evaluation to the other, over the items in both.
+    """The change of a mean between two evaluations, over the items in both.
 
     Attributes:
         difference: `after - before`, with its interval.
-        beyond_noise: whether it stands out among all tasks; None where that isn't asked.
+        beyond_noise: whether the change is significant among all tasks; None if not tested.
     """
 
     items: int
@@ -51,10 +60,10 @@ class Comparison:
     """The solved shares of two evaluations, paired.
 
     Attributes:
-        by_items, by_tasks: overall, with each item or each task of the same weight.
+        by_items, by_tasks: overall, with equal weights of items or of tasks.
         score: the mean score, by items.
-        only_before, only_after: items that the other one lacks; they are left out.
-        unscored: items in both, without a scored attempt in one; they are left out.
+        only_before, only_after: number of items that the other evaluation lacks.
+        unscored: number of items in both without a scored attempt in one.
     """
 
     by_items: Change
@@ -76,8 +85,8 @@ class Comparison:
 def compare(before: Iterable[StoredGroup], after: Iterable[StoredGroup]) -> Comparison | None:
     """Pair two evaluations; None when no item is scored in both.
 
-    A task changed beyond noise when its randomisation test stands out among those of all tasks
-    at a false discovery rate of 5 %. Its interval is its own: 95 %, without regard to the others.
+    A task changed beyond noise if its randomization test is significant at a false discovery rate
+    of 5 % over all tasks. Its 95 % interval is not corrected for the other tasks.
     """
     one, other = ({sample.item_key: sample for sample in samples} for samples in (before, after))
     common = [(one[key], other[key]) for key in one if key in other]
@@ -91,7 +100,7 @@ def compare(before: Iterable[StoredGroup], after: Iterable[StoredGroup]) -> Comp
         by_items=_by_items(solved),
         by_tasks=_by_tasks(tasks.values()),
         score=_by_items(scores),
-        tasks=_of_each_task(tasks),
+        tasks=_by_task(tasks),
         only_before=len(one) - len(common),
         only_after=len(other) - len(common),
         unscored=len(common) - len(scored),
@@ -133,10 +142,47 @@ def _by_tasks(tasks: Collection[Sequence[Pair]]) -> Change:
     )
 
 
-def _of_each_task(tasks: Mapping[str, Sequence[Pair]]) -> dict[str, Change]:
+def _by_task(tasks: Mapping[str, Sequence[Pair]]) -> dict[str, Change]:
     p_values = {task: sign_flip_p(_differences(pairs)) for task, pairs in tasks.items()}
     found = discoveries(p_values)
     return {
         task: replace(_by_items(pairs), p_value=p_values[task], beyond_noise=task in found)
         for task, pairs in tasks.items()
     }
+
+
+def comparison_table(comparison: Comparison) -> str:
+    """Return the overall changes, then those of tasks: beyond noise first, from loss to gain."""
+    return "\n".join(_table_lines(comparison))
+
+
+def _table_lines(comparison: Comparison) -> Iterator[str]:
+    ranked = sorted(comparison.tasks.items(), key=lambda entry: entry[1].difference.value)
+    beyond = [(task, change) for task, change in ranked if change.beyond_noise]
+    within = [(task, change) for task, change in ranked if not change.beyond_noise]
+    yield _HEADER
+    yield _row("solved, mean over items", comparison.by_items)
+    yield _row("solved, mean over tasks", comparison.by_tasks)
+    yield _row("score, mean over items", comparison.score)
+    yield ""
+    if all(change.items < MIN_ITEMS for _, change in ranked):
+        yield f"too few items per task for a test (at least {MIN_ITEMS})"
+    else:
+        yield f"{len(beyond)} of {len(ranked)} tasks changed beyond noise (solved)"
+        yield from (_row(f"  {task}", change) for task, change in beyond)
+        yield from ("", "within noise") if within else ()
+    yield from (_row(f"  {task}", change) for task, change in within)
+    yield from ("", _NOTES)
+    yield (
+        f"Excluded: {comparison.only_before} items only before, {comparison.only_after} only "
+        f"after, {comparison.unscored} unscored in one."
+    )
+
+
+def _row(title: str, change: Change) -> str:
+    difference = change.difference
+    interval = f"{difference.low * 100:+.1f} to {difference.high * 100:+.1f}"
+    return (
+        f"{title:32} {change.items:>6} {change.before:>8.1%} {change.after:>8.1%} "
+        f"{difference.value * 100:>+8.1f}  {interval:>15}"
+    )

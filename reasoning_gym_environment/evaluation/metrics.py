@@ -1,18 +1,19 @@
-"""Measures an evaluation: overall, by task, category and difficulty.
+"""Metrics of an evaluation, overall and by task, category and difficulty, and their table.
 
-As flat numbers, samples at the default configuration have the plain names, so that these stay
-comparable whether or not other difficulties are evaluated beside them; those at a named
-difficulty have the same names below `difficulty/<d>/`.
+Metrics of items at the default configuration have plain names, which stay comparable whether or
+not other difficulties are evaluated. Metrics at a difficulty have the same names below
+`difficulty/<d>/`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..records import FORMAT_FAILURES, Status
 from ..storage.rows import StoredGroup, StoredRollout
+from ..tasks.chance_floors import chance_floors, no_reasoning_floors
 from ..util.grouping import group_by
 from .estimators import Clusters, Estimate, macro_share, pass_at_k, share
 
@@ -20,14 +21,14 @@ Numbers = dict[str, float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Background:
-    """What the numbers are set against.
+class Baselines:
+    """What metrics are compared with and grouped by.
 
     Attributes:
-        categories: category by task; a task that is not in it counts as "other".
-        floors: task to the share of its default items that the best constant answer solves.
-        attempts: completions asked for per item.
-        no_reasoning_floors: the same of the best copy from the question.
+        categories: category by task; other tasks count as "other".
+        floors: by task, the share of default items that the best constant answer solves.
+        attempts: requested completions per item.
+        no_reasoning_floors: the same for the best copy from the question.
     """
 
     categories: Mapping[str, str]
@@ -35,17 +36,29 @@ class Background:
     attempts: int
     no_reasoning_floors: Mapping[str, float] = field(default_factory=dict)
 
+    @classmethod
+    def at_threshold(
+        cls, solved_threshold: float, *, categories: Mapping[str, str], attempts: int
+    ) -> Baselines:
+        """Return the audit's floors for a threshold; it measured them at one threshold only."""
+        return cls(
+            categories=categories,
+            floors=chance_floors(solved_threshold),
+            no_reasoning_floors=no_reasoning_floors(solved_threshold),
+            attempts=attempts,
+        )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slice:
-    """The numbers of some samples; what is unknown, since nothing was scored, has no entry.
+    """The metrics of some samples; metrics without any scored attempt have no entry.
 
     Unscored attempts count in `unscored` alone.
 
     Attributes:
-        size: how many samples, or tasks where each task has the same weight.
-        shares: what is estimated with an error, in [0, 1]: score, solved, avg@n, pass@k.
-        means: what is given without one: unscored, format_failures, truncated,
+        size: number of samples, or of tasks where tasks have equal weights.
+        shares: metrics in [0, 1] with an error: score, solved, avg@n, pass@k.
+        means: metrics without an error: unscored, format_failures, truncated,
             completion_tokens, reward, chance, no_reasoning_floor, above_chance.
     """
 
@@ -54,13 +67,13 @@ class Slice:
     means: Mapping[str, float]
 
     def value(self, name: str) -> float | None:
-        """Look up a share or a mean; None where it is unknown."""
+        """Return a share or a mean; None where it is unknown."""
         estimate = self.shares.get(name)
         return estimate.value if estimate else self.means.get(name)
 
-    def numbers(self, counted: str = "items") -> Numbers:
-        """Flatten the numbers; `counted` names the size."""
-        numbers = {counted: float(self.size)}
+    def numbers(self, size_name: str = "items") -> Numbers:
+        """Return flat numbers."""
+        numbers = {size_name: float(self.size)}
         for name, estimate in self.shares.items():
             numbers[name] = estimate.value
             numbers |= {f"{name}_low": estimate.low, f"{name}_high": estimate.high}
@@ -71,12 +84,12 @@ class Slice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Breakdown:
-    """The numbers of the samples of one difficulty, of which there is one at least.
+    """The metrics of at least one sample at one difficulty.
 
     Attributes:
-        by_items, by_tasks: overall, with each item or each task of the same weight.
+        by_items, by_tasks: overall, with equal weights of items or of tasks.
         statuses: shares of all attempts.
-        categories, tasks: by name, in the order of names.
+        categories, tasks: by name, in alphabetical order.
     """
 
     by_items: Slice
@@ -86,10 +99,10 @@ class Breakdown:
     tasks: Mapping[str, Slice]
 
     def numbers(self, of_task: Callable[[Slice], Numbers]) -> Numbers:
-        """Flatten the numbers, of each task what `of_task` gives."""
+        """Return flat numbers; `of_task` selects those of each task."""
         numbers = self.by_items.numbers()
         numbers |= {f"status/{status.value}": part for status, part in self.statuses.items()}
-        numbers |= _below("macro", self.by_tasks.numbers(counted="tasks"))
+        numbers |= _below("macro", self.by_tasks.numbers(size_name="tasks"))
         if solved := self.by_items.shares.get("solved"):
             numbers["percent_correct"] = solved.value
         for name, part in self.categories.items():
@@ -101,12 +114,12 @@ class Breakdown:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationReport:
-    """The numbers of an evaluation.
+    """The metrics of an evaluation.
 
     Attributes:
-        attempts: completions asked for per item, the largest k of pass@k.
+        attempts: requested completions per item, the largest k of pass@k.
         default: of the samples at the default configuration; None without any.
-        difficulties: of those at a named difficulty, in rising order.
+        difficulties: of the samples at each difficulty, in ascending order.
     """
 
     attempts: int
@@ -114,11 +127,11 @@ class EvaluationReport:
     difficulties: Mapping[float, Breakdown] = field(default_factory=dict)
 
     def numbers(self) -> Numbers:
-        """Flatten all numbers below `eval/`, as `metrics.json` has them."""
+        """Return all numbers below `eval/`, as in `metrics.json`."""
         return self._flat(Slice.numbers)
 
     def curves(self) -> Numbers:
-        """Flatten what is worth a curve: of single tasks only what they solve and score."""
+        """Return the numbers for wandb: of each task only `solved` and `score`."""
         return self._flat(
             lambda task: {
                 name: estimate.value
@@ -134,41 +147,41 @@ class EvaluationReport:
         return _below("eval", numbers)
 
 
-def evaluation_report(samples: Sequence[StoredGroup], background: Background) -> EvaluationReport:
-    """Measure the samples of an evaluation."""
+def evaluation_report(samples: Sequence[StoredGroup], baselines: Baselines) -> EvaluationReport:
+    """Calculate the metrics of an evaluation's samples."""
     parts = group_by(lambda sample: sample.difficulty, samples)
     named = sorted(difficulty for difficulty in parts if difficulty is not None)
     return EvaluationReport(
-        attempts=background.attempts,
-        default=_breakdown(parts[None], background) if None in parts else None,
-        difficulties={each: _breakdown(parts[each], background) for each in named},
+        attempts=baselines.attempts,
+        default=_breakdown(parts[None], baselines) if None in parts else None,
+        difficulties={each: _breakdown(parts[each], baselines) for each in named},
     )
 
 
-def _breakdown(samples: Sequence[StoredGroup], background: Background) -> Breakdown:
+def _breakdown(samples: Sequence[StoredGroup], baselines: Baselines) -> Breakdown:
     tasks = group_by(lambda sample: sample.task, samples)
-    categories = group_by(lambda s: background.categories.get(s.task, "other"), samples)
+    categories = group_by(lambda s: baselines.categories.get(s.task, "other"), samples)
     return Breakdown(
-        by_items=_slice(samples, background),
-        by_tasks=_by_tasks(list(tasks.values()), background),
+        by_items=_slice(samples, baselines),
+        by_tasks=_by_tasks(list(tasks.values()), baselines),
         statuses=_statuses(samples),
-        categories={name: _slice(own, background) for name, own in sorted(categories.items())},
-        tasks={name: _slice(own, background) for name, own in sorted(tasks.items())},
+        categories={name: _slice(own, baselines) for name, own in sorted(categories.items())},
+        tasks={name: _slice(own, baselines) for name, own in sorted(tasks.items())},
     )
 
 
-def _slice(samples: Sequence[StoredGroup], background: Background) -> Slice:
-    clusters = _clusters(samples, background.attempts)
+def _slice(samples: Sequence[StoredGroup], baselines: Baselines) -> Slice:
+    clusters = _clusters(samples, baselines.attempts)
     return Slice(
         size=len(samples),
         shares={name: share(own) for name, own in clusters.items() if own},
-        means=_means(samples, background),
+        means=_means(samples, baselines),
     )
 
 
-def _by_tasks(tasks: Sequence[Sequence[StoredGroup]], background: Background) -> Slice:
-    clusters = [_clusters(samples, background.attempts) for samples in tasks]
-    means = [_means(samples, background) for samples in tasks]
+def _by_tasks(tasks: Sequence[Sequence[StoredGroup]], baselines: Baselines) -> Slice:
+    clusters = [_clusters(samples, baselines.attempts) for samples in tasks]
+    means = [_means(samples, baselines) for samples in tasks]
     known = {name: [own[name] for own in clusters if own[name]] for name in clusters[0]}
     names = sorted({name for own in means for name in own})
     return Slice(
@@ -179,7 +192,7 @@ def _by_tasks(tasks: Sequence[Sequence[StoredGroup]], background: Background) ->
 
 
 def _clusters(samples: Sequence[StoredGroup], attempts: int) -> dict[str, Clusters]:
-    """Collect what is estimated with an error, by item, without items that say nothing of it."""
+    """Return the values of each share by item, without items that have none."""
     scored = [rollouts for sample in samples if (rollouts := sample.scored)]
     solved = [(len(rollouts), sum(r.solved for r in rollouts)) for rollouts in scored]
     clusters: dict[str, Clusters] = {
@@ -192,11 +205,11 @@ def _clusters(samples: Sequence[StoredGroup], attempts: int) -> dict[str, Cluste
     return clusters
 
 
-def _means(samples: Sequence[StoredGroup], background: Background) -> Numbers:
-    """Average what has no error: over all attempts, those that came or those scored."""
+def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
+    """Return the means over all attempts, over those with a completion, or over scored ones."""
     rollouts = [rollout for sample in samples for rollout in sample.rollouts]
     given = [r for r in rollouts if r.length is not None]
-    chance, no_reasoning = background.floors, background.no_reasoning_floors
+    chance, no_reasoning = baselines.floors, baselines.no_reasoning_floors
     values = {
         "unscored": [float(not r.scored) for r in rollouts],
         "format_failures": [float(r.status in FORMAT_FAILURES) for r in given],
@@ -213,14 +226,14 @@ def _means(samples: Sequence[StoredGroup], background: Background) -> Numbers:
 
 
 def _higher(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
-    """Take the higher floor of each task."""
+    """Return the higher floor of each task."""
     return {task: max(first.get(task, 0.0), second.get(task, 0.0)) for task in {*first, *second}}
 
 
 def _against(
     floors: Mapping[str, float], samples: Iterable[StoredGroup]
 ) -> list[tuple[float, StoredRollout]]:
-    """Pair the scored rollouts at the default configuration, where floors apply, with theirs."""
+    """Pair scored rollouts of the default configuration, where floors apply, with their floor."""
     return [
         (floors[sample.task], rollout)
         for sample in samples
@@ -240,3 +253,87 @@ def _mean(values: Sequence[float]) -> float:
 
 def _below(prefix: str, numbers: Mapping[str, float]) -> Numbers:
     return {f"{prefix}/{name}": value for name, value in numbers.items()}
+
+
+MAX_TASKS = 10
+"""How many of the worst tasks the table shows, and of the best."""
+
+_EMPTY = Slice(size=0, shares={}, means={})
+_LEGEND = (
+    "chance: what the best constant answer solves; trivial: what a copy from the question or a\n"
+    "sum of its numbers solves; !: the interval is not above it\n"
+    "format: no answer, or several; cut: truncated"
+)
+
+
+def headline(report: EvaluationReport) -> str:
+    """Return the main numbers of the default samples in one line; empty without any."""
+    overall = report.default.by_items if report.default else _EMPTY
+    measures = {"percent_correct": "solved"} | {n: n for n in ("score", "truncated", "unscored")}
+    known = {name: overall.value(measure) for name, measure in measures.items()}
+    return ", ".join(f"{name} {value:.3f}" for name, value in known.items() if value is not None)
+
+
+def evaluation_table(report: EvaluationReport) -> str:
+    """Return a table: overall, by difficulty and category, and the worst and best tasks."""
+    return "\n".join(_table_lines(report))
+
+
+def _table_lines(report: EvaluationReport) -> Iterator[str]:
+    def rows(slices: Iterable[tuple[str, Slice]]) -> Iterator[str]:
+        return (_row(f"  {name}", own, own.size, k) for name, own in slices)
+
+    default, k = report.default, report.attempts
+    yield (
+        f"{'':30} {'items':>6} {'solved':>7} {'95 %':>12} {'chance':>7} {'trivial':>7} "
+        f"{'score':>6} {f'pass@{k}':>8} {'unscored':>8} {'format':>7} {'cut':>7} {'tokens':>7}"
+    )
+    overall, macro = (default.by_items, default.by_tasks) if default else (_EMPTY, _EMPTY)
+    yield _row("mean over items", overall, overall.size, k)
+    yield _row("mean over tasks", macro, 0, k)
+    if report.difficulties:
+        named = ((f"{each:g}", own.by_items) for each, own in report.difficulties.items())
+        yield from ("", "by difficulty", *rows(named))
+    if default:
+        yield from ("", "by category", *rows(default.categories.items()))
+    tasks = sorted(default.tasks.items() if default else (), key=lambda entry: _rank(entry[1]))
+    if len(tasks) <= 2 * MAX_TASKS:
+        yield from ("", "tasks, worst first", *rows(tasks))
+    else:
+        yield from ("", f"worst {MAX_TASKS} of {len(tasks)} tasks", *rows(tasks[:MAX_TASKS]))
+        yield from ("", f"best {MAX_TASKS}", *rows(tasks[: -MAX_TASKS - 1 : -1]))
+    yield from ("", _LEGEND)
+
+
+def _rank(task: Slice) -> list[float]:
+    """Return the sort key of a task by success; tasks without scores come last."""
+    values = (task.value("solved"), task.value("score"))
+    return [2.0 if value is None else value for value in values]
+
+
+def _row(title: str, own: Slice, items: int, k: int) -> str:
+    """Return one line of the table.
+
+    Args:
+        items: 0 is shown as unknown.
+        k: of pass@k.
+    """
+
+    def cell(name: str, form: str) -> str:
+        value = own.value(name)
+        return "-" if value is None else format(value, form)
+
+    def floor(name: str) -> str:
+        mark = "!" if solved and solved.low <= own.means.get(name, -1.0) else " "
+        return cell(name, ".1%") + mark
+
+    solved, interval = own.shares.get("solved"), "-"
+    if solved:
+        interval = f"{solved.low * 100:.1f} - {solved.high * 100:.1f}"
+    return (
+        f"{title:30} {items or '-':>6} {cell('solved', '.1%'):>7} {interval:>12} "
+        f"{floor('chance'):>7} {floor('no_reasoning_floor'):>7} "
+        f"{cell('score', '.3f'):>6} {cell(f'pass@{k}', '.1%'):>8} {cell('unscored', '.1%'):>8} "
+        f"{cell('format_failures', '.1%'):>7} {cell('truncated', '.1%'):>7} "
+        f"{cell('completion_tokens', '.0f'):>7}"
+    ).rstrip()

@@ -1,4 +1,4 @@
-"""Plans the fixed evaluation set and makes its problems, each when it is first needed."""
+"""The plan of the fixed evaluation set, and its problems, generated when first needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationItem:
-    """A problem and the difficulty it was made at; None is the default configuration."""
+    """A problem and its difficulty; None is the default configuration."""
 
     problem: Problem
     difficulty: float | None
@@ -27,13 +27,13 @@ class EvaluationItem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationPlan:
-    """What decides the evaluation set, and nothing else does.
+    """All settings that determine the evaluation set.
 
     Attributes:
         tasks: their names.
         per_task: items of each task at the default configuration and at each difficulty.
-        difficulties: in [0, 1], beside the default configuration.
-        ladders: by task; one of fewer than two levels has no difficulty to choose.
+        difficulties: in [0, 1], in addition to the default configuration.
+        ladders: by task; a task with fewer than two levels has no difficulty.
     """
 
     seed: int
@@ -44,11 +44,11 @@ class EvaluationPlan:
 
     @property
     def leveled(self) -> list[str]:
-        """The tasks whose difficulty can be chosen."""
+        """The tasks that have difficulties."""
         return [task for task in self.tasks if len(self.ladders.get(task, ())) > 1]
 
     def recipes(self) -> list[tuple[Recipe, float | None]]:
-        """Every item's recipe and difficulty; the default configuration comes first."""
+        """Return every item's recipe and difficulty; the default configuration comes first."""
         default = evaluation_recipes(self.seed, self.tasks, self.per_task)
         return [(recipe, None) for recipe in default] + [
             (
@@ -64,40 +64,38 @@ class EvaluationPlan:
 
 
 class EvaluationSet:
-    """Makes the problems of the evaluation set once; one that can't be made is left out, loudly."""
+    """The problems of the evaluation set; failed ones are skipped with a warning."""
 
     def __init__(self, pool: MakesProblems, plan: EvaluationPlan) -> None:
         self._pool = pool
         self._planned = plan.recipes()
-        self._made: dict[int, asyncio.Task[EvaluationItem | None]] = {}
+        self._generating: dict[int, asyncio.Task[EvaluationItem | None]] = {}
         self._items: list[EvaluationItem] | None = None
         self._questions: dict[str, frozenset[bytes]] = {}
         without = sorted(set(plan.tasks) - set(plan.leveled))
         if plan.difficulties and without:
             names = ", ".join(without)
-            logger.info("Only evaluated at their defaults, having no levels: %s", names)
+            logger.info("Evaluated only at their defaults, having no levels: %s", names)
 
     def __len__(self) -> int:
-        """How many items are planned."""
+        """The number of planned items."""
         return len(self._planned)
 
     async def items(self) -> list[EvaluationItem]:
-        """Give all items in their order; what isn't there yet is made now.
-
-        One that could not be made before is tried again: perhaps the machine was busy.
-        """
+        """Return all items in order; generate missing ones, and retry failed ones."""
         if self._items is None:
-            self._made = {n: making for n, making in self._made.items() if not _failed(making)}
+            pending = self._generating.items()
+            self._generating = {number: task for number, task in pending if not _failed(task)}
             jobs = [self._item(number) for number in range(len(self))]
-            made = await with_progress(jobs, "evaluation set")
-            items = [item for item in made if item is not None]
+            generated = await with_progress(jobs, "evaluation set")
+            items = [item for item in generated if item is not None]
             if len(items) < len(self):
                 return items
             self._items = items
         return self._items
 
     async def questions(self, task: str) -> frozenset[bytes]:
-        """Hash the questions of a task; its items are made now, if they aren't there yet."""
+        """Return the hashes of a task's questions; generate its missing items."""
         if task not in self._questions:
             numbers = [n for n, (recipe, _) in enumerate(self._planned) if recipe.task == task]
             items = await asyncio.gather(*map(self._item, numbers))
@@ -107,14 +105,14 @@ class EvaluationSet:
         return self._questions[task]
 
     async def _item(self, number: int) -> EvaluationItem | None:
-        """An item, which is made to the end even if who asks for it is cancelled."""
-        if number not in self._made:
-            making = asyncio.create_task(self._make(*self._planned[number]))
-            making.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._made[number] = making
-        return await asyncio.shield(self._made[number])
+        """Return an item; cancellation of one caller doesn't cancel the generation."""
+        if number not in self._generating:
+            task = asyncio.create_task(self._generate(*self._planned[number]))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._generating[number] = task
+        return await asyncio.shield(self._generating[number])
 
-    async def _make(self, recipe: Recipe, difficulty: float | None) -> EvaluationItem | None:
+    async def _generate(self, recipe: Recipe, difficulty: float | None) -> EvaluationItem | None:
         try:
             problem = await generate_surely(self._pool, recipe)
         except GenerationError as error:
@@ -123,13 +121,8 @@ class EvaluationSet:
         return EvaluationItem(problem=problem, difficulty=difficulty)
 
 
-def _failed(making: asyncio.Task[EvaluationItem | None]) -> bool:
-    """Say whether an item was tried in vain."""
-    if not making.done():
+def _failed(task: asyncio.Task[EvaluationItem | None]) -> bool:
+    """Return whether the generation of an item has failed."""
+    if not task.done():
         return False
-    return making.cancelled() or making.exception() is not None or making.result() is None
-
-
-async def build_evaluation_set(pool: MakesProblems, plan: EvaluationPlan) -> list[EvaluationItem]:
-    """Make all problems of the evaluation set; one that can't be made is left out, loudly."""
-    return await EvaluationSet(pool, plan).items()
+    return task.cancelled() or task.exception() is not None or task.result() is None

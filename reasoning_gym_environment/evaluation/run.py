@@ -1,4 +1,4 @@
-"""One evaluation from the set to the results on disk, resumed where it was interrupted."""
+"""One evaluation, from its set to its results on disk; resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from ..records import Attempt, Completion, GroupResult, Ladder, Problem, Reward,
 from ..sandbox.pool import MakesProblems
 from ..scoring.grading import ScoringSettings
 from ..storage.rows import StoredGroup, recipe_key, stable_json
-from ..tasks.chance_floors import chance_floors, no_reasoning_floors
 from ..util.progress import with_progress
-from .metrics import Background, EvaluationReport, evaluation_report
+from .metrics import Baselines, EvaluationReport, evaluation_report, evaluation_table, headline
 from .plan import EvaluationItem, EvaluationPlan, EvaluationSet
 from .store import EvaluationStore, unused
-from .tables import evaluation_table, headline
 
 logger = logging.getLogger(__name__)
 
@@ -39,10 +37,10 @@ DECISIVE = (
     "thinking_mode",
     "tokenizer_name",
 )
-"""The options that determine an evaluation's results as they stand, beside those of scoring."""
+"""The options that determine an evaluation's results, in addition to those of scoring."""
 
 
-class Samples(Protocol):
+class RolloutSource(Protocol):
     """What an evaluation needs of rollouts."""
 
     async def sample(
@@ -57,10 +55,10 @@ class EvaluationSettings:
     """What is evaluated, and where the results go; fields are named as the options.
 
     Attributes:
-        max_eval_workers: completions asked for at once; a single item may exceed it.
+        max_eval_workers: concurrent completions; a single item may exceed it.
         folder: of the results.
-        decisive: JSON; with the scoring and the run's own part, all that determines the results.
-        model: the name of the model that is evaluated.
+        decisive: values of DECISIVE and the system prompt, as JSON.
+        model: the evaluated model's name.
     """
 
     eval_seed: int
@@ -80,21 +78,21 @@ class EvaluationSettings:
 
 
 class Evaluation:
-    """The fixed evaluation set and its runs: of the `evaluate` command, or while serving.
+    """The fixed evaluation set and its runs, in the `evaluate` command or while serving.
 
     Args:
-        counts: where failed requests are counted.
+        counts: counter "evaluation/failed_requests".
 
     Attributes:
-        set: the same for one `eval_seed` and choice of tasks; there after `prepare`.
-        folder: of the last evaluation's results; before one, where they will go.
-        report: of the last evaluation; empty while one is under way.
+        set: set by `prepare`; the same for one `eval_seed` and selection of tasks.
+        folder: of the last evaluation's results, or of the first one's before it runs.
+        report: of the last evaluation; empty while one is running.
     """
 
     set: EvaluationSet
 
     def __init__(
-        self, settings: EvaluationSettings, rollouts: Samples, counts: Counter[str]
+        self, settings: EvaluationSettings, rollouts: RolloutSource, counts: Counter[str]
     ) -> None:
         self.folder = settings.folder
         self.report = EvaluationReport(attempts=settings.eval_attempts)
@@ -108,11 +106,11 @@ class Evaluation:
     def prepare(
         self, pool: MakesProblems, categories: Mapping[str, str], ladders: Mapping[str, Ladder]
     ) -> None:
-        """Plan the evaluation set, whose items are made when they are first needed.
+        """Plan the evaluation set; its items are generated when first needed.
 
         Args:
-            categories: category by task, of the tasks in use.
-            ladders: by task; of use where difficulties are to be evaluated.
+            categories: category by task, of the selected tasks.
+            ladders: by task, for difficulties.
         """
         self._categories = categories
         plan = EvaluationPlan(
@@ -124,13 +122,16 @@ class Evaluation:
         )
         self.set = EvaluationSet(pool, plan)
 
-    async def run(self, *, step: int | None, max_length: int, identity: Mapping[str, Any]) -> None:
-        """Evaluate, and write the results.
+    async def run(
+        self, *, step: int | None, length_limit: int, identity: Mapping[str, Any]
+    ) -> None:
+        """Evaluate and write the results.
 
         Args:
-            step: of the trainer that is served; None in the `evaluate` command.
-            max_length: tokens of prompt and completion.
-            identity: what every sample says of its run.
+            step: the trainer's step; None in the `evaluate` command.
+            length_limit: tokens of prompt and completion: `max_token_length`, or less if the
+                trainer takes less.
+            identity: keys with the same value in all samples.
 
         Raises:
             ConfigurationError: the folder holds an evaluation with other settings.
@@ -138,19 +139,19 @@ class Evaluation:
         """
         items = await self.set.items()
         begin, self.report = time.time(), EvaluationReport(attempts=self._settings.eval_attempts)
-        store = self._open(step, max_length, identity["library_versions"])
+        store = self._open(step, length_limit, identity["library_versions"])
         self.folder = store.folder
-        await self._ask(items, store, max_length, identity)
+        await self._sample_missing(items, store, length_limit, identity)
         samples = _in_order(items, store)
         self.report = self._unlogged = await asyncio.to_thread(self._measure, samples)
         logger.info("Evaluation: %s", headline(self.report))
         await asyncio.to_thread(store.complete, samples, self._results(time.time() - begin))
         self._require_scores(store)
 
-    def _open(self, step: int | None, max_length: int, versions: Any) -> EvaluationStore:
-        """Where the samples go: the first evaluation without a step continues what it finds.
+    def _open(self, step: int | None, length_limit: int, versions: Any) -> EvaluationStore:
+        """Open the results folder: only the first evaluation without a step resumes.
 
-        While a trainer is served the model changes under its name: nothing is continued.
+        While serving, the model changes under its name, so nothing is resumed.
         """
         folder = self._settings.folder
         if step is not None:
@@ -158,63 +159,65 @@ class Evaluation:
         if self._begun or step is not None:
             folder = unused(folder)
         self._begun = True
-        return EvaluationStore(folder, {**self._determined_by(max_length, versions), "step": step})
+        return EvaluationStore(
+            folder, {**self._result_settings(length_limit, versions), "step": step}
+        )
 
-    def _determined_by(self, max_length: int, versions: Any) -> dict[str, Any]:
-        """All that determines the results, but the trainer's step; JSON."""
+    def _result_settings(self, length_limit: int, versions: Any) -> dict[str, Any]:
+        """Return all settings that determine the results but the trainer's step, as JSON."""
         return {
             **self._settings.scoring.to_json(),
             **self._settings.decisive,
             "library_versions": versions,
-            "max_token_length": max_length,
+            "length_limit": length_limit,
             "model_name": self._settings.model,
             "tasks": sorted(self._categories),
         }
 
-    def key(self, *, max_length: int, versions: Any) -> str:
-        """Name the evaluation; equal for replicas whose evaluations have equal results."""
-        text = stable_json(self._determined_by(max_length, versions))
+    def key(self, *, length_limit: int, versions: Any) -> str:
+        """Return a key that is equal for replicas whose evaluations have equal results."""
+        text = stable_json(self._result_settings(length_limit, versions))
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
-    async def _ask(
+    async def _sample_missing(
         self,
         items: Sequence[EvaluationItem],
         store: EvaluationStore,
-        max_length: int,
+        length_limit: int,
         identity: Mapping[str, Any],
     ) -> None:
-        """Complete the samples of the store."""
+        """Sample and store the items that the store lacks."""
         missing = [item for item in items if _key(item) not in store.samples]
         finished = len(items) - len(missing)
-        resume = f"the same command with --env.data_dir_to_save_evals {store.folder} goes on"
+        resume = f"the same command with --env.data_dir_to_save_evals {store.folder} resumes it"
         logger.info(
-            "Evaluating %d items, %d of them finished before; after an interruption %s",
+            "Evaluating %d items, %d already finished; after an interruption %s",
             len(items),
             finished,
             resume,
         )
-        places = asyncio.Semaphore(
+        slots = asyncio.Semaphore(
             max(1, self._settings.max_eval_workers // self._settings.eval_attempts)
         )
 
-        async def one(item: EvaluationItem) -> None:
-            async with places:
-                group = await self._sample(item.problem, max_length)
+        async def sample_one(item: EvaluationItem) -> None:
+            async with slots:
+                group = await self._sample(item.problem, length_limit)
             row = self._rollouts.row(group, identity)
             await store.add(row.as_sample(item.difficulty))
 
         try:
-            await with_progress([one(item) for item in missing], "evaluation", done=finished)
+            await with_progress([sample_one(item) for item in missing], "evaluation", done=finished)
         except asyncio.CancelledError:
             logger.warning("Interrupted with %d items finished: %s", len(store.samples), resume)
             raise
 
-    async def _sample(self, problem: Problem, max_length: int) -> GroupResult:
-        """All attempts at a problem; unscored where the servers give no completions."""
+    async def _sample(self, problem: Problem, length_limit: int) -> GroupResult:
+        """Return all attempts at a problem; unscored ones where inference fails."""
         attempts = self._settings.eval_attempts
         try:
             return await self._rollouts.sample(
-                problem, n=attempts, max_length=max_length, sampling=self._settings.sampling
+                problem, n=attempts, max_length=length_limit, sampling=self._settings.sampling
             )
         except InferenceError as error:
             self._counts["evaluation/failed_requests"] += 1
@@ -222,16 +225,15 @@ class Evaluation:
             return unscored_group(problem, str(error), attempts=attempts)
 
     def _measure(self, samples: Sequence[StoredGroup]) -> EvaluationReport:
-        background = Background(
+        baselines = Baselines.at_threshold(
+            self._settings.scoring.solved_threshold,
             categories=self._categories,
-            floors=chance_floors(self._settings.scoring.solved_threshold),
-            no_reasoning_floors=no_reasoning_floors(self._settings.scoring.solved_threshold),
             attempts=self._settings.eval_attempts,
         )
-        return evaluation_report(samples, background)
+        return evaluation_report(samples, baselines)
 
     def _results(self, seconds: float) -> dict[str, Any]:
-        """The evaluation as Atropos's `evaluate_log` writes it into `metrics.json`."""
+        """Return the content of `metrics.json`, with the keys of Atropos's `evaluate_log`."""
         sampling = {
             "max_new_tokens": self._settings.scoring.max_token_length,
             "temperature": self._settings.eval_temperature,
@@ -247,19 +249,19 @@ class Evaluation:
         }
 
     def take_curves(self) -> dict[str, float]:
-        """What wandb gets of an evaluation that has ended since the last call; empty without."""
+        """Return wandb's numbers of an evaluation that ended since the last call, or nothing."""
         report, self._unlogged = self._unlogged, None
         return report.curves() if report else {}
 
     def _require_scores(self, store: EvaluationStore) -> None:
-        lost = sum(not sample.scored for sample in store.samples.values())
-        if lost == len(store.samples):
+        unscored = sum(not sample.scored for sample in store.samples.values())
+        if unscored == len(store.samples):
             raise InferenceError("no evaluation sample could be scored; see the warnings above")
-        if lost:
+        if unscored:
             logger.warning(
                 "%d of %d samples could not be scored; the same command with "
-                "--env.data_dir_to_save_evals %s asks for them again",
-                lost,
+                "--env.data_dir_to_save_evals %s retries them",
+                unscored,
                 len(store.samples),
                 store.folder,
             )
@@ -271,7 +273,7 @@ class Evaluation:
 
 
 def unscored_group(problem: Problem, reason: str, *, attempts: int) -> GroupResult:
-    """Stands for the completions that the server did not give."""
+    """Return a group of attempts for which the server gave no completions."""
     completion = Completion(text="", tokens=(), masks=(), logprobs=None, finish_reason="error")
     verdict = Verdict(score=None, status=Status.UNSCORED, detail=reason)
     reward = Reward(value=0.0, score=None)
@@ -280,7 +282,7 @@ def unscored_group(problem: Problem, reason: str, *, attempts: int) -> GroupResu
 
 
 def _in_order(items: Sequence[EvaluationItem], store: EvaluationStore) -> list[StoredGroup]:
-    """All samples in the order of the set; those it can't make any more come last."""
+    """Return all samples in the order of the set; samples of other items come last."""
     keys = dict.fromkeys(_key(item) for item in items)
     return [store.samples[key] for key in keys | dict.fromkeys(store.samples)]
 

@@ -1,7 +1,7 @@
-"""Keeps an evaluation on disk so that it can go on after an interruption, and reads it back.
+"""An evaluation's results on disk: written so that an interrupted run can resume, and read back.
 
-`run.json` holds the settings, `samples.partial.jsonl` every finished sample while the evaluation
-runs; `samples.jsonl` all samples in their order, and `metrics.json`, once it is complete.
+`run.json` holds the settings. `samples.partial.jsonl` holds every finished sample while the
+evaluation runs; `samples.jsonl`, all samples in order, and `metrics.json` follow at the end.
 """
 
 from __future__ import annotations
@@ -15,38 +15,45 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from ..errors import ConfigurationError, FixableError
 from ..storage.dumps import read_rows
 from ..storage.rows import StoredGroup, recipe_key
 from ..util.files import append_whole, write_whole
+from ..util.models import validate
 from .metrics import EvaluationReport
 
 RUN, SAMPLES, METRICS = "run.json", "samples.jsonl", "metrics.json"
 PARTIAL = "samples.partial.jsonl"
 
 
+class _Run(Struct):
+    settings: dict[str, Any]
+
+
 class EvaluationStore:
-    """Keeps the samples of one evaluation as they finish.
+    """The samples of one evaluation, stored as they finish.
 
     Attributes:
-        folder: where it is.
-        samples: by `recipe_key`: what is finished, from before or from now.
+        folder: where they are.
+        samples: all finished samples by `recipe_key`.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         """Open a new evaluation, or one with the same settings.
 
         Args:
-            settings: plain JSON, all that determines the results.
+            settings: everything that determines the results, as JSON.
 
         Raises:
             ConfigurationError: the folder holds an evaluation with other settings.
-            FixableError: the folder can't be written to, or what it holds can't be read.
+            FixableError: the folder can't be written to, or its content can't be read.
         """
         self._partial = folder / PARTIAL
         self._writing = asyncio.Lock()
         present = samples_in(folder)
-        require_same_settings(folder, settings, begun=bool(present))
+        _require_same_settings(folder, settings, begun=bool(present))
         self.folder = folder
         self.samples = {recipe_key(each.recipe): each for each in present if each.scored}
         try:
@@ -62,7 +69,7 @@ class EvaluationStore:
         )
 
     async def add(self, sample: StoredGroup) -> None:
-        """Keep a sample; return when it is on disk. Cancelling does not stop it.
+        """Return when the sample is on disk; cancellation doesn't stop the write.
 
         Raises:
             FixableError: it can't be written.
@@ -78,10 +85,10 @@ class EvaluationStore:
             await asyncio.to_thread(append_whole, self._partial, sample.line().encode())
 
     def complete(self, samples: Iterable[StoredGroup], results: Mapping[str, Any]) -> None:
-        """Write all samples in their order, and `metrics.json`.
+        """Write all samples in order, and `metrics.json`.
 
         Raises:
-            FixableError: they can't be written; what was kept on the way stays.
+            FixableError: they can't be written; the samples stored so far stay.
         """
         try:
             write_whole(self.folder / SAMPLES, "".join(sample.line() for sample in samples))
@@ -92,7 +99,7 @@ class EvaluationStore:
 
 
 def samples_in(folder: Path) -> list[StoredGroup]:
-    """Read all samples of a folder, complete or not; those kept on the way come last.
+    """Read all samples of a folder, complete or not; those of `samples.partial.jsonl` come last.
 
     Raises:
         FixableError: as `read_samples`.
@@ -105,17 +112,17 @@ def read_samples(path: Path) -> list[StoredGroup]:
     """Read the samples of a file.
 
     Raises:
-        FixableError: the file can't be read, or holds something else.
+        FixableError: the file can't be read or holds other rows.
     """
     samples = []
     for number, row in enumerate(read_rows(path).rows, start=1):
         try:
             sample = StoredGroup.from_json(row, file=path)
             if not sample.is_sample:
-                raise ValueError("it lacks difficulty")
+                raise ValueError("object missing required field `difficulty`")
         except ValueError as error:
             raise FixableError(
-                f"{path}: row {number} is no evaluation sample ({error}); "
+                f"{path}: row {number} is not an evaluation sample ({error}); "
                 "give a folder that `evaluate` has written, or its samples.jsonl"
             ) from error
         samples.append(sample)
@@ -123,7 +130,10 @@ def read_samples(path: Path) -> list[StoredGroup]:
 
 
 def settings_in(folder: Path) -> dict[str, Any] | None:
-    """Read the settings of an evaluation; None where there are none.
+    """Read the settings of an evaluation; None without any.
+
+    `max_token_length` is the option and `length_limit` the limit that the trainer left of it.
+    Up to version 0.2.0 `run.json` holds the limit under the option's name.
 
     Raises:
         FixableError: they can't be read.
@@ -132,16 +142,19 @@ def settings_in(folder: Path) -> dict[str, Any] | None:
     if not file.exists():
         return None
     try:
-        return dict(json.loads(file.read_text())["settings"])
-    except (OSError, LookupError, TypeError, ValueError) as error:
+        settings = validate(json.loads(file.read_bytes()), _Run).settings
+    except (OSError, ValueError, RecursionError) as error:
         raise FixableError(
             f"{file} can't be read ({type(error).__name__}: {error}): give another folder, or "
             "delete the file; its samples can then be compared, but not continued"
         ) from error
+    if "length_limit" not in settings and "max_token_length" in settings:
+        settings["length_limit"] = settings.pop("max_token_length")
+    return settings
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Name the settings that differ.
+    """Return the names of settings that differ.
 
     Example:
         >>> differing({"seed": 1, "model": "a"}, {"seed": 2, "model": "a"})
@@ -150,8 +163,8 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     return sorted(n for n in one.keys() | other.keys() if one.get(n) != other.get(n))
 
 
-def require_same_settings(folder: Path, settings: Mapping[str, Any], *, begun: bool) -> None:
-    """Raise ConfigurationError, with what differs, when the folder is another evaluation's."""
+def _require_same_settings(folder: Path, settings: Mapping[str, Any], *, begun: bool) -> None:
+    """Raise ConfigurationError where the folder holds samples with other settings."""
     before = settings_in(folder)
     names = differing(before or {}, settings)
     if not begun or (before is not None and not names):
@@ -165,24 +178,24 @@ def require_same_settings(folder: Path, settings: Mapping[str, Any], *, begun: b
 
 
 def write_metrics(path: Path, report: EvaluationReport) -> None:
-    """Write an evaluation's numbers as Atropos does."""
+    """Write an evaluation's metrics with Atropos's keys."""
     write_whole(path, json.dumps({"results": {"all": report.numbers()}}, indent=2) + "\n")
 
 
 def unused(folder: Path) -> Path:
-    """Give the folder or, where something is there already, one beside it with a number."""
-    beside = (folder.with_name(f"{folder.name}-{n}") for n in itertools.count(2))
-    return next(path for path in itertools.chain([folder], beside) if not path.exists())
+    """Return the folder or, if it exists, the same name with a number."""
+    numbered = (folder.with_name(f"{folder.name}-{n}") for n in itertools.count(2))
+    return next(path for path in itertools.chain([folder], numbered) if not path.exists())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationResults:
-    """An evaluation read back.
+    """An evaluation read from disk.
 
     Attributes:
-        path: where it was read.
+        path: the folder or file.
         samples: each item once.
-        settings: what determined them, as far as it is kept.
+        settings: what determined the results, as far as stored.
     """
 
     path: Path
@@ -194,7 +207,7 @@ class EvaluationResults:
         return frozenset(sample.task for sample in self.samples)
 
     def differing(self, other: EvaluationResults) -> dict[str, tuple[Any, Any]]:
-        """Find the settings known of both that differ, with both values."""
+        """Return the settings known of both that differ, with both values."""
         names = sorted(self.settings.keys() & other.settings.keys())
         both = {name: (self.settings[name], other.settings[name]) for name in names}
         return {name: (one, another) for name, (one, another) in both.items() if one != another}
@@ -204,28 +217,28 @@ def read_results(path: Path) -> EvaluationResults:
     """Read an evaluation's folder, complete or not, or a samples file.
 
     Raises:
-        FixableError: there are no evaluation samples, or something that can't be read.
+        FixableError: there are no evaluation samples, or they can't be read.
     """
     if not path.exists():
-        raise FixableError(f"there is no {path}")
+        raise FixableError(f"{path} does not exist")
     samples = samples_in(path) if path.is_dir() else read_samples(path)
     if not samples:
         raise FixableError(f"{path} holds no evaluation samples; is it a folder of `evaluate`?")
     items = {sample.item_key: sample for sample in samples}
     folder = path if path.is_dir() else path.parent
-    settings = {**(settings_in(folder) or {}), **said_by(samples)}
+    settings = {**(settings_in(folder) or {}), **_sample_settings(samples)}
     return EvaluationResults(path=path, samples=tuple(items.values()), settings=settings)
 
 
-def said_by(samples: Iterable[StoredGroup]) -> dict[str, Any]:
-    """Collect the settings that samples carry: rescored ones have others than their folder.
+def _sample_settings(samples: Iterable[StoredGroup]) -> dict[str, Any]:
+    """Return the settings in the samples: rescored ones differ from their folder's.
 
-    Where the samples of one file disagree, a setting is the list of its values.
+    A setting with several values in one file is their list.
     """
     values: defaultdict[str, list[Any]] = defaultdict(list)
     for sample in samples:
-        said = {name: sample.about[name] for name in ("library_versions",) if name in sample.about}
-        for name, value in {**sample.scoring, **said}.items():
+        versions = {n: sample.about[n] for n in ("library_versions",) if n in sample.about}
+        for name, value in {**sample.scoring, **versions}.items():
             if value not in values[name]:
                 values[name].append(value)
     return {name: known[0] if len(known) == 1 else known for name, known in values.items()}

@@ -25,7 +25,7 @@ _ABOUT = {
     "eval_temperature": "temperature",
     "eval_attempts": "attempts",
     "eval_seed": "seed",
-    "max_token_length": "at most tokens",
+    "length_limit": "token limit",
 }
 """Settings of an evaluation and how they are called beside its figures."""
 

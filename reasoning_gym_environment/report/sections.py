@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import NamedTuple
 
-from ..evaluation.comparison import compare
-from ..evaluation.tables import comparison_table
+from ..evaluation.comparison import compare, comparison_table
 from ..storage.rows import StoredGroup
 from ..util.grouping import group_by
 from . import charts as draw

@@ -1,4 +1,4 @@
-"""Groups of rollouts on disk: written as dumps, read again, rescored, shown and exported.
+"""Groups of rollouts on disk: dumps, checkpoints, rescoring, export, and text for the terminal.
 
-Results of evaluations are the same rows, but their folders belong to `evaluation`.
+Evaluation results have the same rows; their folders belong to `evaluation`.
 """

@@ -77,7 +77,7 @@ def test_an_evaluations_metrics_are_made_again(
     metrics = read_metrics(tmp_path / "samples.rescored.metrics.json")
     assert (metrics["eval/items"], metrics["eval/solved"]) == (1.0, pytest.approx(1 / 3))
     assert metrics["eval/reward"] == pytest.approx(1 / 3)
-    assert "every item counts the same" in capsys.readouterr().out
+    assert "mean over items" in capsys.readouterr().out
 
 
 def test_rescored_files_alone_are_refused() -> None:

@@ -5,8 +5,7 @@ import json
 import pytest
 from evaluation_values import item
 
-from reasoning_gym_environment.evaluation.comparison import compare
-from reasoning_gym_environment.evaluation.tables import comparison_table
+from reasoning_gym_environment.evaluation.comparison import compare, comparison_table
 from reasoning_gym_environment.storage.rows import StoredGroup
 
 Scores = list[float | None]
@@ -72,14 +71,14 @@ def test_a_task_that_changed_beyond_noise_comes_first_in_the_table() -> None:
     names = [line.split()[0] for line in lines if line.startswith("  ")]
     assert names[1:] == ["gcd", "ab", "lcm"]
     assert "1 of 3 tasks changed beyond noise (solved)" in lines
-    assert "Left out: 0 items only before, 0 only after, 0 unscored in one." in lines
+    assert "Excluded: 0 items only before, 0 only after, 0 unscored in one." in lines
 
 
 def test_too_few_items_are_not_said_to_show_no_change() -> None:
     compared = compare(evaluation(gcd=[0.0] * 5, lcm=[0.0]), evaluation(gcd=[1.0] * 5, lcm=[1.0]))
     assert compared is not None
     lines = comparison_table(compared).splitlines()
-    start = lines.index("too few items per task to tell (6 at the least)")
+    start = lines.index("too few items per task for a test (at least 6)")
     assert [line.split()[0] for line in lines[start + 1 : start + 3]] == ["gcd", "lcm"]
     assert not any("within noise" in line or "changed" in line for line in lines)
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from group_values import group
 
-from reasoning_gym_environment.errors import GenerationTimeoutError
+from reasoning_gym_environment.errors import ConfigurationError, GenerationTimeoutError
 from reasoning_gym_environment.evaluation.plan import (
     EvaluationPlan,
     EvaluationSet,
-    build_evaluation_set,
 )
 from reasoning_gym_environment.evaluation.run import Evaluation, EvaluationSettings
+from reasoning_gym_environment.evaluation.store import EvaluationResults, read_results
 from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.inference.prompts import build_messages
 from reasoning_gym_environment.inference.requests import SamplingParams
@@ -93,7 +93,13 @@ class Policy:
 
 
 async def prepared(
-    policy: Policy, folder: Path, count: int, *, attempts: int = 1, concurrency: int = 40
+    policy: Policy,
+    folder: Path,
+    count: int,
+    *,
+    attempts: int = 1,
+    concurrency: int = 40,
+    max_token_length: int = 100,
 ) -> Evaluation:
     """An evaluation of gcd with so many items, numbered in their order."""
     settings = EvaluationSettings(
@@ -103,7 +109,7 @@ async def prepared(
         eval_levels=[],
         eval_temperature=0.1,
         max_eval_workers=concurrency,
-        scoring=ScoringSettings(max_token_length=100),
+        scoring=ScoringSettings(max_token_length=max_token_length),
         folder=folder,
         decisive={},
         model="a model",
@@ -116,7 +122,7 @@ async def prepared(
 
 async def samples(evaluation: Evaluation) -> list[dict[str, Any]]:
     """Run the evaluation; its samples as they were written."""
-    await evaluation.run(step=None, max_length=100, identity={"library_versions": {}})
+    await evaluation.run(step=None, length_limit=100, identity={"library_versions": {}})
     lines = (evaluation.folder / "samples.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
@@ -128,7 +134,7 @@ def question_of(sample: dict[str, Any]) -> int:
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_evaluation_set_is_made_in_the_order_of_its_recipes(pool: TaskPool) -> None:
     tasks = ["gcd", "sudoku", "coin_flip"]
-    made = await build_evaluation_set(pool, plan(*tasks, per_task=4))
+    made = await EvaluationSet(pool, plan(*tasks, per_task=4)).items()
     assert [item.problem.recipe for item in made] == evaluation_recipes(5, tasks, 4)
     assert {item.difficulty for item in made} == {None}
 
@@ -137,7 +143,7 @@ async def test_the_evaluation_set_is_made_in_the_order_of_its_recipes(pool: Task
 async def test_an_item_that_cannot_be_made_is_missing_and_said_to_be(
     pool: TaskPool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = await build_evaluation_set(pool, plan("gcd", "no_such_task", "coin_flip"))
+    made = await EvaluationSet(pool, plan("gcd", "no_such_task", "coin_flip")).items()
     assert [item.problem.recipe.task for item in made] == ["gcd", "coin_flip"]
     assert caplog.text.count("The evaluation set lacks an item: no_such_task") == 1
 
@@ -147,7 +153,7 @@ async def test_items_at_a_difficulty_are_made_of_its_levels(
     pool: TaskPool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        made = await build_evaluation_set(pool, plan("coin_flip", "gcd", difficulties=[0.5]))
+        made = await EvaluationSet(pool, plan("coin_flip", "gcd", difficulties=[0.5])).items()
     assert [(i.problem.recipe.task, i.difficulty) for i in made] == [
         ("coin_flip", None),
         ("gcd", None),
@@ -249,6 +255,46 @@ async def test_any_other_failure_ends_the_evaluation_and_every_sample_under_way(
     with pytest.raises(ZeroDivisionError):
         await samples(evaluation)
     assert policy.ended == 40
+
+
+async def results(folder: Path, *, max_token_length: int, length_limit: int) -> EvaluationResults:
+    evaluation = await prepared(Policy(), folder, 2, max_token_length=max_token_length)
+    scoring = ScoringSettings(max_token_length=max_token_length).to_json()
+    identity = {"library_versions": {}, "scoring": scoring}
+    await evaluation.run(step=None, length_limit=length_limit, identity=identity)
+    return read_results(folder)
+
+
+async def test_another_option_and_another_limit_of_the_trainer_are_told_apart(
+    tmp_path: Path,
+) -> None:
+    """A trainer may allow fewer tokens than `max_token_length`, which the length penalty uses."""
+    first = await results(tmp_path / "a", max_token_length=200, length_limit=100)
+    limit = await results(tmp_path / "b", max_token_length=200, length_limit=50)
+    option = await results(tmp_path / "c", max_token_length=400, length_limit=100)
+    again = await results(tmp_path / "d", max_token_length=200, length_limit=100)
+    assert first.differing(limit) == {"length_limit": (100, 50)}
+    assert first.differing(option) == {"max_token_length": (200, 400)}
+    assert first.differing(again) == {}
+
+
+async def test_results_of_0_2_0_name_the_trainers_limit_max_token_length(tmp_path: Path) -> None:
+    new = await results(tmp_path / "new", max_token_length=200, length_limit=50)
+    for name, stored in (("a", 100), ("b", 50)):
+        await results(tmp_path / name, max_token_length=200, length_limit=stored)
+        run = json.loads((tmp_path / name / "run.json").read_text())
+        run["settings"]["max_token_length"] = run["settings"].pop("length_limit")
+        (tmp_path / name / "run.json").write_text(json.dumps(run))
+    old, other = read_results(tmp_path / "a"), read_results(tmp_path / "b")
+    assert old.differing(other) == {"length_limit": (100, 50)}
+    assert old.differing(new) == {"length_limit": (100, 50)}
+    assert other.differing(new) == {}
+
+
+async def test_an_evaluation_with_another_option_is_not_continued(tmp_path: Path) -> None:
+    await results(tmp_path, max_token_length=200, length_limit=100)
+    with pytest.raises(ConfigurationError, match="another max_token_length "):
+        await results(tmp_path, max_token_length=400, length_limit=100)
 
 
 async def test_results_come_in_the_order_of_the_jobs() -> None:

@@ -198,7 +198,7 @@ def test_a_row_of_another_shape_is_named(changes: dict[str, Any], tmp_path: Path
     path = tmp_path / SAMPLES
     path.write_text("".join(json.dumps(each) + "\n" for each in (row(1), row(2) | changes)))
     for opened in (path, tmp_path):
-        with pytest.raises(FixableError, match=f"{path}: row 2 is no evaluation sample"):
+        with pytest.raises(FixableError, match=f"{path}: row 2 is not an evaluation sample"):
             read_results(opened)
 
 

@@ -75,7 +75,7 @@ def test_the_trainer_sees_the_probabilities_that_vllm_sampled_with(
 
 def test_it_ends_with_a_table_rollouts_a_plot_and_a_page(ended: tuple[Path, str]) -> None:
     folder, said = ended
-    assert "solved, all items alike" in said
+    assert "solved, mean over items" in said
     assert "right is" in said
     assert (folder / "learning.svg").stat().st_size > 1000
     assert "<html" in (folder / "report.html").read_text()

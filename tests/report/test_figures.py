@@ -225,6 +225,6 @@ def test_every_evaluation_has_marks_of_its_own_and_two_are_compared(tmp_path: Pa
         "model base · attempts 1",
         "model tuned · attempts 1",
     ]
-    assert "solved, all items alike" in found.comparison
+    assert "solved, mean over items" in found.comparison
     assert "+50.0" in found.comparison
     assert contents_of(read_material([tmp_path / "base"])).comparison == ""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reasoning_gym_environment.evaluation.metrics import Background, evaluation_report
+from reasoning_gym_environment.evaluation.metrics import Baselines, evaluation_report
 from reasoning_gym_environment.records import (
     Attempt,
     Completion,
@@ -88,8 +88,8 @@ def test_groups_are_read_whole(path: Path) -> None:
 def test_an_evaluation_measures_as_before() -> None:
     samples = read_groups(FILES[1]).groups
     floors = {"caesar_cipher": 0.0, "countdown": 0.0, "gcd": 0.233, "spell_backward": 0.0}
-    background = Background(
+    baselines = Baselines(
         categories=known_categories(), floors=floors, attempts=len(samples[0].rollouts)
     )
     stored = json.loads((STORED / "evaluation" / "metrics.json").read_text())["results"]["all"]
-    assert list(evaluation_report(samples, background).numbers().items()) == list(stored.items())
+    assert list(evaluation_report(samples, baselines).numbers().items()) == list(stored.items())
