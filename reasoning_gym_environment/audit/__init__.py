@@ -1,4 +1,4 @@
-"""What every task's verifier pays for, and the proof of every ladder, found by asking both.
+"""The audit: what every task's verifier pays for, floors without reasoning, proof of the ladders.
 
-The tables of what is known to be paid are here; the guards themselves are in `scoring`.
+The expected findings are in `findings`; the guards are in `scoring`.
 """

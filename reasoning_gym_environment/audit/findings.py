@@ -1,30 +1,243 @@
-"""From the scores of the probes to what is wrong with a task's verifier or its levels."""
+"""The answers that the audit tries, what verifiers may pay for them, and what is wrong otherwise.
+
+Probes are tried on many items, so each has a label that is the same for all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 from statistics import median
+from types import MappingProxyType
 
 from ..records import SOLVED_SCORE, Status, Verdict
+from ..scoring.guards import ACCEPTED
 from ..tasks.chance_floors import Floors
+from ..tasks.facts import PAYS_ANY_ANSWER
 from ..util.grouping import group_by
-from .known import Known, explanation
 from .ladder_proof import LevelProof
-from .probes import DEGENERATE, Kind, Probe
 
 TOLERATED_SHARE = 0.1
-"""Of the items: a wrong text may be right in value on some ("0.5" for "1/2")."""
+"""Share of the items that a wrong text may solve: on some it has the right value ("0.5", "1/2")."""
 
 _FEWEST = 3
-"""Items that must be solved: on a small sample one is luck."""
+"""Solved items that make a finding: on a small sample one is luck."""
 
 _KILLED = (Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED)
 
 
+class Kind(str, Enum):
+    """Kind of an answer that the audit tries."""
+
+    ORACLE = "oracle"
+    FORM = "form"
+    EMPTY = "empty"
+    JUNK = "junk"
+    CONSTANT = "constant"
+    OTHER = "other item's answer"
+    QUESTION = "question"
+    LISTING = "several answers"
+    APPENDED = "text appended"
+
+
+DEGENERATE = tuple(kind for kind in Kind if kind not in (Kind.ORACLE, Kind.FORM))
+"""The kinds that no verifier should pay for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Probe:
+    """One answer to one item.
+
+    Attributes:
+        label: the same for all items; the answer itself where that is always the same.
+        is_right: whether the answer is the oracle's.
+    """
+
+    kind: Kind
+    label: str
+    answer: str
+    is_right: bool = False
+
+
+EMPTY = ("", " ", ".", "-", "[]", "{}", "()", '""', "None", "null")
+JUNK = ("asdf qwer", "I don't know", "?", "x", "zzzzzzzz", "lorem ipsum dolor sit amet")
+CONSTANTS = (
+    *("0", "1", "-1", "2", "10", "0.", "0.5", "1/2", "nan", "inf", "NaN", "[NaN]", "1e9"),
+    *("yes", "no", "Yes", "No", "true", "false", "True", "False", "A", "a", "6*4*1*1"),
+    "P \N{LOGICAL OR} Q",
+)
+FORMS = (" {} ", "**{}**", "${}$", r"\boxed{{{}}}", "{}.", "```\n{}\n```")
+
+_FREQUENT = 6
+_LISTED = 10
+_NOISE = "asdf qwer"
+
+
+def constants_for(oracles: Iterable[str]) -> tuple[str, ...]:
+    """Return the constants to try on a task: the general ones, and its most frequent answers.
+
+    Args:
+        oracles: of other items than those that the constants are tried on.
+
+    Example:
+        >>> constants_for(["7", "8", "7"])[-2:]
+        ('7', '8')
+    """
+    frequent = [oracle for oracle, _ in Counter(oracles).most_common(_FREQUENT)]
+    return tuple(dict.fromkeys([*CONSTANTS, *frequent]))
+
+
+def oracle_probes(oracle: str) -> list[Probe]:
+    """Return probes with the right answer, plain and in common forms."""
+    as_it_is = Probe(kind=Kind.ORACLE, label="oracle", answer=oracle, is_right=True)
+    forms = [
+        Probe(kind=Kind.FORM, label=form.format("x"), answer=form.format(oracle), is_right=True)
+        for form in FORMS
+    ]
+    return [as_it_is, *forms]
+
+
+def constant_probes(constants: Sequence[str], oracle: str | None) -> list[Probe]:
+    """Return the probes that are the same for every item."""
+    texts = [(Kind.EMPTY, EMPTY), (Kind.JUNK, JUNK), (Kind.CONSTANT, constants)]
+    right = None if oracle is None else oracle.strip()
+    return [
+        Probe(kind=kind, label=text, answer=text, is_right=text.strip() == right)
+        for kind, group in texts
+        for text in group
+    ]
+
+
+def listing_probes(oracle: str, alternatives: Sequence[str]) -> list[Probe]:
+    """Return probes with the right answer among other answers, or with text after it."""
+    noise = Probe(kind=Kind.APPENDED, label="answer, then junk", answer=f"{oracle} {_NOISE}")
+    others = [text for text in dict.fromkeys(alternatives) if text.strip() != oracle.strip()]
+    if not others:
+        return [noise]
+    everything = sorted({oracle, *others[:_LISTED]})
+    listings = {
+        "two, by 'or'": f"{oracle} or {others[0]}",
+        "two, by comma": f"{oracle}, {others[0]}",
+        "two, by newline": f"{oracle}\n{others[0]}",
+        "wrong one first": f"{others[0]} {oracle}",
+        "all, by comma": ", ".join(everything),
+        "all, by newline": "\n".join(everything),
+    }
+    kind = Kind.LISTING
+    return [noise, *(Probe(kind=kind, label=k, answer=text) for k, text in listings.items())]
+
+
+def probes_for(
+    question: str, oracle: str | None, *, constants: Sequence[str], others: Sequence[str]
+) -> list[Probe]:
+    """Return all probes of one item.
+
+    Args:
+        oracle: None where several answers are right.
+        others: oracles of other items; the first one is a probe.
+    """
+    probes = constant_probes(constants, oracle)
+    probes.append(Probe(kind=Kind.QUESTION, label="question", answer=question))
+    if others:
+        right = oracle is not None and others[0].strip() == oracle.strip()
+        kind = Kind.OTHER
+        probes.append(Probe(kind=kind, label=kind.value, answer=others[0], is_right=right))
+    if oracle is None:
+        return probes
+    return [*oracle_probes(oracle), *probes, *listing_probes(oracle, others)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """Why a finding is expected.
+
+    Attributes:
+        levels: where it is expected; None means everywhere.
+    """
+
+    reason: str
+    levels: Collection[int | None] | None = None
+
+
+def explanation(
+    known: Mapping[str, Mapping[str, Known]], task: str, kind: str, level: int | None
+) -> str:
+    """Return why a finding is expected, or an empty text."""
+    entry = known.get(task, {}).get(kind)
+    if entry is None or (entry.levels is not None and level not in entry.levels):
+        return ""
+    return entry.reason
+
+
+_NO_ORACLE = "Several answers are right, and the entry has none."
+_SHARE = "The right answer and other words earn its share of the length."
+_REST = "The answer is right and complete; the verifier ignores what follows."
+_FIRST = "Only the first answer counts."
+_UNEVALUATED = "Some oracles hold an unevaluated Integral."
+
+_NO_ORACLE_TASKS = ("boxnet", "graph_color", "rubiks_cube", "rush_hour")
+_CONTAINED_TASKS = (
+    *("acre", "arc_1d", "list_functions", "manipulate_matrix", "number_filtering"),
+    *("rotate_matrix", "string_splitting", "string_synthesis", "word_sequence_reversal"),
+)
+_GRIDS = ("kakurasu", "mini_sudoku", "sudoku", "survo")
+_CONSTANT, _OTHER = Kind.CONSTANT.value, Kind.OTHER.value
+_SEVERAL, _APPENDED = Kind.LISTING.value, Kind.APPENDED.value
+
+
+def _accepted(task: str, *kinds: str) -> dict[str, Known]:
+    """Return what the guards accept, with the reason in their table."""
+    return dict.fromkeys(kinds, Known(reason=f"Accepted: {ACCEPTED[task]}."))
+
+
+VERIFIERS: Mapping[str, Mapping[str, Known]] = MappingProxyType(
+    {task: {"no oracle": Known(reason=_NO_ORACLE)} for task in _NO_ORACLE_TASKS}
+    | {task: {_APPENDED: Known(reason=_SHARE)} for task in _CONTAINED_TASKS}
+    | {task: {_APPENDED: Known(reason=_REST)} for task in _GRIDS}
+    | {
+        "advanced_geometry": {_SEVERAL: Known(reason=_FIRST)},
+        "futoshiki": {_APPENDED: Known(reason=_REST), _SEVERAL: Known(reason=_FIRST)},
+        "gsm_symbolic": {
+            _APPENDED: Known(reason=_REST),
+            _SEVERAL: Known(reason=_FIRST),
+            "oracle": Known(reason="The oracle is wrong on one item in 65.", levels={None}),
+        },
+        "intermediate_integration": {"generation": Known(reason=_UNEVALUATED)},
+        "knights_knaves": {_APPENDED: Known(reason=_REST)},
+        "largest_island": _accepted("largest_island", _CONSTANT),
+        "polynomial_equations": {
+            **_accepted("polynomial_equations", _CONSTANT, _OTHER),
+            _SEVERAL: Known(reason="An extra solution costs part of the score."),
+        },
+        "power_function": _accepted("power_function", _CONSTANT),
+        "propositional_logic": {
+            "no oracle": Known(reason=_NO_ORACLE),
+            **_accepted("propositional_logic", _CONSTANT),
+        },
+        "quantum_lock": _accepted("quantum_lock", _APPENDED),
+        "rectangle_count": _accepted("rectangle_count", _CONSTANT, _OTHER),
+        "sokoban": _accepted("sokoban", _APPENDED, _SEVERAL),
+        "time_intervals": {_APPENDED: Known(reason=_REST), _SEVERAL: Known(reason=_FIRST)},
+        "word_sorting": {_APPENDED: Known(reason="Extra words cost their share.")},
+    }
+)
+"""What the verifiers pay for behind the environment's screen and guards."""
+
+
+def known_findings() -> dict[str, Mapping[str, Known]]:
+    """Return `VERIFIERS` and every kind of degenerate answer to the tasks that pay any answer."""
+    pays_any = {
+        task: {kind.value: Known(reason=reason) for kind in DEGENERATE}
+        for task, reason in PAYS_ANY_ANSWER.items()
+    }
+    return {**VERIFIERS, **pays_any}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observation:
-    """What one probe earned on one item."""
+    """The verdict on one probe of one item."""
 
     probe: Probe
     verdict: Verdict
@@ -40,7 +253,7 @@ class Observation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Share:
-    """How many of the items a probe solves, and the mean of what it earns."""
+    """The share of the items that a probe solves, and its mean score."""
 
     label: str
     items: int
@@ -54,7 +267,7 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """Something wrong, and why we know of it; unexplained when the explanation is empty."""
+    """Something wrong; `explanation` is empty unless it is expected."""
 
     task: str
     kind: str
@@ -65,16 +278,15 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskAudit:
-    """All that the audit says about one task.
+    """The audit of one task.
 
     Attributes:
-        oracle: share of the items whose own answer has full credit; None without one.
-        degenerate: the best probe of each kind that no verifier should pay for, on the items
-            where it isn't right.
+        oracle: share of the items whose own answer has full credit; None without such answers.
+        degenerate: the best probe of each kind in `DEGENERATE`, over the items where it is wrong.
         floors: what the best constant answer and the best strategy without reasoning solve.
-        forms: share of the items on which a form of the right answer keeps full credit.
-        median_seconds, worst_seconds: of scoring right answers, at all levels.
-        unseen: kinds of findings that are known of the task and were not found.
+        forms: by form, the share of the items on which the right answer keeps full credit.
+        median_seconds, worst_seconds: to score right answers, over all levels.
+        unseen: kinds of expected findings that were not found.
     """
 
     task: str
@@ -91,13 +303,9 @@ class TaskAudit:
     unseen: Sequence[str] = ()
 
 
-def shares(observations: Iterable[Observation], *, but_right: bool = False) -> list[Share]:
-    """Work out one share for each label, best first.
-
-    Args:
-        but_right: leave out the items where the probe is the oracle.
-    """
-    counted = [one for one in observations if not (but_right and one.probe.is_right)]
+def wrong_shares(observations: Iterable[Observation]) -> list[Share]:
+    """Return the share of each label over the items where the probe is wrong, best first."""
+    wrong = [one for one in observations if not one.probe.is_right]
     found = [
         Share(
             label=label,
@@ -105,7 +313,7 @@ def shares(observations: Iterable[Observation], *, but_right: bool = False) -> l
             solved=sum(one.solved for one in group) / len(group),
             score=sum(one.score for one in group) / len(group),
         )
-        for label, group in group_by(lambda one: one.probe.label, counted).items()
+        for label, group in group_by(lambda one: one.probe.label, wrong).items()
     ]
     return sorted(found, key=lambda share: (-share.solved, -share.score))
 
@@ -115,10 +323,10 @@ def of_kind(observations: Iterable[Observation], *kinds: Kind) -> list[Observati
 
 
 def answer_findings(task: str, observations: Sequence[Observation]) -> list[Finding]:
-    """Find what degenerate answers earn and what verifiers don't survive."""
+    """Return the findings about answers: degenerate ones that pay, verifiers that fail."""
     findings = []
     for kind in DEGENERATE:
-        for best in shares(of_kind(observations, kind), but_right=True)[:1]:
+        for best in wrong_shares(of_kind(observations, kind))[:1]:
             if best.is_finding:
                 detail = f"{best.label!r} solves {best.solved:.0%}, mean score {best.score:.2f}"
                 findings.append(Finding(task=task, kind=kind.value, detail=detail))
@@ -139,7 +347,7 @@ def answer_findings(task: str, observations: Sequence[Observation]) -> list[Find
 
 
 def level_findings(task: str, levels: Iterable[LevelProof]) -> list[Finding]:
-    """Find levels without items, without a right answer, or with a wrong one."""
+    """Return the findings about levels: no items, no right answer, a wrong one."""
     findings = []
     for at in levels:
         items, none, below = len(at.problems), at.without_oracle, len(at.wrong_oracles)
@@ -156,17 +364,6 @@ def level_findings(task: str, levels: Iterable[LevelProof]) -> list[Finding]:
     return findings
 
 
-def explain(finding: Finding, known: Mapping[str, Mapping[str, Known]]) -> Finding:
-    """Add to a finding what the table says about it."""
-    return Finding(
-        task=finding.task,
-        kind=finding.kind,
-        detail=finding.detail,
-        level=finding.level,
-        explanation=explanation(known, finding.task, finding.kind, finding.level),
-    )
-
-
 def judge(
     task: str,
     category: str,
@@ -174,20 +371,22 @@ def judge(
     levels: Sequence[LevelProof],
     *,
     floors: Floors,
-    seconds: Sequence[float],
     known: Mapping[str, Mapping[str, Known]],
 ) -> TaskAudit:
-    """Put together all that is said about a task.
+    """Return the audit of a task.
 
     Args:
         levels: the default configuration first.
         floors: of the default items.
-        seconds: of scoring right answers.
-        known: findings that are no news.
+        known: findings to expect.
     """
-    kinds = {kind: shares(of_kind(observations, kind), but_right=True) for kind in DEGENERATE}
+    kinds = {kind: wrong_shares(of_kind(observations, kind)) for kind in DEGENERATE}
     oracles = of_kind(observations, Kind.ORACLE)
-    findings = [*answer_findings(task, observations), *level_findings(task, levels)]
+    seconds = [verdict.seconds for proof in levels for verdict in proof.verdicts]
+    findings = [
+        replace(one, explanation=explanation(known, task, one.kind, one.level))
+        for one in (*answer_findings(task, observations), *level_findings(task, levels))
+    ]
     return TaskAudit(
         task=task,
         category=category,
@@ -199,7 +398,7 @@ def judge(
         levels=levels,
         median_seconds=median(seconds) if seconds else 0.0,
         worst_seconds=max(seconds, default=0.0),
-        findings=[explain(finding, known) for finding in findings],
+        findings=findings,
         unseen=sorted(known.get(task, {}).keys() - {finding.kind for finding in findings}),
     )
 

@@ -1,4 +1,4 @@
-"""Proves levels and ladders: problems come in time, their answers hold, and levels differ."""
+"""Proof of levels and ladders: problems come in time, their answers are right, levels differ."""
 
 from __future__ import annotations
 
@@ -17,25 +17,24 @@ from ..tasks.ladders import TaskLadder
 from ..util.progress import with_progress
 
 MAX_CHARACTERS = 30_000
-"""The longest question of a level; shorter budgets cap the ladder where the model is known."""
+"""The longest mean question of a level; a run caps its ladders by the model's own limit."""
 
 LEAST_CHANGED = 0.1
-"""Of the questions that equal seeds give on neighbouring levels."""
+"""Share of the questions that must differ between neighboring levels for equal seeds."""
 
 _SEED = 7
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LevelProof:
-    """What one level of a task gave.
+    """The problems of one level of a task, and the verdicts on their answers.
 
     Attributes:
-        level: None is the default configuration.
-        problems: those that could be made.
-        verdicts: on the problems' own answers, of the problems that have one.
-        errors: why others could not be made, one text an item.
-        late: the same of those that took longer than the deadline.
-        seconds: each problem took to make, with the dataset where it was not kept.
+        level: None means the default configuration.
+        verdicts: on the answers of the problems that have one.
+        errors: why items could not be made, one text an item.
+        late: the same for items that took longer than the deadline.
+        seconds: to make each problem.
     """
 
     task: str
@@ -49,17 +48,17 @@ class LevelProof:
 
     @property
     def questions(self) -> dict[int, str]:
-        """The questions by seed; what could not be made is missing."""
+        """The questions by seed."""
         return {problem.recipe.seed: problem.question for problem in self.problems}
 
     @property
     def without_oracle(self) -> int:
-        """How many problems have no single right answer."""
+        """Number of problems without a single right answer."""
         return len(self.problems) - len(self.verdicts)
 
     @property
     def wrong_oracles(self) -> list[str]:
-        """The verdicts on the problems' own answers that have no full credit, as text."""
+        """Verdicts on the problems' own answers without full credit, as text."""
         return [f"{v.status.value} {v.score}" for v in self.verdicts if v.score != 1.0]
 
     @property
@@ -81,11 +80,11 @@ async def prove_level(
     seed: int = _SEED,
     stop_at_failure: bool = False,
 ) -> LevelProof:
-    """Make items of one level, one after the other, and score the answers they bring.
+    """Make items of one level, one after the other, and score their own answers.
 
     Args:
-        seed: of the items, as of an evaluation set.
-        stop_at_failure: whether no more items are tried after one that could not be made.
+        seed: of the set of items.
+        stop_at_failure: end at the first item that could not be made.
     """
     problems: list[Problem] = []
     errors: list[str] = []
@@ -116,7 +115,7 @@ async def prove_level(
 
 
 async def verify_oracles(pool: TaskPool, problems: Sequence[Problem]) -> list[Verdict]:
-    """Score the problems' own answers; a problem without one has no verdict."""
+    """Score the problems' own answers, where they have one."""
     return [
         verdict
         for problem in problems
@@ -138,9 +137,9 @@ async def prove_ladder(
 async def prove_ladders(
     pool: TaskPool, ladders: Mapping[str, TaskLadder], *, items: int, at_once: int
 ) -> list[list[LevelProof]]:
-    """Prove every ladder, so many tasks at once; a progress bar on a terminal.
+    """Prove every ladder, `at_once` tasks at a time, with a progress bar on a terminal.
 
-    With more tasks at once than the pool has processes, the seconds are those of waiting too.
+    With more tasks at a time than the pool has processes, the seconds include waiting.
     """
     places = asyncio.Semaphore(at_once)
 
@@ -152,14 +151,14 @@ async def prove_ladders(
 
 
 def changed_share(lower: LevelProof, upper: LevelProof) -> float:
-    """Measure how many of the seeds that both levels have give another question, in [0, 1]."""
+    """Return the share of common seeds whose questions differ, in [0, 1]."""
     below, above = lower.questions, upper.questions
     common = below.keys() & above.keys()
     return sum(below[seed] != above[seed] for seed in common) / max(1, len(common))
 
 
 def faults(proofs: Sequence[LevelProof]) -> list[str]:
-    """Name what keeps a ladder from being proved, one sentence each."""
+    """Return the faults of a ladder, one sentence each."""
     found = []
     for proof in proofs:
         where = f"{proof.task} level {proof.level}:"

@@ -1,4 +1,4 @@
-"""The audit as text, JSON, markdown and one HTML page that needs nothing else."""
+"""The audit as text, JSON, Markdown and one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -11,28 +11,25 @@ from typing import Any
 from ..records import SOLVED_SCORE
 from ..tasks.chance_floors import Floor, Floors
 from ..util.grouping import group_by
-from .findings import TOLERATED_SHARE, Finding, TaskAudit
-from .probes import DEGENERATE, Kind
-from .run import Audit, unexplained
+from .findings import DEGENERATE, TOLERATED_SHARE, Finding, Kind, TaskAudit
+from .run import Audit
 
 COLUMNS = {
     "task": "name in reasoning-gym's registry",
     "oracle": "share of the items whose own answer has full credit; - where there is none",
-    "chance": "share of the items that the best constant answer solves, and its 95 % interval: "
-    "the chance floor",
+    "chance": "share of the items that the best constant answer solves, with its 95 % interval",
     "constant": "that answer",
-    "no reasoning": "the same for the best of some hundred ways to copy from the question, or to "
-    "add, subtract, multiply and sort what is in it",
-    "strategy": "that way",
-    "wrong texts": "largest share of the items solved by a text that isn't the right answer, and "
-    "which kind of text it is; the largest mean score where none is solved",
-    "right and more": "the same for the right answer with others or with words beside it",
+    "no reasoning": "the same for the best of some hundred strategies that copy from the question, "
+    "or add, subtract, multiply and sort its contents",
+    "strategy": "that strategy",
+    "wrong texts": "largest share of the items that a kind of wrong text solves, and the kind; the "
+    "largest mean score where none is solved",
+    "right and more": "the same for the right answer beside other answers or words",
     "forms that lose": "forms of a right answer that lose credit on some items",
-    "levels": "how many levels of its ladder have no finding, and at how many an "
-    "item took longer than the deadline",
+    "levels": "levels of the ladder without a finding, and items that exceeded the deadline",
     "median ms, worst ms": "to score a right answer, over all levels",
 }
-"""The table's columns and what they say."""
+"""The table's columns and their meaning."""
 
 _COMMAND = (
     "python -m reasoning_gym_environment audit --markdown docs/verifier-audit.md "
@@ -57,7 +54,7 @@ tr.news td { background: #fde8e8; }
 
 
 def shown(answer: str) -> str:
-    """Quote an answer so that it fits into a cell."""
+    """Return an answer as a short literal."""
     text = repr(answer)
     return text if len(text) <= _ANSWER_CHARACTERS else f"{text[: _ANSWER_CHARACTERS - 1]}…"
 
@@ -67,12 +64,12 @@ def share(value: float | None) -> str:
 
 
 def floor_cell(floor: Floor) -> str:
-    """Write a floor with its interval, and how many items it was measured on."""
+    """Return a floor with its interval and its number of items."""
     return f"{floor.solved:.0%} ({floor.low:.0%} - {floor.high:.0%} of {floor.items})"
 
 
 def best_paid(task: TaskAudit, kinds: Collection[Kind]) -> str:
-    """Name which of the kinds solves most items, and how many."""
+    """Return which of the kinds solves most items, and how many."""
     found = [(best, kind) for kind, best in task.degenerate.items() if kind in kinds]
     if not found:
         return "-"
@@ -81,13 +78,13 @@ def best_paid(task: TaskAudit, kinds: Collection[Kind]) -> str:
 
 
 def lost_forms(task: TaskAudit) -> str:
-    """Name the forms of a right answer that lose credit; "all" where every one does."""
+    """Return the forms of a right answer that lose credit, or "all"."""
     lost = [form.replace("\n", "⏎") for form, kept in task.forms.items() if kept < 1.0]
     return "all" if lost and len(lost) == len(task.forms) else "  ".join(lost)
 
 
 def sound_levels(task: TaskAudit) -> str:
-    """Count the levels of the ladder that have no finding, and those that were late."""
+    """Return the number of levels without a finding, and of items that took too long."""
     broken = {finding.level for finding in task.findings if finding.level is not None}
     count = len(task.levels) - 1
     late = sum(len(at.late) for at in task.levels)
@@ -96,7 +93,7 @@ def sound_levels(task: TaskAudit) -> str:
 
 
 def row(task: TaskAudit) -> dict[str, str]:
-    """Say what the table says of a task, by column."""
+    """Return the cells of a task by column."""
     chance, no_reasoning = task.floors
     milliseconds = f"{1000 * task.median_seconds:.2f}, {1000 * task.worst_seconds:.1f}"
     cells = (
@@ -120,41 +117,41 @@ def place(finding: Finding) -> str:
 
 
 def summary(audit: Audit) -> str:
-    """Sum the audit up in one line."""
+    """Return the audit in one line."""
     findings = sum(len(task.findings) for task in audit.tasks)
     return (
         f"reasoning-gym {audit.library_version}: {len(audit.tasks)} tasks, {findings} findings, "
-        f"{len(unexplained(audit))} of them unexplained"
+        f"{len(audit.unexplained)} of them unexplained"
     )
 
 
 def unseen(audit: Audit) -> list[str]:
-    """Name what is known and was not found: a fault that is repaired, or a matter of luck."""
+    """Return the expected findings that were not found: repaired faults, or luck."""
     return [f"{task.task}: {', '.join(task.unseen)}" for task in audit.tasks if task.unseen]
 
 
 def as_text(audit: Audit) -> str:
-    """Write an aligned table, then what is unexplained."""
+    """Return an aligned table and the unexplained findings."""
     table = [{name: name for name in COLUMNS}, *(row(task) for task in audit.tasks)]
     widths = {name: max(len(line[name]) for line in table) for name in COLUMNS}
     lines = ["  ".join(f"{line[n]:{w}}" for n, w in widths.items()).rstrip() for line in table]
-    news = [f"UNEXPLAINED {f.task}, {place(f)}: {f.kind}: {f.detail}" for f in unexplained(audit)]
+    news = [f"UNEXPLAINED {f.task}, {place(f)}: {f.kind}: {f.detail}" for f in audit.unexplained]
     old = [f"not seen: {line}" for line in unseen(audit)]
     return "\n".join([*lines, "", *old, *news, summary(audit)])
 
 
 def as_json(audit: Audit) -> str:
-    """Write everything as JSON, with the number of unexplained findings."""
+    """Return the whole audit as JSON."""
     whole = {
         "library_version": audit.library_version,
         "tasks": [_task_json(task) for task in audit.tasks],
-        "unexplained": len(unexplained(audit)),
+        "unexplained": len(audit.unexplained),
     }
     return json.dumps(whole, indent=1)
 
 
 def _task_json(task: TaskAudit) -> dict[str, Any]:
-    """Count at each level the items that could be made, and those with a wrong oracle or none."""
+    """Return a task's audit with the counts of each level in place of its items."""
     levels = [
         {
             "level": proof.level,
@@ -178,7 +175,7 @@ def _task_json(task: TaskAudit) -> dict[str, Any]:
 
 
 def chance_floors(audit: Audit) -> str:
-    """Write `tasks/chance_floors.json`: what one constant and one strategy solve, by task."""
+    """Return the contents of `tasks/chance_floors.json`."""
     floors = {task.task: _floors_json(task.floors) for task in audit.tasks}
     return json.dumps({"reasoning_gym": audit.library_version, "floors": floors}, indent=1) + "\n"
 
@@ -199,14 +196,14 @@ def _code(text: str) -> str:
 
 
 def _markdown_table(rows: Sequence[Mapping[str, str]], code: Sequence[str] = ()) -> list[str]:
-    """Lay rows out as lines of a table; the columns in `code` are shown as they are."""
+    """Return the lines of a table; the columns in `code` are set as code."""
     names = list(rows[0])
     lines = [[_code(r[n]) if n in code else _cell(r[n]) for n in names] for r in rows]
     return [f"| {' | '.join(cells)} |" for cells in [names, ["---"] * len(names), *lines]]
 
 
 def finding_rows(audit: Audit) -> list[dict[str, str]]:
-    """List all findings; those of one kind and reason at several levels share a row."""
+    """Return all findings; those of one kind and reason share a row."""
     findings = [finding for task in audit.tasks for finding in task.findings]
     alike = group_by(lambda f: (f.task, f.kind, f.explanation), findings)
     return [
@@ -222,21 +219,20 @@ def finding_rows(audit: Audit) -> list[dict[str, str]]:
 
 
 def as_markdown(audit: Audit) -> str:
-    """Write the page for the repository, in markdown."""
+    """Return the page of the documentation, in Markdown."""
     lines = [
         "# What reasoning-gym's verifiers pay for",
         "",
         "<!-- generated: do not edit -->",
-        f"Generated by `{_COMMAND}`, through the same processes that score rollouts: screen, "
-        "guards and limits included.",
+        f"Generated by `{_COMMAND}`, through the processes that score rollouts, with screen, "
+        "guards and limits.",
         "",
-        f"{summary(audit)}. An answer *solves* an item from a score of {SOLVED_SCORE} on; a text "
-        f"that isn't the right answer is a finding when it solves more than "
-        f"{TOLERATED_SHARE:.0%} of the items.",
+        f"{summary(audit)}. An answer *solves* an item if its score is at least {SOLVED_SCORE}. A "
+        f"wrong text is a finding if it solves more than {TOLERATED_SHARE:.0%} of the items.",
         "",
-        "The floors say what a task pays without being solved. The best of hundreds of answers is "
-        "partly the luckiest, so it is chosen on other items (a third as many, fewer where an "
-        "answer takes long to score) than it is measured on: no figure is the maximum of noise.",
+        "The floors show what a task pays without reasoning. The best of hundreds of answers is "
+        "partly the luckiest, so it is chosen on one set of items and measured on another, at "
+        "least three times as large.",
         "",
         *(f"- **{name}**: {meaning}" for name, meaning in COLUMNS.items()),
         "",
@@ -246,14 +242,14 @@ def as_markdown(audit: Audit) -> str:
         "",
         *(_markdown_table(finding_rows(audit)) if finding_rows(audit) else ["None."]),
         "",
-        "Known and not found this time: " + ("; ".join(unseen(audit)) or "nothing") + ".",
+        "Expected but not found: " + ("; ".join(unseen(audit)) or "nothing") + ".",
         "",
     ]
     return "\n".join(lines)
 
 
 def _html_table(rows: Sequence[Mapping[str, str]], marked: Sequence[bool]) -> str:
-    """Lay rows out as a table; those that are marked stand out."""
+    """Return a table whose marked rows stand out."""
     head = "".join(f"<th>{escape(name)}</th>" for name in rows[0])
     body = "\n".join(
         f"<tr{' class=news' if news else ''}>"
@@ -265,8 +261,8 @@ def _html_table(rows: Sequence[Mapping[str, str]], marked: Sequence[bool]) -> st
 
 
 def as_html(audit: Audit) -> str:
-    """Write a page that needs nothing else; what is unexplained stands out."""
-    news = {finding.task for finding in unexplained(audit)}
+    """Return a self-contained page on which unexplained findings stand out."""
+    news = {finding.task for finding in audit.unexplained}
     tasks = _html_table([row(task) for task in audit.tasks], [t.task in news for t in audit.tasks])
     found = finding_rows(audit)
     findings = (
@@ -278,6 +274,6 @@ def as_html(audit: Audit) -> str:
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f"<style>{_STYLE}</style></head><body><h1>{title}</h1><p>{escape(summary(audit))}</p>"
         f"<ul>{legend}</ul>{tasks}<h2>Findings</h2>{findings}"
-        f"<p>Known and not found this time: {escape('; '.join(unseen(audit))) or 'nothing'}.</p>"
+        f"<p>Expected but not found: {escape('; '.join(unseen(audit))) or 'nothing'}.</p>"
         "</body></html>\n"
     )

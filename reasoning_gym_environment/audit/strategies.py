@@ -1,7 +1,7 @@
-"""What can be answered without reasoning: copies from the question, and trivial sums of it. Pure.
+"""Answers without reasoning: copies from the question, and trivial calculations with it.
 
-Each strategy has a label that is the same for all questions, and gives the same answer to the
-same question. On a question that lacks what it copies a strategy has no answer.
+A strategy has the same label for all questions and is deterministic. It gives no answer where the
+question lacks what it copies.
 """
 
 from __future__ import annotations
@@ -15,22 +15,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
 
-from . import pieces
-
 _MOST_CHARACTERS = 4000
-"""Of an answer: no honest one to a default question is longer."""
+"""Length of an answer; no honest answer to a default question is longer."""
 
 _MOST_NUMBERS = 60
 _MOST_FACTORS = 12
 _MOVES = 700
 _ENDS = 6
-"""So many of the first and of the last pieces are tried, of each kind."""
+"""Number of first and of last pieces of each kind to try."""
+
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][+-]?\d{1,2})?(?![\w])")
+_WORD = re.compile(r"[^\W\d_]+")
+_QUOTED = re.compile(r"\"([^\"\n]+)\"|`([^`\n]+)`|'([^'\n]+)'")
+_EXAMPLE = re.compile(r"(?:e\.g\.,?|ex\.?[,:]|[Ee]xample:?|like:?)[ \n]+(.+?)[])\".]*$", re.M)
+_ITEM = re.compile(r"^\W{0,4}\d+[.:] *(.+)$", re.M)
+_RUN = re.compile(r"[\w.+-]+(?:, *[\w.+-]+)+")
+_MOST_CELL_CHARACTERS = 3
+
+Grid = list[list[str]]
 
 Answers = Iterator[tuple[str, str]]
+"""Labels and answers."""
 
 
 def strategies(question: str) -> dict[str, str]:
-    """Answer a question in some hundred ways, by the strategies' labels; none is blank.
+    """Return some hundred answers to a question by the labels of the strategies.
 
     Example:
         >>> answers = strategies("Find the LCM of these numbers: 4, 6")
@@ -48,9 +57,9 @@ def strategies(question: str) -> dict[str, str]:
 
 
 def _places(question: str) -> dict[str, str]:
-    """Name where in a question is looked."""
+    """Return the places in a question to copy from, by the end of their label."""
     paragraphs = [part for part in re.split(r"\n\s*\n", question) if part.strip()]
-    lines = pieces.lines(question)
+    lines = split_lines(question)
     colon = question.rpartition(": ")[2]
     return {
         "": question,
@@ -63,7 +72,7 @@ def _places(question: str) -> dict[str, str]:
 
 
 def _ends(kind: str, found: Sequence[str]) -> Answers:
-    """Give the first and last pieces of a kind, the longest, the shortest, the most frequent."""
+    """Return the first and last pieces of a kind, the longest, shortest, most frequent, rarest."""
     for n, piece in enumerate(found[:_ENDS], start=1):
         yield f"{kind} {n}", piece
     for n, piece in enumerate(reversed(found[-_ENDS:]), start=1):
@@ -85,21 +94,21 @@ def _copies(text: str) -> Answers:
     yield "the text backwards", text[::-1]
     yield "the words backwards", " ".join(reversed(text.split()))
     yield "the words sorted", " ".join(sorted(text.split()))
-    all_words = pieces.words(text)
-    yield from _ends("line", pieces.lines(text))
+    all_words = find_words(text)
+    yield from _ends("line", split_lines(text))
     yield from _ends("word", all_words)
     yield from _ends("name", [word for word in all_words if word.istitle()])
-    yield from _ends("quotation", pieces.quotations(text))
-    yield from _ends("example", pieces.examples(text))
-    yield from _ends("bracket", pieces.brackets(text))
-    yield from _ends("line end", [line.split()[-1] for line in pieces.lines(text)])
+    yield from _ends("quotation", find_quotations(text))
+    yield from _ends("example", find_examples(text))
+    yield from _ends("bracket", find_brackets(text))
+    yield from _ends("line end", [line.split()[-1] for line in split_lines(text)])
     if all_words:
         yield "the last word backwards", all_words[-1][::-1]
 
 
 def _numbers(text: str) -> Answers:
     """Copy the numbers, and calculate with them."""
-    found = pieces.numbers(text)
+    found = find_numbers(text)
     yield from _ends("number", found)
     if not 1 <= len(found) <= _MOST_NUMBERS:
         return
@@ -143,7 +152,7 @@ def _numbers(text: str) -> Answers:
 
 
 def _plain(value: Fraction) -> str:
-    """Write a number; blank where it is too large to be anybody's answer."""
+    """Return a number as text, or an empty text if it is too large."""
     try:
         return str(value.numerator) if value.denominator == 1 else format(float(value), ".10g")
     except OverflowError:
@@ -152,8 +161,8 @@ def _plain(value: Fraction) -> str:
 
 def _grids(text: str) -> Answers:
     """Copy the grids, and turn the last one."""
-    found = pieces.grids(text)
-    yield from _ends("grid", [pieces.written(grid) for grid in found])
+    found = find_grids(text)
+    yield from _ends("grid", [grid_text(grid) for grid in found])
     if not found:
         return
     grid = found[-1]
@@ -178,7 +187,7 @@ def _grids(text: str) -> Answers:
         "with its blanks as zeros": [["0" if c in "_?" else c for c in row] for row in grid],
     }
     for label, rows in shapes.items():
-        yield f"the last grid {label}", pieces.written(rows)
+        yield f"the last grid {label}", grid_text(rows)
     for cell, count in Counter(cells).items():
         yield f"how often {cell} is in the last grid", str(count)
 
@@ -190,8 +199,8 @@ def _filled(row: Sequence[str], *, size: int) -> list[str]:
 
 def _lists(text: str) -> Answers:
     """Reorder what is listed by commas or in brackets, and write it in other forms."""
-    runs = {"list": pieces.runs(text)}
-    runs["bracket"] = [pieces.elements(bracket) for bracket in pieces.brackets(text)]
+    runs = {"list": find_lists(text)}
+    runs["bracket"] = [split_bracket(bracket) for bracket in find_brackets(text)]
     for kind, found in runs.items():
         for which, choose in (("longest", lambda lists: max(lists, key=len)), ("last", _last)):
             if found:
@@ -224,11 +233,11 @@ _READERS: Sequence[Callable[[str], Answers]] = (_copies, _numbers, _grids, _list
 
 
 def _puzzles(question: str) -> Answers:
-    """Answer what has a form of its own: choices, premises, maps, ladders, moves."""
-    for quotation in pieces.quotations(question)[-1:]:
+    """Answer questions with a form of their own: choices, premises, maps, ladders, moves."""
+    for quotation in find_quotations(question)[-1:]:
         for label, picks in (("first", (0,)), ("second", (1,)), ("first and second", (0, 1))):
             yield f"the last quotation with the {label} choices", _chosen(quotation, picks)
-    premises = pieces.items(question)
+    premises = find_items(question)
     names = sorted(set(re.findall(r"\b[P-Z]\b", " ".join(premises))))
     for sign, word in (("∧", "and"), ("\N{LOGICAL OR}", "or")):
         yield f"the premises by {word}", f" {sign} ".join(f"({one})" for one in premises)
@@ -238,13 +247,13 @@ def _puzzles(question: str) -> Answers:
             f"the first premise and a variable by {word}",
             f" {sign} ".join([f"({one})" for one in premises[:1]] + names[-1:]),
         )
-    brackets = [pieces.elements(bracket) for bracket in pieces.brackets(question)]
+    brackets = [split_bracket(bracket) for bracket in find_brackets(question)]
     if len(brackets) > 1:
         keys, values = brackets[0], [int(v) if v.isdigit() else v for v in brackets[-1]]
         in_turn = {key: values[n % len(values)] for n, key in enumerate(keys)}
         yield "the last bracket mapped onto the first in turn", json.dumps(in_turn)
         yield "the last bracket's first for all", json.dumps(dict.fromkeys(keys, values[0]))
-    ends = [q for q in pieces.quotations(question) if q.isupper()][:2]
+    ends = [q for q in find_quotations(question) if q.isupper()][:2]
     if len(ends) == 2 and len(ends[0]) == len(ends[1]):
         steps = [ends[1][:n] + ends[0][n:] for n in range(len(ends[0]) + 1)]
         yield "the first word changed into the second in order", ",".join(dict.fromkeys(steps))
@@ -252,7 +261,7 @@ def _puzzles(question: str) -> Answers:
 
 
 def _chosen(text: str, picks: Sequence[int]) -> str:
-    """Take one of each two choices that stand with a slash between, the picks in turn."""
+    """Replace each pair of choices with a slash between by one of them, the picks in turn."""
     counter = iter(range(len(text)))
 
     def one(match: re.Match[str]) -> str:
@@ -262,7 +271,7 @@ def _chosen(text: str, picks: Sequence[int]) -> str:
 
 
 def _moves(question: str) -> Answers:
-    """Move at random: the same moves for the same question."""
+    """Return random moves, the same for the same question."""
     rng = random.Random(0)
     yield "random moves in four directions", "".join(rng.choices("LURD", k=_MOVES))
     directions = ("left", "right", "up", "down")
@@ -272,6 +281,98 @@ def _moves(question: str) -> Answers:
     if letters:
         moves = [f"{rng.choice(letters)}{rng.choice('+-')}1" for _ in range(_MOVES)]
         yield "random moves of what is on the board", " ".join(moves)
+
+
+def find_numbers(text: str) -> list[str]:
+    """Return the numbers as they are written.
+
+    Example:
+        >>> find_numbers("Add -3 to 1,250.5 (or 2e3), not x2.")
+        ['-3', '1,250.5', '2e3']
+    """
+    return _NUMBER.findall(text)
+
+
+def find_words(text: str) -> list[str]:
+    return _WORD.findall(text)
+
+
+def split_lines(text: str) -> list[str]:
+    """Split into lines, without the blank ones."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def find_quotations(text: str) -> list[str]:
+    return ["".join(parts) for parts in _QUOTED.findall(text)]
+
+
+def find_examples(text: str) -> list[str]:
+    """Return what follows "e.g.", "example" or "like", to the end of its line."""
+    return _EXAMPLE.findall(text)
+
+
+def find_items(text: str) -> list[str]:
+    """Return the lines of a numbered list, without their numbers.
+
+    Example:
+        >>> find_items("1. P\\n.2. (P → Q)")
+        ['P', '(P → Q)']
+    """
+    return _ITEM.findall(text)
+
+
+def find_lists(text: str) -> list[list[str]]:
+    """Return the lists of two or more words or numbers with commas between."""
+    return [re.split(r", *", run) for run in _RUN.findall(text)]
+
+
+def find_grids(text: str) -> list[Grid]:
+    """Return what is laid out in rows of short cells with blanks between.
+
+    Example:
+        >>> find_grids("Turn:\\n1 2\\n3 4\\nby 90 degrees")
+        [[['1', '2'], ['3', '4']]]
+    """
+    found: list[Grid] = [[]]
+    for line in text.splitlines():
+        row = line.split()
+        if len(row) > 1 and all(len(cell) <= _MOST_CELL_CHARACTERS for cell in row):
+            found[-1].append(row)
+        elif found[-1]:
+            found.append([])
+    return [grid for grid in found if grid]
+
+
+def find_brackets(text: str) -> list[str]:
+    """Return the outermost square brackets with their contents.
+
+    Example:
+        >>> find_brackets("of [1, [2]] and [3]")
+        ['[1, [2]]', '[3]']
+    """
+    return list(_outermost(text))
+
+
+def _outermost(text: str) -> Iterator[str]:
+    depth = begin = 0
+    for place, character in enumerate(text):
+        if character == "[":
+            begin = place if depth == 0 else begin
+            depth += 1
+        elif character == "]" and depth:
+            depth -= 1
+            if depth == 0:
+                yield text[begin : place + 1]
+
+
+def split_bracket(bracket: str) -> list[str]:
+    """Split the contents of a bracket at its commas, without quotation marks."""
+    return [part.strip(" []'\"\n") for part in bracket.split(",")]
+
+
+def grid_text(rows: Sequence[Sequence[str]]) -> str:
+    """Return a grid as text."""
+    return "\n".join(" ".join(row) for row in rows)
 
 
 OWN_WORK: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -289,4 +390,4 @@ OWN_WORK: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "word_sorting": ("the longest list sorted", "the last list sorted", "the words sorted"),
     }
 )
-"""Task to how the names of strategies begin that do what its question asks: they solve it."""
+"""By task, how the labels begin of strategies that do what its question asks."""

@@ -7,9 +7,9 @@ from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..audit.known import Known, known_findings
+from ..audit.findings import Known, known_findings
 from ..audit.pages import as_html, as_json, as_markdown, as_text, chance_floors
-from ..audit.run import AuditSettings, audit_tasks, unexplained
+from ..audit.run import AuditSettings, audit_tasks
 from ..util.files import require_place
 
 
@@ -54,4 +54,4 @@ def main(
         if path is not None:
             path.write_text(render(audit), encoding="utf-8")
     print(as_json(audit) if options.json else as_text(audit))
-    return 1 if unexplained(audit) else 0
+    return 1 if audit.unexplained else 0

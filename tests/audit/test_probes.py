@@ -8,22 +8,23 @@ from pathlib import Path
 import pytest
 
 from reasoning_gym_environment.audit.findings import (
-    TOLERATED_SHARE,
-    Observation,
-    TaskAudit,
-    judge,
-)
-from reasoning_gym_environment.audit.floors import best, constants_to_try, floor
-from reasoning_gym_environment.audit.known import VERIFIERS, Known, explanation, known_findings
-from reasoning_gym_environment.audit.ladder_proof import LevelProof
-from reasoning_gym_environment.audit.probes import (
     DEGENERATE,
     FORMS,
+    TOLERATED_SHARE,
+    VERIFIERS,
     Kind,
+    Known,
+    Observation,
     Probe,
+    TaskAudit,
     constants_for,
+    explanation,
+    judge,
+    known_findings,
     probes_for,
 )
+from reasoning_gym_environment.audit.ladder_proof import LevelProof
+from reasoning_gym_environment.audit.run import best, constants_to_try, floor
 from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.scoring.guards import ACCEPTED
 from reasoning_gym_environment.tasks import chance_floors as chance
@@ -95,7 +96,6 @@ def audited(
         observations,
         [default, *levels],
         floors=Floors(chance=floor("1", []), no_reasoning=floor("", [])),
-        seconds=[0.1],
         known=known or {},
     )
 

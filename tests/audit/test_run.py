@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from reasoning_gym_environment.audit.findings import TaskAudit
-from reasoning_gym_environment.audit.floors import find_floors, floor
-from reasoning_gym_environment.audit.known import known_findings
+from reasoning_gym_environment.audit.findings import TaskAudit, known_findings
 from reasoning_gym_environment.audit.ladder_proof import (
     LevelProof,
     prove_level,
@@ -19,7 +17,8 @@ from reasoning_gym_environment.audit.run import (
     Audit,
     AuditSettings,
     audit_task,
-    unexplained,
+    find_floors,
+    floor,
 )
 from reasoning_gym_environment.audit.strategies import strategies
 from reasoning_gym_environment.cli import main
@@ -143,7 +142,7 @@ async def test_reports_name_every_task_and_what_is_unexplained(
         page = render(audit)
         assert all(task in page for task in audits)
         assert "unexplained" in page.lower()
-    assert json.loads(as_json(audit))["unexplained"] == len(unexplained(audit)) > 0
+    assert json.loads(as_json(audit))["unexplained"] == len(audit.unexplained) > 0
     assert "<script" not in as_html(audit)
 
 
