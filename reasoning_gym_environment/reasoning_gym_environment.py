@@ -1,8 +1,8 @@
-"""The environment: Atropos's contract on one side, the package's parts on the other."""
+"""The environment: Atropos's contract, fulfilled by the package's parts."""
 
 from __future__ import annotations
 
-if not __package__:  # started or imported by path: this file hides the package of its own name
+if not __package__:  # run or imported by path: this file shadows the package of the same name
     import importlib
     import runpy
     import sys
@@ -31,7 +31,9 @@ from reasoning_gym_environment.atropos.config import (
     default_server,
     evaluation_settings,
 )
+from reasoning_gym_environment.atropos.launch import run_command_line
 from reasoning_gym_environment.atropos.scored_data import to_scored_data_group
+from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.evaluation.run import Evaluation
 from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.inference.requests import SamplingParams
@@ -48,18 +50,19 @@ from reasoning_gym_environment.scoring.grading import ScoringSettings
 from reasoning_gym_environment.settings import pool_settings, settings_of
 from reasoning_gym_environment.storage.dumps import DumpWriter
 from reasoning_gym_environment.storage.rows import recipe_key
+from reasoning_gym_environment.util.text import escape_control_characters
 
 logger = logging.getLogger(__name__)
 
 
 class ReasoningGymEnv(AtroposEnv):
-    """Trains on reasoning-gym's tasks: samples problems, asks for grouped rollouts, scores them.
+    """Trains on reasoning-gym's tasks: samples problems, requests grouped rollouts, scores them.
 
     Args:
-        start_worker: where the worker processes of its task pool come from, if not from its own.
+        start_worker: starts the worker processes, if not the pool itself.
 
     Attributes:
-        problems: the training problems, whether or not their stream has begun.
+        problems: the training problems and their curriculum.
         evaluation: the fixed evaluation set and its last results.
 
     Raises:
@@ -111,8 +114,21 @@ class ReasoningGymEnv(AtroposEnv):
 
     @classmethod
     def config_init(cls) -> tuple[ReasoningGymEnvConfig, list[ServerConfig]]:
-        """The defaults of the command line."""
+        """Return the defaults of the command line."""
         return default_config(), [default_server()]
+
+    @classmethod
+    def cli(cls) -> None:
+        """Run the program's arguments: `serve`, `process` or `evaluate`, and their options.
+
+        Raises:
+            SystemExit: after printing an error that the user can fix or retry.
+        """
+        try:
+            run_command_line(cls, sys.argv[1:])
+        except FixableError as error:
+            print(f"error: {escape_control_characters(str(error))}", file=sys.stderr)  # noqa: T201 - a program's last word
+            raise SystemExit(error.exit_status) from None
 
     @property
     def categories(self) -> dict[str, str]:
@@ -120,12 +136,12 @@ class ReasoningGymEnv(AtroposEnv):
         return dict(self.problems.categories)
 
     async def prepare(self) -> None:
-        """Start the worker processes and choose the tasks. May be called again.
+        """Start the worker processes and select the tasks. Idempotent.
 
         Raises:
             UnknownTaskError: a configured task does not exist.
             ConfigurationError: no task is left, or one refuses its parameters.
-            WorkerStartError: the worker processes don't come up.
+            WorkerStartError: the worker processes don't start.
         """
         if self.categories:
             return
@@ -139,13 +155,13 @@ class ReasoningGymEnv(AtroposEnv):
 
         Raises:
             UnreachableError: no inference server answers.
-            ConfigurationError: one refuses, or can't give what the configuration asks for.
-            FixableError: what `prepare` raises.
+            ConfigurationError: a server refuses, or can't do what the configuration requires.
+            FixableError: as `prepare`.
         """
         await self.prepare()
         await self.inference.require_server(
             self.reach_seconds,
-            max_length=self.max_length(),
+            max_length=self.length_limit,
             sampling=self._sampling if self.trains else None,
         )
         self.evaluation.prepare(self._pool, self.problems.categories, self.problems.ladders)
@@ -155,7 +171,7 @@ class ReasoningGymEnv(AtroposEnv):
         logger.info("Set up: %d tasks, %d evaluation items, run %s", *sizes, self.run_id)
 
     async def get_server_info(self) -> None:
-        """Begin to make problems as well: Atropos waits for seconds before it asks for one."""
+        """Start generating problems: Atropos waits for seconds before it asks for one."""
         await super().get_server_info()
         self._started_problems().fill()
 
@@ -163,16 +179,16 @@ class ReasoningGymEnv(AtroposEnv):
         self.problems.close()
         await self._pool.close()
         await asyncio.to_thread(self._dumps.close)
-        for kept in self._pending_saves.values():  # of workers that were cancelled
-            if not kept.cancel() and not kept.exception():
+        for save in self._pending_saves.values():  # their workers were cancelled
+            if not save.cancel() and not save.exception():
                 self.statistics.accounting.record(GroupOutcome.CANCELLED)
         await asyncio.gather(*self._pending_saves.values(), return_exceptions=True)
 
     def evaluation_key(self) -> str:
-        return self.evaluation.key(length_limit=self.max_length(), versions=VERSIONS)
+        return self.evaluation.key(length_limit=self.length_limit, versions=VERSIONS)
 
     async def get_next_item(self) -> Problem:
-        """The next problem of this replica's stream; never None.
+        """Return the next problem of this replica's stream; never None.
 
         Raises:
             ConfigurationError: no prompt leaves room for a completion.
@@ -180,11 +196,11 @@ class ReasoningGymEnv(AtroposEnv):
         if self.processing and self.backlog:
             return self.backlog.pop()
         return await self._started_problems().next(
-            lambda problem: self.inference.has_room(problem.question, self.max_length())
+            lambda problem: self.inference.has_room(problem.question, self.length_limit)
         )
 
     def _started_problems(self) -> TrainingProblems:
-        """The stream starts at first use: the replica's identity comes with the registration."""
+        """Start the stream at its first use, since it depends on the replica's registration."""
         if not self.problems.started:
             self.problems.start_stream(
                 self.wandb_prepend or "",
@@ -193,31 +209,30 @@ class ReasoningGymEnv(AtroposEnv):
             )
         return self.problems
 
-    def stream_out(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
+    def stream_state(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
         return self._started_problems().state_dict(unfinished)
 
-    def stream_in(self, state: dict[str, Any]) -> None:
+    def load_stream_state(self, state: dict[str, Any]) -> None:
         self._started_problems().load_state_dict(state)
 
     async def collect_trajectories(self, item: Problem) -> tuple[dict[str, Any] | None, list[Any]]:
-        """One group of rollouts, scored and dumped; None where there is nothing to send.
+        """Return a scored group, saved to disk; None if it is lost or unscored.
 
-        While a trainer is served and inference fails, it waits for its turn to ask again. A group
-        whose worker was cancelled while it was dumped is given to whoever asks for its problem
-        again, so that it is neither lost nor on disk twice.
+        If a worker is cancelled while its group is saved, the next request for the problem gets
+        the group, so that it is neither lost nor stored twice.
 
         Raises:
-            InferenceError: in `process` mode, when inference has failed too often in a row.
+            InferenceError: in `process`, after too many lost groups in a row.
         """
-        books, key = self.statistics.accounting, recipe_key(item.recipe)
+        accounting, key = self.statistics.accounting, recipe_key(item.recipe)
         if key not in self._pending_saves:
             try:
-                with books.generating(lost_on=InferenceError):
-                    group = await self._group_of(item)
+                with accounting.generating(lost_on=InferenceError):
+                    group = await self._generate(item)
             except InferenceError as error:
-                self.note_loss(item, error)
+                self.handle_lost_group(item, error)
                 return None, []
-            self._pending_saves[key] = asyncio.create_task(self._keep(group))
+            self._pending_saves[key] = asyncio.create_task(self._save(group))
         try:
             group = await asyncio.shield(self._pending_saves[key])
         except Exception:
@@ -225,19 +240,26 @@ class ReasoningGymEnv(AtroposEnv):
             raise
         del self._pending_saves[key]
         if not group.scored:
-            books.record(GroupOutcome.UNSCORED)
+            accounting.record(GroupOutcome.UNSCORED)
             return None, []
-        with books.delivering():
-            return self._to_send(group), []
+        with accounting.delivering():
+            scored_data = to_scored_data_group(
+                group,
+                self.inference.prompt(item.question).messages,
+                generation_params=self._sampling.distribution,
+                mask_truncated=self.config.mask_too_long_completions,
+                include_messages=self.config.include_messages,
+            )
+        return scored_data, []
 
-    async def _group_of(self, item: Problem) -> GroupResult:
-        """A scored group that the stream has learned from; raises InferenceError."""
+    async def _generate(self, item: Problem) -> GroupResult:
+        """Return a scored group that all observers know; raises InferenceError."""
         if self.serving:
             await self.backoff.wait()
         group = await self._rollouts.sample(
             item,
             n=self.config.group_size,
-            max_length=self.max_length(),
+            max_length=self.length_limit,
             sampling=self._sampling,
         )
         self._started_problems()
@@ -245,23 +267,13 @@ class ReasoningGymEnv(AtroposEnv):
             observer.group_finished(group)
         return group
 
-    async def _keep(self, group: GroupResult) -> GroupResult:
-        """Count a group and dump it."""
+    async def _save(self, group: GroupResult) -> GroupResult:
         with self.statistics.accounting.delivering():
             await self._rollouts.save(group, self.identity())
         return group
 
-    def _to_send(self, group: GroupResult) -> dict[str, Any]:
-        return to_scored_data_group(
-            group,
-            self.inference.prompt(group.problem.question).messages,
-            generation_params=self._sampling.distribution,
-            mask_truncated=self.config.mask_too_long_completions,
-            include_messages=self.config.include_messages,
-        )
-
     async def score(self, problem: Problem, completions: Sequence[Completion]) -> GroupResult:
-        """Score completions of one problem; every completion keeps its place."""
+        """Score completions of one problem, in their order."""
         return await self._rollouts.score(problem, completions)
 
     async def evaluate(self, *args: Any, **kwargs: Any) -> None:
@@ -271,12 +283,12 @@ class ReasoningGymEnv(AtroposEnv):
         try:
             await self.evaluation.run(
                 step=self.curr_step if self.serving else None,
-                length_limit=self.max_length(),
+                length_limit=self.length_limit,
                 identity=self.identity(),
             )
         except Exception:
             self.statistics.counts["evaluation/failures"] += 1
-            if self.serving:  # nobody awaits it
+            if self.serving:  # nothing awaits the evaluation
                 logger.exception("The evaluation failed")
             raise
 
@@ -285,7 +297,7 @@ class ReasoningGymEnv(AtroposEnv):
         self.evaluation.show(sys.stdout)
 
     async def wandb_log(self, wandb_metrics: dict[str, Any] | None = None) -> None:
-        """Log what has been counted since the last call, and the last evaluation."""
+        """Log the run metrics since the last call, and the last evaluation."""
         for line in signal_lines(self.statistics.interval, self.categories.values()):
             logger.debug("Since the last report: %s", line)
         counted = self.statistics.take_report()
@@ -295,5 +307,5 @@ class ReasoningGymEnv(AtroposEnv):
         await super().wandb_log({**(wandb_metrics or {}), **counted, **levels, **curves})
 
     def get_curriculum_stats(self) -> dict[str, Any]:
-        """Where the curriculum has each task: see `TrainingProblems.curriculum_stats`."""
+        """Return the curriculum's state: see `TrainingProblems.curriculum_stats`."""
         return self.problems.curriculum_stats()

@@ -1,4 +1,4 @@
-"""Atropos's base class with its quirks mended, for an environment to build on."""
+"""Atropos's base class with composed parts and its quirks corrected."""
 
 from __future__ import annotations
 
@@ -6,63 +6,81 @@ import asyncio
 import functools
 import inspect
 import logging
-import sys
 import uuid
 from abc import abstractmethod
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-import wandb
+from atroposlib.envs.base import BaseEnv, EvalHandlingEnum
 from atroposlib.envs.server_handling.server_baseline import APIServer
-from atroposlib.frontend.jsonl2html import generate_html
 from tenacity import RetryError
-from tqdm import tqdm
 
 from ..errors import ConfigurationError, FixableError
 from ..inference.client import Inference
-from ..inference.errors import root_cause
+from ..inference.errors import InferenceError, root_cause
 from ..inference.prompts import resolve_system_prompt
 from ..inference.servers import CLIENTS
 from ..records import Problem
 from ..rollouts.metrics import Statistics, signal_line
 from ..rollouts.progress import ProgressReporter
+from ..rollouts.retries import FailureBackoff, RetryBudget
+from ..storage.checkpoints import STREAM
 from ..util.concurrency import graceful_shutdown, offload
 from ..util.outages import UnreachableError, require_reachable
-from ..util.text import escape_control_characters
-from .checks import require_usable, withhold_keys
-from .launch import run_command_line
-from .process import finish_at_exit, process, what_was_written
-from .replica import ReplicaEnv
-from .scored_data import rollout_rows, rollout_table
+from .delivery import Delivery, DeliveryRules
+from .output import (
+    describe_output,
+    finish_wandb_at_exit,
+    redact_api_keys,
+    rollout_rows,
+    rollout_table,
+    start_wandb,
+    update_wandb_summary,
+)
+from .replica import Replica
+from .trainer_api import TrainerApi
+from .validation import trained_tokens
 
 logger = logging.getLogger(__name__)
 
 _PACKAGES = ("reasoning-gym-environment", "reasoning-gym", "atroposlib", "transformers")
 VERSIONS = {name: version(name) for name in _PACKAGES}
 
-_GOODBYE_SECONDS = 5
 
-
-class AtroposEnv(ReplicaEnv):
-    """Closes on every way out, hides API keys.
+class AtroposEnv(BaseEnv):
+    """Runs as Atropos asks, recovers from lost groups, and closes whatever happens.
 
     Attributes:
-        run_id: names the run in everything it stores.
-        statistics: what the run has counted so far.
-        inference: the client of the inference servers.
-        reach_seconds: how long a server may take to come up before the start is given up.
-        trains: whether something will train on the completions; `evaluate` says no.
+        run_id: identifies the run in everything it stores.
+        statistics: run metrics.
+        inference: client of the inference servers.
+        api: client of Atropos's API.
+        delivery: delivers collected groups.
+        backoff, retry_budget: when to request a group after others were lost, and how often.
         progress: logs a line every `summary_seconds`.
-        failing_seconds: how long `process` and `evaluate` ask again while all requests fail, before
-            those under way are given up as well.
-        outage_seconds: how long an evaluation does so while serving; training goes on for ever.
+        trains: whether anything trains on the completions; False in `evaluate`.
+        reach_seconds: how long a server may take to come up at the start.
+        failing_seconds: how long `process` and `evaluate` retry while all requests fail.
+        outage_seconds: how long an evaluation does so while serving; training never stops.
+        process_patience: consecutive lost groups after which `process` gives up; `serve` gives up
+            after as many with a permanent error.
 
     Raises:
-        ConfigurationError: the tokenizer can't be loaded.
+        ConfigurationError: a setting is invalid, or the tokenizer can't be loaded.
+        UnwritableError: a configured file or folder can't be written.
     """
+
+    backlog: list[Problem]
+    curr_step: int
+    eval_runner: asyncio.Task[None] | None
+    items_sent_this_step: int
+    running_items: dict[str, dict[str, Any]]
+    workers: set[asyncio.Task[Any]]
 
     server_cls: Any = APIServer
     trains = True
@@ -70,18 +88,17 @@ class AtroposEnv(ReplicaEnv):
     reach_seconds = 60.0
     failing_seconds = 20.0
     outage_seconds = 600.0
+    process_patience = 5
 
     def __init__(
-        self,
-        config: Any,
-        server_configs: Any,
-        slurm: bool = False,
-        testing: bool = False,
+        self, config: Any, server_configs: Any, slurm: bool = False, testing: bool = False
     ) -> None:
-        withhold_keys(config.data_dir_to_save_evals)  # whatever goes wrong from here on
-        require_usable(config, server_configs)
+        redact_api_keys(config.data_dir_to_save_evals)  # first, whatever fails later
+        if isinstance(server_configs, list) and not server_configs:
+            raise ConfigurationError("server_configs is empty: give the settings of a server")
+        config.require_places()
         first = server_configs[0] if isinstance(server_configs, list) else server_configs
-        if inspect.isabstract(self.server_cls):  # it stands for the server type's own
+        if inspect.isabstract(self.server_cls):  # a placeholder for the server type's own
             self.server_cls = CLIENTS[first.server_type]
         try:
             super().__init__(config, server_configs, slurm=slurm, testing=testing)
@@ -93,49 +110,97 @@ class AtroposEnv(ReplicaEnv):
         self.run_id = str(uuid.uuid4())
         self.statistics = Statistics()
         self.progress = ProgressReporter(self.statistics)
+        self.backoff = FailureBackoff()
+        self.retry_budget = RetryBudget()
         self.inference = Inference(
             self.server,
             self.tokenizer,
             server_type=first.server_type,
             system_prompt=resolve_system_prompt(config.system_prompt),
         )
+        self.api = TrainerApi(config.rollout_server_url)
+        self.delivery = Delivery(
+            self.api,
+            self.statistics,
+            vocabulary=len(self.tokenizer),
+            writer=self.jsonl_writer,
+            on_accept=self._note_accepted,
+        )
+        self._fatal: FixableError | None = None
         self._closed = False
         if config.suppress_base_env_logs:
             logging.getLogger("atroposlib.envs.base").setLevel(logging.WARNING)
 
-    @classmethod
-    def cli(cls) -> None:
-        """Run serve, process or evaluate as the program's arguments say; ends with a status.
+    # What a subclass provides, beside Atropos's own abstract methods.
+
+    @abstractmethod
+    async def prepare(self) -> None:
+        """Check everything that needs no server. Idempotent.
 
         Raises:
-            SystemExit: after one sentence, for what the user can put right or try again.
+            FixableError: a setting can't work.
         """
-        try:
-            run_command_line(cls, sys.argv[1:])
-        except FixableError as error:
-            print(f"error: {escape_control_characters(str(error))}", file=sys.stderr)  # noqa: T201 - a program's last word
-            raise SystemExit(error.exit_status) from None
 
-    def max_length(self) -> int:
-        """Tokens of a row; a group with a row as long as the trainer's limit is dropped whole."""
+    @abstractmethod
+    async def close_parts(self) -> None:
+        """Close the subclass's own parts; no rollout is running."""
+
+    @abstractmethod
+    def evaluation_key(self) -> str:
+        """Name the evaluation while serving: equal names, equal results."""
+
+    @abstractmethod
+    def stream_state(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
+        """Return the training stream's state as JSON.
+
+        Args:
+            unfinished: problems handed out but not trained on; a resumed run starts with them.
+        """
+
+    @abstractmethod
+    def load_stream_state(self, state: dict[str, Any]) -> None:
+        """Continue the stream from a state.
+
+        Raises:
+            ValueError: the state is invalid, or another run's.
+        """
+
+    @property
+    def processing(self) -> bool:
+        """Whether Atropos's `process` runs, which has no backlog."""
+        return getattr(self, "process_mode", False)
+
+    @property
+    def serving(self) -> bool:
+        """Whether the API knows this environment."""
+        return hasattr(self, "env_id")
+
+    @property
+    def length_limit(self) -> int:
+        """Tokens of prompt and completion; Atropos drops groups with a row of `max_token_len`."""
         limit: int = self.config.max_token_length
         return min(limit, self.max_token_len - 1) if self.max_token_len > 0 else limit
 
     def identity(self) -> dict[str, Any]:
-        """What every stored row says of its run."""
+        """Return what every stored row says of its run."""
         replica = self.wandb_prepend or ""
         return {"run": self.run_id, "replica": replica, "library_versions": VERSIONS}
 
+    # The commands.
+
     async def env_manager(self) -> None:
-        """Serve a trainer until training ends; nothing is left behind on any way out.
+        """Serve a trainer until training ends.
 
         Raises:
-            UnreachableError: the Atropos API does not answer, or stopped answering.
-            LostStateError: it was started anew.
-            FixableError: what `end_serving` was given.
+            UnreachableError: the Atropos API does not answer.
+            LostStateError: the API was restarted.
+            FixableError: inference fails for good.
         """
         url = self.config.rollout_server_url
-        async with graceful_shutdown(self.close), self._summarizing():
+        async with (
+            graceful_shutdown(self.close),
+            self.progress.logging_every(self.summary_seconds),
+        ):
             await self.prepare()
             await require_reachable(
                 [url],
@@ -151,71 +216,75 @@ class AtroposEnv(ReplicaEnv):
                     f"the Atropos API at {url} stopped answering ({root_cause(error)}): "
                     "restart it, the trainer and this environment"
                 ) from error
-            await self._end_evaluation()
-
-    async def _end_evaluation(self) -> None:
-        """Wait for the evaluation that the last step has begun, and log what is left to log."""
-        self._give_up_after_failing()  # inference may have ended with the trainer
-        if self.eval_runner is not None and not self.eval_runner.done():
-            logger.info("The training has ended; its last evaluation is waited for")
-            await asyncio.gather(self.eval_runner, return_exceptions=True)
-        await self.wandb_log()
-
-    def _give_up_after_failing(self) -> None:
-        self.inference.failover.patience = self.failing_seconds
-        self.inference.persistence = dict.fromkeys(("train", "eval"), self.failing_seconds)
-
-    def _summarizing(self) -> AbstractAsyncContextManager[None]:
-        return self.progress.logging_every(self.summary_seconds)
-
-    @abstractmethod
-    async def prepare(self) -> None:
-        """Check all that can be known without a server. May be called again.
-
-        Raises:
-            FixableError: a setting can't work.
-        """
+            self._limit_retries()  # inference may have ended with the trainer
+            if self.eval_runner is not None and not self.eval_runner.done():
+                logger.info("Training ended; waiting for the final evaluation")
+                await asyncio.gather(self.eval_runner, return_exceptions=True)
+            await self.wandb_log()
 
     async def process_manager(self) -> None:
-        """Collect as many groups as were asked for; nothing is left behind on any way out."""
-        self._give_up_after_failing()
-        async with graceful_shutdown(self.close), self._summarizing():
-            await process(self)
-        path = self.config.data_path_to_save_groups
-        if path and Path(path).exists():
-            generate_html(path)
-        tqdm.write(what_was_written(self.config, self.run_id), file=sys.stdout)  # above a live line
+        """Collect as many groups as configured; a lost group does not count."""
+        self._limit_retries()
+        async with (
+            graceful_shutdown(self.close),
+            self.progress.logging_every(self.summary_seconds),
+        ):
+            await self.setup()
+            if self.config.use_wandb:
+                start_wandb(str(self.name), self.run_id, self.config)
+            self.config.group_size = self.group_size_to_process
+            self.curr_step = 0
+            while self.curr_step < self.n_groups_to_process:
+                item = await self.get_next_item()
+                group, _ = await self.collect_trajectories(item)
+                if group:
+                    group = await self.postprocess_histories(group)
+                    await self.handle_send_to_api(
+                        group,
+                        item,
+                        do_send_to_api=False,
+                        abort_on_any_max_length_exceeded=False,
+                    )
+                    await self.wandb_log()
+                    self.curr_step += 1
+        describe_output(self.config, self.run_id)
 
     async def _run_evaluate(self) -> None:
         self.trains = False
-        self._give_up_after_failing()
+        self._limit_retries()
         async with graceful_shutdown(self.close):
             await super()._run_evaluate()
 
+    def _limit_retries(self) -> None:
+        """Give up after `failing_seconds` in which all requests fail."""
+        self.inference.failover.patience = self.failing_seconds
+        self.inference.persistence = dict.fromkeys(("train", "eval"), self.failing_seconds)
+
     async def close(self) -> None:
-        """Stop the workers, then close what the environment holds. May be called again."""
+        """Stop the workers, then close every part, even if another fails to. Idempotent."""
         if self._closed:
             return
         self._closed = True
-        async with AsyncExitStack() as last_first:  # each is closed where another fails to close
-            last_first.callback(self._close_books)
+        async with AsyncExitStack() as last_first:
+            last_first.callback(self._report)
             last_first.callback(self._close_file)
-            last_first.push_async_callback(self._leave)
+            last_first.push_async_callback(self._leave_api)
             last_first.push_async_callback(self.inference.close)
-            last_first.push_async_callback(self.close_replica)
+            if "replica" in self.__dict__:
+                last_first.push_async_callback(asyncio.to_thread, self.replica.close)
             last_first.push_async_callback(self.close_parts)
-            last_first.push_async_callback(self.end_sending)
+            last_first.push_async_callback(self.delivery.close)
             running = [*self.workers, *self.eval_workers, *filter(None, [self.eval_runner])]
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def _leave(self) -> None:
-        if self.serving and not self.api.lost:  # another environment may have our id
-            await disconnect(self.config.rollout_server_url, self.env_id)
+    async def _leave_api(self) -> None:
+        if self.serving:
+            await self.api.disconnect(self.env_id)
 
     def _close_file(self) -> None:
-        """Close Atropos's own file of groups, which is there from the start."""
+        """Close Atropos's own file of groups, which it creates at the start."""
         if self.jsonl_writer is None:
             return
         try:
@@ -223,31 +292,59 @@ class AtroposEnv(ReplicaEnv):
         except OSError as error:
             logger.error("The end of data_path_to_save_groups is missing: %s", error)
         path = Path(self.config.data_path_to_save_groups)
-        if path.is_file() and not path.stat().st_size:  # of a start that failed, and no device
+        if path.is_file() and not path.stat().st_size:  # after a failed start; never a device
             path.unlink()
 
-    def _close_books(self) -> None:
-        """Say what became of all groups, in the log and in wandb."""
-        books = self.statistics.accounting
-        logger.info("Groups: %s", books)
-        by_itself = self.serving or self.processing  # else a caller has the groups
-        if by_itself and any(books.unaccounted().values()):
-            logger.error("Group accounting mismatch: %s", books.unaccounted())
-        if wandb.run is not None and self.serving:
-            counts = self.statistics.reported_counts()
-            final = {f"{self.wandb_prepend}_counts/{name}": n for name, n in counts.items()}
-            wandb.run.summary.update(final)
-        logger.info("Closed after %s", signal_line(self.statistics.total))
-        logger.info("Counts of this run: %s", dict(sorted(self.statistics.counts.items())))
+    def _report(self) -> None:
+        """Report the outcome of all groups in the log and in wandb."""
+        statistics, unaccounted = self.statistics, self.statistics.accounting.unaccounted()
+        logger.info("Groups: %s", statistics.accounting)
+        if (self.serving or self.processing) and any(
+            unaccounted.values()
+        ):  # else a caller has them
+            logger.error("Group accounting mismatch: %s", unaccounted)
+        if self.serving:
+            update_wandb_summary(f"{self.wandb_prepend}_counts/", statistics.reported_counts())
+        logger.info("Closed after %s", signal_line(statistics.total))
+        logger.info("Counts of this run: %s", dict(sorted(statistics.counts.items())))
 
-    @abstractmethod
-    async def close_parts(self) -> None:
-        """Close what the environment has beside Atropos's parts; no rollout runs any more."""
+    # The API: who we are, and where the trainer is.
 
     async def setup_wandb(self) -> None:
-        """Begin wandb's run, which is written whole before the process ends."""
         await super().setup_wandb()
-        finish_at_exit()
+        finish_wandb_at_exit()
+
+    async def _register_env(self) -> dict[str, Any]:
+        """Register, under the configured replica's name if there is one; return the API's reply.
+
+        Raises:
+            FixableError: the API refuses or does not answer, another process has that name, or
+                checkpoints can't be written.
+        """
+        config = self.config
+        body = {
+            "max_token_length": config.max_token_length,
+            "desired_name": config.wandb_name,
+            "weight": config.inference_weight,
+            "min_batch_allocation": config.min_batch_allocation,
+            "group_size": config.group_size,
+        }
+        data: dict[str, Any] = await self.api.post("/register-env", body)
+        if data["status"] != "success":
+            return data
+        if config.replica:
+            data["wandb_name"] = f"{config.wandb_name}_{config.replica}"
+        self.env_id = data["env_id"]  # from here on, closing tells the API
+        self.wandb_prepend, self.checkpoint_dir = data["wandb_name"], data["checkpoint_dir"]
+        saves = data["checkpoint_interval"] > 0
+        await self.replica.claim(saves=saves, is_named=bool(config.replica))
+        if saves and data["starting_step"] == 0:
+            self.save_checkpoint(0)
+        return data
+
+    async def register_env(self) -> None:
+        await super().register_env()
+        await self.api.register_sentinel()
 
     async def get_server_info(self) -> None:
         """Raises ConfigurationError when a group does not fit the trainer's batch."""
@@ -256,8 +353,159 @@ class AtroposEnv(ReplicaEnv):
         except ValueError as error:
             raise ConfigurationError(f"{error}: lower --env.group_size") from error
 
+    async def get_status(self) -> None:
+        """Get the trainer's step.
+
+        Raises:
+            LostStateError: the API was restarted.
+            ApiRefusedError, UnreachableError: it refuses, or has not answered for a minute.
+            FixableError: inference fails for good.
+        """
+        if self._fatal is not None:
+            raise self._fatal
+        self.status_dict = await self.api.get("/status-env", {"env_id": self.env_id})
+        step = self.status_dict["current_step"]
+        if step < self.curr_step:
+            raise self.api.mark_lost(f"it went back from step {self.curr_step} to step {step}")
+        self.max_num_workers = self.config.max_num_workers
+        if self.max_num_workers == -1:
+            servers = len(self.server.servers)
+            self.max_num_workers = self.config.max_num_workers_per_node * servers
+        await self.server.update_weight(self.status_dict["env_weight"])
+
+    # Groups: lost, retried, delivered.
+
+    async def handle_env(self, item_uuid: str) -> Any:
+        """Work on one group; retry its problem if the worker times out."""
+        problem = self.running_items[item_uuid]["item"]
+        try:
+            return await super().handle_env(item_uuid)
+        except asyncio.CancelledError:
+            kept = [*self.backlog, *(entry["item"] for entry in self.running_items.values())]
+            delivered = self.delivery.has_group_of(asyncio.current_task())
+            if not delivered and not any(problem is one for one in kept):
+                self._retry(problem)
+            raise
+
+    def handle_lost_group(self, problem: Problem, error: InferenceError) -> None:
+        """Retry the problem of a lost group, or give it up.
+
+        Raises:
+            InferenceError: `process` gives up; `serve` ends at the next `get_status`.
+        """
+        if error.heals:
+            self._retry(problem)
+        else:
+            self.statistics.counts["problems/given_up"] += 1
+        self.backoff.record_failure(problem.recipe.task, error)
+        fatal = InferenceError(
+            f"{self.backoff.failures} groups in a row were lost; check the server at "
+            f"{', '.join(self.inference.urls)}: {error}"
+        )
+        if self.processing and self.backoff.failures >= self.process_patience:
+            raise fatal from error
+        if self.serving and self.backoff.permanent >= self.process_patience:
+            self._fatal = self._fatal or fatal  # Atropos's loop swallows what its workers raise
+
+    def _retry(self, problem: Problem) -> None:
+        """Put a problem into the backlog, unless its retries are used up."""
+        if self.retry_budget.may_retry(problem.recipe):
+            self.statistics.counts["problems/retried"] += 1
+            self.backlog.append(problem)
+        else:
+            self.statistics.counts["problems/given_up"] += 1
+
+    async def handle_send_to_api(
+        self,
+        scored_data: Any,
+        item: Problem | None = None,
+        do_send_to_api: bool = True,
+        abort_on_any_max_length_exceeded: bool = True,
+    ) -> None:
+        """Deliver a group: see `Delivery.deliver`."""
+        rules = DeliveryRules(
+            env_id=self.env_id if do_send_to_api else None,
+            rows=self.config.group_size,
+            drop_equal_scores=self.config.ensure_scores_are_not_same,
+            row_limit=self.max_token_len if abort_on_any_max_length_exceeded else 0,
+        )
+        await self.delivery.deliver(scored_data, item, rules)
+
+    async def _note_accepted(self, group: dict[str, Any], problem: Problem | None) -> None:
+        self.completion_lengths += map(trained_tokens, group["masks"])
+        self.items_sent_this_step += self.serving
+        await self.add_rollouts_for_wandb(group, problem)
+
+    # Between two rounds of Atropos's loop: evaluate, save, log.
+
+    @cached_property
+    def replica(self) -> Replica:
+        """This replica; available once the API has named it."""
+        return Replica(
+            Path(self.checkpoint_dir),
+            run=self.config.wandb_name,
+            name=str(self.wandb_prepend),
+            counts=self.statistics.counts,
+        )
+
+    async def env_step_checks(self) -> None:
+        before, step = self.curr_step, self.status_dict["current_step"]
+        self.curr_step = step
+        if not self._evaluating and self.replica.should_evaluate(
+            step, every=self.config.steps_per_eval, key=self.evaluation_key
+        ):
+            self._start_evaluation(step)
+        if step == before:
+            return
+        every = self.checkpoint_interval
+        if every > 0 and step // every > before // every:
+            content = self._checkpoint()
+            await self.replica.checkpoints.save_async(step // every * every, content)
+        if self.items_sent_this_step >= self.config.min_items_sent_before_logging:
+            self.items_sent_this_step = 0
+            await self.wandb_log({})
+
+    @property
+    def _evaluating(self) -> bool:
+        return self.eval_runner is not None and not self.eval_runner.done()
+
+    def _start_evaluation(self, step: int) -> None:
+        """Start the evaluation due at a step; training stops for it if so configured."""
+
+        def record(evaluation: asyncio.Task[None]) -> None:
+            if not evaluation.cancelled():
+                evaluation.exception()  # `evaluate` has logged it
+                self.replica.evaluated(step)
+
+        self.eval_runner = asyncio.create_task(self.evaluate())
+        self.eval_runner.add_done_callback(record)
+        if self.config.eval_handling == EvalHandlingEnum.STOP_TRAIN:
+            self.backlog.extend(entry["item"] for entry in self.running_items.values())
+            for worker in self.workers:
+                worker.cancel()
+            self.workers = set()
+            self.running_items = {}
+
+    def save_checkpoint(self, step: int, data: dict[str, Any] | None = None) -> None:
+        """Write the training stream's state atomically; failures are logged and counted."""
+        self.replica.checkpoints.save(step, {**(data or {}), **self._checkpoint()})
+
+    def _checkpoint(self) -> dict[str, Any]:
+        running = [entry["item"] for entry in self.running_items.values()]
+        return {STREAM: self.stream_state([*running, *self.backlog])}
+
+    def load_checkpoint(self) -> None:
+        """Continue the newest checkpoint up to the trainer's step.
+
+        Raises:
+            FixableError: the checkpoint can't be continued.
+        """
+        self.replica.resume(self.curr_step, self.load_stream_state)
+
+    # wandb.
+
     async def add_rollouts_for_wandb(self, scored_data: Any, item: Problem | None = None) -> None:
-        """Keep some rollouts of a group that goes to the trainer for the rollout table."""
+        """Keep some rollouts of a delivered group for the rollout table."""
         self.statistics.counts["groups/kept"] += 1
         if not self.config.use_wandb:
             return
@@ -265,23 +513,10 @@ class AtroposEnv(ReplicaEnv):
         make = functools.partial(rollout_rows, self.tokenizer, scored_data, item, keep=keep)
         tokens = sum(map(len, scored_data["tokens"][: None if keep == -1 else keep]))
         rows = await offload(make, tokens=tokens)
-        self.rollouts_for_wandb.append(rows)  # the list may have become another one meanwhile
+        self.rollouts_for_wandb.append(rows)  # Atropos may have replaced the list meanwhile
         del self.rollouts_for_wandb[: -self.config.num_rollouts_to_keep]
 
     async def create_rollout_table(self, wandb_metrics: dict[str, Any]) -> dict[str, Any]:
         if self.config.use_wandb and self.rollouts_for_wandb:
             wandb_metrics["train/rollouts"] = rollout_table(self.rollouts_for_wandb)
         return wandb_metrics
-
-
-async def disconnect(url: str, env_id: int) -> None:
-    """Tell the API that an environment is gone; an API that is gone as well is no failure."""
-    timeout = aiohttp.ClientTimeout(total=_GOODBYE_SECONDS)
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.post(f"{url}/disconnect-env", json={"env_id": env_id}) as response,
-        ):
-            response.raise_for_status()
-    except (aiohttp.ClientError, asyncio.TimeoutError) as error:
-        logger.warning("Could not tell the API at %s of leaving: %s", url, error)

@@ -1,155 +1,157 @@
-"""One replica of a run: its name at the API, its checkpoints, its share in evaluating."""
+"""One replica of a run: its checkpoints, and the election of the replica that evaluates."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from abc import abstractmethod
-from collections.abc import Sequence
-from functools import cached_property
+import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from atroposlib.envs.base import EvalHandlingEnum
-
-from ..evaluation.duty import EvaluationDuty
-from ..records import Problem
-from ..storage.checkpoints import STREAM, Checkpoints, read_checkpoint, unusable
-from .delivery import DeliveringEnv
+from ..storage.checkpoints import Checkpoints, read_checkpoint, unusable
+from ..util.files import LockFile
 
 logger = logging.getLogger(__name__)
 
+_BETWEEN_ELECTIONS = 5.0
 
-class ReplicaEnv(DeliveringEnv):
-    """Keeps checkpoints whole and to itself, and evaluates where no other replica does."""
 
-    backlog: list[Problem]
-    curr_step: int
-    eval_runner: asyncio.Task[None] | None
-    items_sent_this_step: int
-    running_items: dict[str, dict[str, Any]]
-    workers: set[asyncio.Task[Any]]
+class Replica:
+    """One replica of a run.
 
-    @abstractmethod
-    def stream_out(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
-        """The training stream's state, as JSON.
+    Args:
+        folder: checkpoint folder of the trainer.
+        run: name that the replicas of the run share.
+        name: the replica's own.
+        counts: event counts of the checkpoints.
+    """
 
-        Args:
-            unfinished: problems handed out but not yet trained on; they come first after a resume.
-        """
+    def __init__(self, folder: Path, *, run: str, name: str, counts: Counter[str]) -> None:
+        self._folder = folder / "env_checkpoints"
+        self._run = run
+        self._name = name
+        self.checkpoints = Checkpoints(self._folder / name, counts)
+        self._election: LeaderElection | None = None
 
-    @abstractmethod
-    def stream_in(self, state: dict[str, Any]) -> None:
-        """Continue the stream that `stream_out` has described.
-
-        Raises:
-            ValueError: it describes none, or another run's.
-        """
-
-    @abstractmethod
-    def evaluation_key(self) -> str:
-        """Name the evaluation that is due while serving: equal names, equal results."""
-
-    async def _register_env(self) -> dict[str, Any]:
-        """Register, under the configured replica's name where there is one.
+    async def claim(self, *, saves: bool, is_named: bool) -> None:
+        """Claim the replica's name if it saves checkpoints or a user named it.
 
         Raises:
-            FixableError: another process has that name, or no checkpoint can be written.
+            FixableError: another process has the name, or checkpoints can't be written.
         """
-        data: dict[str, Any] = await super()._register_env()
-        if data["status"] != "success":
-            return data
-        if self.config.replica:
-            data["wandb_name"] = f"{self.config.wandb_name}_{self.config.replica}"
-        self.env_id = data["env_id"]  # from here on the API has to be told of leaving
-        self.wandb_prepend, self.checkpoint_dir = data["wandb_name"], data["checkpoint_dir"]
-        saves = data["checkpoint_interval"] > 0
         if saves:
             self.checkpoints.require_writable()
-        if saves or self.config.replica:
+        if saves or is_named:
             await self.checkpoints.claim()
-        if saves and data["starting_step"] == 0:
-            self.save_checkpoint(0)
-        return data
 
-    @cached_property
-    def checkpoints(self) -> Checkpoints:
-        """Those of this replica; there once the API has named it."""
-        folder = Path(self.checkpoint_dir) / "env_checkpoints" / str(self.wandb_prepend)
-        return Checkpoints(folder, self.statistics.counts)
-
-    @cached_property
-    def _duty(self) -> EvaluationDuty:
-        """That of this run's replicas; there once the trainer has said what it trains on."""
-        file = f"{self.config.wandb_name}.evaluation-{self.evaluation_key()}"
-        folder = Path(self.checkpoint_dir) / "env_checkpoints"
-        return EvaluationDuty(folder / file, every=self.config.steps_per_eval)
-
-    async def env_step_checks(self) -> None:
-        """Do what is due between two rounds of the loop; evaluate, save, log."""
-        before, step = self.curr_step, self.status_dict["current_step"]
-        self.curr_step = step
-        self._evaluate_if_due(step)
-        if step == before:
-            return
-        every = self.checkpoint_interval
-        if every > 0 and step // every > before // every:
-            await self.checkpoints.save_async(step // every * every, self._checkpoint())
-        if self.items_sent_this_step >= self.config.min_items_sent_before_logging:
-            self.items_sent_this_step = 0
-            await self.wandb_log({})
-
-    def _evaluate_if_due(self, step: int) -> None:
-        """Begin the evaluation, if it is this replica's; training stops for it where it shall."""
-        under_way = self.eval_runner is not None and not self.eval_runner.done()
-        if self.config.steps_per_eval <= 0 or under_way or not self._duty.due(step):
-            return
-        self.eval_runner = asyncio.create_task(self.evaluate())
-        self.eval_runner.add_done_callback(lambda it: self._evaluated(it, step))
-        if self.config.eval_handling == EvalHandlingEnum.STOP_TRAIN:
-            self.backlog.extend(entry["item"] for entry in self.running_items.values())
-            for worker in self.workers:
-                worker.cancel()
-            self.workers = set()
-            self.running_items = {}
-
-    def _evaluated(self, evaluation: asyncio.Task[None], step: int) -> None:
-        if evaluation.cancelled():
-            return
-        evaluation.exception()  # which `evaluate` has said
-        self._duty.done(step)
-
-    def save_checkpoint(self, step: int, data: dict[str, Any] | None = None) -> None:
-        """Write the training stream's state, whole or not at all; a failure is said and counted."""
-        self.checkpoints.save(step, {**(data or {}), **self._checkpoint()})
-
-    def _checkpoint(self) -> dict[str, Any]:
-        running = [entry["item"] for entry in self.running_items.values()]
-        return {STREAM: self.stream_out([*running, *self.backlog])}
-
-    def load_checkpoint(self) -> None:
-        """Continue the stream where the newest checkpoint up to the trainer's step left it.
+    def resume(self, step: int, load: Callable[[Any], None]) -> None:
+        """Load the newest checkpoint up to the trainer's step, if there is one.
 
         Raises:
-            FixableError: it can't be continued.
+            FixableError: the checkpoint is invalid, or `load` raises a ValueError.
         """
-        path = self.checkpoints.newest(self.curr_step)
+        path = self.checkpoints.newest(step)
         if path is None:
             logger.warning(
                 "No checkpoint for step %s of %s below %r: the training stream starts anew",
-                self.curr_step,
-                self.wandb_prepend,
-                self.checkpoint_dir,
+                step,
+                self._name,
+                str(self._folder.parent),
             )
             return
         try:
-            self.stream_in(read_checkpoint(path))
+            load(read_checkpoint(path))
         except ValueError as error:
             raise unusable(path, error) from error
-        logger.info("Continued %s at the trainer's step %d", path, self.curr_step)
+        logger.info("Continued %s at the trainer's step %d", path, step)
 
-    async def close_replica(self) -> None:
-        """Leave the name and the duty to whoever comes next."""
-        for part in ("checkpoints", "_duty"):
-            if part in self.__dict__:  # it was of use
-                await asyncio.to_thread(getattr(self, part).close)
+    def should_evaluate(self, step: int, *, every: int, key: Callable[[], str]) -> bool:
+        """Return whether an evaluation is due and this replica is the one to run it.
+
+        Args:
+            every: steps between evaluations; 0 or less for none.
+            key: names the evaluation; replicas with equal keys get equal results.
+        """
+        if every <= 0:
+            return False
+        if self._election is None:
+            path = self._folder / f"{self._run}.evaluation-{key()}"
+            self._election = LeaderElection(path, every=every)
+        return self._election.is_due(step)
+
+    def evaluated(self, step: int) -> None:
+        """Record that the evaluation due at a step is done."""
+        assert self._election is not None
+        self._election.record_done(step)
+
+    def close(self) -> None:
+        """Release the name and the leadership."""
+        self.checkpoints.close()
+        if self._election is not None:
+            self._election.close()
+
+
+class LeaderElection:
+    """Elects one of a run's replicas to evaluate; when it exits, another takes over.
+
+    The leader holds a lock on a file with the step of the last finished evaluation, so that its
+    successor catches up. Replicas whose file system has no locks all evaluate.
+
+    Args:
+        path: file that replicas with the same evaluation share.
+        every: steps between evaluations, at least 1.
+        clock: gives the time in seconds.
+    """
+
+    def __init__(
+        self, path: Path, *, every: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._lock = LockFile(path)
+        self._every = every
+        self._clock = clock
+        self._next_election = 0.0
+        self._done: int | None = None
+
+    def is_due(self, step: int) -> bool:
+        """Return whether this replica leads, and an evaluation is or was due by a step."""
+        if self._done is None and not self._is_elected(step):
+            return False
+        assert self._done is not None
+        return step // self._every > self._done // self._every
+
+    def record_done(self, step: int) -> None:
+        """Record that the evaluation due at a step is done."""
+        self._done = step
+        if self._lock.held:
+            try:
+                self._lock.write(str(step))
+            except OSError as error:
+                logger.warning("Could not write %s (%s)", self._lock.path, error)
+
+    def close(self) -> None:
+        """Leave the leadership to another replica."""
+        self._lock.release()
+
+    def _is_elected(self, step: int) -> bool:
+        if self._clock() < self._next_election:
+            return False
+        self._next_election = self._clock() + _BETWEEN_ELECTIONS
+        try:
+            if not self._lock.acquire():
+                return False
+        except OSError as error:
+            logger.warning(
+                "Could not lock %s (%s): this replica evaluates, and so may others",
+                self._lock.path,
+                error,
+            )
+            self._done = step
+            return True
+        last = self._lock.read()
+        if last.isdecimal() and int(last) <= step:
+            self._done = int(last)
+        else:  # empty, or of an earlier run
+            self.record_done(step)
+        logger.info("This replica evaluates; the last evaluation was due at step %d", self._done)
+        return True

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import wandb
-
-from ..records import Attempt, GroupResult, Problem, Status
+from ..records import Attempt, GroupResult, Status
 from ..util.text import replace_surrogates
 
 
@@ -54,38 +52,3 @@ def to_scored_data_group(
 
 def _row(numbers: Sequence[float]) -> Sequence[float]:
     return numbers if isinstance(numbers, array) else list(numbers)
-
-
-class RolloutRow(NamedTuple):
-    """One rollout, as the table shows it; the field names are its columns."""
-
-    full_text: str
-    score: float
-    expected_answer: str | None
-    task_name: str | None
-    status: str
-
-
-def rollout_rows(
-    tokenizer: Any, scored_data: Mapping[str, Any], problem: Problem | None, *, keep: int
-) -> list[RolloutRow]:
-    """The first `keep` rollouts of a group that goes to the trainer; -1 keeps all."""
-    count = len(scored_data["tokens"]) if keep == -1 else keep
-    columns = (scored_data["tokens"], scored_data["scores"], scored_data["statuses"])
-    return [
-        RolloutRow(
-            full_text=tokenizer.decode(list(tokens)),
-            score=score,
-            expected_answer=problem.oracle if problem else None,
-            task_name=problem.recipe.task if problem else None,
-            status=status,
-        )
-        for tokens, score, status in list(zip(*columns, strict=True))[:count]
-    ]
-
-
-def rollout_table(groups: Sequence[Sequence[RolloutRow]]) -> wandb.Table:
-    table = wandb.Table(columns=[*RolloutRow._fields])
-    for row in (row for group in groups for row in group):
-        table.add_data(*row)
-    return table

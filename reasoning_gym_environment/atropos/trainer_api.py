@@ -1,8 +1,8 @@
-"""Speaks with Atropos's API, which hands groups to the trainer: waits, and knows it by a mark.
+"""A client of Atropos's API that retries, and notices when the API was restarted.
 
-The API keeps its environments in memory, as a list. Started anew it gives our id to whoever comes
-first, and would take our groups under that name. So a mark is left there: one more environment,
-of weight 0 and with a name that nobody else has. Only an API that still knows it is ours.
+The API keeps its environments in a list in memory. After a restart it gives our id to the next
+environment and would take our groups under that name. So the client registers a sentinel: an
+environment of weight 0 with a unique name. An API that doesn't know the sentinel was restarted.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import gzip
 import io
 import itertools
 import json
+import logging
 import time
 import uuid
 from array import array
@@ -29,28 +30,31 @@ from ..inference.errors import own_words
 from ..util.outages import FailingRequests, UnreachableError, is_loopback
 from .validation import COLUMNS, as_list
 
+logger = logging.getLogger(__name__)
+
 _SILENT_SECONDS = 8.0
-"""So long without an answer is said."""
+"""Silence after which a request is logged as hanging."""
 _PAUSE_SECONDS = 1.0
+_GOODBYE_SECONDS = 5.0
 _COMPRESSED_FROM = 1024
 _LEVEL = 1
-"""Of compression: the next one takes twice the time for a few percent."""
-_HEALING = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+"""Compression level: the next one takes twice the time for a few percent."""
+_TRANSIENT = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _JSON = {"Content-Type": "application/json"}
 
 
 class ApiRefusedError(FixableError):
-    """The API, or a proxy before it, refused a request with a status of 4xx."""
+    """The API, or a proxy in front of it, refused a request with a 4xx status."""
 
 
 class LostStateError(FixableError):
-    """The API is no longer the one that this environment registered at."""
+    """The API was restarted and does not know this environment."""
 
     exit_status = TRY_AGAIN
 
 
 class _FailingError(Exception):
-    """An answer that may be another one later."""
+    """A transient error status or an invalid reply."""
 
 
 def pack(body: Mapping[str, Any]) -> bytes:
@@ -79,61 +83,61 @@ def _strict(body: Any) -> bytes:
 
 
 class TrainerApi:
-    """Asks the API, and asks again while that may help.
+    """A client that retries requests while a retry may help.
 
     Args:
         url: without a trailing slash.
         clock: gives the time in seconds.
 
     Attributes:
-        patience: seconds after which a request without an answer is given up.
-        lost: whether the API has been found to be another one than that of the registration.
+        patience: seconds after which a request fails for good.
+        lost: the error that every request raises once the API was found to have lost its state.
     """
 
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.patience = 60.0
-        self.lost = False
+        self.lost: LostStateError | None = None
         self._url = url
         self._is_away = not is_loopback(urlsplit(url).hostname or "")
         self._clock = clock
         self._outage = FailingRequests(f"The Atropos API at {url}", clock)
-        self._mark = {
-            "desired_name": f"mark-{uuid.uuid4()}",
+        self._sentinel = {
+            "desired_name": f"sentinel-{uuid.uuid4()}",
             "max_token_length": 1,
             "weight": 0.0,
             "group_size": 1,
         }
-        self._marks = 0
-        self._doubtful = False
-        self._looking = asyncio.Lock()
+        self._sentinels = 0
+        self._unverified = False
+        self._verifying = asyncio.Lock()
 
     async def get(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The reply's JSON; raises what `request` raises."""
+        """Return the reply's JSON; raises as `request`."""
         return await self.request("GET", path, pack(body or {}))
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The reply's JSON; raises what `request` raises."""
+        """Return the reply's JSON; raises as `request`."""
         return await self.request("POST", path, pack(body))
 
     async def request(self, method: str, path: str, body: bytes, *, groups: int = 0) -> Any:
-        """Send a request until it is answered, and return the reply's JSON.
+        """Send a request until the API answers; return the reply's JSON.
 
         Args:
-            groups: how many are lost where it is given up.
+            groups: number of groups that are lost if the request fails.
 
         Raises:
-            ApiRefusedError: a status of 4xx, but for 408 and 429.
-            LostStateError: after a failure the API didn't know this environment any more.
-            UnreachableError: there was no answer within `patience`.
+            ApiRefusedError: the status is 4xx, except 408 and 429.
+            LostStateError: the API lost its state.
+            UnreachableError: the API did not answer within `patience`.
         """
         this, give_up = object(), self._clock() + self.patience
         try:
             while True:
                 try:
-                    await self._require_same()
+                    await self._require_same_api()
                     return await self._ask(this, method, path, body)
                 except (aiohttp.ClientError, OSError, asyncio.TimeoutError, _FailingError) as error:
-                    self._doubtful = bool(self._marks)
+                    self._unverified = bool(self._sentinels)
                     why = str(error) or f"no answer within {self.patience:g} s"
                     self._outage.fails(this, why)
                     if self._clock() + _PAUSE_SECONDS >= give_up:
@@ -148,7 +152,7 @@ class TrainerApi:
             self._outage.dropped(this)
 
     async def _ask(self, this: object, method: str, path: str, body: bytes) -> Any:
-        """One try, which is said to fail as long as it takes too long."""
+        """Send a request once; log it as failing while it hangs."""
         asked = asyncio.ensure_future(self._once(method, path, body))
         try:
             await asyncio.wait({asked}, timeout=_SILENT_SECONDS)
@@ -176,7 +180,7 @@ class TrainerApi:
             text = await response.text()
         if not response.ok:
             reason = f"{response.status} {response.reason}: {own_words(text)}"
-            if response.status >= 500 or response.status in _HEALING:
+            if response.status >= 500 or response.status in _TRANSIENT:
                 raise _FailingError(reason)
             raise ApiRefusedError(f"the Atropos API refuses {url} with {reason}")
         try:
@@ -184,37 +188,55 @@ class TrainerApi:
         except ValueError as error:
             raise _FailingError(f"no JSON: {own_words(text)}") from error
 
-    async def leave_mark(self) -> None:
-        """Leave the mark by which the API is known again, right after the registration.
+    async def register_sentinel(self) -> None:
+        """Register the sentinel, right after this environment.
 
         Raises:
-            LostStateError: there is no trainer any more.
-            ApiRefusedError, UnreachableError: as of `request`.
+            LostStateError: the API has no trainer any more.
+            ApiRefusedError, UnreachableError: as `request`.
         """
-        self._marks = self._number(await self.post("/register-env", self._mark)) + 1
-        if self._marks < 1:
-            raise self.loses("it was started anew while this environment registered")
+        reply = await self.post("/register-env", self._sentinel)
+        self._sentinels = _number_of_namesakes(reply) + 1
+        if self._sentinels < 1:
+            raise self.mark_lost("it was restarted while this environment registered")
 
-    async def _require_same(self) -> None:
-        """Raises LostStateError where the API has failed and doesn't know the mark since."""
-        async with self._looking:  # marks are numbered: those of two requests could overtake
-            if not self._doubtful:
+    async def _require_same_api(self) -> None:
+        """After a failed request, raise LostStateError unless the API knows the sentinel."""
+        if self.lost:
+            raise self.lost
+        async with self._verifying:  # registrations are numbered: two could overtake each other
+            if not self._unverified:
                 return
-            number = self._number(await self._once("POST", "/register-env", pack(self._mark)))
-            if number < self._marks:
-                raise self.loses("it doesn't know this environment any more")
-            self._marks = number + 1
-            self._doubtful = False
+            reply = await self._once("POST", "/register-env", pack(self._sentinel))
+            number = _number_of_namesakes(reply)
+            if number < self._sentinels:
+                raise self.mark_lost("it does not know this environment")
+            self._sentinels = number + 1
+            self._unverified = False
 
-    @staticmethod
-    def _number(reply: Mapping[str, Any]) -> int:
-        """How many environments the API knew under the name before; -1 without a trainer."""
-        return int(str(reply.get("wandb_name", "_-1")).rpartition("_")[2])
+    async def disconnect(self, env_id: int) -> None:
+        """Tell the API that an environment leaves; a failure is logged."""
+        if self.lost:  # another environment may have our id
+            return
+        timeout, body = aiohttp.ClientTimeout(total=_GOODBYE_SECONDS), {"env_id": env_id}
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.post(f"{self._url}/disconnect-env", json=body) as response,
+            ):
+                response.raise_for_status()
+        except (aiohttp.ClientError, asyncio.TimeoutError) as error:
+            logger.warning("Could not disconnect from the Atropos API at %s: %s", self._url, error)
 
-    def loses(self, why: str) -> LostStateError:
-        """Take the API for another one from here on; gives the error that ends the run."""
-        self.lost = True
-        return LostStateError(
-            f"the Atropos API at {self._url} is not the one it was: {why}; start this environment "
-            "again, and it goes on from the checkpoint of the trainer's step"
+    def mark_lost(self, reason: str) -> LostStateError:
+        """Fail all requests from here on; return the error that ends the run."""
+        self.lost = self.lost or LostStateError(
+            f"the Atropos API at {self._url} was restarted: {reason}; start this environment "
+            "again, and it continues the checkpoint of the trainer's step"
         )
+        return self.lost
+
+
+def _number_of_namesakes(reply: Mapping[str, Any]) -> int:
+    """Return how many environments of that name the API knew before; -1 without a trainer."""
+    return int(str(reply.get("wandb_name", "_-1")).rpartition("_")[2])

@@ -68,7 +68,7 @@ async def test_commands_keep_everything_but_the_api_key(bench: Any, tokenizer: A
         assert printed == [
             "Wrote",
             *(f"  {file}" for file in files),
-            "Look at the groups:",
+            "Inspect the groups:",
             f"  reasoning-gym-environment report {' '.join(map(str, files))} -o report.html",
         ]
         printed, logged = await said_by(bench, "evaluate", "--quiet", *options)

@@ -95,7 +95,7 @@ async def test_an_unsound_logprob_does_not_reach_the_trainers_batch(
 async def test_what_is_refused_is_said_with_its_reason(
     serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
-    serving.env._refusals = Outage()
+    serving.env.delivery._refusals = Outage()
     await serving.deliver(scores=[1.0, 0.0, float("nan"), 0.0])
     await serving.deliver(scores=[1.0])
     assert [m for m in caplog.messages if m.startswith("Not sent")] == [
@@ -112,7 +112,7 @@ async def test_half_a_character_in_a_message_is_not_sent(serving: Serving) -> No
 async def test_a_body_that_a_proxy_refuses_is_not_counted_as_sent(
     serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
-    serving.env._refusals = Outage()
+    serving.env.delivery._refusals = Outage()
     serving.between.largest = 100
     refused = await serving.deliver()
     serving.between.largest = float("inf")
@@ -186,7 +186,7 @@ async def work_until_it_sends(env: ReasoningGymEnv) -> asyncio.Task[Any]:
     """A worker of Atropos's whose group is on its way."""
     env.running_items["one"] = {"item": await env.get_next_item()}
     worker = asyncio.create_task(env.handle_env("one"))
-    await until(lambda: env._sending)
+    await until(lambda: env.delivery._in_flight)
     await asyncio.sleep(0.1)
     return worker
 
@@ -200,7 +200,7 @@ async def test_a_group_on_its_way_arrives_though_its_worker_is_cancelled(serving
     assert worker.cancelled()
     assert env.statistics.accounting.unaccounted()["groups/in_flight"] == 1
     serving.between.status = None
-    await until(lambda: not env._sending)
+    await until(lambda: not env.delivery._in_flight)
     added = Counter(env.statistics.counts) - before
     assert (added["groups/collected"], added["groups/sent"]) == (1, 1)
     assert (added["problems/retried"], env.backlog) == (0, [])
@@ -215,7 +215,7 @@ async def test_a_worker_cancelled_just_after_its_group_was_sent_does_not_have_it
     serving.between.status = 502
     worker = await work_until_it_sends(env)
     serving.between.status = None
-    [sending] = env._sending
+    [sending] = env.delivery._in_flight
     sending.add_done_callback(lambda _: worker.cancel())  # before the worker has gone on
     await asyncio.gather(worker, return_exceptions=True)
     assert worker.cancelled()
@@ -290,9 +290,8 @@ async def test_an_api_that_has_forgotten_us_ends_the_run_before_it_gets_a_group(
         assert env.api.lost
     assert raised.value.exit_status == TRY_AGAIN
     assert str(raised.value) == (
-        f"the Atropos API at {api.url} is not the one it was: it doesn't know this environment any "
-        "more; start this environment again, and it goes on from the checkpoint of the trainer's "
-        "step"
+        f"the Atropos API at {api.url} was restarted: it does not know this environment; "
+        "start this environment again, and it continues the checkpoint of the trainer's step"
     )
 
 
@@ -351,7 +350,7 @@ async def test_serve_ends_with_the_status_for_trying_again(bench: Any, policy_ur
             await let_in(api.url, "another")
             assert await command.exit_code() == TRY_AGAIN, command.said()
     said = command.said()
-    assert said.splitlines()[-1].startswith(f"error: the Atropos API at {api.url} is not the one")
+    assert said.splitlines()[-1].startswith(f"error: the Atropos API at {api.url} was restarted: ")
     assert "Traceback" not in said
     assert "Group accounting mismatch" not in said
     [accounting] = [line for line in said.splitlines() if "Groups: " in line]

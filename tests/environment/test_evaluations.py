@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reasoning_gym_environment.atropos.checks import withhold_keys
+from reasoning_gym_environment.atropos.output import redact_api_keys
 from reasoning_gym_environment.commands import compare
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
@@ -92,8 +92,8 @@ async def test_an_evaluation_that_is_killed_goes_on_where_it_was(
 def test_the_api_key_is_taken_out_of_atroposs_configuration(tmp_path: Path) -> None:
     file = tmp_path / "evaluate_config.yaml"
     file.write_text(yaml.safe_dump({"openai": [{"api_key": "k: #1", "model_name": "m"}]}))
-    withhold_keys(str(tmp_path))
-    withhold_keys(None)
+    redact_api_keys(str(tmp_path))
+    redact_api_keys(None)
     written = yaml.safe_load(file.read_text())
     assert written == {"openai": [{"api_key": "withheld", "model_name": "m"}]}
 

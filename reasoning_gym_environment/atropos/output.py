@@ -1,0 +1,120 @@
+"""Output beside the groups: the wandb run, the rollout table, files."""
+
+from __future__ import annotations
+
+import atexit
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import wandb
+from atroposlib.frontend.jsonl2html import generate_html
+from tqdm import tqdm
+
+from ..errors import FixableError
+from ..records import Problem
+from ..util.files import replacing
+
+
+def start_wandb(env_name: str, run_id: str, config: Any) -> None:
+    """Start the wandb run of `process`."""
+    today = datetime.now(timezone.utc).date()
+    wandb.init(name=f"{env_name}-{today}-{run_id[:6]}", config=config.model_dump())
+    finish_wandb_at_exit()
+
+
+def finish_wandb_at_exit() -> None:
+    """Finish the wandb run before the process exits.
+
+    wandb leaves this to the process that started its service: to a trainer that launched this one.
+    """
+    atexit.register(wandb.finish)
+
+
+def update_wandb_summary(prefix: str, values: Mapping[str, float]) -> None:
+    """Write values to the summary of the wandb run, if there is one."""
+    if wandb.run is not None:
+        wandb.run.summary.update({f"{prefix}{name}": value for name, value in values.items()})
+
+
+class RolloutRow(NamedTuple):
+    """One rollout of the table; the field names are its columns."""
+
+    full_text: str
+    score: float
+    expected_answer: str | None
+    task_name: str | None
+    status: str
+
+
+def rollout_rows(
+    tokenizer: Any, scored_data: Mapping[str, Any], problem: Problem | None, *, keep: int
+) -> list[RolloutRow]:
+    """Return the first `keep` rollouts of a delivered group; -1 keeps all."""
+    count = len(scored_data["tokens"]) if keep == -1 else keep
+    columns = (scored_data["tokens"], scored_data["scores"], scored_data["statuses"])
+    return [
+        RolloutRow(
+            full_text=tokenizer.decode(list(tokens)),
+            score=score,
+            expected_answer=problem.oracle if problem else None,
+            task_name=problem.recipe.task if problem else None,
+            status=status,
+        )
+        for tokens, score, status in list(zip(*columns, strict=True))[:count]
+    ]
+
+
+def rollout_table(groups: Sequence[Sequence[RolloutRow]]) -> wandb.Table:
+    """Return the wandb table of kept rollouts."""
+    table = wandb.Table(columns=[*RolloutRow._fields])
+    for row in (row for group in groups for row in group):
+        table.add_data(*row)
+    return table
+
+
+def describe_output(config: Any, run_id: str) -> None:
+    """Render Atropos's own file as HTML and print which files hold the run's groups."""
+    atropos = config.data_path_to_save_groups
+    if atropos and Path(atropos).exists():
+        generate_html(atropos)
+    tqdm.write(_files_written(config, run_id), file=sys.stdout)  # above a live line
+
+
+def _files_written(config: Any, run_id: str) -> str:
+    folder = Path(config.data_dumps_dir)
+    dumps = sorted(folder.glob(f"reasoning_gym_environment_*rollouts_{run_id}_*.jsonl"))
+    atropos = config.data_path_to_save_groups
+    others = [f"{atropos} (Atropos's own format)"] if atropos and Path(atropos).exists() else []
+    if not dumps:
+        return f"Wrote {others[0]}" if others else "Wrote nothing: set --env.dump_all_rollouts"
+    files = " ".join(shlex.quote(str(path)) for path in dumps)
+    return "\n".join(
+        [
+            "Wrote",
+            *(f"  {path}" for path in [*dumps, *others]),
+            "Inspect the groups:",
+            f"  reasoning-gym-environment report {files} -o report.html",
+        ]
+    )
+
+
+def redact_api_keys(folder: str | None) -> None:
+    """Redact API keys in the configuration that Atropos stores with evaluation results.
+
+    Raises:
+        FixableError: the file can't be written.
+    """
+    path = Path(folder or "", "evaluate_config.yaml")
+    if folder is None or not path.exists():
+        return
+    try:
+        text = re.sub(r"(\bapi_key:).*", r"\1 withheld", path.read_text())
+        with replacing(path) as whole:
+            whole.write_text(text)
+    except OSError as error:
+        raise FixableError(f"Could not redact the API key in {path}: {error}") from error
