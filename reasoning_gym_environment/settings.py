@@ -592,14 +592,10 @@ def check_start(command: str, env: EnvironmentSettings) -> None:
         ConfigurationError: no task is left, or a parameter doesn't exist.
         UnwritableError: an output can't be written.
     """
-    if (
-        snapshot := bundled_snapshot()
-    ):  # for another version of the library the worker processes check
-        tasks = select_tasks(
-            snapshot.discovery, include=env.include_tasks, exclude=env.exclude_tasks
-        )
+    if known := bundled_snapshot():  # the worker processes check for other versions of the library
+        tasks = select_tasks(known.discovery, include=env.include_tasks, exclude=env.exclude_tasks)
         task_weights(tasks, env.task_weights)
-        require_names(env.task_parameters, snapshot.ladders)
+        require_names(env.task_parameters, known.ladders)
     evaluates = command == "evaluate" or (command == "serve" and env.steps_per_eval > 0)
     if evaluates and not env.data_dir_to_save_evals:
         require_place(Path(env.data_dumps_dir), "data_dumps_dir")

@@ -1,1 +1,1 @@
-"""Adapters for other frameworks, one a module. Each needs its framework and none needs Atropos."""
+"""Adapters for other frameworks, one per module. Each needs its framework, none needs Atropos."""

@@ -1,4 +1,4 @@
-"""Adapts problems and scores to Inspect: `inspect eval reasoning_gym_environment/reasoning_gym`."""
+"""An Inspect task and scorer: `inspect eval reasoning_gym_environment/reasoning_gym`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from inspect_ai.solver import TaskState
 from ..inference.prompts import resolve_system_prompt
 from ..records import FORMAT_FAILURES, Problem
 from ..storage.rows import recipe_key
-from .shared import evaluation_problems, recipe_of, shared_gym
+from .shared import evaluation_problems, parse_recipe, shared_gym
 
 
 @task
@@ -25,10 +25,10 @@ def reasoning_gym(
     seed: int = 0,
     system_prompt: str = "think",
 ) -> Task:
-    """Ask held-out problems: see `evaluation_problems`.
+    """Return a task of held-out problems: see `evaluation_problems`.
 
     Args:
-        system_prompt: "think", "direct" or a text, which has to say the answer format.
+        system_prompt: "think", "direct" or a text that explains the answer format.
     """
     names = [tasks] if isinstance(tasks, str) else tasks
     problems = evaluation_problems(
@@ -40,7 +40,7 @@ def reasoning_gym(
 
 
 def problem_sample(problem: Problem, system: str) -> Sample:
-    """Make the sample of a problem; the scorer makes the problem again from its recipe."""
+    """Return a sample; the scorer regenerates the problem from its recipe."""
     prompt = [ChatMessageSystem(content=system)] if system else []
     return Sample(
         input=[*prompt, ChatMessageUser(content=problem.question)],
@@ -51,10 +51,10 @@ def problem_sample(problem: Problem, system: str) -> Sample:
 
 @scorer(metrics=[mean(), stderr()])
 def verifier() -> Scorer:
-    """Score completions by the task's own verifier, contained; in [0, 1]."""
+    """Score completions in [0, 1] by the task's own verifier, sandboxed."""
 
     async def score(state: TaskState, target: Target) -> Score:
-        recipe = recipe_of(state.metadata["recipe"])
+        recipe = parse_recipe(state.metadata["recipe"])
         found = await anyio.to_thread.run_sync(shared_gym().score, recipe, state.output.completion)
         explanation = found.detail or found.status.value
         metadata = {"status": found.status.value, "seconds": found.seconds}

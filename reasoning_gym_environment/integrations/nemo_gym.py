@@ -1,4 +1,4 @@
-"""Makes rows of NeMo Gym: what its agents send to a model, and what `POST /verify` then needs."""
+"""Rows of NeMo Gym: what its agents send to a model, and what `POST /verify` needs."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ..storage.rows import StoredGroup, recipe_key
 
 
 def nemo_gym_row(problem: Problem, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """Make the row of a problem.
+    """Return the row of a problem.
 
     Args:
         messages: the prompt, each with its role and content.
 
     Returns:
         `responses_create_params`, `question`, `answer` and `metadata` as in NeMo Gym's own rows
-        of reasoning-gym, and `recipe`, from which the problem is made again. It is JSON text, since
-        Arrow would fill every row's parameters with those of all other tasks.
+        of reasoning-gym, and `recipe` as JSON text, since Arrow would add the parameters of all
+        other tasks to every row.
     """
     return _row(problem.recipe, problem.question, problem.oracle, messages)
 
 
 def stored_nemo_gym_rows(group: StoredGroup) -> Iterator[Item]:
-    """Make the row of a stored group's problem; whatever was answered, it is the same row."""
+    """Yield the row of a stored group's problem, which does not depend on the rollouts."""
     row = _row(group.recipe, group.question, group.oracle, group.prompt)
     yield item(group, row)
 

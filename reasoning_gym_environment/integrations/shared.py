@@ -1,4 +1,4 @@
-"""Holds what several adapters need: this process's gym, held-out problems, recipes as text."""
+"""Helpers of several adapters: a shared gym, held-out problems, recipes as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..tasks.catalogue import Discovery, select_tasks
 
 @functools.cache
 def shared_gym() -> ReasoningGym:
-    """Give this process's one gym, for frameworks that make their tasks and scorers by name."""
+    """Return this process's gym, for frameworks that create tasks and scorers by name."""
     return ReasoningGym()
 
 
@@ -28,21 +28,21 @@ def evaluation_problems(
     complexity_level: float | None = None,
     seed: int = 0,
 ) -> list[Problem]:
-    """Make held-out problems, which no training draws.
+    """Make held-out problems, which training never draws.
 
     Args:
         tasks: tasks and categories; empty means all.
-        complexity_level: from 0, each task's easiest level, to 1, its hardest. None is the
-            library's default configuration: the problems of `evaluate` with that eval_seed.
+        complexity_level: the difficulty from 0, each task's easiest level, to 1, its hardest. None
+            is the library's default configuration: the problems of `evaluate` with that eval_seed.
 
     Raises:
         UnknownTaskError: a name is neither a task nor a category.
-        ConfigurationError: there is no such level, or nothing is asked for.
+        ConfigurationError: `per_task` or `complexity_level` is out of range.
     """
     if per_task < 1:
-        raise ConfigurationError(f"per_task is {per_task}; it is at least 1")
+        raise ConfigurationError(f"per_task must be an integer ≥ 1, got {per_task}")
     if not 0 <= (complexity_level or 0) <= 1:
-        raise ConfigurationError(f"complexity_level is {complexity_level}; it lies from 0 to 1")
+        raise ConfigurationError(f"complexity_level must be in [0, 1], got {complexity_level}")
     known = {task.name: task for task in gym.tasks()}
     categories = {name: task.category for name, task in known.items()}
     discovery = Discovery(categories=categories, failures={}, warning=None)
@@ -52,7 +52,7 @@ def evaluation_problems(
         if task.used
         for problem in gym.problems(
             task.name,
-            level=_level(complexity_level, known[task.name].levels),
+            level=_nearest_level(complexity_level, known[task.name].levels),
             count=per_task,
             seed=seed,
             split="eval",
@@ -60,17 +60,16 @@ def evaluation_problems(
     ]
 
 
-def _level(complexity_level: float | None, levels: int) -> int | None:
-    """Choose the nearest level of a ladder."""
-    return None if complexity_level is None else round(position_of(complexity_level, levels))
+def _nearest_level(difficulty: float | None, levels: int) -> int | None:
+    return None if difficulty is None else round(position_of(difficulty, levels))
 
 
-def recipe_of(text: str) -> Mapping[str, Any]:
-    """Read a recipe's JSON text; the ConfigurationError quotes what is none."""
+def parse_recipe(text: str) -> Mapping[str, Any]:
+    """Parse a recipe's JSON text; raise ConfigurationError if it is not an object."""
     try:
         recipe = json.loads(text)
     except (TypeError, ValueError):
         recipe = None
     if not isinstance(recipe, dict):
-        raise ConfigurationError(f"{text!r} is not the JSON text of a recipe")
+        raise ConfigurationError(f"a recipe must be the text of a JSON object, got {text!r}")
     return recipe

@@ -1,4 +1,4 @@
-"""Adapts problems and scores to TRL: a dataset and a reward function for `GRPOTrainer`."""
+"""A dataset and a reward function for TRL's `GRPOTrainer`."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from datasets import Dataset
 from ..gym.blocking import ReasoningGym
 from ..records import Problem
 from ..rollouts.demonstrations import problem_row
-from .shared import recipe_of
+from .shared import parse_recipe
 
 TRLCompletion = str | Sequence[Mapping[str, Any]]
-"""A text; or messages, where the prompt is messages."""
+"""A text, or messages if the prompt is messages."""
 
 
 def problem_dataset(problems: Iterable[Problem], *, system_prompt: str = "think") -> Dataset:
-    """Make a dataset for `GRPOTrainer`: a row of `problem_row` for each problem.
+    """Return a dataset for `GRPOTrainer`, with a row of `problem_row` for each problem.
 
     Args:
-        system_prompt: "think", "direct" or a text, which has to say the answer format.
+        system_prompt: "think", "direct" or a text that explains the answer format.
 
     Returns:
-        Prompts are messages. Recipes are JSON text, since Arrow would fill every row's parameters
-        with those of all other tasks.
+        Prompts are messages. Recipes are JSON text, since Arrow would add the parameters of all
+        other tasks to every row.
     """
     return Dataset.from_list([problem_row(problem, system_prompt) for problem in problems])
 
 
 class ReasoningGymReward:
-    """Scores completions for `GRPOTrainer(reward_funcs=…)`; the dataset needs a column `recipe`.
+    """A reward function for `GRPOTrainer(reward_funcs=…)`; the dataset needs a column `recipe`.
 
-    TRL calls it with a batch, which may hold parts of groups: there is no penalty over groups.
+    TRL passes batches that may contain partial groups, so there are no group penalties.
 
     Example:
         with ReasoningGym() as gym:
@@ -53,20 +53,20 @@ class ReasoningGymReward:
         log_extra: Callable[[str, list[str]], None],
         **_: object,
     ) -> list[float | None]:
-        """Score each completion in [0, 1]; None, which is unscored, gets no advantage from TRL.
+        """Return each completion's score in [0, 1], or None, to which TRL gives no advantage.
 
-        What became of each is logged as the column `status` beside TRL's completions.
+        Logs each status in the column `status` of TRL's completions.
 
         Raises:
-            ConfigurationError: what should be a recipe is none.
+            ConfigurationError: a recipe is invalid.
         """
         texts = map(text_of, completions)
-        pairs = list(zip(map(recipe_of, recipe), texts, strict=True))
+        pairs = list(zip(map(parse_recipe, recipe), texts, strict=True))
         scores = await asyncio.to_thread(self._gym.score_many, pairs)
         log_extra("status", [score.status.value for score in scores])
         return [score.score for score in scores]
 
 
 def text_of(completion: TRLCompletion) -> str:
-    """Give what the model said last; it may be empty where the trainer takes the thought out."""
+    """Return the text of the last message; may be empty if the trainer strips the thought."""
     return completion if isinstance(completion, str) else completion[-1].get("content") or ""

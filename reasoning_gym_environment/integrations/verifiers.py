@@ -1,4 +1,4 @@
-"""Adapts problems and scores to verifiers (v1): `vf-eval reasoning-gym-taskset`."""
+"""A taskset for verifiers (v1): `vf-eval reasoning-gym-taskset`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pydantic import Field
 from ..inference.prompts import SYSTEM_PROMPTS
 from ..records import Problem, Status
 from ..storage.rows import recipe_key
-from .shared import evaluation_problems, recipe_of, shared_gym
+from .shared import evaluation_problems, parse_recipe, shared_gym
 
 
 class ReasoningGymConfig(vf.TasksetConfig):
-    """Which problems there are, set by `--env.taskset.*`.
+    """The options `--env.taskset.*`.
 
     Attributes:
         tasks: tasks and categories; empty means all.
-        per_task: so many held-out problems of each task. Without it, training problems come
-            without end.
-        complexity_level: from 0, each task's easiest level, to 1, its hardest; None is the
-            library's default configuration.
+        per_task: the number of held-out problems per task; None means an endless stream of
+            training problems.
+        complexity_level: the difficulty from 0, each task's easiest level, to 1, its hardest; None
+            is the library's default configuration.
     """
 
     tasks: list[str] = Field(default_factory=list)
@@ -32,22 +32,22 @@ class ReasoningGymConfig(vf.TasksetConfig):
 
 
 class ReasoningGymData(vf.TaskData):
-    """A problem as it travels: its question, and its recipe as JSON text."""
+    """A question and the recipe of its problem, as JSON text."""
 
     recipe: str
 
 
 class ReasoningGymTask(vf.Task[ReasoningGymData]):
-    """Asks one question and scores the reply."""
+    """A question whose reply is scored."""
 
     @vf.reward
     async def reasoning_gym(self, trace: vf.Trace) -> float:
-        """Score the reply in [0, 1]; each status is a metric, 1 for the one that it has.
+        """Return the reply's score in [0, 1], and record every status as a metric of 0 or 1.
 
         Raises:
-            RuntimeError: nothing can be said; verifiers then counts an error, not a 0.
+            RuntimeError: the reply is unscored; verifiers then counts an error, not a 0.
         """
-        recipe = recipe_of(self.data.recipe)
+        recipe = parse_recipe(self.data.recipe)
         score = await asyncio.to_thread(shared_gym().score, recipe, trace.last_reply)
         trace.record_metrics({status.value: float(status is score.status) for status in Status})
         if score.score is None:
@@ -56,14 +56,14 @@ class ReasoningGymTask(vf.Task[ReasoningGymData]):
 
 
 class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
-    """Makes training problems without end, or so many held-out problems of each task."""
+    """An endless stream of training problems, or a number of held-out problems per task."""
 
     def __init__(self, config: ReasoningGymConfig) -> None:
         super().__init__(config)
         self.INFINITE = config.per_task is None
 
     def load(self) -> Iterator[ReasoningGymTask]:
-        """Make the problems, the same for the same configuration."""
+        """Yield the tasks, always the same for the same configuration."""
         for problem in self._problems():
             data = ReasoningGymData(
                 name=problem.recipe.task,

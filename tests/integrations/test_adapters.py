@@ -14,7 +14,7 @@ from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
 from reasoning_gym_environment.integrations.shared import (
     evaluation_problems,
-    recipe_of,
+    parse_recipe,
     shared_gym,
 )
 from reasoning_gym_environment.integrations.trl import (
@@ -59,13 +59,13 @@ def test_a_complexity_level_out_of_bounds_is_refused(
 ) -> None:
     with pytest.raises(ConfigurationError) as refused:
         evaluation_problems(gym, ["gcd"], per_task=1, complexity_level=complexity_level)
-    assert str(refused.value) == f"complexity_level is {complexity_level}; it lies from 0 to 1"
+    assert str(refused.value) == f"complexity_level must be in [0, 1], got {complexity_level}"
 
 
 def test_no_problems_at_all_are_refused(gym: ReasoningGym) -> None:
     with pytest.raises(ConfigurationError) as refused:
         evaluation_problems(gym, ["gcd"], per_task=0)
-    assert str(refused.value) == "per_task is 0; it is at least 1"
+    assert str(refused.value) == "per_task must be an integer ≥ 1, got 0"
 
 
 def test_an_unknown_task_is_refused(gym: ReasoningGym) -> None:
@@ -78,8 +78,8 @@ def test_an_unknown_task_is_refused(gym: ReasoningGym) -> None:
 @pytest.mark.parametrize("text", ["", "gcd", "[1]", None])
 def test_what_is_no_recipes_text_is_quoted(text: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        recipe_of(text)
-    assert str(refused.value) == f"{text!r} is not the JSON text of a recipe"
+        parse_recipe(text)
+    assert str(refused.value) == f"a recipe must be the text of a JSON object, got {text!r}"
 
 
 def test_a_process_has_one_gym() -> None:

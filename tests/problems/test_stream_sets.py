@@ -1,4 +1,4 @@
-"""A set is the first problems of its recipes that can be made and aren't reserved."""
+"""A set holds the first problems that can be made and are not in the evaluation set."""
 
 import itertools
 from collections.abc import Iterator
