@@ -38,7 +38,6 @@ def main(path: str) -> None:
                 answers=tuple(answers),
                 timeout=5.0,
                 group_timeout=120.0,
-                memory=2**29,
             )
             host.verify(request, silent)
             continue

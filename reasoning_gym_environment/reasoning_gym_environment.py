@@ -44,8 +44,7 @@ from reasoning_gym_environment.records import Completion, GroupResult, Problem
 from reasoning_gym_environment.rollouts.accounting import GroupOutcome
 from reasoning_gym_environment.rollouts.metrics import signal_lines
 from reasoning_gym_environment.rollouts.rollouts import GroupObserver, Rollouts, RolloutSettings
-from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.sandbox.processes import StartWorker
+from reasoning_gym_environment.sandbox.pool import StartWorker, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 from reasoning_gym_environment.settings import pool_settings, settings_of
 from reasoning_gym_environment.storage.dumps import DumpWriter

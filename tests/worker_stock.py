@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 
-from reasoning_gym_environment.sandbox.nursery import Nursery, WorkerProcess
+from reasoning_gym_environment.sandbox.fork_server import ForkServer, WorkerProcess
 
 
 class LentWorker:
@@ -18,7 +18,7 @@ class LentWorker:
         self._worker = worker
         self._give_back = give_back
         self._last_request: asyncio.Task[bytes] | None = None
-        self.greeting = worker.greeting
+        self.gaps = worker.gaps
 
     @property
     def pid(self) -> int:
@@ -44,14 +44,14 @@ class WorkerStock:
 
     def __init__(self) -> None:
         self._idle: dict[str, list[WorkerProcess]] = defaultdict(list)
-        self._nursery = Nursery()
+        self._server = ForkServer()
 
     async def lend(self, role: str) -> LentWorker:
         idle = self._idle[role]
-        worker = idle.pop() if idle else await self._nursery.start(role)
+        worker = idle.pop() if idle else await self._server.start(role)
         return LentWorker(worker, idle.append)
 
     async def close(self) -> None:
         workers = [worker for idle in self._idle.values() for worker in idle]
         await asyncio.gather(*(worker.kill() for worker in workers))
-        await self._nursery.close()
+        await self._server.close()

@@ -13,7 +13,7 @@ from statistics import median
 from types import MappingProxyType
 
 from ..records import SOLVED_SCORE, Status, Verdict
-from ..scoring.guards import ACCEPTED
+from ..scoring.guards.registry import KNOWN_WEAKNESSES
 from ..tasks.chance_floors import Floors
 from ..tasks.facts import PAYS_ANY_ANSWER
 from ..util.grouping import group_by
@@ -189,7 +189,7 @@ _SEVERAL, _APPENDED = Kind.LISTING.value, Kind.APPENDED.value
 
 def _accepted(task: str, *kinds: str) -> dict[str, Known]:
     """Return what the guards accept, with the reason in their table."""
-    return dict.fromkeys(kinds, Known(reason=f"Accepted: {ACCEPTED[task]}."))
+    return dict.fromkeys(kinds, Known(reason=f"Accepted: {KNOWN_WEAKNESSES[task]}."))
 
 
 VERIFIERS: Mapping[str, Mapping[str, Known]] = MappingProxyType(

@@ -11,7 +11,7 @@ from ..errors import GenerationError
 from ..problems.seeds import evaluation_recipe_at, evaluation_recipes
 from ..problems.stream import question_hash
 from ..records import Ladder, Problem, Recipe
-from ..sandbox.pool import MakesProblems, generate_surely
+from ..sandbox.pool import ProblemGenerator, generate_with_retry
 from ..util.progress import with_progress
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class EvaluationPlan:
 class EvaluationSet:
     """The problems of the evaluation set; failed ones are skipped with a warning."""
 
-    def __init__(self, pool: MakesProblems, plan: EvaluationPlan) -> None:
+    def __init__(self, pool: ProblemGenerator, plan: EvaluationPlan) -> None:
         self._pool = pool
         self._planned = plan.recipes()
         self._generating: dict[int, asyncio.Task[EvaluationItem | None]] = {}
@@ -114,7 +114,7 @@ class EvaluationSet:
 
     async def _generate(self, recipe: Recipe, difficulty: float | None) -> EvaluationItem | None:
         try:
-            problem = await generate_surely(self._pool, recipe)
+            problem = await generate_with_retry(self._pool, recipe)
         except GenerationError as error:
             logger.warning("The evaluation set lacks an item: %s", error)
             return None

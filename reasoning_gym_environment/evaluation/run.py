@@ -15,7 +15,7 @@ from typing import Any, Protocol, TextIO
 from ..inference.errors import InferenceError
 from ..inference.requests import SamplingParams
 from ..records import Attempt, Completion, GroupResult, Ladder, Problem, Reward, Status, Verdict
-from ..sandbox.pool import MakesProblems
+from ..sandbox.pool import ProblemGenerator
 from ..scoring.grading import ScoringSettings
 from ..storage.rows import StoredGroup, recipe_key, stable_json
 from ..util.progress import with_progress
@@ -104,7 +104,7 @@ class Evaluation:
         self._begun = False
 
     def prepare(
-        self, pool: MakesProblems, categories: Mapping[str, str], ladders: Mapping[str, Ladder]
+        self, pool: ProblemGenerator, categories: Mapping[str, str], ladders: Mapping[str, Ladder]
     ) -> None:
         """Plan the evaluation set; its items are generated when first needed.
 

@@ -17,7 +17,7 @@ import msgspec
 
 from ..errors import ConfigurationError, GenerationError
 from ..records import Problem, Recipe
-from ..sandbox.pool import MakesProblems, TaskPool, generate_surely
+from ..sandbox.pool import ProblemGenerator, TaskPool, generate_with_retry
 from ..tasks.recipes import shorten
 from ..util.models import validate
 from .sampler import Sampler
@@ -211,7 +211,7 @@ class EvaluationQuestionError(GenerationError):
 
 
 async def make_problems(
-    pool: MakesProblems, recipes: Iterator[Recipe], count: int
+    pool: ProblemGenerator, recipes: Iterator[Recipe], count: int
 ) -> list[Problem]:
     """Make the first `count` problems that can be made, in order.
 
@@ -236,7 +236,7 @@ async def make_problems(
     return made
 
 
-async def _try(pool: MakesProblems, recipe: Recipe) -> Problem | GenerationError:
+async def _try(pool: ProblemGenerator, recipe: Recipe) -> Problem | GenerationError:
     try:
         return await pool.generate(recipe)
     except GenerationError as error:
@@ -255,7 +255,7 @@ class DecontaminatedPool:
     """
 
     def __init__(
-        self, pool: MakesProblems, excluded: Collection[bytes], on_made: Callable[[], None]
+        self, pool: ProblemGenerator, excluded: Collection[bytes], on_made: Callable[[], None]
     ) -> None:
         self._pool = pool
         self._excluded = excluded
@@ -264,7 +264,7 @@ class DecontaminatedPool:
 
     async def generate(self, recipe: Recipe) -> Problem:
         """Make a problem; raise EvaluationQuestionError if its question is excluded."""
-        problem = await generate_surely(self._pool, recipe)
+        problem = await generate_with_retry(self._pool, recipe)
         if question_hash(problem.question) in self._excluded:
             self.refused += 1
             raise EvaluationQuestionError(

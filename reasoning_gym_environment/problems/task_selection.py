@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import ConfigurationError, GenerationError, GenerationTimeoutError, did_you_mean
 from ..records import Ladder, Recipe
-from ..sandbox.pool import MOST_MISSED, MakesProblems, TaskPool
+from ..sandbox.pool import MAX_TIMEOUTS, ProblemGenerator, TaskPool
 from ..tasks.catalogue import TaskInfo, proven_tasks, require_known, select_tasks, task_weights
 from ..tasks.ladders import TaskLadder
 from .curriculum import Curriculum
@@ -133,7 +133,9 @@ def require_names(
 
 
 async def require_values(
-    pool: MakesProblems, parameters: Mapping[str, Mapping[str, Any]], ladders: Mapping[str, Ladder]
+    pool: ProblemGenerator,
+    parameters: Mapping[str, Mapping[str, Any]],
+    ladders: Mapping[str, Ladder],
 ) -> None:
     """Try the parameters: make an item of each task at each of its levels.
 
@@ -150,7 +152,7 @@ async def require_values(
 
 
 async def _require_item(
-    pool: MakesProblems, task: str, parameters: Mapping[str, Any], described: str
+    pool: ProblemGenerator, task: str, parameters: Mapping[str, Any], described: str
 ) -> None:
     error: GenerationError | None = None
     missed = 0
@@ -162,7 +164,7 @@ async def _require_item(
         except GenerationError as raised:
             error = raised
             missed += isinstance(raised, GenerationTimeoutError)
-            if missed == MOST_MISSED:
+            if missed == MAX_TIMEOUTS:
                 break
     raise ConfigurationError(
         f"task_parameters: no item of {task} with {described}: {error}; levels set both ends of a "

@@ -1,4 +1,4 @@
-"""The generator process: makes problems from recipes and never sees model text."""
+"""The generator process, which makes problems from recipes and never sees model text."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from . import limits, protocol
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CatalogueRequest:
-    """The request for a `Discovery`.
+    """A request for a `Discovery`.
 
     Attributes:
-        proven: tasks that are known to build, and are not tried.
+        proven: tasks that are known to build and are not tried.
     """
 
     proven: frozenset[str]
 
 
 LADDERS_REQUEST = "ladders"
-"""The request for every task's `TaskLadder`."""
+"""A request for every task's `TaskLadder`."""
 
 Request = Recipe | CatalogueRequest | str
 Reply = Discovery | dict[str, TaskLadder] | Problem | str
-"""What was asked for, or text saying what went wrong."""
+"""The result, or text that says what went wrong."""
 
 
 def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
-    """Pass requests on; when the parent is gone, end the process even amid a slow item."""
+    """Pass requests on. When the parent has gone, end the process even during a slow item."""
     try:
         while (frame := protocol.read_frame(requests)) is not None:
             inbox.put(frame)
@@ -47,7 +47,7 @@ def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
 
 
 def answer(request: Request, datasets: Datasets) -> Reply:
-    """Do what one request asks and give the reply."""
+    """Return the reply to one request."""
     try:
         if request == LADDERS_REQUEST:
             return build_ladders(read_registry().keys() - NOT_A_TASK.keys())
@@ -60,9 +60,9 @@ def answer(request: Request, datasets: Datasets) -> Reply:
 
 
 def run(requests: BinaryIO, replies: BinaryIO, datasets: Datasets) -> None:
-    """Serve until the parent goes away; the greeting says what is not enforced."""
-    os.chdir(tempfile.gettempdir())  # programs of codeio leave files where they run
-    gaps = limits.enter_generator()  # before the thread: a filter binds what is started under it
+    """Serve until the parent goes away; first report what is not enforced."""
+    os.chdir(tempfile.gettempdir())  # programs of codeio may leave files where they run
+    gaps = limits.enter_generator()  # before the thread: a filter does not bind running ones
     inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_feed, args=(requests, inbox), daemon=True).start()
     protocol.write_frame(replies, " ".join(gaps).encode())

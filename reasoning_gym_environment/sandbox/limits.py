@@ -1,4 +1,7 @@
-"""What workers may not do: a verifier's child, set before it reads model text, and a generator."""
+"""Limits of worker processes, set before they start to work: memory, time, descriptors, calls.
+
+Each role has one function. All return sentences that say what this system does not enforce.
+"""
 
 from __future__ import annotations
 
@@ -9,40 +12,27 @@ import resource
 import sys
 from collections.abc import Sequence
 
-from . import generator_filter, seccomp
+from . import system_calls
+
+VERIFIER_MEMORY = 512 * 2**20
+"""Address space in bytes that a verifier's child may have beyond what its host has."""
 
 GENERATOR_MEMORY = 4 * 2**30
 """Bytes beyond what a generator has once the library is loaded: many times the hungriest level."""
 
 
 def address_space(pid: int | str = "self") -> int:
-    """Measure a process's address space, in bytes; 0 where the system does not say.
+    """Measure a process's address space in bytes; return 0 if the system does not report it.
 
-    By the plainest calls: a fresh fork pays for every page that it touches.
+    Uses the plainest calls: a fresh fork pays for every page that it touches.
     """
     try:
         statm = os.open(f"/proc/{pid}/statm", os.O_RDONLY)
     except OSError:  # there is no /proc, or it hides other processes
         return 0
-    said = os.read(statm, 64)
+    content = os.read(statm, 64)
     os.close(statm)
-    return int(said.split()[0]) * resource.getpagesize()
-
-
-def _silence() -> None:
-    """Make the standard descriptors the null device."""
-    null = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(null, standard)
-
-
-def _keep_only(*kept: int) -> None:
-    """Close every descriptor but the standard ones and these."""
-    begin = 3
-    for descriptor in sorted(kept):
-        os.closerange(begin, descriptor)
-        begin = descriptor + 1
-    os.closerange(begin, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    return int(content.split()[0]) * resource.getpagesize()
 
 
 def _limit(kind: int, value: int) -> None:
@@ -53,93 +43,97 @@ def _limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def _cut_off(kept: Sequence[int], memory: int | None) -> list[str]:
-    """Part a fresh fork from its host: a session and descriptors of its own, less memory.
+def _limit_memory(more: int) -> list[str]:
+    """Limit the address space to what the process has and so many bytes more; no core file."""
+    _limit(resource.RLIMIT_CORE, 0)
+    if size := address_space():
+        _limit(resource.RLIMIT_AS, size + more)
+        return []
+    return [f"No memory limit: {sys.platform} does not report a process's address space."]
 
-    Returns:
-        Sentences that say what this system does not enforce.
-    """
+
+def _redirect_standard_streams() -> None:
+    """Connect standard input, output and error to the null device."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+
+
+def _detach(kept: Sequence[int]) -> list[str]:
+    """Separate a fresh fork from its parent: own session, no tracing, only these descriptors."""
     gc.disable()
     os.setsid()
-    gaps = [gap for gap in [seccomp.undumpable()] if gap]
-    if memory is not None:
-        _silence()
-        if held := address_space():
-            _limit(resource.RLIMIT_AS, held + memory)
-        else:
-            gaps.append(f"No limit on memory: {sys.platform} does not say how much a process has.")
-        _limit(resource.RLIMIT_CORE, 0)
-    _keep_only(*kept)
-    return gaps
+    gap = system_calls.protect_process()
+    begin = 3
+    for descriptor in sorted(kept):
+        os.closerange(begin, descriptor)
+        begin = descriptor + 1
+    os.closerange(begin, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    return [gap] if gap else []
 
 
-def enter_parent_of_children(reply: int, *, memory: int, sandboxed: bool) -> bool:
-    """Put a fresh fork that only starts further ones under its limits, which those inherit.
-
-    It runs known answers and none of a model's, but what it knows came from outside as well.
-
-    Args:
-        memory: bytes beyond what the host has.
-        sandboxed: also keep it from files, sockets, programs and signals.
-
-    Returns:
-        Whether it can kill its children. Where it can't, they die with it.
-    """
-    _cut_off([reply], memory)
-    return not sandboxed or seccomp.install_for_parent() is not None
-
-
-def enter_child(
-    reply: int,
-    *,
-    seconds: float,
-    memory: int | None,
-    sandboxed: bool = True,
-    requests: int | None = None,
+def _restrict(
+    reply: int, *, requests: int | None = None, seconds: float, sandboxed: bool
 ) -> list[str]:
-    """Put the calling process, a fresh fork, under its limits.
-
-    Args:
-        reply: the descriptor that it writes to.
-        seconds: processor time; the host's deadline is the sharper limit.
-        memory: bytes beyond what the host has; None where `enter_parent_of_children` set it.
-        sandboxed: also keep it from files, sockets, processes and signals.
-        requests: the descriptor that it reads from, if any; no other stays open.
-
-    Returns:
-        Sentences that say what this system does not enforce.
-    """
-    gaps = _cut_off([reply] if requests is None else [reply, requests], memory)
+    """Limit processor time, and leave nothing but computing and the pipes if `sandboxed`."""
+    gaps = _detach([reply] if requests is None else [reply, requests])
     _limit(resource.RLIMIT_CPU, math.ceil(seconds) + 1)
     if sandboxed:
         for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC):
             _limit(kind, 0)
-        gaps += filter(None, [seccomp.install(reply, requests_fd=requests)])
+        gap = system_calls.filter_verifier_child(reply, requests_fd=requests)
+        gaps += [gap] if gap else []
     return gaps
+
+
+def enter_persistent_worker(
+    reply: int, requests: int, *, seconds: float, sandboxed: bool = True
+) -> list[str]:
+    """Put a fresh fork of a verifier host under its limits.
+
+    Args:
+        reply: the only descriptor that it can write to.
+        requests: the only descriptor that it can read from.
+        seconds: processor time; the host's deadline is the sharper limit.
+        sandboxed: whether files, sockets, processes and signals are out of reach.
+    """
+    _redirect_standard_streams()
+    gaps = _limit_memory(VERIFIER_MEMORY)
+    return gaps + _restrict(reply, requests=requests, seconds=seconds, sandboxed=sandboxed)
+
+
+def enter_zygote(reply: int, *, sandboxed: bool) -> bool:
+    """Put a fresh fork of a verifier host under limits that the children it forks inherit.
+
+    It runs the oracle and no answer of a model, but the oracle came from outside as well.
+
+    Returns:
+        Whether it can kill its children. Where it can't, they die with it.
+    """
+    _redirect_standard_streams()
+    _limit_memory(VERIFIER_MEMORY)
+    _detach([reply])
+    return not sandboxed or system_calls.filter_zygote() is not None
+
+
+def enter_single_use_child(reply: int, *, seconds: float, sandboxed: bool) -> list[str]:
+    """Put a fresh fork of a zygote under its limits; see `enter_persistent_worker`."""
+    return _restrict(reply, seconds=seconds, sandboxed=sandboxed)
 
 
 def enter_generator() -> list[str]:
-    """Put the calling process under the limits of a generator, before it starts a thread.
-
-    Returns:
-        Sentences that say what this system does not enforce.
-    """
-    gaps = []
-    if held := address_space():
-        _limit(resource.RLIMIT_AS, held + GENERATOR_MEMORY)
-    else:
-        gaps.append(f"No limit on memory: {sys.platform} does not say how much a process has.")
-    _limit(resource.RLIMIT_CORE, 0)
-    gaps += filter(None, [generator_filter.install()])
-    return gaps
+    """Put the calling process under the limits of a generator, before it starts a thread."""
+    gaps = _limit_memory(GENERATOR_MEMORY)
+    gap = system_calls.filter_generator()
+    return [*gaps, gap] if gap else gaps
 
 
-def enforcement_gaps() -> str:
-    """Find out in a child what children are not kept from on this system; empty when all holds."""
+def verifier_gaps() -> str:
+    """Find out in a child what this system does not enforce; empty when everything holds."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
-        gaps = enter_child(write_end, seconds=1, memory=2**29)
+        gaps = enter_persistent_worker(write_end, read_end, seconds=1)
         os.write(write_end, " ".join(gaps).encode())
         os._exit(0)
     os.close(write_end)

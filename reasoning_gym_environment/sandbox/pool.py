@@ -1,4 +1,4 @@
-"""The task pool: generators that make problems, verifier hosts that score answers.
+"""The task pool: generators that make problems, and verifier hosts that score answers.
 
 All reasoning-gym code runs in these processes, never in the event loop's own.
 """
@@ -6,11 +6,12 @@ All reasoning-gym code runs in these processes, never in the event loop's own.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import pickle
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,35 +19,39 @@ from ..errors import (
     ConfigurationError,
     GenerationError,
     GenerationTimeoutError,
+    PoolClosedError,
     WorkerDiedError,
     WorkerLostError,
+    WorkerStartError,
     WorkerTimeoutError,
 )
 from ..records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
 from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import require_valid_recipe, shorten
+from .fork_server import ForkServer
 from .generator import LADDERS_REQUEST, CatalogueRequest, Request
-from .nursery import Nursery
-from .processes import StartWorker, WorkerGroup
 from .protocol import Containment, VerifyRequest, unpack_verdicts
 
 logger = logging.getLogger(__name__)
 
-CATALOGUE_SECONDS = 120.0
+CATALOGUE_TIMEOUT = 120.0
 HOST_GRACE_SECONDS = 5.0
-"""What a host may take beyond the deadlines it enforces itself before it is killed."""
+"""What a host may take beyond the deadlines that it enforces itself before it is killed."""
 
-TRIES = 3
-"""For an item of a set: what fails now and then must not make another set."""
+RESTART_DELAY = 5
+"""Seconds between attempts to replace a worker that does not start."""
 
-MOST_MISSED = 2
-"""Of the tries, so many may miss the deadline: a busy machine may miss it once, and a recipe that
-always does costs no more."""
+MAX_ATTEMPTS = 3
+"""At an item of a set: an occasional failure must not change the set."""
+
+MAX_TIMEOUTS = 2
+"""Attempts that may time out. A busy machine may cause one; a recipe that always times out should
+cost no more."""
 
 
 def default_processes() -> int:
-    """Choose how many processes each role has: half the cores, at least 2, at most 8."""
+    """Return how many processes each role has: half the cores, at least 2, at most 8."""
     return max(2, min(8, (os.cpu_count() or 2) // 2))
 
 
@@ -60,29 +65,152 @@ class PoolSettings:
         verify_timeout: seconds for one answer.
         verify_group_timeout: seconds for all answers of a group.
         solved_threshold: score from which an answer is solved.
-        containment: what stands between model text and the machine.
-        verify_memory: bytes a verifier may take beyond what its host has.
+        containment: the layers between model text and the machine.
     """
 
     processes: int
     generation_timeout: float = 10.0
     verify_timeout: float = 5.0
     verify_group_timeout: float = 120.0
-    verify_memory: int = 512 * 2**20
     containment: Containment = Containment.FULL
     solved_threshold: float = SOLVED_SCORE
 
     def __post_init__(self) -> None:
         if self.processes < 1:
-            raise ConfigurationError(f"processes is {self.processes}; at least 1 is needed")
+            raise ConfigurationError(f"processes must be an integer ≥ 1, got {self.processes}")
+
+
+class Worker(Protocol):
+    """A worker process; see `fork_server.WorkerProcess`."""
+
+    gaps: str
+
+    @property
+    def pid(self) -> int: ...
+
+    async def request(self, payload: bytes, *, timeout: float) -> bytes: ...
+
+    async def kill(self) -> None: ...
+
+
+StartWorker = Callable[[str], Awaitable[Worker]]
+"""Starts a worker of a role; raises WorkerStartError if it does not start."""
+
+
+class WorkerGroup:
+    """The workers of one role: each request goes to an idle one, and a lost one is replaced.
+
+    Args:
+        role: "generator" or "verifier".
+        size: number of processes.
+        counts: counts "sandbox/restarts" and "sandbox/failed_starts".
+        start_worker: starts its workers.
+    """
+
+    def __init__(
+        self, role: str, *, size: int, counts: Counter[str], start_worker: StartWorker
+    ) -> None:
+        self._role = role
+        self._size = size
+        self._counts = counts
+        self._start_worker = start_worker
+        self._idle: asyncio.LifoQueue[Worker] = asyncio.LifoQueue()
+        self._workers: set[Worker] = set()
+        self._requests: set[asyncio.Task[bytes]] = set()
+        self._replacements: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @property
+    def pids(self) -> list[int]:
+        return [worker.pid for worker in self._workers]
+
+    async def start(self) -> None:
+        """Start all workers at once.
+
+        Raises:
+            WorkerStartError: one did not start.
+        """
+        await asyncio.gather(*(self._add_worker() for _ in range(self._size)))
+        for gaps in {worker.gaps for worker in self._workers} - {""}:
+            logger.warning("Sandbox incomplete (%s processes): %s", self._role, gaps)
+
+    async def _add_worker(self) -> None:
+        worker = await self._start_worker(self._role)
+        if self._closed:
+            await worker.kill()
+            return
+        self._workers.add(worker)
+        self._idle.put_nowait(worker)
+
+    async def submit(self, payload: bytes, *, timeout: float) -> bytes:
+        """Return a worker's reply to a request; the timeout starts when an idle one takes it.
+
+        If the caller is cancelled, the request still finishes: the worker's next reply would
+        otherwise be read as the reply to another request.
+
+        Raises:
+            WorkerLostError: the worker died or ran out of time with this request.
+            PoolClosedError: the group is closed.
+        """
+        if self._closed:
+            raise PoolClosedError(f"the {self._role} processes are closed")
+        request = asyncio.create_task(self._request(payload, timeout))
+        self._requests.add(request)
+        request.add_done_callback(self._request_done)
+        return await asyncio.shield(request)
+
+    def _request_done(self, request: asyncio.Task[bytes]) -> None:
+        self._requests.discard(request)
+        if not request.cancelled():
+            request.exception()  # retrieved here: its caller may have been cancelled
+
+    async def _request(self, payload: bytes, timeout: float) -> bytes:
+        worker = await self._idle.get()
+        try:
+            reply = await worker.request(payload, timeout=timeout)
+        except WorkerLostError as error:
+            self._counts["sandbox/restarts"] += 1
+            logger.warning("Replacing a %s process: %s", self._role, error)
+            self._spawn(self._replace(worker))
+            raise
+        self._idle.put_nowait(worker)
+        return reply
+
+    def _spawn(self, replacement: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(replacement)
+        self._replacements.add(task)
+        task.add_done_callback(self._replacements.discard)
+
+    async def _replace(self, worker: Worker) -> None:
+        """Kill a worker and start another; retry until one starts."""
+        self._workers.discard(worker)
+        await worker.kill()
+        while not self._closed:
+            try:
+                await self._add_worker()
+                return
+            except WorkerStartError as error:
+                self._counts["sandbox/failed_starts"] += 1
+                logger.error("Retrying in %d s: %s", RESTART_DELAY, error)
+                await asyncio.sleep(RESTART_DELAY)
+
+    async def close(self) -> None:
+        """Cancel pending requests and kill every worker. May be called again."""
+        self._closed = True
+        pending = [*self._requests, *self._replacements]
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+        await asyncio.gather(*(worker.kill() for worker in self._workers))
+        self._workers.clear()
 
 
 class TaskPool:
     """Makes problems and scores answers in worker processes.
 
     Args:
-        counts: where generation timeouts and errors, and worker restarts, are counted.
-        start_worker: where its workers come from; a nursery of its own where None.
+        counts: counts generation timeouts and errors, and worker restarts.
+        start_worker: starts its workers; by default a fork server of its own.
 
     Example:
         async with TaskPool(PoolSettings(processes=2), Counter()) as pool:
@@ -99,8 +227,8 @@ class TaskPool:
     ) -> None:
         self._settings = settings
         self._counts = counts
-        self._nursery = Nursery()
-        start = start_worker or self._nursery.start
+        self._fork_server = ForkServer()
+        start = start_worker or self._fork_server.start
         self._generators, self._hosts = (
             WorkerGroup(role, size=settings.processes, counts=counts, start_worker=start)
             for role in ("generator", "verifier")
@@ -124,7 +252,7 @@ class TaskPool:
         await self.close()
 
     async def start(self) -> None:
-        """Start all workers; raises WorkerStartError, and leaves none, if one does not come up."""
+        """Start all workers; if one does not start, raise WorkerStartError and leave none."""
         try:
             await asyncio.gather(self._generators.start(), self._hosts.start())
         except BaseException:
@@ -134,26 +262,26 @@ class TaskPool:
     async def close(self) -> None:
         """Kill all workers. May be called again."""
         await asyncio.gather(self._generators.close(), self._hosts.close())
-        await self._nursery.close()
+        await self._fork_server.close()
 
     async def discover(self, *, proven: frozenset[str] = frozenset()) -> Discovery:
-        """Ask a generator what the installed library offers.
+        """Return what the installed library offers.
 
         Args:
-            proven: tasks that are known to build, and are not tried; to try all takes a second.
+            proven: tasks that are known to build and are not tried; trying all takes a second.
         """
         request = CatalogueRequest(proven=proven)
-        discovery: Discovery = await self._ask_generator(request, CATALOGUE_SECONDS)
+        discovery: Discovery = await self._ask_generator(request, CATALOGUE_TIMEOUT)
         return discovery
 
     async def ladders(self) -> dict[str, TaskLadder]:
-        """Ask a generator for the difficulty levels of every task.
+        """Return the difficulty levels of every task.
 
         Raises:
-            GenerationError: a task's levels can't be read.
+            GenerationError: the levels of a task can't be read.
         """
         ladders: dict[str, TaskLadder] | str
-        ladders = await self._ask_generator(LADDERS_REQUEST, CATALOGUE_SECONDS)
+        ladders = await self._ask_generator(LADDERS_REQUEST, CATALOGUE_TIMEOUT)
         if isinstance(ladders, str):
             raise GenerationError(
                 f"{ladders}; the tested version of reasoning-gym is in requirements.txt"
@@ -164,7 +292,7 @@ class TaskPool:
         """Make a problem.
 
         Raises:
-            GenerationError: the recipe is refused, or the library raised.
+            GenerationError: the recipe is invalid, or the library raised.
             GenerationTimeoutError: it took longer than the deadline.
         """
         result: Problem | str
@@ -172,11 +300,9 @@ class TaskPool:
             require_valid_recipe(recipe)
         except ValueError as error:
             self._counts["generation/errors"] += 1
-            raise GenerationError(
-                f"{shorten(recipe.task)}: the recipe is refused: {error}"
-            ) from error
+            raise GenerationError(f"{shorten(recipe.task)}: invalid recipe: {error}") from error
         try:
-            result = await self._ask_living_generator(recipe)
+            result = await self._generate_with_restarts(recipe)
         except WorkerTimeoutError as error:
             self._counts["generation/timeouts"] += 1
             raise GenerationTimeoutError(f"{recipe.task}: {error}") from error
@@ -188,31 +314,32 @@ class TaskPool:
             raise GenerationError(f"{recipe.task}: {result}")
         return result
 
-    async def _ask_living_generator(self, recipe: Recipe) -> Problem | str:
-        """Ask again where a generator died, in TRIES tries; raises WorkerLostError."""
-        result: Problem | str
-        for _ in range(TRIES - 1):
+    async def _generate_with_restarts(self, recipe: Recipe) -> Problem | str:
+        """Ask another generator if one died, in MAX_ATTEMPTS attempts; raise WorkerLostError."""
+        for attempt in itertools.count(1):
             try:
+                result: Problem | str
                 result = await self._ask_generator(recipe, self._settings.generation_timeout)
-                return result
+                break
             except WorkerDiedError:
+                if attempt == MAX_ATTEMPTS:
+                    raise
                 self._counts["generation/asked_again"] += 1
-        result = await self._ask_generator(recipe, self._settings.generation_timeout)
         return result
 
     async def _ask_generator(self, request: Request, timeout: float) -> Any:
-        """The reply, unpickled: generators never see model text."""
+        """Return the unpickled reply: generators never see model text."""
         reply = await self._generators.submit(pickle.dumps(request), timeout=timeout)
         return pickle.loads(reply)
 
     async def verify(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]:
-        """Score answers: one verdict each, in the order given; equal answers are verified once."""
+        """Return one verdict per answer, in order. Equal answers are verified once."""
         distinct = tuple(dict.fromkeys(answers))
         verdicts = dict(zip(distinct, await self._verify(problem, distinct), strict=True))
         return [verdicts[answer] for answer in answers]
 
     async def _verify(self, problem: Problem, answers: tuple[str, ...]) -> list[Verdict]:
-        """Score distinct answers; where a host is lost over them, each is tried by itself."""
+        """Score distinct answers; if that costs a host, score each by itself."""
         if not answers:
             return []
         try:
@@ -227,7 +354,7 @@ class TaskPool:
             return [self._without_host(error)]
 
     def _without_host(self, error: WorkerLostError) -> Verdict:
-        """Say what becomes of an answer that two hosts were lost over.
+        """Return the verdict on an answer that cost two hosts.
 
         Behind the filter no answer can end a host: one that died was killed from outside.
         """
@@ -247,7 +374,6 @@ class TaskPool:
             answers=answers,
             timeout=settings.verify_timeout,
             group_timeout=settings.verify_group_timeout,
-            memory=settings.verify_memory,
             containment=settings.containment,
         )
         timeout = settings.verify_group_timeout + HOST_GRACE_SECONDS
@@ -256,29 +382,29 @@ class TaskPool:
             return unpack_verdicts(reply, len(answers), solved_from=settings.solved_threshold)
         except ValueError as error:
             self._counts["verify/malformed_replies"] += 1
-            logger.warning("%s: a verifier host's reply is malformed: %s", request.task, error)
+            logger.warning("%s: malformed reply of a verifier host: %s", request.task, error)
             raise WorkerLostError(str(error)) from error
 
 
-class MakesProblems(Protocol):
-    """What `generate_surely` needs of a task pool."""
+class ProblemGenerator(Protocol):
+    """What `generate_with_retry` needs of a task pool."""
 
     async def generate(self, recipe: Recipe) -> Problem: ...
 
 
-async def generate_surely(pool: MakesProblems, recipe: Recipe) -> Problem:
-    """Make a problem that must be there: again where it failed, in TRIES tries at most.
+async def generate_with_retry(pool: ProblemGenerator, recipe: Recipe) -> Problem:
+    """Make a problem that a set needs, in MAX_ATTEMPTS attempts.
 
     Raises:
-        GenerationError: of the last try.
+        GenerationError: the last attempt failed.
     """
-    missed = 0
-    for _ in range(TRIES - 1):
+    timeouts = 0
+    for _ in range(MAX_ATTEMPTS - 1):
         try:
             return await pool.generate(recipe)
         except GenerationTimeoutError:
-            missed += 1
-            if missed == MOST_MISSED:
+            timeouts += 1
+            if timeouts == MAX_TIMEOUTS:
                 raise
         except GenerationError:
             continue

@@ -1,8 +1,8 @@
-"""What parent and workers say to each other over their pipes.
+"""The protocol between the event loop's process and its workers, over pipes and sockets.
 
-Requests, and a generator's replies, are pickles: both ends of those trust each other. A
-verifier's reply is fixed-size raw numbers: it comes from a process that saw model text, and
-the parent never unpickles what such a process sends.
+Requests and a generator's replies are pickles: both ends trust each other. A verifier's reply is
+fixed-size raw numbers: it comes from a process that saw model text, and the parent never unpickles
+what such a process sends.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ..records import SOLVED_SCORE, Status, Verdict
 from ..scoring.rewards import combine_forms
 
 LENGTH = struct.Struct("<I")
-"""Before every frame: how many bytes follow."""
+"""The header of every frame: how many bytes follow."""
 
 FORM_SCORES = struct.Struct("<Bdddi")
-"""An `Outcome`, raw and tagged score (NaN: the form was not tried or raised), seconds, errors."""
+"""`Outcome`, raw and tagged score (NaN if the form was not tried or raised), seconds, errors."""
 
 
 class Outcome(IntEnum):
@@ -35,14 +35,14 @@ class Outcome(IntEnum):
     KILLED = 5
 
 
-_HELD_BACK = -1
-"""In the place of a count of errors."""
+_DEFERRED = -1
+"""In place of the number of errors."""
 
 
 class Containment(Enum):
-    """What stands between model text and the machine.
+    """The layers between model text and the machine.
 
-    Less than FULL is for the tests of single layers and for measuring what they cost.
+    Less than FULL is for tests of single layers, and for measuring their cost.
     """
 
     FULL = "screen, sandbox, limits, children"
@@ -52,13 +52,12 @@ class Containment(Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VerifyRequest:
-    """Score these answers to one entry.
+    """A request to score the answers to one entry.
 
     Attributes:
-        answers: distinct, in the order the verdicts are wanted.
+        answers: distinct, in the order of the verdicts.
         timeout: seconds for one answer, both forms together.
-        group_timeout: seconds for all of them; what is left then has timed out.
-        memory: bytes one child may have beyond what its host has.
+        group_timeout: seconds for all answers; the rest then counts as timed out.
     """
 
     task: str
@@ -66,14 +65,18 @@ class VerifyRequest:
     answers: tuple[str, ...]
     timeout: float
     group_timeout: float
-    memory: int
     parameters: Mapping[str, Any] = field(default_factory=dict)
     containment: Containment = Containment.FULL
+
+    @property
+    def sandboxed(self) -> bool:
+        """Whether children are kept from files, sockets, processes and signals."""
+        return self.containment is not Containment.FORKS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FormScores:
-    """What a child, or the host in its place, says about one answer."""
+    """The result for one answer, from a child or from the host in its place."""
 
     outcome: Outcome
     raw: float = math.nan
@@ -85,18 +88,18 @@ class FormScores:
         return FORM_SCORES.pack(self.outcome, self.raw, self.tagged, self.seconds, self.errors)
 
     @property
-    def held_back(self) -> bool:
-        """Say whether the answer was not scored, since it needs a child of its own."""
-        return self.errors == _HELD_BACK
+    def deferred(self) -> bool:
+        """Whether the answer was not scored, since it needs a single-use child."""
+        return self.errors == _DEFERRED
 
     @classmethod
-    def hold_back(cls) -> FormScores:
-        """Make what a child that lasts says about an answer that it does not score."""
-        return cls(outcome=Outcome.REJECTED, errors=_HELD_BACK)
+    def defer(cls) -> FormScores:
+        """Return a persistent worker's result for an answer that it does not score."""
+        return cls(outcome=Outcome.REJECTED, errors=_DEFERRED)
 
     @classmethod
     def unpack(cls, data: bytes) -> FormScores:
-        """Read a record; raises ValueError on an unknown outcome, struct.error on a wrong size."""
+        """Read a record; raise ValueError for an unknown outcome, struct.error for a wrong size."""
         outcome, raw, tagged, seconds, errors = FORM_SCORES.unpack(data)
         return cls(outcome=Outcome(outcome), raw=raw, tagged=tagged, seconds=seconds, errors=errors)
 
@@ -110,9 +113,9 @@ _FAILURES = {
 
 
 def to_verdict(scores: FormScores, *, solved_from: float = SOLVED_SCORE) -> Verdict:
-    """Turn scores into a verdict; a failure to finish costs all that one form had earned.
+    """Turn scores into a verdict. An answer that did not finish earns nothing for either form.
 
-    Nothing is said of an answer whose process was killed from outside.
+    An answer whose process was killed from outside is unscored.
     """
     seconds = max(0.0, scores.seconds) if math.isfinite(scores.seconds) else 0.0
     if scores.outcome in _FAILURES:
@@ -133,13 +136,13 @@ def to_verdict(scores: FormScores, *, solved_from: float = SOLVED_SCORE) -> Verd
 def unpack_verdicts(
     payload: bytes, count: int, *, solved_from: float = SOLVED_SCORE
 ) -> list[Verdict]:
-    """Read a verifier host's reply to a request of `count` answers.
+    """Read a verifier host's reply to a request with `count` answers.
 
     Raises:
         ValueError: the reply is not `count` well-formed records.
     """
     if len(payload) != count * FORM_SCORES.size:
-        raise ValueError(f"{len(payload)} bytes where {count} verdicts were asked for")
+        raise ValueError(f"{len(payload)} bytes for {count} verdicts")
     return [
         to_verdict(
             FormScores.unpack(payload[start : start + FORM_SCORES.size]), solved_from=solved_from
@@ -149,7 +152,7 @@ def unpack_verdicts(
 
 
 def read_frame(stream: BinaryIO) -> bytes | None:
-    """Read the next frame; None at the end of the stream, also in the middle of a frame."""
+    """Read the next frame; return None if the stream ends, also in the middle of a frame."""
     header = stream.read(LENGTH.size)
     if len(header) < LENGTH.size:
         return None

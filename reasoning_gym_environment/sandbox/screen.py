@@ -1,12 +1,12 @@
-"""Which answers may reach a verifier that hands them to `eval`, directly or through sympy.
+"""The screen: which answers may reach a verifier that passes them to `eval`, directly or by sympy.
 
-An allow-list over the syntax tree: what is not known to be harmless is refused. The tree is
-that of the very text that is evaluated. Sympy rewrites the tokens before it evaluates: on the
-characters let through here, names become symbols, numbers sympy's numbers, and nothing else
-changes. Refusing never costs a right answer its score.
+An allow-list over the syntax tree: what is not known to be harmless is refused, and so is what
+would grow too large. The tree is that of the very text that is evaluated. Sympy rewrites the
+tokens before it evaluates: with the characters allowed here, names become symbols, numbers become
+sympy's numbers, and nothing else changes. Refusing never costs a right answer its score.
 
-Text that is no Python at all is safe before `eval`, which rejects it, but not before sympy,
-which gives a meaning to `3!` and to `0or f(x)`.
+Text that is not Python is safe before `eval`, which rejects it, but not before sympy, which gives a
+meaning to `3!` and to `0or f(x)`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-
-from . import expression_size as sizes
-from .expression_size import Size, TooLarge
+from typing import NamedTuple
 
 NOT_AN_EXPRESSION = "not an expression that this verifier reads"
 """The reason for honest mistakes of form: words, `x^2`, `2x`, LaTeX."""
 
 UNREADABLE = "("
-"""Earns what a verifier gives to any text it can't read."""
+"""Earns what a verifier gives to any text that it can't read."""
 
 _MAX_LITERAL_LENGTH = 128 * 1024
 _MAX_EXPRESSION_LENGTH = 32 * 1024
@@ -34,15 +32,18 @@ _MAX_NODES = 16 * 1024
 _MAX_TERMS_BITS = 11
 _MAX_FUNCTIONS = 12  # honest answers have up to 4
 _MAX_DEPTH = 4
+_MAX_BITS = 1024  # honest coefficients have up to 275
+_MAX_EXPONENT_BITS = 12
+_MAX_EXPONENT_BITS_WITH_FUNCTIONS = 6
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """The answer may not be evaluated; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Rules:
-    """What an expression may hold.
+    """What an expression may contain.
 
     Attributes:
         characters: a pattern of all its characters. It keeps out of sympy's tokens what the
@@ -79,21 +80,14 @@ _EXPRESSION_TASKS = {
     "simple_integration": _INTEGRATION,
 }
 _WHOLE_NUMBER_TASKS = frozenset({"countdown", "puzzle24"})
-"""Tasks of which nothing else goes through sympy, not even the problem itself."""
+"""Tasks of which nothing but the answer goes through sympy, not even the problem."""
 
 _WHOLE_NUMBERS = re.compile(r"(?:[0-9 \t\n()+-]|\*(?!\*)|/(?!/))*")
 _LITERAL_TASKS = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
 
 _LITERAL_NODES = (
-    ast.Expression,
-    ast.List,
-    ast.Tuple,
-    ast.Constant,
-    ast.UnaryOp,
-    ast.USub,
-    ast.UAdd,
-    ast.Name,
-    ast.Load,
+    *(ast.Expression, ast.List, ast.Tuple, ast.Constant),
+    *(ast.UnaryOp, ast.USub, ast.UAdd, ast.Name, ast.Load),
 )
 _UNQUOTED = re.compile(r"[A-Z]+|_")
 """Letters and empty squares without quotes; no verifier has a variable of such a name."""
@@ -103,129 +97,27 @@ _LONG_FRACTION = re.compile(r"\.[0-9]{100}")
 _SIGN_RUN = re.compile(r"(?:[-+~]\s*){50}")
 
 
-def _parse(text: str, max_length: int) -> ast.Expression | None:
-    """Parse the text; None where Python rejects it.
+def screen(task: str, answer: str) -> str | None:
+    """Return why this task's verifier may not evaluate the answer, or None if it may.
 
-    Raises:
-        _Refused: it is too large to look at.
+    None for every task whose verifier evaluates nothing. A verifier gets `UNREADABLE` in place of
+    an answer that is not an expression.
     """
-    if len(text) > max_length:
-        raise _Refused(f"longer than {max_length} characters")
-    if _SIGN_RUN.search(text):
-        raise _Refused("a long run of signs")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            # Some verifiers strip the text and some don't: what `eval` accepts either way is
-            # accepted here.
-            return ast.parse(text.strip(), mode="eval")
-        except (SyntaxError, ValueError):  # ValueError: null bytes, lone surrogates
-            return None
-        except (MemoryError, RecursionError):
-            raise _Refused("nested too deep") from None
+    try:
+        if task in _LITERAL_TASKS:
+            _check_literal(answer)
+        elif rules := _EXPRESSION_TASKS.get(task):
+            _check_expression(answer, rules)
+    except _RefusedError as refused:
+        return str(refused)
+    return None
 
 
-def _check_literal(text: str) -> None:
-    """Refuse what `eval` would do more with than build numbers, strings, lists.
+def executes_nothing(task: str, answer: str) -> bool:
+    """Return whether an executing task's verifier only builds the values that the answer spells.
 
-    Raises:
-        _Refused, TooLarge: it would.
-    """
-    tree = _parse(text, _MAX_LITERAL_LENGTH)
-    for node in ast.walk(tree) if tree else ():
-        if not isinstance(node, _LITERAL_NODES):
-            raise _Refused(f"{type(node).__name__} in a literal")
-        if isinstance(node, ast.Name) and not _UNQUOTED.fullmatch(node.id):
-            raise _Refused("a name in a literal")
-        if isinstance(node, ast.Constant) and isinstance(node.value, int):
-            sizes.of_number(Fraction(node.value))
-
-
-def _constant(value: object) -> Size:
-    """Measure a constant; raises _Refused for what is no number, TooLarge for a large one."""
-    if isinstance(value, float) and value != math.inf:
-        return sizes.of_float(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return sizes.of_number(Fraction(value))
-    raise _Refused(f"{value!r:.20} in an expression")
-
-
-def _call(node: ast.Call, arguments: list[Size], rules: _Rules) -> Size:
-    """Measure a call; raises _Refused for a function that is not known, TooLarge."""
-    name = node.func.id if isinstance(node.func, ast.Name) else ""
-    known = rules.functions and rules.functions.fullmatch(name)
-    if not known or node.keywords or not 1 <= len(arguments) <= 2:
-        raise _Refused("a call of something other than an elementary function")
-    if name == "Rational":
-        return sizes.of_operation(ast.Div(), *[*arguments, sizes.ONE][:2])
-    if name == "exp":
-        sizes.check_exponent(arguments[0])
-    return sizes.of_call(arguments)
-
-
-def _size(node: ast.expr, parts: Mapping[ast.AST, Size], rules: _Rules) -> Size:
-    """Measure a node whose parts have been measured.
-
-    Raises:
-        _Refused: it is none of arithmetic.
-        TooLarge: its result would be.
-    """
-    match node:
-        case ast.Constant():
-            return _constant(node.value)
-        case ast.Name() if rules.names and rules.names.fullmatch(node.id):
-            return sizes.NAME
-        case ast.UnaryOp(op=ast.UAdd()):
-            return parts[node.operand]
-        case ast.UnaryOp(op=ast.USub()):
-            return sizes.of_negative(parts[node.operand])
-        case ast.BinOp():
-            return sizes.of_operation(node.op, parts[node.left], parts[node.right])
-        case ast.Call():
-            return _call(node, [parts[argument] for argument in node.args], rules)
-    raise _Refused(f"{type(node).__name__} in an expression")
-
-
-def _size_of_all(nodes: list[ast.AST], rules: _Rules) -> Size:
-    """Measure the expression of these nodes, parents before children."""
-    called = {node.func for node in nodes if isinstance(node, ast.Call)}
-    expressions = [n for n in nodes if isinstance(n, ast.expr) and n not in called]
-    parts: dict[ast.AST, Size] = {}
-    for node in reversed(expressions):
-        parts[node] = _size(node, parts, rules)
-    return parts[expressions[0]]
-
-
-def _check_expression(text: str, rules: _Rules) -> None:
-    """Refuse what sympy would do more with than arithmetic of bounded size.
-
-    Raises:
-        _Refused, TooLarge: it would.
-    """
-    tree = _parse(text, _MAX_EXPRESSION_LENGTH)
-    if tree is None:
-        raise _Refused(NOT_AN_EXPRESSION)
-    if not rules.characters.fullmatch(text.strip()):
-        raise _Refused("a character that the expressions of this task do without")
-    if _LONG_EXPONENT.search(text) or _LONG_FRACTION.search(text):
-        raise TooLarge("a number too long")
-    nodes = list(ast.walk(tree))
-    if len(nodes) > rules.max_nodes:
-        raise TooLarge("too many parts")
-    size = _size_of_all(nodes, rules)
-    if size.functions > _MAX_FUNCTIONS or size.depth > _MAX_DEPTH:
-        raise TooLarge("too many functions")
-    if max(size.terms, size.under) > rules.max_terms_bits:
-        raise TooLarge("too many terms once multiplied out")
-    if any(isinstance(node, ast.BitXor) for node in nodes):
-        raise _Refused(NOT_AN_EXPRESSION)
-
-
-def leaves_nothing(task: str, answer: str) -> bool:
-    """Say whether an executing task's verifier does no more than build what stands in the answer.
-
-    So it is with literals, with numbers that are added, subtracted, multiplied and divided, which
-    give fractions, and with all that the screen keeps from the verifier.
+    True for literals, for whole numbers that are added, subtracted, multiplied and divided (which
+    give fractions), and for all that the screen keeps from the verifier.
     """
     if task in _LITERAL_TASKS:
         return True
@@ -234,18 +126,244 @@ def leaves_nothing(task: str, answer: str) -> bool:
     return screen(task, answer) is not None
 
 
-def screen(task: str, answer: str) -> str | None:
-    """Say whether this task's verifier may evaluate the answer.
+def _parse(text: str, max_length: int) -> ast.Expression | None:
+    """Parse the text; return None if Python rejects it.
 
-    Returns:
-        None when it may, and for every task whose verifier evaluates nothing; else a short
-        reason. The verifier then gets `UNREADABLE` in place of the answer.
+    Raises:
+        _RefusedError: it is too large to look at.
     """
-    try:
-        if task in _LITERAL_TASKS:
-            _check_literal(answer)
-        elif rules := _EXPRESSION_TASKS.get(task):
-            _check_expression(answer, rules)
-    except (_Refused, TooLarge) as refused:
-        return str(refused)
+    if len(text) > max_length:
+        raise _RefusedError(f"longer than {max_length} characters")
+    if _SIGN_RUN.search(text):
+        raise _RefusedError("a long run of signs")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            # Some verifiers strip the text and some don't: accept what `eval` accepts either way.
+            return ast.parse(text.strip(), mode="eval")
+        except (SyntaxError, ValueError):  # ValueError: null bytes, lone surrogates
+            return None
+        except (MemoryError, RecursionError):
+            raise _RefusedError("nested too deep") from None
+
+
+def _check_literal(text: str) -> None:
+    """Refuse what `eval` would do more with than build numbers, strings and lists."""
+    tree = _parse(text, _MAX_LITERAL_LENGTH)
+    for node in ast.walk(tree) if tree else ():
+        if not isinstance(node, _LITERAL_NODES):
+            raise _RefusedError(f"{type(node).__name__} in a literal")
+        if isinstance(node, ast.Name) and not _UNQUOTED.fullmatch(node.id):
+            raise _RefusedError("a name in a literal")
+        if isinstance(node, ast.Constant) and isinstance(node.value, int):
+            _number_size(Fraction(node.value))
+
+
+def _check_expression(text: str, rules: _Rules) -> None:
+    """Refuse what sympy would do more with than arithmetic of bounded size."""
+    tree = _parse(text, _MAX_EXPRESSION_LENGTH)
+    if tree is None:
+        raise _RefusedError(NOT_AN_EXPRESSION)
+    if not rules.characters.fullmatch(text.strip()):
+        raise _RefusedError("a character that expressions of this task do without")
+    if _LONG_EXPONENT.search(text) or _LONG_FRACTION.search(text):
+        raise _RefusedError("a number too long")
+    nodes = list(ast.walk(tree))
+    if len(nodes) > rules.max_nodes:
+        raise _RefusedError("too many parts")
+    size = _expression_size(nodes, rules)
+    if size.functions > _MAX_FUNCTIONS or size.depth > _MAX_DEPTH:
+        raise _RefusedError("too many functions")
+    if max(size.terms, size.under) > rules.max_terms_bits:
+        raise _RefusedError("too many terms once multiplied out")
+    if any(isinstance(node, ast.BitXor) for node in nodes):
+        raise _RefusedError(NOT_AN_EXPRESSION)
+
+
+class _Size(NamedTuple):
+    """How large an expression becomes when it is evaluated and simplified: rough upper bounds.
+
+    What exceeds them would fill the memory, or keep a processor busy beyond any deadline.
+
+    Attributes:
+        bits: of its largest number, every name standing for 2.
+        terms: log2 of the terms of its numerator, multiplied out over one denominator. A
+            function counts as four: simplification tries its sums of others.
+        under: log2 of the terms of that denominator.
+        functions: how many there are, including roots and other powers that stay.
+        depth: functions inside functions.
+        value: if it is a plain number.
+    """
+
+    bits: float
+    terms: float = 0
+    under: float = 0
+    functions: int = 0
+    depth: int = 0
+    value: Fraction | None = None
+
+
+_NAME = _Size(bits=1)
+_ONE = _Size(bits=1, value=Fraction(1))
+_FUNCTION = _Size(bits=0, terms=2, functions=1, depth=1)
+
+
+def _expression_size(nodes: list[ast.AST], rules: _Rules) -> _Size:
+    """Measure the expression of these nodes, which list parents before children."""
+    called = {node.func for node in nodes if isinstance(node, ast.Call)}
+    expressions = [n for n in nodes if isinstance(n, ast.expr) and n not in called]
+    parts: dict[ast.AST, _Size] = {}
+    for node in reversed(expressions):
+        parts[node] = _node_size(node, parts, rules)
+    return parts[expressions[0]]
+
+
+def _node_size(node: ast.expr, parts: Mapping[ast.AST, _Size], rules: _Rules) -> _Size:
+    """Measure a node whose parts have been measured; refuse what is not arithmetic."""
+    match node:
+        case ast.Constant():
+            return _constant_size(node.value)
+        case ast.Name() if rules.names and rules.names.fullmatch(node.id):
+            return _NAME
+        case ast.UnaryOp(op=ast.UAdd()):
+            return parts[node.operand]
+        case ast.UnaryOp(op=ast.USub()):
+            size = parts[node.operand]
+            return size if size.value is None else size._replace(value=-size.value)
+        case ast.BinOp():
+            return _operation_size(node.op, parts[node.left], parts[node.right])
+        case ast.Call():
+            return _call_size(node, [parts[argument] for argument in node.args], rules)
+    raise _RefusedError(f"{type(node).__name__} in an expression")
+
+
+def _constant_size(value: object) -> _Size:
+    if isinstance(value, float) and value != math.inf:
+        # Sympy gives it as many digits as were written: its magnitude counts.
+        bits = max(1, math.log2(abs(value) + 1))
+        return _number_size(Fraction(value))._replace(bits=bits)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _number_size(Fraction(value))
+    raise _RefusedError(f"{value!r:.20} in an expression")
+
+
+def _number_size(value: Fraction) -> _Size:
+    bits = max(value.numerator.bit_length(), value.denominator.bit_length())
+    if bits > _MAX_BITS:
+        raise _RefusedError("a number too large")
+    return _Size(bits=bits, value=value)
+
+
+def _call_size(node: ast.Call, arguments: list[_Size], rules: _Rules) -> _Size:
+    """Measure a call; a function's value may be as large a number as its arguments."""
+    name = node.func.id if isinstance(node.func, ast.Name) else ""
+    known = rules.functions and rules.functions.fullmatch(name)
+    if not known or node.keywords or not 1 <= len(arguments) <= 2:
+        raise _RefusedError("a call of something other than an elementary function")
+    if name == "Rational":
+        return _operation_size(ast.Div(), *[*arguments, _ONE][:2])
+    if name == "exp":
+        _check_exponent(arguments[0])
+    return _Size(
+        bits=sum(argument.bits for argument in arguments),
+        terms=_FUNCTION.terms,
+        functions=1 + sum(argument.functions for argument in arguments),
+        depth=1 + max(argument.depth for argument in arguments),
+    )
+
+
+def _check_exponent(exponent: _Size) -> None:
+    """Refuse an exponent that is too large, or may become so.
+
+    `exp(99999*log(x))` is `x**99999`, and `2**(99999*x)` is simplified to `(2**99999)**x`.
+    """
+    bits = exponent.bits if exponent.value is None else math.log2(abs(exponent.value) + 1)
+    if bits > (_MAX_EXPONENT_BITS_WITH_FUNCTIONS if exponent.depth else _MAX_EXPONENT_BITS):
+        raise _RefusedError("a power too large")
+
+
+def _operation_size(operator: ast.operator, left: _Size, right: _Size) -> _Size:
+    """Measure `left operator right`; refuse operators other than arithmetic ones."""
+    match operator:
+        case ast.Add() | ast.Sub():
+            size = _sum_size(left, right)
+        case ast.Mult() | ast.BitXor():
+            size = _product_size(left, right)
+        case ast.Div() | ast.FloorDiv():
+            size = _product_size(left, _inverse(right))
+        case ast.Pow():
+            size = _power_size(left, right)
+        case _:
+            raise _RefusedError(f"operator {type(operator).__name__}")
+    if size.bits > _MAX_BITS:
+        raise _RefusedError("a number or power too large")
+    if left.value is not None and right.value is not None:
+        exact = _evaluate(operator, left.value, right.value)
+        if exact is not None:
+            return _number_size(exact)
+    return size
+
+
+def _combine(left: _Size, right: _Size, *, bits: float, terms: float) -> _Size:
+    return _Size(
+        bits=bits,
+        terms=terms,
+        under=left.under + right.under,
+        functions=left.functions + right.functions,
+        depth=max(left.depth, right.depth),
+    )
+
+
+def _log_sum(left: float, right: float) -> float:
+    """Return the log2 of the sum of two numbers given by their log2."""
+    low, high = sorted((left, right))
+    return high + math.log2(1 + 2 ** (low - high))
+
+
+def _sum_size(left: _Size, right: _Size) -> _Size:
+    terms = _log_sum(left.terms + right.under, right.terms + left.under)
+    return _combine(left, right, bits=_log_sum(left.bits, right.bits), terms=terms)
+
+
+def _product_size(left: _Size, right: _Size) -> _Size:
+    return _combine(left, right, bits=left.bits + right.bits, terms=left.terms + right.terms)
+
+
+def _inverse(size: _Size) -> _Size:
+    return size._replace(terms=size.under, under=size.terms)
+
+
+def _power_size(base: _Size, exponent: _Size) -> _Size:
+    _check_exponent(exponent)
+    if exponent.value is None:
+        size = _product_size(_product_size(base, exponent), _FUNCTION)
+        return size._replace(depth=size.depth + 1)
+    times = max(1, math.ceil(abs(exponent.value)))
+    is_root = exponent.value.denominator != 1
+    size = base._replace(
+        bits=base.bits * times,
+        terms=base.terms * times,
+        under=base.under * times,
+        functions=base.functions + is_root,
+        depth=base.depth + is_root,
+        value=None,
+    )
+    return size if exponent.value >= 0 else _inverse(size)
+
+
+def _evaluate(operator: ast.operator, left: Fraction, right: Fraction) -> Fraction | None:
+    """Return the exact value of an operation; None if it is not a number, or not a fraction."""
+    match operator:
+        case ast.Add():
+            return left + right
+        case ast.Sub():
+            return left - right
+        case ast.Mult():
+            return left * right
+        case ast.Div() if right:
+            return left / right
+        case ast.FloorDiv() if right:
+            return Fraction(left // right)
+        case ast.Pow() if right.denominator == 1 and (left or right > 0):
+            return Fraction(left ** int(right))
     return None

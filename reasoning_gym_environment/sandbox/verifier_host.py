@@ -1,16 +1,17 @@
 """The verifier host: keeps the library warm and forks the children that see model text.
 
-Where nothing is executed, one child scores group after group. Where the task's verifier executes
-answers, each has a child of its own that dies with it: whatever an answer does to its process, the
-next child is a fresh fork.
+Answers that execute nothing go to one persistent worker. Each other answer has a single-use child
+of a zygote: whatever an answer does to its process ends with that process.
 """
 
 from __future__ import annotations
 
-import gc
+import contextlib
+import dataclasses
 import itertools
 import os
 import pickle
+import select
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,58 +19,192 @@ from typing import Any, BinaryIO
 
 from ..records import Recipe
 from ..tasks.datasets import Datasets
-from ..tasks.facts import EXECUTES_ANSWERS, SLOW_ON_WRONG_ANSWERS
+from ..tasks.facts import EXECUTES_ANSWERS, SHARES_DATA
 from . import limits, protocol
-from .children import ParentGoneError, Work, run_child
-from .lasting_child import LastingChild
 from .protocol import Containment, FormScores, Outcome, VerifyRequest
-from .verifier_child import judge, score_alone
+from .verifier_child import (
+    ParentGoneError,
+    persistent_work,
+    read_scores,
+    reap,
+    run_child,
+    scores_of_ended,
+    start_child,
+    unpack_scores,
+    zygote_work,
+)
 
-_TRIES = 3
-"""For an answer whose child is killed from outside, as the system does when memory runs out."""
+_MAX_GROUPS = 256
+_SPARE_SECONDS = 60.0
+"""Processor time of a persistent worker, beyond what its first group may need."""
+_MAX_GROWTH = 16 * 2**20
+"""Bytes of address space that answers may take away from those after them."""
+_MAX_DATASET_PICKLE = 128 * 1024
+"""Bytes. Loading a larger one takes as long as forking another worker."""
+_MAX_KILLS = 3
+"""Attempts at an answer whose child is killed from outside, as when memory runs out."""
 _WARM_UP_SEEDS = {"countdown": (3, 4), "intermediate_integration": range(5), "puzzle24": (2, 4)}
-"""Where items take long to make: those that don't. Else the first eight."""
+"""Items that are quick to make, of tasks with slow ones. Of the others, the first eight."""
 
 
-def score_apart(dataset: Any, request: VerifyRequest, answers: Sequence[str]) -> Work:
-    """Work of a child: score each answer in a child of its own.
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """A request that is being served.
 
-    The one in between sees no effect of any answer. It scores the oracle first, and a wrong
-    answer where none takes long: sympy's caches then hold what all answers to this entry need,
-    and an answer that is one of the two has its score. Both pass the screen and run under a filter
-    like any other: the oracle was made from a recipe.
+    Attributes:
+        dataset: what scores its answers.
+        deadline: monotonic time at which waiting ends.
+        parent: the request pipe, readable when the parent has gone.
     """
 
-    def work(reply: int) -> None:
-        sandboxed = request.containment is not Containment.FORKS
-        can_kill = limits.enter_parent_of_children(
-            reply, memory=request.memory, sandboxed=sandboxed
-        )
-        oracle = pickle.loads(request.entry)["answer"]
-        wrong = () if request.task in SLOW_ON_WRONG_ANSWERS else ("0",)
-        known = {
-            text: judge(dataset.score_answer, request, text, pickle.loads(request.entry))
-            for text in (oracle, *wrong)
-        }
-        gc.freeze()
-        for answer in answers:
-            if answer in known:
-                os.write(reply, known[answer].pack())
-                continue
-            [scores] = run_child(
-                score_alone(dataset, request, answer),
-                1,
-                timeout=request.timeout,
-                can_kill=can_kill,
-                sandboxed=sandboxed,
-            )
-            os.write(reply, scores.pack())
+    dataset: Any
+    request: VerifyRequest
+    deadline: float
+    parent: int
 
-    return work
+
+class PersistentWorker:
+    """The host's handle of a child that scores groups until it is replaced.
+
+    Args:
+        datasets: known to the worker. It can open no file: any later dataset is sent to it.
+        request: the first request, which sets the worker's limits.
+    """
+
+    def __init__(self, datasets: Datasets, request: VerifyRequest) -> None:
+        self._known = {id(dataset): dataset for dataset in datasets.cached()}
+        self._containment = request.containment
+        self._groups = 0
+        self._seconds = _SPARE_SECONDS + _max_seconds(request)
+        self._initial_size = limits.address_space()
+        self._wait_status: int | None = None
+        requests, self._requests = os.pipe()
+        work = persistent_work(
+            datasets, requests, seconds=self._seconds, sandboxed=request.sandboxed
+        )
+        self._pid, self._replies = start_child(work)
+        os.close(requests)
+        os.set_blocking(self._requests, False)
+
+    def dataset_pickle(self, group: Group) -> bytes | None:
+        """Return the group's dataset as the worker needs it: empty if it has it already.
+
+        Returns:
+            None if another worker must take the group: this one has ended or is spent, has other
+            limits, or can't be sent the dataset.
+        """
+        request = group.request
+        usable = (
+            self._wait_status is None
+            and self._containment is request.containment
+            and self._groups < _MAX_GROUPS
+            and _max_seconds(request) <= self._seconds
+            and self._is_quiet()
+        )
+        if not usable:
+            return None
+        return b"" if id(group.dataset) in self._known else _pickle(group.dataset, request.task)
+
+    def score(
+        self, group: Group, answers: Sequence[str], *, dataset_pickle: bytes
+    ) -> list[FormScores]:
+        """Score answers up to and including the one that ends the worker.
+
+        Raises:
+            ParentGoneError: the parent has gone.
+        """
+        begin = time.monotonic()
+        request = dataclasses.replace(group.request, answers=tuple(answers))
+        deadline = min(group.deadline, begin + request.timeout)
+        count = len(answers)
+        self._groups += 1
+        self._known[id(group.dataset)] = group.dataset
+        try:
+            message = (id(group.dataset), dataset_pickle, request)
+            sent = self._send(message, deadline, group.parent)
+            data, timed_out = read_scores(
+                self._replies,
+                count + 1,
+                timeout=request.timeout,
+                group_deadline=group.deadline if sent else deadline,
+                parent=group.parent,
+            )
+        except BaseException:
+            self.end()
+            raise
+        scores = unpack_scores(data)
+        self._seconds -= time.monotonic() - begin
+        if len(scores) <= count or not self._is_unharmed(scores):
+            scores = scores_of_ended(
+                data, count, self.end(), timed_out=timed_out, sandboxed=request.sandboxed
+            )
+        return scores[:count]
+
+    def _send(self, message: Any, deadline: float, parent: int) -> bool:
+        """Write a message; a worker that has ended or reads nothing then gives no score.
+
+        Returns:
+            Whether all was written before the deadline.
+
+        Raises:
+            ParentGoneError: the parent has gone.
+        """
+        poll = select.poll()
+        poll.register(self._requests, select.POLLOUT)
+        poll.register(parent, select.POLLIN)
+        frame = pickle.dumps(message)
+        left = memoryview(protocol.LENGTH.pack(len(frame)) + frame)
+        with contextlib.suppress(BrokenPipeError):
+            while left:
+                ready = dict(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+                if parent in ready:
+                    raise ParentGoneError
+                if not ready:
+                    return False
+                left = left[os.write(self._requests, left) :]
+        return True
+
+    def _is_quiet(self) -> bool:
+        """Return whether it lives and has written nothing beyond its replies."""
+        poll = select.poll()
+        poll.register(self._replies, select.POLLIN)
+        return not poll.poll(0)
+
+    def _is_unharmed(self, scores: Sequence[FormScores]) -> bool:
+        """Return whether every answer went well, and no reply or memory is out of place."""
+        return (
+            {score.outcome for score in scores} <= {Outcome.SCORED, Outcome.REJECTED}
+            and scores[-1].raw == self._groups
+            and self._is_quiet()
+            and 0 < limits.address_space(self._pid) <= self._initial_size + _MAX_GROWTH
+        )
+
+    def end(self) -> int:
+        """Kill it and return its wait status. May be called again."""
+        if self._wait_status is None:
+            os.close(self._requests)
+            os.close(self._replies)
+            self._wait_status = reap(self._pid)
+        return self._wait_status
+
+
+def _pickle(dataset: Any, task: str) -> bytes | None:
+    """Return None if a dataset can't be pickled, is too large, or shares data outside of it."""
+    if task in SHARES_DATA:
+        return None
+    try:
+        pickled = pickle.dumps(dataset)
+    except (pickle.PicklingError, AttributeError, TypeError):  # a lambda, a local function, a lock
+        return None
+    return pickled if len(pickled) <= _MAX_DATASET_PICKLE else None
+
+
+def _max_seconds(request: VerifyRequest) -> float:
+    return request.timeout * len(request.answers)
 
 
 class VerifierHost:
-    """Scores requests one after the other in children: one that lasts, or one for each answer.
+    """Scores requests one after the other in its children.
 
     Args:
         datasets: warm ones.
@@ -77,10 +212,10 @@ class VerifierHost:
 
     def __init__(self, datasets: Datasets) -> None:
         self._datasets = datasets
-        self._lasting: LastingChild | None = None
+        self._worker: PersistentWorker | None = None
 
     def verify(self, request: VerifyRequest, parent: int) -> list[FormScores]:
-        """Score every answer; one that brings its child down costs the others nothing.
+        """Score every answer; one that ends its child costs the others nothing.
 
         Raises:
             ParentGoneError: `parent`, the request pipe, has closed.
@@ -89,98 +224,85 @@ class VerifierHost:
             dataset = self._datasets.get(request.task, request.parameters)
         except Exception:  # noqa: BLE001 - a dataset's constructor may raise anything: `errors` says so
             return [FormScores(outcome=Outcome.SCORED, errors=1)] * len(request.answers)
-        give_up = time.monotonic() + request.group_timeout
-        together = partial(self._together, dataset, request, give_up=give_up, parent=parent)
-        apart = partial(_apart, dataset, request, give_up=give_up, parent=parent)
-        scores = [FormScores.hold_back()] * len(request.answers)
+        deadline = time.monotonic() + request.group_timeout
+        group = Group(dataset=dataset, request=request, deadline=deadline, parent=parent)
+        scores = [FormScores.defer()] * len(request.answers)
         if request.task not in EXECUTES_ANSWERS or request.containment is Containment.FULL:
-            scores = _score_all(together, request.answers, give_up)
-        held_back = [
-            answer for answer, score in zip(request.answers, scores, strict=True) if score.held_back
+            in_worker = partial(self._score_in_persistent_worker, group)
+            scores = _score_all(in_worker, request.answers, deadline)
+        deferred = [
+            answer for answer, score in zip(request.answers, scores, strict=True) if score.deferred
         ]
-        others = iter(_score_all(apart, held_back, give_up))
-        return [next(others) if score.held_back else score for score in scores]
+        others = iter(_score_all(partial(_score_in_zygote, group), deferred, deadline))
+        return [next(others) if score.deferred else score for score in scores]
 
-    def _together(
-        self,
-        dataset: Any,
-        request: VerifyRequest,
-        answers: Sequence[str],
-        *,
-        give_up: float,
-        parent: int,
-    ) -> list[FormScores]:
-        """Score answers in the child that lasts, up to and including the one that ends it."""
-        child = self._lasting
-        introduction = child.introduction(dataset, request) if child is not None else None
-        if child is None or introduction is None:
-            if child is not None:
-                child.end()
-            child = self._lasting = LastingChild(self._datasets, request)
-            introduction = b""
-        return child.score(
-            dataset, request, answers, introduction=introduction, give_up=give_up, parent=parent
-        )
+    def _score_in_persistent_worker(self, group: Group, answers: Sequence[str]) -> list[FormScores]:
+        """Score answers up to and including the one that ends the worker."""
+        worker = self._worker
+        dataset_pickle = worker.dataset_pickle(group) if worker is not None else None
+        if worker is None or dataset_pickle is None:
+            if worker is not None:
+                worker.end()
+            worker = self._worker = PersistentWorker(self._datasets, group.request)
+            dataset_pickle = b""
+        return worker.score(group, answers, dataset_pickle=dataset_pickle)
 
 
-def _apart(
-    dataset: Any, request: VerifyRequest, answers: Sequence[str], *, give_up: float, parent: int
-) -> list[FormScores]:
-    """Score answers in a child each, up to and including the one that ends their parent."""
+def _score_in_zygote(group: Group, answers: Sequence[str]) -> list[FormScores]:
+    """Score each answer in a single-use child, up to and including the one that ends the zygote."""
     return run_child(
-        score_apart(dataset, request, answers),
+        zygote_work(group.dataset, group.request, answers),
         len(answers),
-        # The child in between also spends time on the known answers, and on its children's ends.
-        timeout=2 * request.timeout + 1,
-        give_up=give_up,
-        parent=parent,
-        sandboxed=request.containment is not Containment.FORKS,
+        # The zygote also spends time on the oracle and on the ends of its children.
+        timeout=2 * group.request.timeout + 1,
+        group_deadline=group.deadline,
+        parent=group.parent,
+        sandboxed=group.request.sandboxed,
     )
 
 
 def _score_all(
-    way: Callable[[Sequence[str]], list[FormScores]], answers: Sequence[str], give_up: float
+    score: Callable[[Sequence[str]], list[FormScores]], answers: Sequence[str], deadline: float
 ) -> list[FormScores]:
-    """Score every answer, in a way that ends with one that brings its child down."""
+    """Score every answer with a function that stops at one that ends its child."""
     scores: list[FormScores] = []
-    killed = 0
+    kills = 0
     while len(scores) < len(answers):
         left = answers[len(scores) :]
-        if time.monotonic() >= give_up:
+        if time.monotonic() >= deadline:
             return scores + [FormScores(outcome=Outcome.TIMEOUT)] * len(left)
-        given = way(left)
-        sound = list(itertools.takewhile(lambda one: one.outcome is not Outcome.KILLED, given))
-        scores += sound
-        killed = 0 if sound else killed
-        if len(sound) < len(given):
-            killed += 1
-            if killed == _TRIES:
+        new = score(left)
+        scored = list(itertools.takewhile(lambda one: one.outcome is not Outcome.KILLED, new))
+        scores += scored
+        kills = 0 if scored else kills
+        if len(scored) < len(new):
+            kills += 1
+            if kills == _MAX_KILLS:
                 scores.append(FormScores(outcome=Outcome.KILLED))
-                killed = 0
+                kills = 0
     return scores
 
 
 def warm_up(datasets: Datasets) -> None:
     """Make the first, slow calls of every executing verifier before forks inherit the result.
 
-    Right and wrong answers, and different integrands, take different ways through sympy.
+    Right and wrong answers, and different integrands, take different paths through sympy.
     """
     for task in sorted(EXECUTES_ANSWERS):
-        score = datasets.get(task, {}).score_answer
+        verify = datasets.get(task, {}).score_answer
         for seed in _WARM_UP_SEEDS.get(task, range(8)):
             entry = datasets.entry(Recipe(task=task, seed=seed))
             for answer in (entry["answer"], "2*x + 3", "<answer>0</answer>"):
-                score(answer, entry)
+                verify(answer, entry)
 
 
 def run(requests: BinaryIO, replies: BinaryIO, datasets: Datasets) -> None:
-    """Serve until the parent goes away, with datasets that are warm."""
-    protocol.write_frame(replies, limits.enforcement_gaps().encode())
+    """Serve until the parent goes away, with warm datasets; first report what is not enforced."""
+    protocol.write_frame(replies, limits.verifier_gaps().encode())
     host = VerifierHost(datasets)
     while (frame := protocol.read_frame(requests)) is not None:
-        request = pickle.loads(frame)
         try:
-            scores = host.verify(request, requests.fileno())
+            scores = host.verify(pickle.loads(frame), requests.fileno())
         except ParentGoneError:
             return
         protocol.write_frame(replies, b"".join(score.pack() for score in scores))

@@ -1,4 +1,4 @@
-"""From a completion's text to its reward: extraction, tolerance, guards, the length penalty.
+"""From a completion's text to its reward: extraction, formatting tolerance, guards, shaping.
 
-The library's verifiers themselves run in `workers`, which alone execute them.
+The library's verifiers run in `sandbox`.
 """

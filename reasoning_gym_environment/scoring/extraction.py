@@ -18,14 +18,14 @@ _ANSWER = re.compile(r"<(?P<slash>/?)answer>", re.IGNORECASE | re.ASCII)
 
 
 class Extraction(NamedTuple):
-    """The answer, or None and the status that says why there is none."""
+    """The answer, or None and the status that says why."""
 
     answer: str | None
     failure: Status | None
 
 
 class _Tag(NamedTuple):
-    """Where a tag stands in a text, and whether it opens or closes."""
+    """The position of a tag in a text, and whether it opens or closes."""
 
     start: int
     end: int
@@ -37,33 +37,33 @@ def _tags(kind: re.Pattern[str], text: str) -> list[_Tag]:
 
 
 def split_thought(text: str) -> tuple[str, str]:
-    """Split a completion into its thought and what is outside, both without think tags.
+    """Split a completion into its thought and the rest, both without think tags.
 
     A thought ends at the first closing tag: models mention the opening one while they think.
-    Linear in the length of the text.
+    Takes time linear in the length of the text.
 
     Example:
         >>> split_thought("hm</think>so: <answer>4</answer>")
         ('hm', 'so: <answer>4</answer>')
     """
     tags = _tags(_THINK, text)
-    nothing_opened_the_first = bool(tags) and not tags[0].opens
+    starts_in_thought = bool(tags) and not tags[0].opens
     thought: list[str] = []
     outside: list[str] = []
-    begin, thinking = 0, nothing_opened_the_first
+    begin, thinking = 0, starts_in_thought
     for tag in tags:
         (thought if thinking else outside).append(text[begin : tag.start])
         begin, thinking = tag.end, tag.opens
     (thought if thinking else outside).append(text[begin:])
-    # A newline between the pieces: what a thought parts must not join into a tag.
+    # A newline between the pieces: what a thought separates must not join into a tag.
     return "".join(thought), "\n".join(filter(None, outside))
 
 
 def extract_answer(text: str) -> Extraction:
-    """Find the one answer of a completion.
+    """Return the one answer of a completion.
 
-    Tags count in any case. A tag beside a complete answer makes several: another answer was
-    begun there.
+    Tags count in any letter case. A tag beside a complete answer counts as several answers:
+    another one begins there.
 
     Example:
         >>> extract_answer("<think>easy</think><answer> 4 </answer>").answer

@@ -1,4 +1,4 @@
-"""One group: extract, verify, shape."""
+"""Grading of one group: extract answers, verify them, shape rewards."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ..records import (
 from ..tasks.facts import MARKS_ARE_ANSWER
 from .extraction import extract_answer
 from .rewards import ScoreMode, shape_rewards
-from .tolerance import relaxed
+from .tolerance import strip_formatting
 
 logger = logging.getLogger(__name__)
 
 
 class Verifier(Protocol):
-    """What grading needs of a task pool."""
+    """The part of a task pool that grading needs."""
 
     async def verify(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]: ...
 
@@ -38,10 +38,10 @@ class ScoringSettings:
 
     Attributes:
         max_token_length: of prompt and completion, at which the length penalty leaves nothing.
-        score_mode: what becomes of partial credit.
+        score_mode: how partial credit enters the reward.
         solved_threshold: score from which an answer counts as solved.
-        answer_tolerance: whether surrounding form that costs a right answer credit is taken off.
-        length_penalty_start: fraction of `max_token_length` from which the penalty takes.
+        answer_tolerance: whether to verify answers without surrounding formatting as well.
+        length_penalty_start: fraction of `max_token_length` at which the penalty starts.
         verify_timeout: seconds for one answer.
         verify_group_timeout: seconds for all answers of a group.
     """
@@ -55,12 +55,12 @@ class ScoringSettings:
     verify_group_timeout: float = 120.0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, under the settings' own names."""
+        """Return plain JSON under the settings' names."""
         return {**asdict(self), "score_mode": self.score_mode.value}
 
 
 class Grade(NamedTuple):
-    """What became of one text."""
+    """The answer of one text, its verdict and its reward."""
 
     answer: str | None
     verdict: Verdict
@@ -73,7 +73,7 @@ async def grade(
     verifier: Verifier,
     settings: ScoringSettings,
 ) -> GroupResult:
-    """Score a group of completions; every completion keeps its place."""
+    """Score a group of completions, in order."""
     texts = [completion.text for completion in completions]
     lengths = [len(completion.tokens) for completion in completions]
     grades = await grade_texts(problem, texts, lengths, verifier, settings)
@@ -117,12 +117,12 @@ async def grade_texts(
 async def verify_texts(
     problem: Problem, texts: Sequence[str], verifier: Verifier, *, answer_tolerance: bool
 ) -> list[tuple[str | None, Verdict]]:
-    """Extract the answer of each text and have it verified, in the order given."""
+    """Extract and verify the answer of each text, in order."""
     extractions = [extract_answer(text) for text in texts]
     answers = [e.answer for e in extractions if e.answer is not None]
     given = await verifier.verify(problem, answers)
     if answer_tolerance:
-        given = await tolerate_form(problem, answers, given, verifier)
+        given = await _verify_without_formatting(problem, answers, given, verifier)
     verdicts = iter(given)
     return [
         (e.answer, Verdict(score=0.0, status=e.failure) if e.failure else next(verdicts))
@@ -130,13 +130,13 @@ async def verify_texts(
     ]
 
 
-async def tolerate_form(
+async def _verify_without_formatting(
     problem: Problem, answers: Sequence[str], verdicts: Sequence[Verdict], verifier: Verifier
 ) -> list[Verdict]:
-    """Verify answers short of full credit again without surrounding form; it may only help."""
+    """Verify answers short of full credit again without formatting; keep the better verdict."""
     if problem.recipe.task in MARKS_ARE_ANSWER:
         return list(verdicts)
-    plain = [relaxed(answer) for answer in answers]
+    plain = [strip_formatting(answer) for answer in answers]
     again = [p for a, p, v in zip(answers, plain, verdicts, strict=True) if p != a and v.score != 1]
     tolerated = dict(zip(again, await verifier.verify(problem, again), strict=True))
     return [
@@ -146,7 +146,7 @@ async def tolerate_form(
 
 
 def log_group(group: GroupResult) -> None:
-    """Log scores and format violations at INFO, each attempt's forms at DEBUG."""
+    """Log scores and format violations at INFO, the forms of each attempt at DEBUG."""
     task = group.problem.recipe.task
     solved = sum(a.verdict.status is Status.SOLVED for a in group.attempts)
     mean = sum(group.rewards) / len(group.rewards)

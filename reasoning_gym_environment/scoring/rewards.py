@@ -1,4 +1,4 @@
-"""From verdicts to the rewards of a group: the length penalty, and whether there is a signal."""
+"""From verdicts to the rewards of a group: score mode, length penalty, training signal."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def combine_forms(
     seconds: float = 0.0,
     solved_from: float = SOLVED_SCORE,
 ) -> Verdict:
-    """Judge an answer by the scores of its two forms; the higher one wins.
+    """Return the verdict on an answer from the scores of its two forms; the higher one wins.
 
-    A form that made the verifier raise, or returned NaN, comes as None and counts as 0.
+    None stands for a form for which the verifier raised or returned NaN, and counts as 0.
     Scores are clipped to [0, 1]: some verifiers leave that range.
     """
     clipped = [None if s is None or math.isnan(s) else min(1.0, max(0.0, s)) for s in (raw, tagged)]
@@ -38,15 +38,12 @@ def combine_forms(
 
 
 def length_factor(length: int, max_length: int, start: float) -> float:
-    """Work out what the length penalty leaves of a score.
+    """Return the factor of the length penalty.
 
     Args:
         length: prompt and completion tokens.
-        max_length: the length at which nothing is left.
-        start: fraction of `max_length`, in [0, 1), up to which nothing is taken.
-
-    Returns:
-        1 up to `start * max_length`, from there falling linearly to 0 at `max_length`.
+        max_length: the length at which the factor is 0.
+        start: fraction of `max_length`, in [0, 1), up to which it is 1.
 
     Example:
         >>> length_factor(875, max_length=1000, start=0.75)
@@ -59,7 +56,7 @@ def length_factor(length: int, max_length: int, start: float) -> float:
 
 
 class ScoreMode(str, Enum):
-    """What becomes of partial credit in the reward."""
+    """How partial credit enters the reward."""
 
     PARTIAL = "partial"
     THRESHOLD = "threshold"
@@ -67,7 +64,7 @@ class ScoreMode(str, Enum):
 
 
 def apply_mode(mode: ScoreMode, verdict: Verdict) -> float:
-    """Take a verdict's score as the mode has it: as it is, 0 unless solved, or 1 at full credit."""
+    """Return the score: as it is, 0 unless solved, or 1 only at full credit."""
     score = verdict.score or 0.0
     if mode is ScoreMode.BINARY:
         return float(score >= 1.0)
@@ -84,25 +81,25 @@ def shape_rewards(
     penalty_start: float,
     mode: ScoreMode = ScoreMode.PARTIAL,
 ) -> list[Reward]:
-    """Shape the rewards of one group, in the order given.
+    """Return the rewards of one group, in order.
 
-    The length penalty applies only where every rollout is solved: among right answers the
-    shorter one is better; a wrong short answer is not. An unscored rollout gets the mean of
-    the others, which moves no advantage but its own, and that one the trainer is told to drop.
+    The length penalty applies only if every rollout is solved: among right answers the shorter one
+    is better; a wrong short answer is not. An unscored rollout gets the mean of the others, which
+    changes no other advantage; the trainer is told to drop its own.
     """
-    penalised = all(v.status is Status.SOLVED for v in verdicts)
+    penalized = all(v.status is Status.SOLVED for v in verdicts)
     known = [apply_mode(mode, v) for v in verdicts if v.score is not None]
     neutral = sum(known) / len(known) if known else 0.0
     rewards = []
     for verdict, length in zip(verdicts, lengths, strict=True):
-        factor = length_factor(length, max_length, penalty_start) if penalised else 1.0
+        factor = length_factor(length, max_length, penalty_start) if penalized else 1.0
         score = neutral if verdict.score is None else apply_mode(mode, verdict)
         rewards.append(Reward(value=score * factor, score=verdict.score, length_factor=factor))
     return rewards
 
 
 def signal(verdicts: Sequence[Verdict]) -> Signal | None:
-    """Say whether a group teaches, from its scored rollouts; None where none is scored."""
+    """Return the training signal of a group; None if no rollout is scored."""
     solved = {v.status is Status.SOLVED for v in verdicts if v.status is not Status.UNSCORED}
     if not solved:
         return None

@@ -1,4 +1,4 @@
-r"""What surrounds an answer: `**…**`, `$…$`, `\boxed{…}`, a code fence, "Answer:", a full stop."""
+r"""Formatting around answers: `**…**`, `$…$`, `\boxed{…}`, a code fence, "Answer:", a full stop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 _BOX = "\\boxed{"
 _PAIRED = re.compile(r"\*\*|\$\$?")
 _FULL_STOP = re.compile(r"[^\s.]\.$")
-"""One, behind a word: an ellipsis is none. (So none is behind another, which keeps it linear.)"""
+"""One after a word, not an ellipsis. (So none follows another, which keeps it linear.)"""
 
 _FENCE = re.compile(r"```(?:[\w+-]*\n)?")
 _WORDS = r"(?:the\s+)?(?:final\s+)?answer"
@@ -17,15 +17,15 @@ _LEAD = re.compile(
 )
 
 
-def relaxed(answer: str) -> str:
-    r"""Take off the form around an answer; unchanged when there is none, and never empty.
+def strip_formatting(answer: str) -> str:
+    r"""Remove the formatting around an answer; never return an empty one.
 
-    Takes one mark off after the other until nothing changes, in time linear in the length.
+    Removes one mark after the other until nothing changes, in time linear in the length.
 
     Example:
-        >>> relaxed(r"The answer is **$\boxed{42}$**.")
+        >>> strip_formatting(r"The answer is **$\boxed{42}$**.")
         '42'
-        >>> relaxed("**a** and **b**")
+        >>> strip_formatting("**a** and **b**")
         '**a** and **b**'
     """
     closings = _closing_braces(answer)
@@ -36,7 +36,7 @@ def relaxed(answer: str) -> str:
 
 
 def _inside(text: str, begin: int, end: int, closings: dict[int, int]) -> tuple[int, int]:
-    """Find the span within one mark; the same span when there is no mark or nothing in it."""
+    """Return the span within one mark; the same span if there is no mark or nothing in it."""
     inner = begin, end
     if lead := _LEAD.match(text, begin, end):
         inner = lead.end(), end
@@ -53,7 +53,7 @@ def _inside(text: str, begin: int, end: int, closings: dict[int, int]) -> tuple[
 
 
 def _between(text: str, begin: int, end: int, opening: str, closing: str) -> tuple[int, int]:
-    """Find the span between two marks, unless the first closing one is not the last thing there."""
+    """Return the span between two marks if the first closing one ends the text."""
     start = begin + len(opening)
     stop = text.find(closing, start, end)
     return (start, stop) if stop == end - len(closing) else (begin, end)
@@ -68,7 +68,7 @@ def _trimmed(text: str, begin: int, end: int) -> tuple[int, int]:
 
 
 def _closing_braces(text: str) -> dict[int, int]:
-    """Find where each opening brace is closed."""
+    """Return where each opening brace is closed."""
     closings: dict[int, int] = {}
     open_braces: list[int] = []
     for brace in re.finditer(r"[{}]", text):

@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 from ..errors import GenerationError
 from ..records import Problem
-from ..sandbox.pool import TaskPool, generate_surely
+from ..sandbox.pool import TaskPool, generate_with_retry
 from ..scoring.grading import ScoringSettings, grade_texts
 from ..util.progress import with_progress
 from .rows import StoredGroup, StoredRollout
@@ -88,7 +88,7 @@ async def rescore(
     async def rescore_one(group: StoredGroup) -> Rescored:
         async with slots:
             try:
-                problem = await generate_surely(pool, group.recipe)
+                problem = await generate_with_retry(pool, group.recipe)
             except GenerationError as error:
                 kept = f"the problem can't be regenerated: {error}"
                 return Rescored(before=group, after=group, kept=kept)

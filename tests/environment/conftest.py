@@ -15,7 +15,7 @@ from worker_stock import WorkerStock
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
 from reasoning_gym_environment.demo.policy import Sample
-from reasoning_gym_environment.sandbox.processes import StartWorker
+from reasoning_gym_environment.sandbox.pool import StartWorker
 
 
 class Script:

@@ -24,7 +24,7 @@ from reasoning_gym_environment.inference.requests import SamplingParams
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.problems.stream import question_hash
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status
-from reasoning_gym_environment.sandbox.pool import MOST_MISSED, TaskPool
+from reasoning_gym_environment.sandbox.pool import MAX_TIMEOUTS, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.util.progress import with_progress
@@ -326,7 +326,7 @@ class SometimesBusy(Numbered):
         self.missed: list[Recipe] = []
 
     async def generate(self, recipe: Recipe) -> Problem:
-        if recipe == evaluation_recipes(5, ["gcd"], 4)[2] and len(self.missed) < MOST_MISSED:
+        if recipe == evaluation_recipes(5, ["gcd"], 4)[2] and len(self.missed) < MAX_TIMEOUTS:
             self.missed.append(recipe)
             raise GenerationTimeoutError("the machine is busy")
         return await super().generate(recipe)

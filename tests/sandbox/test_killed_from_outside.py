@@ -106,7 +106,7 @@ async def test_an_answer_that_ends_its_process_is_no_victim(
 class Dying:
     """A worker that dies of every request."""
 
-    greeting = ""
+    gaps = ""
     pid = 0
 
     async def request(self, payload: bytes, *, timeout: float) -> bytes:

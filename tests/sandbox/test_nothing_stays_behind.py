@@ -45,7 +45,6 @@ def request(problem: Problem, answers: list[str], timeout: float) -> VerifyReque
         answers=tuple(dict.fromkeys(answers)),
         timeout=timeout,
         group_timeout=60.0,
-        memory=2**29,
     )
 
 
@@ -88,8 +87,12 @@ def main() -> None:
     The tasks whose scores differ; how many groups met a child with a past; the tasks of whose
     datasets no child can be told; those that a child that was told of them can't read.
     """
-    from reasoning_gym_environment.sandbox.lasting_child import LastingChild
-    from reasoning_gym_environment.sandbox.verifier_host import VerifierHost, warm_up
+    from reasoning_gym_environment.sandbox.verifier_host import (
+        Group,
+        PersistentWorker,
+        VerifierHost,
+        warm_up,
+    )
     from reasoning_gym_environment.tasks.datasets import Datasets
 
     hostile, honest = pickle.loads(Path(sys.argv[1]).read_bytes())
@@ -108,18 +111,18 @@ def main() -> None:
         try:
             return scores(host, asked)
         finally:
-            if host._lasting is not None:
-                host._lasting.end()
+            if host._worker is not None:
+                host._worker.end()
 
     expected = [fresh(asked) for asked in honest]
     old, different, shared = VerifierHost(Datasets()), [], 0  # its child is told of each dataset
 
     def compare(asked: VerifyRequest, right: list[Any]) -> None:
         nonlocal shared
-        child = old._lasting
+        child = old._worker
         if scores(old, asked) != right:
             different.append(asked.task)
-        shared += old._lasting is child
+        shared += old._worker is child
 
     reads = [i for i, asked in enumerate(honest) if asked.task not in EXECUTES_ANSWERS]
     for number, attack in enumerate(hostile):
@@ -128,18 +131,17 @@ def main() -> None:
         compare(honest[i], expected[i])
     for asked, right in zip(honest, expected, strict=True):
         compare(asked, right)
-    child, untold, unread = LastingChild(Datasets(), honest[0]), [], []
+    child, untold, unread = PersistentWorker(Datasets(), honest[0]), [], []
     for i in reads:
         asked = honest[i]
         dataset = datasets.get(asked.task, asked.parameters)
-        introduction = child.introduction(dataset, asked)
-        if introduction is None:
+        group = Group(dataset=dataset, request=asked, deadline=math.inf, parent=silent)
+        dataset_pickle = child.dataset_pickle(group)
+        if dataset_pickle is None:
             untold.append(asked.task)
             continue
-        [score] = child.score(
-            dataset, asked, ["x"], introduction=introduction, give_up=math.inf, parent=silent
-        )
-        unread += [asked.task] if score.held_back else []
+        [score] = child.score(group, ["x"], dataset_pickle=dataset_pickle)
+        unread += [asked.task] if score.deferred else []
     child.end()
     print(json.dumps([different, shared, sorted(set(untold)), unread]))  # noqa: T201 - the output is what the test reads
 

@@ -13,7 +13,7 @@ from process_tree import PROC, children, descendants, is_alive, survivors
 
 from reasoning_gym_environment.errors import WorkerStartError
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.sandbox.nursery import Nursery, worker_environment
+from reasoning_gym_environment.sandbox.fork_server import ForkServer, worker_environment
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.sandbox.protocol import Containment
 
@@ -67,13 +67,13 @@ async def test_workers_and_their_children_carry_no_secret_of_their_parent() -> N
 
 
 async def test_generators_do_not_stand_where_the_user_does() -> None:
-    nursery = Nursery()
+    server = ForkServer()
     try:
-        worker = await nursery.start("generator")
+        worker = await server.start("generator")
         assert (PROC / str(worker.pid) / "cwd").resolve() == Path(tempfile.gettempdir()).resolve()
         await worker.kill()
     finally:
-        await nursery.close()
+        await server.close()
 
 
 async def test_the_environment_of_workers_is_a_short_list_of_names() -> None:
@@ -140,9 +140,9 @@ async def test_a_nursery_that_is_killed_costs_no_worker_and_is_started_again() -
     async with TaskPool(PoolSettings(processes=1), Counter()) as pool:
         workers = set(pool.pids)
         problem = await pool.generate(Recipe(task="gcd", seed=2))
-        [nursery] = [pid for pid in children(os.getpid()) if children(pid) & workers]
-        os.kill(nursery, signal.SIGKILL)
-        await survivors([nursery])
+        [server] = [pid for pid in children(os.getpid()) if children(pid) & workers]
+        os.kill(server, signal.SIGKILL)
+        await survivors([server])
         assert [v.score for v in await pool.verify(problem, [problem.oracle or ""])] == [1.0]
         for pid in workers:
             os.kill(pid, signal.SIGKILL)
@@ -151,9 +151,9 @@ async def test_a_nursery_that_is_killed_costs_no_worker_and_is_started_again() -
 
 
 async def test_a_worker_that_does_not_come_up_says_what_it_printed() -> None:
-    nursery = Nursery()
+    server = ForkServer()
     try:
         with pytest.raises(WorkerStartError, match=r"(?s)gardener process did not start.*KeyError"):
-            await nursery.start("gardener")
+            await server.start("gardener")
     finally:
-        await nursery.close()
+        await server.close()

@@ -68,7 +68,7 @@ def test_an_outcome_that_does_not_exist_is_a_value_error(outcome: int, rest: byt
 def test_a_reply_of_another_size_is_a_value_error(payload: bytes, count: int) -> None:
     if len(payload) == count * FORM_SCORES.size:
         payload += b"\0"
-    with pytest.raises(ValueError, match=f"{len(payload)} bytes where {count} verdicts"):
+    with pytest.raises(ValueError, match=f"{len(payload)} bytes for {count} verdicts"):
         unpack_verdicts(payload, count)
 
 

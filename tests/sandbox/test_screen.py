@@ -22,10 +22,10 @@ from reasoning_gym_environment.sandbox.protocol import Containment, VerifyReques
 from reasoning_gym_environment.sandbox.screen import (
     NOT_AN_EXPRESSION,
     UNREADABLE,
-    leaves_nothing,
+    executes_nothing,
     screen,
 )
-from reasoning_gym_environment.sandbox.verifier_child import judge
+from reasoning_gym_environment.sandbox.verifier_child import screen_and_score
 from reasoning_gym_environment.tasks.datasets import Datasets
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 from reasoning_gym_environment.tasks.ladders import build_ladders
@@ -94,7 +94,6 @@ def request(task: str, containment: Containment) -> VerifyRequest:
         answers=(),
         timeout=math.inf,
         group_timeout=math.inf,
-        memory=0,
         containment=containment,
     )
 
@@ -163,7 +162,7 @@ def test_what_passes_reaches_the_verifier_as_it_stands(datasets: Datasets, task:
     for entry in items(datasets, task, SCORED_PER_LEVEL):
         for text in variants(task, entry["answer"]):
             scores = [
-                judge(verifier, request(task, containment), text, copy.deepcopy(entry))
+                screen_and_score(verifier, request(task, containment), text, copy.deepcopy(entry))
                 for containment in (Containment.FULL, Containment.UNSCREENED)
             ]
             screened, plain = (to_verdict(score).score for score in scores)
@@ -367,8 +366,8 @@ def test_a_power_passes_only_if_its_value_has_a_bounded_length(base: int, expone
 
 @pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
 @pytest.mark.parametrize("text", ["exit()", "'a'.upper()", "a b c", "(", "lambda: 0", "3 = 4"])
-def test_what_the_verifier_never_sees_leaves_nothing_behind(task: str, text: str) -> None:
-    assert leaves_nothing(task, text)
+def test_what_the_verifier_never_sees_executes_nothing_behind(task: str, text: str) -> None:
+    assert executes_nothing(task, text)
 
 
 @pytest.mark.parametrize("task", ["countdown", "puzzle24"])
@@ -376,24 +375,24 @@ def test_whole_numbers_leave_nothing_behind_and_all_that_sympy_may_round_or_keep
     task: str,
 ) -> None:
     for text in ("24", "(1 + 2)*3/4 - -5", " 8*(5*1 - 2)\n", "1/0", "0/0"):
-        assert leaves_nothing(task, text), text
+        assert executes_nothing(task, text), text
     for text in ("24.0", "2**3", "7//2", "1e3", "2**(1/2)", "0.1 + 0.2"):
         assert (screen(task, text) is None) == (text != "1e3"), text
-        assert leaves_nothing(task, text) == (screen(task, text) is not None), text
+        assert executes_nothing(task, text) == (screen(task, text) is not None), text
 
 
 @pytest.mark.parametrize("task", ["polynomial_multiplication", *INTEGRATION_TASKS])
-def test_where_the_entry_goes_through_sympy_as_well_no_answer_that_it_reads_leaves_nothing(
+def test_where_the_entry_goes_through_sympy_as_well_no_answer_that_it_reads_executes_nothing(
     task: str,
 ) -> None:
-    assert not any(leaves_nothing(task, text) for text in ("7", "x", "x**2 + C", "(1 + 2)*3"))
+    assert not any(executes_nothing(task, text) for text in ("7", "x", "x**2 + C", "(1 + 2)*3"))
 
 
 @given(st.text("0123456789 +-*/()\n\t", max_size=12))
 def test_what_whole_numbers_give_is_a_fraction_or_nothing(text: str) -> None:
     import sympy
 
-    if not leaves_nothing("countdown", text) or screen("countdown", text) is not None:
+    if not executes_nothing("countdown", text) or screen("countdown", text) is not None:
         return
     value = sympy.parse_expr(text)
     assert value.is_Rational or value in (sympy.zoo, sympy.nan)

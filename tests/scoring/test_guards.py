@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.scoring.guards import ACCEPTED, GUARDS, ceiling
-from reasoning_gym_environment.scoring.tolerance import relaxed
+from reasoning_gym_environment.scoring.guards.registry import GUARDS, KNOWN_WEAKNESSES, max_score
+from reasoning_gym_environment.scoring.tolerance import strip_formatting
 from reasoning_gym_environment.tasks.catalogue import known_categories
 from reasoning_gym_environment.tasks.datasets import Datasets
 from reasoning_gym_environment.tasks.facts import MARKS_ARE_ANSWER
@@ -132,7 +132,7 @@ def walked(entry: Mapping[str, Any]) -> list[dict[str, str]]:
 def assert_lowers_no_right_answer(
     items: Items, task: str, answer: str, entry: Mapping[str, Any]
 ) -> None:
-    if ceiling(task, answer, entry) < 1.0:
+    if max_score(task, answer, entry) < 1.0:
         assert items.verified(task, answer, entry) < 1.0, (answer, entry["answer"])
 
 
@@ -142,7 +142,7 @@ def test_a_degenerate_answer_earns_less_than_the_verifier_alone_pays(
 ) -> None:
     entry = items.entry(task, seed)
     text = written(answer, entry)
-    limit = ceiling(task, text, entry)
+    limit = max_score(task, text, entry)
     assert limit < items.verified(task, text, entry)
     assert limit <= 0.05
 
@@ -151,7 +151,7 @@ def test_a_degenerate_answer_earns_less_than_the_verifier_alone_pays(
 def test_no_guard_lowers_the_oracle_however_it_is_written(items: Items, task: str) -> None:
     for entry in items.answerable(task):
         right = right_answer(entry)
-        assert GUARDS[task].ceiling(right, entry) == 1.0
+        assert GUARDS[task](right, entry) == 1.0
         is_number = right.removeprefix("-").replace(".", "").isdigit()
         for spelling in SPELLINGS + (NUMBER_SPELLINGS if is_number else ()):
             assert_lowers_no_right_answer(items, task, spelling.format(right), entry)
@@ -167,17 +167,17 @@ def test_a_right_answer_in_another_spelling_loses_nothing(
 
 def test_an_oracle_that_the_guard_would_refuse_is_still_right() -> None:
     entry: dict[str, Any] = {"answer": "Integral(x, x) + C", "metadata": {"variable": "x"}}
-    assert ceiling("intermediate_integration", entry["answer"], entry) == 1.0
-    assert ceiling("intermediate_integration", "Integral(x, x)", entry) == 0.0
+    assert max_score("intermediate_integration", entry["answer"], entry) == 1.0
+    assert max_score("intermediate_integration", "Integral(x, x)", entry) == 0.0
 
 
 def test_a_plan_loses_nothing_unless_it_lists_moves_that_cant_be_made(items: Items) -> None:
     for entry in items.answerable("boxnet"):
         steps = walked(entry)
         assert items.verified("boxnet", json.dumps(steps), entry) == 1.0
-        assert ceiling("boxnet", json.dumps(steps), entry) == 1.0
+        assert max_score("boxnet", json.dumps(steps), entry) == 1.0
         idle = [{"Agent[0.5, 0.5]": "move(box_pink, target_pink)"}] * len(steps)
-        assert ceiling("boxnet", json.dumps(idle + steps), entry) == 0.5
+        assert max_score("boxnet", json.dumps(idle + steps), entry) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_conclusion_shorter_than_the_premises_it_rests_on_loses_nothing(
     entry = items.entry("propositional_logic", 5)
     assert entry["metadata"]["premises"] == ["¬(P ↔ S)", "P", "P"]
     assert items.verified("propositional_logic", answer, entry) == 1.0
-    assert ceiling("propositional_logic", answer, entry) == 1.0
+    assert max_score("propositional_logic", answer, entry) == 1.0
 
 
 @pytest.mark.parametrize("level", range(5))
@@ -201,21 +201,21 @@ def test_the_own_conclusion_loses_nothing_at_any_level(level: int) -> None:
         entry = datasets.entry(recipe)
         example = entry["metadata"]["example_answer"]
         for text in (example, f"¬¬({example})", f"({example})", f"The answer is: {example}."):
-            assert ceiling("propositional_logic", text, entry) == 1.0, text
+            assert max_score("propositional_logic", text, entry) == 1.0, text
 
 
 @pytest.mark.parametrize(("task", "seed", "answer"), spread("accepted"))
 def test_what_is_accepted_is_still_paid(items: Items, task: str, seed: int, answer: str) -> None:
     entry = items.entry(task, seed)
     text = written(answer, entry)
-    assert task in ACCEPTED
-    assert min(items.verified(task, text, entry), ceiling(task, text, entry)) >= 0.1
+    assert task in KNOWN_WEAKNESSES
+    assert min(items.verified(task, text, entry), max_score(task, text, entry)) >= 0.1
 
 
 def test_every_guard_has_a_degenerate_case_or_the_default_scoring() -> None:
     shown = {case["task"] for case in CASES["degenerate"]}
-    default = GUARDS["caesar_cipher"].ceiling
-    assert {task for task, guard in GUARDS.items() if guard.ceiling is not default} <= shown
+    default = GUARDS["caesar_cipher"]
+    assert {task for task, guard in GUARDS.items() if guard is not default} <= shown
 
 
 def test_exactly_the_tasks_with_the_default_scoring_have_its_guard(items: Items) -> None:
@@ -224,18 +224,18 @@ def test_exactly_the_tasks_with_the_default_scoring_have_its_guard(items: Items)
     default = {
         task for task in ALL_TASKS if items.score(task).__func__ is ProceduralDataset.score_answer
     }
-    guarded = {t for t, g in GUARDS.items() if g.ceiling is GUARDS["caesar_cipher"].ceiling}
+    guarded = {t for t, g in GUARDS.items() if g is GUARDS["caesar_cipher"]}
     assert guarded == default
 
 
 def test_guards_and_accepted_faults_are_known_tasks_and_carry_a_reason() -> None:
-    assert set(GUARDS) | set(ACCEPTED) | MARKS_ARE_ANSWER <= set(ALL_TASKS)
-    assert all(guard.reason.endswith(".") for guard in GUARDS.values())
-    assert all(any(c.isdigit() for c in fault) for fault in ACCEPTED.values())
+    assert set(GUARDS) | set(KNOWN_WEAKNESSES) | MARKS_ARE_ANSWER <= set(ALL_TASKS)
+    assert all((guard.__doc__ or "").rstrip().endswith(".") for guard in GUARDS.values())
+    assert all(any(c.isdigit() for c in fault) for fault in KNOWN_WEAKNESSES.values())
 
 
-def test_an_unguarded_task_has_no_ceiling() -> None:
-    assert ceiling("dice", "anything", {"answer": "1/2", "metadata": {}}) == 1.0
+def test_an_unguarded_task_has_no_limit() -> None:
+    assert max_score("dice", "anything", {"answer": "1/2", "metadata": {}}) == 1.0
 
 
 @pytest.mark.parametrize("task", sorted(GUARDS))
@@ -267,11 +267,13 @@ def test_an_unguarded_task_has_no_ceiling() -> None:
     ids=lambda answer: ascii(answer[:12]),
 )
 def test_no_answer_makes_a_guard_raise(items: Items, task: str, answer: str) -> None:
-    assert 0.0 <= ceiling(task, answer, items.entry(task, 1)) <= 1.0
+    assert 0.0 <= max_score(task, answer, items.entry(task, 1)) <= 1.0
 
 
 @pytest.mark.lengthy
 @pytest.mark.parametrize("task", ALL_TASKS)
 def test_marks_are_part_of_the_answer_exactly_where_the_table_says(items: Items, task: str) -> None:
     oracles = [items.entry(task, seed)["answer"] or "" for seed in range(20)]
-    assert any(relaxed(oracle) != oracle for oracle in oracles) == (task in MARKS_ARE_ANSWER)
+    assert any(strip_formatting(oracle) != oracle for oracle in oracles) == (
+        task in MARKS_ARE_ANSWER
+    )

@@ -1,8 +1,8 @@
-"""What `relaxed` takes off, and what it leaves."""
+"""What `strip_formatting` takes off, and what it leaves."""
 
 import pytest
 
-from reasoning_gym_environment.scoring.tolerance import relaxed
+from reasoning_gym_environment.scoring.tolerance import strip_formatting
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from reasoning_gym_environment.scoring.tolerance import relaxed
     ],
 )
 def test_the_form_around_an_answer_is_taken_off(answer: str) -> None:
-    assert relaxed(answer) == "42"
+    assert strip_formatting(answer) == "42"
 
 
 @pytest.mark.parametrize(
@@ -63,16 +63,16 @@ def test_the_form_around_an_answer_is_taken_off(answer: str) -> None:
     ],
 )
 def test_an_answer_without_form_around_it_is_unchanged(answer: str) -> None:
-    assert relaxed(answer) == answer
+    assert strip_formatting(answer) == answer
 
 
 @pytest.mark.parametrize("answer", ["**.**", "Answer: Answer:", r"\boxed{\boxed{}}", "$.$", " . "])
 def test_something_is_always_left(answer: str) -> None:
-    assert relaxed(answer).strip()
+    assert strip_formatting(answer).strip()
 
 
 def test_lines_within_the_answer_stay_as_they_are() -> None:
-    assert relaxed("```\n1 2\n 3 4\n```") == "1 2\n 3 4"
+    assert strip_formatting("```\n1 2\n 3 4\n```") == "1 2\n 3 4"
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_lines_within_the_answer_stay_as_they_are() -> None:
     ids=["words", "boxes", "stops"],
 )
 def test_deep_nesting_is_taken_off_whole(answer: str) -> None:
-    assert relaxed(answer) == "1"
+    assert strip_formatting(answer) == "1"
 
 
 def test_taking_off_twice_changes_nothing_more() -> None:
     answer = "**Answer:** `$x$`. Answer: **y**."
-    assert relaxed(relaxed(answer)) == relaxed(answer)
+    assert strip_formatting(strip_formatting(answer)) == strip_formatting(answer)

@@ -9,7 +9,7 @@ import pytest
 
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe, Status
-from reasoning_gym_environment.sandbox.nursery import Nursery
+from reasoning_gym_environment.sandbox.fork_server import ForkServer
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.datasets import Datasets
 
@@ -20,13 +20,13 @@ HAS_NO_ORACLE = {"boxnet", "graph_color", "propositional_logic", "rubiks_cube", 
 
 async def made_in_a_fresh_process(recipes: list[Recipe]) -> dict[str, Problem]:
     """Problems by recipe key, made one after the other in the order given."""
-    nursery = Nursery()
+    server = ForkServer()
     try:
-        generator = await nursery.start("generator")
+        generator = await server.start("generator")
         replies = [await generator.request(pickle.dumps(r), timeout=60.0) for r in recipes]
         await generator.kill()
     finally:
-        await nursery.close()
+        await server.close()
     return {key(recipe): pickle.loads(r) for recipe, r in zip(recipes, replies, strict=True)}
 
 

@@ -1,6 +1,6 @@
-"""Answers to puzzles that say what was given, or everything at once.
+"""Guards of logic puzzles, against answers that repeat what was given or say everything at once.
 
-The library is imported where it is needed: only worker processes do, and have it loaded.
+Functions import the library: only worker processes call them, and have it loaded.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..tolerance import relaxed
-from .progress import progress
+from ..tolerance import strip_formatting
+from .partial_credit import credit_above_chance
 
 if TYPE_CHECKING:
     from reasoning_gym.logic.propositional_logic import Expression
@@ -21,16 +21,16 @@ _LONGEST_CONCLUSION = 1000
 """In characters: default conclusions have about 10."""
 
 _ANY_STATEMENT = 0.05
-"""What the verifier gives to a statement that doesn't follow."""
+"""The verifier's score of a statement that doesn't follow."""
 
 
 def conclusion(answer: str, entry: Mapping[str, Any]) -> float:
-    """Refuse what restates premises, and tautologies: both follow without a step of reasoning.
+    """Refuse restated premises and tautologies: both follow without a step of reasoning.
 
-    A statement restates premises when it has the truth table of one of them, or of some of them
-    joined by "and", and isn't shorter: a shorter one is a simplification, so somebody reasoned.
-    Order, brackets, doubled negation and repetition make no other statement. The entry's own
-    example is right even where it is a premise.
+    A statement restates premises if it has the truth table of one of them, or of some of them
+    joined by "and", and isn't shorter: a shorter one is a simplification, which takes reasoning.
+    Order, brackets, double negation and repetition make no difference. The entry's own example is
+    right even if it is a premise.
     """
     from reasoning_gym.logic.propositional_logic import parse_expr
 
@@ -39,7 +39,7 @@ def conclusion(answer: str, entry: Mapping[str, Any]) -> float:
         return 0.0
     columns, always = _truth_columns(metadata["variables"])
     try:
-        statement = _meaning(parse_expr(relaxed(answer)), columns, always)
+        statement = _meaning(parse_expr(strip_formatting(answer)), columns, always)
     except (ValueError, RecursionError, KeyError):  # no statement, or about something else
         return 0.0
     if statement.text == _normal_form(parse_expr(metadata["example_answer"])):
@@ -58,7 +58,7 @@ class _Statement(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many names and signs it has."""
+        """The number of names and signs."""
         return len(self.text) - self.text.count("(") - self.text.count(")")
 
 
@@ -84,13 +84,13 @@ def _meaning(statement: Expression, columns: Mapping[str, int], always: int) -> 
 
 
 def _truth_columns(names: Sequence[str]) -> tuple[dict[str, int], int]:
-    """Lay out a truth table: each name's bits by assignment, and those of what is always true."""
+    """Return each name's column of a truth table as bits, and the column of a tautology."""
     always = (1 << (1 << len(names))) - 1
     return {name: always // ((1 << (1 << i)) + 1) for i, name in enumerate(names)}, always
 
 
 def _table(statement: Expression, columns: Mapping[str, int], always: int) -> int:
-    """Work out a statement's truth table; raises KeyError on a name that has no column."""
+    """Return a statement's truth table; raise KeyError for a name without a column."""
     sign = statement.operator  # an enumeration of texts
     if sign is None:
         return columns[statement.left]
@@ -106,7 +106,7 @@ def _table(statement: Expression, columns: Mapping[str, int], always: int) -> in
 
 
 def _normal_form(statement: Expression) -> str:
-    """Write a statement so that others that differ only in how they are written read the same."""
+    """Return one text for all statements that differ only in notation."""
     sign = statement.operator  # an enumeration of texts
     if sign is None:
         return str(statement.left)
@@ -122,7 +122,7 @@ def _normal_form(statement: Expression) -> str:
 
 
 def roles(answer: str, entry: Mapping[str, Any]) -> float:
-    """Pay for roles above chance: half are right by luck, and both of half the people always."""
+    """Pay for roles above chance: half are right by luck, both for half of the people always."""
     from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
 
     found = KnightsKnavesDataset._normalize_answer(answer)
@@ -132,15 +132,17 @@ def roles(answer: str, entry: Mapping[str, Any]) -> float:
         return 0.0
     names = sorted(by_name)
     expected = [dict(right)[name] for name in names]
-    return progress([by_name[name] for name in names], [None] * len(names), expected, chance=0.5)
+    return credit_above_chance(
+        [by_name[name] for name in names], [None] * len(names), expected, chance=0.5
+    )
 
 
 def possible_moves(answer: str, entry: Mapping[str, Any]) -> float:
-    """Set a plan's moves that can't be made when their turn comes against those it needs.
+    """Return the share of needed moves among needed and impossible ones.
 
-    The verifier skips them, but the question asks for an agent to be named only if it has
-    something to do. What is needed is counted on the shortest ways: moves to and fro don't make
-    up for others.
+    The verifier skips moves that can't be made, but the question asks to name an agent only if it
+    has something to do. Needed moves are counted on the shortest paths: moving to and fro doesn't
+    make up for impossible moves.
     """
     from reasoning_gym.games.boxnet import action_from_response
 
@@ -161,7 +163,7 @@ def possible_moves(answer: str, entry: Mapping[str, Any]) -> float:
 
 
 def _moves_needed(state: Mapping[str, Sequence[str]]) -> int:
-    """Count the moves of taking each box to the nearest target of its colour that is left."""
+    """Count the moves that take each box to the nearest free target of its color."""
     held = [(tuple(map(float, at.split("_"))), what) for at, all_ in state.items() for what in all_]
     targets = [(at, what) for at, what in held if what.startswith("target_")]
     moves = 0

@@ -1,4 +1,4 @@
-"""Text around the right answer, for verifiers that pay when the answer only contains it."""
+"""Guards against text around the right answer, where verifiers pay if the answer contains it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from ..tolerance import relaxed
+from ..tolerance import strip_formatting
 
 _CHOICES = (
     {"true", "false", "not"},
@@ -16,44 +16,44 @@ _CHOICES = (
     {"on", "off", "undetermined", "not"},
     {"peng", "chi", "pass", "not"},
 )
-"""What a question with few possible answers can be answered with, and what turns it around."""
+"""Sets of possible answers, each with the word that negates them."""
 
 _FRACTION = re.compile(r"\\d?frac\s*{\s*\d+\s*}\s*{\s*\d+\s*}", re.IGNORECASE)
 
 _MOST_LENGTH, _MORE_LENGTH = 1.25, 8
-"""How long an object may be: so many times the right one, and so many characters more."""
+"""Longest object: a factor on the length of the right one, and characters besides."""
 
 
 def longer_text(answer: str, entry: Mapping[str, Any]) -> float:
-    """Refuse text beside the oracle that could be an answer: the library's default pays for it."""
-    return _ceiling(answer, entry["answer"])
+    """Refuse text beside the oracle that could be an answer: the library's default scoring pays."""
+    return _max_score(answer, entry["answer"])
 
 
 def longer_number(answer: str, entry: Mapping[str, Any]) -> float:
-    """Refuse as `longer_text`, after the thousands separators are taken out."""
-    return _ceiling(answer.replace(",", ""), entry["answer"].replace(",", ""))
+    """Refuse as `longer_text` does, without thousands separators."""
+    return _max_score(answer.replace(",", ""), entry["answer"].replace(",", ""))
 
 
 def longer_matrix(answer: str, entry: Mapping[str, Any]) -> float:
-    """Refuse as `longer_text`, after runs of spaces are made one."""
+    """Refuse as `longer_text` does, with runs of spaces reduced to one."""
     rows = [" ".join(row.split()) for row in answer.strip().split("\n")]
-    return _ceiling("\n".join(rows), entry["answer"].strip())
+    return _max_score("\n".join(rows), entry["answer"].strip())
 
 
 def longer_move(answer: str, entry: Mapping[str, Any]) -> float:
-    """Refuse as `longer_text`, in upper case."""
-    return _ceiling(answer.strip().upper(), entry["answer"].strip())
+    """Refuse as `longer_text` does, in upper case."""
+    return _max_score(answer.strip().upper(), entry["answer"].strip())
 
 
 def one_object(answer: str, entry: Mapping[str, Any]) -> float:
     """Refuse text around the one object: it lowers the score by half of its share only.
 
-    What isn't one object between them is paid when it holds the right one. Similarity is an
-    edit distance over the longer length as ASCII, so whatever is long and cheap to leave out
-    (empty keys, emoji) makes an object similar to any other.
+    Text that isn't one object is paid if it contains the right one. Similarity is an edit distance
+    over the longer length as ASCII, so content that is long and cheap to leave out (empty keys,
+    emoji) makes an object similar to any other.
     """
     right = entry["answer"].strip()
-    answer = relaxed(answer.strip())
+    answer = strip_formatting(answer.strip())
     begin, end = answer.find("{"), answer.rfind("}")
     if begin < 0 or end < 0 or answer == right:
         return 1.0
@@ -75,16 +75,16 @@ def longer_fraction(answer: str, entry: Mapping[str, Any]) -> float:
 
 
 def first_number(answer: str, entry: Mapping[str, Any]) -> float:
-    """Refuse a wrong sign: the first number of a text counts, without it."""
+    """Refuse a wrong sign: the verifier reads the first number of a text without its sign."""
     first = re.search(r"((?<![\w.)])[-\u2212])?\d", answer)
     is_negative = first is not None and first[1] is not None
     return 0.0 if is_negative and float(entry["answer"]) > 0 else 1.0
 
 
-def _ceiling(answer: str, oracle: str) -> float:
+def _max_score(answer: str, oracle: str) -> float:
     if not oracle or oracle not in answer:
         return 1.0
-    if relaxed(answer) == oracle or _same_number(answer, oracle):
+    if strip_formatting(answer) == oracle or _same_number(answer, oracle):
         return 1.0
     before, _, after = answer.partition(oracle)
     joined = before[-1:].isalnum() or after[:1].isalnum() or before.endswith(("-", "\u2212"))
@@ -92,7 +92,7 @@ def _ceiling(answer: str, oracle: str) -> float:
 
 
 def _offers_more(rest: str, oracle: str) -> bool:
-    """Say whether the text beside the oracle could be an answer, too."""
+    """Return whether the text beside the oracle could be an answer, too."""
     if any(character.isdigit() for character in oracle):
         return any(character.isdigit() for character in rest)
     for choices in _CHOICES:

@@ -1,4 +1,4 @@
-"""Partial credit for what the question already shows, or for what a guess gets right by chance."""
+"""Guards of partial credit for what the question shows, or what a guess gets right by chance."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def progress(
+def credit_above_chance(
     found: Sequence[Any], shown: Sequence[Any], right: Sequence[Any], *, chance: float = 0.0
 ) -> float:
-    """Measure what is right of what the question doesn't show, above what guessing gets.
+    """Return the share of unshown items that are right, above what guessing gets.
 
     Args:
-        found: what the answer has, item by item.
-        shown: what the question has there.
-        right: what the oracle has there.
+        found: the items of the answer.
+        shown: the items of the question in the same places.
+        right: the items of the oracle in the same places.
         chance: the share that a guess gets.
     """
     if len(found) != len(right):
@@ -33,7 +33,7 @@ def progress(
 def number_grid(answer: str, entry: Mapping[str, Any]) -> float:
     """Pay for open cells only, above chance: the verifier pays for those that the puzzle gives.
 
-    A row that has a number twice counts for nothing: filling up with anything makes such rows.
+    A row with a repeated number counts for nothing: filling cells at random makes such rows.
     """
     puzzle, solution = entry["metadata"]["puzzle"], entry["metadata"]["solution"]
     size = len(solution)
@@ -42,7 +42,7 @@ def number_grid(answer: str, entry: Mapping[str, Any]) -> float:
     blank = [0] * size
     rows = [row if len(set(row)) == size else blank for row in rows]
     rows += [blank] * (size - len(rows))
-    return progress(_cells(rows), _cells(puzzle), _cells(solution), chance=1 / size)
+    return credit_above_chance(_cells(rows), _cells(puzzle), _cells(solution), chance=1 / size)
 
 
 def _cells(rows: list[list[int]]) -> list[int]:
@@ -74,11 +74,11 @@ def _has_shape_of(found: Any, right: list[list[int]]) -> bool:
 def reversed_word(answer: str, entry: Mapping[str, Any]) -> float:
     """Pay for letters that move: the others are paid for, too, and what follows is ignored."""
     right = _bare(entry["answer"])
-    return progress(_bare(answer), right[::-1], right)
+    return credit_above_chance(_bare(answer), right[::-1], right)
 
 
 def read_letters(answer: str, entry: Mapping[str, Any]) -> float:
-    """Refuse what is longer than the word: the verifier ignores what follows it."""
+    """Refuse answers longer than the word: the verifier ignores what follows it."""
     return 1.0 if len(_bare(answer.replace(" ", ""))) <= len(_bare(entry["answer"])) else 0.0
 
 
@@ -87,32 +87,32 @@ def _bare(word: str) -> str:
 
 
 def same_characters(answer: str, entry: Mapping[str, Any]) -> float:
-    """Pay for agreement above that of one character over and over: a sixth of text is blanks."""
+    """Pay for agreement above that of one repeated character: a sixth of text is blanks."""
     right: str = entry["answer"]
-    return progress(answer, [None] * len(right), right, chance=0.2)
+    return credit_above_chance(answer, [None] * len(right), right, chance=0.2)
 
 
 def unscrambled_words(answer: str, entry: Mapping[str, Any]) -> float:
     """Pay for scrambled words only: the others are paid for, too, and words that follow ignored."""
     shown = " ".join(entry["metadata"]["scrambled_words"])
-    return _word_progress(answer, shown, entry["answer"])
+    return _word_credit(answer, shown, entry["answer"])
 
 
 def reordered_words(answer: str, entry: Mapping[str, Any]) -> float:
-    """Pay for words that moved: those that stay are paid for, too, and one word over and over."""
+    """Pay for words that moved: those that stay are paid for, too, and one repeated word."""
     _, _, shown = entry["question"].partition(": ")
     right: str = entry["answer"]
     if sorted(answer.lower().split()) != sorted(right.lower().split()):
         return 0.0
-    return _word_progress(answer, shown, right)
+    return _word_credit(answer, shown, right)
 
 
-def _word_progress(answer: str, shown: str, right: str) -> float:
-    return progress(answer.lower().split(), shown.lower().split(), right.lower().split())
+def _word_credit(answer: str, shown: str, right: str) -> float:
+    return credit_above_chance(answer.lower().split(), shown.lower().split(), right.lower().split())
 
 
 def sorted_words(answer: str, entry: Mapping[str, Any]) -> float:
     """Pay for words that moved: any order is paid for, and words that follow are ignored."""
     metadata = entry["metadata"]
     found = [word.strip() for word in re.split(r",\s*", answer)]
-    return progress(found, metadata["transformed_words"], metadata["sorted_words"])
+    return credit_above_chance(found, metadata["transformed_words"], metadata["sorted_words"])

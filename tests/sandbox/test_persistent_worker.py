@@ -1,4 +1,4 @@
-"""The child that scores many groups: nothing stays behind in it, and harm done to it is noticed.
+"""The persistent worker: nothing stays behind in it, and harm done to it is noticed.
 
 Its dataset here executes the answers, which no verifier of its tasks does: so each test can do to
 the child what the screen and the library leave no answer a way to do.
@@ -21,8 +21,6 @@ import numpy as np
 import pytest
 from filter_attempts import where_filtered
 
-from reasoning_gym_environment.sandbox.children import ParentGoneError
-from reasoning_gym_environment.sandbox.lasting_child import _MOST_GROUPS
 from reasoning_gym_environment.sandbox.protocol import (
     FORM_SCORES,
     Containment,
@@ -30,7 +28,8 @@ from reasoning_gym_environment.sandbox.protocol import (
     Outcome,
     VerifyRequest,
 )
-from reasoning_gym_environment.sandbox.verifier_host import VerifierHost
+from reasoning_gym_environment.sandbox.verifier_child import ParentGoneError
+from reasoning_gym_environment.sandbox.verifier_host import _MAX_GROUPS, VerifierHost
 
 pytestmark = pytest.mark.processes
 
@@ -67,7 +66,7 @@ class Shelf:
     def get(self, task: str, parameters: Mapping[str, Any]) -> Obedient:
         return self._kept.setdefault(repr(parameters), Obedient())
 
-    def kept(self) -> list[Obedient]:
+    def cached(self) -> list[Obedient]:
         return list(self._kept.values())
 
 
@@ -86,7 +85,6 @@ class Asked:
             "answers": answers,
             "timeout": 2.0,
             "group_timeout": 20.0,
-            "memory": 2**29,
             "containment": Containment.UNSCREENED,
         }
         return self.host.verify(VerifyRequest(**request | changes), self._silent)
@@ -106,8 +104,8 @@ class Asked:
         self._parent = -1
 
     def close(self) -> None:
-        if self.host._lasting is not None:
-            self.host._lasting.end()
+        if self.host._worker is not None:
+            self.host._worker.end()
         os.close(self._silent)
         if self._parent >= 0:
             self.leave()
@@ -121,7 +119,7 @@ def asked() -> Iterator[Asked]:
 
 
 def test_one_child_scores_group_after_group_and_no_more_than_it_may(asked: Asked) -> None:
-    children = [asked.child() for _ in range(_MOST_GROUPS + 1)]
+    children = [asked.child() for _ in range(_MAX_GROUPS + 1)]
     assert len(set(children[:-1])) == 1
     assert children[-1] != children[0]
 
@@ -258,9 +256,8 @@ def test_a_child_has_the_limits_of_its_requests_and_processor_time_enough_for_th
     first = asked.child()
     assert asked.child(timeout=20.0) == first
     longer = asked.child(timeout=100.0)
-    smaller = asked.child(timeout=100.0, memory=2**28)
-    freer = asked.child(timeout=100.0, memory=2**28, containment=Containment.FORKS)
-    assert len({first, longer, smaller, freer}) == 4
+    freer = asked.child(timeout=100.0, containment=Containment.FORKS)
+    assert len({first, longer, freer}) == 3
 
 
 def test_a_child_is_told_of_a_dataset_that_was_built_later(asked: Asked) -> None:

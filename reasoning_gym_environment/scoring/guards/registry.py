@@ -1,9 +1,80 @@
-"""What is known to be paid all the same, with the guards on."""
+"""Which task has which guard, and which weaknesses of verifiers no guard can close.
+
+A guard is the most that an answer may earn, checked before the library's verifier runs. It never
+takes anything from an answer that deserves full credit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
+
+from . import extra_text, logic, mathematics, partial_credit
+
+
+def max_score(task: str, answer: str, entry: Mapping[str, Any]) -> float:
+    """Return the most that an answer may earn, from 0.0 to 1.0.
+
+    Runs in a verifier's child: well-formed but huge answers may take long.
+
+    Args:
+        answer: the bare answer, without tags.
+        entry: the library's entry, as generated.
+    """
+    guard = GUARDS.get(task)
+    return 1.0 if guard is None or answer == entry["answer"] else guard(answer, entry)
+
+
+_DEFAULT_SCORING = """
+    acre aiw arc_1d base_conversion basic_arithmetic bf binary_alternation caesar_cipher count_bits
+    count_primes course_schedule gcd isomorphic_strings largest_island lcm leg_counting
+    letter_counting list_functions mahjong_puzzle maze modulo_grid number_filtering number_sequence
+    ransom_note rotate_matrix rotten_oranges simple_equations simple_geometry string_manipulation
+    string_splitting string_synthesis syllogism word_sequence_reversal
+"""
+"""Tasks without a verifier of their own."""
+
+Guard = Callable[[str, Mapping[str, Any]], float]
+"""Returns the most that an answer to an entry may earn. Its docstring says why it is needed."""
+
+_TASKS: Mapping[Guard, str] = MappingProxyType(
+    {
+        extra_text.longer_text: _DEFAULT_SCORING,
+        extra_text.longer_number: "chain_sum products",
+        extra_text.longer_matrix: "manipulate_matrix",
+        extra_text.longer_move: "tsumego",
+        extra_text.one_object: "codeio",
+        extra_text.longer_fraction: "fraction_simplification",
+        extra_text.first_number: "gsm_symbolic",
+        mathematics.complex_number: "complex_arithmetic",
+        mathematics.given_numbers: "number_sorting",
+        mathematics.probability: "coin_flip",
+        mathematics.duration: "time_intervals",
+        mathematics.real_solutions: "polynomial_equations",
+        mathematics.prime_factors: "prime_factorization",
+        mathematics.antiderivative: "simple_integration intermediate_integration",
+        mathematics.polynomial: "polynomial_multiplication",
+        mathematics.make_24: "puzzle24",
+        mathematics.make_target: "countdown",
+        mathematics.literal: "binary_matrix n_queens spiral_matrix string_insertion",
+        partial_credit.number_grid: "mini_sudoku sudoku futoshiki",
+        partial_credit.living_cells: "game_of_life",
+        partial_credit.reversed_word: "spell_backward",
+        partial_credit.read_letters: "figlet_font",
+        partial_credit.same_characters: "emoji_mystery",
+        partial_credit.unscrambled_words: "letter_jumble",
+        partial_credit.reordered_words: "sentence_reordering",
+        partial_credit.sorted_words: "word_sorting",
+        logic.conclusion: "propositional_logic",
+        logic.possible_moves: "boxnet",
+        logic.roles: "knights_knaves",
+    }
+)
+
+GUARDS: Mapping[str, Guard] = MappingProxyType(
+    {task: guard for guard, tasks in _TASKS.items() for task in tasks.split()}
+)
 
 _BEST_CONSTANT = {
     "acre": "`on` solves 0.37",
@@ -32,7 +103,7 @@ _BEST_CONSTANT = {
     "syllogism": "`Yes` solves 0.69",
     "zebra_puzzles": "`arnold` solves 0.25",
 }
-"""Few answers are possible, or some are frequent: a matter of the items, not of the verifier."""
+"""Few answers are possible, or some are frequent: a property of the items, not of the verifier."""
 
 _COPIED = {
     "aiw": "the last number and one after the last colon solves 0.85",
@@ -59,7 +130,7 @@ _COPIED = {
     "word_ladder": "the first word changed into the second in order solves 0.22",
     "word_sorting": "the last list backwards, by commas solves 0.13",
 }
-"""What the question says is right on some items, as it is or after adding up: as above."""
+"""A piece of the question is right on some items, as it is or after a simple rule: as above."""
 
 _PARTIAL = {
     "advanced_geometry": "any number earns 0.05, a radius in another form than the oracle's 0.5",
@@ -109,9 +180,9 @@ _PARTIAL = {
     "word_ladder": "an unknown word costs half: changing the letters in order earns 0.5 or more",
     "word_sorting": "words that come to stand right are paid: the reversed list earns 0.15",
 }
-"""What wrong answers earn that no sound check from outside tells from an honest attempt."""
+"""What wrong answers earn that no sound check tells from an honest attempt."""
 
-ACCEPTED: Mapping[str, str] = MappingProxyType(
+KNOWN_WEAKNESSES: Mapping[str, str] = MappingProxyType(
     {
         task: "; ".join(
             known[task] for known in (_BEST_CONSTANT, _COPIED, _PARTIAL) if task in known
@@ -119,8 +190,8 @@ ACCEPTED: Mapping[str, str] = MappingProxyType(
         for task in sorted({*_BEST_CONSTANT, *_COPIED, *_PARTIAL})
     }
 )
-"""Task to what is known to be wrong with its verifier and left as it is.
+"""Task to what its verifier still pays for without reasoning.
 
-What solves items is measured as `tasks/chance_floors.json` says; what earns some, as a mean over 60
+What solves items is measured as in `tasks/chance_floors.json`; what earns some, as a mean over 60
 default items (seeds 0 to 59) or more.
 """

@@ -1,0 +1,418 @@
+"""The fork server: a process that imports reasoning-gym once and forks all workers.
+
+The import takes seconds. A fork takes milliseconds and shares the memory. `ForkServer` is its
+handle in the event loop's process; `main` is the program of the server process. The server learns
+roles and process ids, never requests or model text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import socket
+import sys
+import tempfile
+import traceback
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import IO, BinaryIO, NoReturn
+
+from ..errors import WorkerDiedError, WorkerLostError, WorkerStartError, WorkerTimeoutError
+from ..tasks.datasets import Datasets
+from .protocol import LENGTH
+
+START_TIMEOUT = 120.0
+"""Importing the library takes about 2 s; a loaded machine may take many times that."""
+
+_KILL_TIMEOUT = 10.0
+"""For a killed worker's end of the socket to close."""
+
+_NICENESS = 5
+"""The event loop, which waits for workers, must not wait for the processor because of them."""
+
+_IMPORT_ROOT = Path(__file__).resolve().parents[2]
+_PROGRAM = (
+    "import sys; sys.path.remove(''); "  # import nothing from the working directory
+    "from reasoning_gym_environment.sandbox.fork_server import main; main()"
+)
+_STDERR_TAIL = 2000
+
+
+def worker_environment() -> dict[str, str]:
+    """Return the environment variables of workers: no secrets, and one hash seed for all.
+
+    Five tasks generate other items under another hash seed.
+    """
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+    return {
+        **kept,
+        "PYTHONHASHSEED": "0",
+        "PYTHONPATH": str(_IMPORT_ROOT),
+        "PYTHONWARNINGS": "ignore",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+class WorkerProcess:
+    """A worker, which answers one request at a time over its socket.
+
+    Our end of the socket closes with this process, however it ends; the worker then ends as well.
+
+    Attributes:
+        gaps: what the worker can't enforce on this system, known once it is ready.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        server: ForkServer,
+    ) -> None:
+        self.pid = pid
+        self.gaps = ""
+        self._reader = reader
+        self._writer = writer
+        self._server = server
+
+    async def wait_until_ready(self) -> None:
+        """Read the worker's first message; raise WorkerLostError if none comes."""
+        self.gaps = (await self._reply(START_TIMEOUT)).decode()
+
+    async def request(self, payload: bytes, *, timeout: float) -> bytes:
+        """Send a request and return the reply.
+
+        Raises:
+            WorkerTimeoutError: no reply within `timeout` seconds; the worker must be killed.
+            WorkerDiedError: the process is gone.
+        """
+        try:
+            self._writer.write(LENGTH.pack(len(payload)) + payload)
+            await self._writer.drain()
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise WorkerDiedError("the worker process is gone") from error
+        return await self._reply(timeout)
+
+    async def _reply(self, timeout: float) -> bytes:
+        try:
+            return await asyncio.wait_for(self._read_frame(), timeout)
+        except asyncio.TimeoutError as error:
+            raise WorkerTimeoutError(f"no reply within {timeout:g} s") from error
+        except (asyncio.IncompleteReadError, ConnectionResetError) as error:
+            raise WorkerDiedError("the worker process died") from error
+
+    async def _read_frame(self) -> bytes:
+        (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
+        return await self._reader.readexactly(length)
+
+    async def kill(self) -> None:
+        """Kill the process and its session, and wait until it is gone.
+
+        Without its fork server, the worker ends by itself soon after its socket closes.
+        """
+        if self._server.kill(self.pid):
+            with contextlib.suppress(asyncio.TimeoutError, OSError):
+                await asyncio.wait_for(self._reader.read(), _KILL_TIMEOUT)
+        self._writer.close()
+
+
+class ForkServer:
+    """Starts workers. The server process starts with the first one.
+
+    A server process that has died is replaced at the next start; the workers that it forked live
+    on.
+
+    Example:
+        server = ForkServer()
+        generator = await server.start("generator")
+        ...
+        await server.close()
+    """
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._process: asyncio.subprocess.Process | None = None
+        self._control: socket.socket | None = None
+        self._stderr: IO[bytes] | None = None
+        self._workers: set[int] = set()
+        self._closed = False
+
+    async def start(self, role: str) -> WorkerProcess:
+        """Fork a worker and wait until it is ready.
+
+        Args:
+            role: "generator" or "verifier".
+
+        Raises:
+            WorkerStartError: it did not start; the message ends with what was printed.
+        """
+        async with self._lock:
+            if self._closed:
+                raise self._failure(role, "the fork server is closed")
+            try:
+                worker = await self._fork_worker(role)
+            except OSError as error:  # no descriptor, memory or disk space is left
+                raise self._failure(role, error) from error
+        try:
+            await worker.wait_until_ready()
+        except WorkerLostError as error:
+            await worker.kill()
+            raise self._failure(role, error) from error
+        except BaseException:
+            await worker.kill()
+            raise
+        return worker
+
+    async def _fork_worker(self, role: str) -> WorkerProcess:
+        ours, theirs = _closed_in_forks(socket.socketpair())
+        try:
+            with theirs:
+                pid = await self._fork(role, theirs)
+            reader, writer = await asyncio.open_unix_connection(sock=ours)
+        except BaseException:
+            ours.close()
+            raise
+        return WorkerProcess(pid, reader, writer, self)
+
+    def _failure(self, role: str, why: object) -> WorkerStartError:
+        return WorkerStartError(f"the {role} process did not start: {why}\n{self._stderr_tail()}")
+
+    async def _fork(self, role: str, worker_end: socket.socket) -> int:
+        """Ask for a worker with that end of a socket pair; return its process id."""
+        control = await self._running_server()
+        try:
+            socket.send_fds(control, [f"{role}\n".encode()], [worker_end.fileno()])
+            receive = asyncio.get_running_loop().sock_recv(control, 1024)
+            reply = (await asyncio.wait_for(receive, START_TIMEOUT)).decode()
+            if not reply:
+                raise EOFError("it died")
+        except (OSError, EOFError, asyncio.TimeoutError) as error:
+            failure = self._failure(role, f"the fork server failed: {error!r}")
+            await self._stop()
+            raise failure from error
+        except BaseException:
+            await self._stop()  # its next reply would be the one to this request
+            raise
+        pid, _, error_text = reply.partition(" ")
+        if error_text:
+            raise self._failure(role, error_text)
+        self._workers.add(int(pid))
+        return int(pid)
+
+    async def _running_server(self) -> socket.socket:
+        """Return the control socket of a server process that runs; start one if need be."""
+        if self._control is None or not self._is_running():
+            await self._stop()
+            self._control, theirs = _closed_in_forks(socket.socketpair())
+            self._control.setblocking(False)
+            self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+            with theirs:
+                self._process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-c",
+                    _PROGRAM,
+                    stdin=theirs.fileno(),
+                    stdout=asyncio.subprocess.DEVNULL,
+                    stderr=self._stderr,
+                    env=worker_environment(),
+                    cwd=_IMPORT_ROOT,
+                    start_new_session=True,
+                )
+        return self._control
+
+    def _is_running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    def kill(self, pid: int) -> bool:
+        """Kill a worker and its session, if this server process is its parent and runs.
+
+        No other process gets its id before the server process reaps it. Without that process,
+        another one may have the id by now: the worker then ends when our socket closes.
+
+        Returns:
+            Whether it was killed.
+        """
+        if pid not in self._workers or self._control is None or not self._is_running():
+            return False
+        self._workers.remove(pid)
+        _kill_session(pid)
+        with contextlib.suppress(OSError):  # the server process has just died
+            self._control.send(f"kill {pid}\n".encode())
+        return True
+
+    def _stderr_tail(self) -> str:
+        if self._stderr is None:
+            return ""
+        self._stderr.seek(0)
+        return self._stderr.read()[-_STDERR_TAIL:].decode(errors="replace").strip()
+
+    async def _stop(self) -> None:
+        """Kill the server process. Its workers end when their sockets close."""
+        control, process, stderr = self._control, self._process, self._stderr
+        self._control = self._process = self._stderr = None
+        self._workers.clear()
+        if process is not None:
+            _kill_session(process.pid)
+            await process.wait()
+        for opened in (control, stderr):
+            if opened is not None:
+                opened.close()
+
+    async def close(self) -> None:
+        """Kill the server process and all workers it has forked. May be called again."""
+        self._closed = True
+        for pid in list(self._workers):
+            self.kill(pid)
+        await self._stop()
+
+
+def _kill_session(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: it is a zombie
+        os.killpg(pid, signal.SIGKILL)
+
+
+_sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+"""Sockets whose closing ends a process; a fork of the event loop's process must not hold them."""
+
+
+def _closed_in_forks(
+    pair: tuple[socket.socket, socket.socket],
+) -> tuple[socket.socket, socket.socket]:
+    _sockets.update(pair)
+    return pair
+
+
+def _close_sockets() -> None:
+    if not _sockets:
+        return
+    null = os.open(os.devnull, os.O_RDWR)
+    for each in list(_sockets):
+        if each.fileno() >= 0:
+            os.dup2(null, each.fileno())
+    os.close(null)
+
+
+os.register_at_fork(after_in_child=_close_sockets)
+
+
+def main() -> None:
+    """Run the server process until the process at the other end of standard input has gone.
+
+    Standard input is the control socket. A message is a role, with the worker's end of a socket
+    pair, or `kill` and a process id.
+    """
+    from . import generator, verifier_host  # the event loop's process loads neither
+
+    os.nice(_NICENESS)
+    control = socket.socket(fileno=os.dup(0))
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1):  # the library prints
+        os.dup2(null, standard)
+    _import_cellpylib()
+    roles = {"generator": generator.run, "verifier": verifier_host.run}
+    workers = _Workers(control, Datasets(), roles, verifier_host.warm_up)
+    _freeze()
+    while True:
+        message, descriptors, *_ = socket.recv_fds(control, 4096, 1)
+        if not message:
+            workers.kill_all()
+            return
+        for line in message.decode().splitlines():
+            match line.split():
+                case ["kill", pid]:
+                    workers.kill(int(pid))
+                case [role]:
+                    workers.fork(role, descriptors.pop())
+
+
+def _import_cellpylib() -> None:
+    """Import cellpylib without its plotting, which takes most of the library's import time."""
+    axes = ModuleType("mpl_toolkits.mplot3d")
+    axes.Axes3D = object  # type: ignore[attr-defined]  # a module's attributes are not declared
+    names = ("", ".pyplot", ".animation", ".collections")
+    plotting = {f"matplotlib{name}": ModuleType(f"matplotlib{name}") for name in names}
+    plotting |= {"mpl_toolkits": ModuleType("mpl_toolkits"), axes.__name__: axes}
+    sys.modules.update(plotting)
+    with contextlib.suppress(ImportError):  # of another version: the library imports it whole
+        import cellpylib  # type: ignore[import-untyped]  # noqa: F401 - the library finds it imported
+    for name in plotting:
+        del sys.modules[name]
+
+
+def _freeze() -> None:
+    """Keep shared memory out of garbage collections, which would copy it."""
+    gc.collect()
+    gc.freeze()
+
+
+_Run = Callable[[BinaryIO, BinaryIO, Datasets], None]
+"""Serves a role: reads requests, writes replies, and knows datasets."""
+
+
+class _Workers:
+    """The living workers of the server process.
+
+    Args:
+        warm_up: called once, before the first verifier is forked.
+    """
+
+    def __init__(
+        self,
+        control: socket.socket,
+        datasets: Datasets,
+        roles: Mapping[str, _Run],
+        warm_up: Callable[[Datasets], None],
+    ) -> None:
+        self._control = control
+        self._datasets = datasets
+        self._roles = roles
+        self._warm_up: Callable[[Datasets], None] | None = warm_up
+        self._pids: set[int] = set()
+
+    def fork(self, role: str, worker_end: int) -> None:
+        """Fork a worker that serves at that descriptor. It sends its process id itself."""
+        if role == "verifier" and self._warm_up is not None:
+            self._warm_up(self._datasets)
+            self._warm_up = None
+            _freeze()
+        try:
+            pid = os.fork()
+        except OSError as error:  # too many processes, or no memory: the others go on
+            self._control.send(f"0 {error}".encode())
+            os.close(worker_end)
+            return
+        if pid == 0:
+            self._serve(role, worker_end)
+        os.close(worker_end)
+        self._pids.add(pid)
+
+    def _serve(self, role: str, worker_end: int) -> NoReturn:
+        code = 1
+        try:
+            os.setsid()
+            self._control.send(str(os.getpid()).encode())
+            self._control.close()
+            requests, replies = os.fdopen(worker_end, "rb"), os.fdopen(os.dup(worker_end), "wb")
+            self._roles[role](requests, replies, self._datasets)
+            code = 0
+        except BaseException:  # noqa: BLE001 - a fork ends here, whatever happened
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def kill(self, pid: int) -> None:
+        """Kill a worker's session and reap it."""
+        if pid in self._pids:
+            self._pids.remove(pid)
+            _kill_session(pid)
+            os.waitpid(pid, 0)
+
+    def kill_all(self) -> None:
+        for pid in list(self._pids):
+            self.kill(pid)

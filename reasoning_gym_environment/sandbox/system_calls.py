@@ -1,0 +1,374 @@
+"""System call filters for processes that run untrusted work on Linux: default deny, with seccomp.
+
+One table holds the numbers of all system calls that some role may make; each role lists the calls
+that it needs. Three roles have a filter: a verifier's child computes and writes its reply, a zygote
+forks such children besides, and a generator reads files, starts threads and runs event loops. Any
+other call fails with EPERM. A call of a foreign architecture or of the x32 ABI kills the process.
+
+A filter also holds for code that an answer managed to run. It neither hides memory from that code
+nor keeps it from writing a reply of its own: the screen does. By hand, since `pyseccomp` needs a
+library, takes five times as long in a child, and is unmaintained.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import signal
+import struct
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
+
+AUDIT = MappingProxyType({"x86_64": 0xC000003E, "aarch64": 0xC00000B7})
+"""The kernel's identifiers of the architectures, AUDIT_ARCH_*, by the machine's name in `uname`."""
+
+SYSTEM_CALLS: Mapping[str, tuple[int | None, int | None]] = MappingProxyType(
+    {
+        # memory
+        "mmap": (9, 222),
+        "mprotect": (10, 226),
+        "munmap": (11, 215),
+        "brk": (12, 214),
+        "mremap": (25, 216),
+        "madvise": (28, 233),
+        # descriptors and files
+        "read": (0, 63),
+        "write": (1, 64),
+        "open": (2, None),
+        "close": (3, 57),
+        "stat": (4, None),
+        "fstat": (5, 80),
+        "lstat": (6, None),
+        "poll": (7, None),
+        "lseek": (8, 62),
+        "ioctl": (16, 29),
+        "pread64": (17, 67),
+        "writev": (20, 66),
+        "access": (21, None),
+        "select": (23, None),
+        "dup": (32, 23),
+        "fcntl": (72, 25),
+        "getcwd": (79, 17),
+        "readlink": (89, None),
+        "getdents64": (217, 61),
+        "epoll_wait": (232, None),
+        "epoll_ctl": (233, 21),
+        "openat": (257, 56),
+        "newfstatat": (262, 79),
+        "readlinkat": (267, 78),
+        "faccessat": (269, 48),
+        "pselect6": (270, 72),
+        "ppoll": (271, 73),
+        "epoll_pwait": (281, 22),
+        "epoll_create1": (291, 20),
+        "pipe2": (293, 59),
+        "statx": (332, 291),
+        "close_range": (436, 436),
+        "faccessat2": (439, 439),
+        # sockets
+        "sendto": (44, 206),
+        "recvfrom": (45, 207),
+        "getsockname": (51, 204),
+        "getpeername": (52, 205),
+        "socketpair": (53, 199),
+        # processes, threads, signals
+        "rt_sigaction": (13, 134),
+        "rt_sigprocmask": (14, 135),
+        "rt_sigreturn": (15, 139),
+        "sched_yield": (24, 124),
+        "getpid": (39, 172),
+        "clone": (56, 220),
+        "exit": (60, 93),
+        "wait4": (61, 260),
+        "getppid": (110, 173),
+        "setsid": (112, 157),
+        "sigaltstack": (131, 132),
+        "prctl": (157, 167),
+        "gettid": (186, 178),
+        "futex": (202, 98),
+        "sched_getaffinity": (204, 123),
+        "set_tid_address": (218, 96),
+        "restart_syscall": (219, 128),
+        "exit_group": (231, 94),
+        "set_robust_list": (273, 99),
+        "prlimit64": (302, 261),
+        "rseq": (334, 293),
+        "clone3": (435, 435),
+        # time
+        "nanosleep": (35, 101),
+        "gettimeofday": (96, 169),
+        "clock_gettime": (228, 113),
+        "clock_getres": (229, 114),
+        "clock_nanosleep": (230, 115),
+        # the system and the user
+        "uname": (63, 160),
+        "getrusage": (98, 165),
+        "sysinfo": (99, 179),
+        "times": (100, 153),
+        "getuid": (102, 174),
+        "getgid": (104, 176),
+        "geteuid": (107, 175),
+        "getegid": (108, 177),
+        "getrandom": (318, 278),
+    }
+)
+"""Numbers per architecture, in the order of `AUDIT`; None where one lacks the call."""
+
+_LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
+_JUMP_IF_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
+_JUMP_IF_AT_LEAST = 0x35  # BPF_JMP | BPF_JGE | BPF_K
+_JUMP_IF_ANY_BIT = 0x45  # BPF_JMP | BPF_JSET | BPF_K
+_RETURN = 0x06  # BPF_RET | BPF_K
+
+# Offsets into struct seccomp_data. Both architectures are little-endian: the low word comes first.
+_NUMBER = 0
+_ARCHITECTURE = 4
+_FIRST, _SECOND, _THIRD, _FIFTH = 16, 24, 32, 48  # arguments
+
+_X32_NUMBERS = 0x40000000
+
+
+def _instruction(code: int, operand: int, *, then: int = 0, otherwise: int = 0) -> bytes:
+    """Pack one struct sock_filter; jumps count the instructions to skip."""
+    return struct.pack("=HBBI", code, then, otherwise, operand)
+
+
+_ALLOW = _instruction(_RETURN, 0x7FFF0000)
+_REFUSE = _instruction(_RETURN, 0x00050000 | errno.EPERM)
+_UNKNOWN = _instruction(_RETURN, 0x00050000 | errno.ENOSYS)  # libraries then use an older call
+_KILL = _instruction(_RETURN, 0x80000000)
+
+
+def _if_equal(operand: int, body: Sequence[bytes]) -> list[bytes]:
+    """Run the body if the loaded word equals the operand."""
+    return [_instruction(_JUMP_IF_EQUAL, operand, otherwise=len(body)), *body]
+
+
+def _unless_any_bit(argument: int, bits: int) -> list[bytes]:
+    """Allow the call unless the argument has one of these bits."""
+    test = [_instruction(_LOAD, argument), _instruction(_JUMP_IF_ANY_BIT, bits, then=1)]
+    return [*test, _ALLOW, _REFUSE]
+
+
+def _if_one_of(argument: int, *values: int) -> list[bytes]:
+    """Allow the call if the argument is one of these values."""
+    equal = [step for value in values for step in _if_equal(value, [_ALLOW])]
+    return [_instruction(_LOAD, argument), *equal, _REFUSE]
+
+
+_Rules = Mapping[str, Sequence[bytes]]
+"""What happens to each system call, by its name: instructions that end in a decision."""
+
+
+def _allow(names: str) -> dict[str, Sequence[bytes]]:
+    """Allow these system calls with any arguments."""
+    return {name: [_ALLOW] for name in names.split()}
+
+
+_PROT_EXEC = 4
+_MADV_DONTNEED = 4
+_NO_PLAIN_FORK = 0x7E82A100  # CLONE_NEW*, CLONE_UNTRACED, CLONE_PARENT, CLONE_PTRACE, CLONE_VM
+_THREADS = (0x3D0F00, 0x7D0F00)  # the flags of pthread_create, of glibc and of musl
+_WRITES = 0x1 | 0x2 | 0x40 | 0x200  # O_WRONLY, O_RDWR, O_CREAT, O_TRUNC
+_STREAM = 0x80001  # SOCK_STREAM | SOCK_CLOEXEC: the two ends are connected to each other alone
+_FCNTL_QUERIES = (1, 2, 3, 1030)  # F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC
+_IOCTL_QUERIES = (0x5401, 0x5413, 0x5421)  # TCGETS, TIOCGWINSZ, FIONBIO
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_SECCOMP = 22
+_PR_SET_NO_NEW_PRIVS = 38
+_PROTECTIONS = (_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS)
+
+_COMPUTE: _Rules = {
+    "mmap": _unless_any_bit(_THIRD, _PROT_EXEC),
+    "mprotect": _unless_any_bit(_THIRD, _PROT_EXEC),
+    "madvise": _if_one_of(_THIRD, _MADV_DONTNEED),  # all that malloc asks for
+    **_allow("brk munmap mremap futex getrandom clock_gettime gettimeofday getpid gettid"),
+    **_allow("sched_yield rt_sigreturn restart_syscall exit exit_group"),
+}
+"""What a running interpreter needs: memory that is not executable, the clock, and an end."""
+
+_FORK_AND_WAIT: _Rules = {
+    "clone": _unless_any_bit(_FIRST, _NO_PLAIN_FORK),
+    "prctl": _if_one_of(_FIRST, *_PROTECTIONS),
+    "prlimit64": _if_one_of(_FIRST, 0),
+    **_allow("write read close rt_sigprocmask pipe2 wait4 setsid close_range"),
+    **_allow("set_robust_list rseq"),
+}
+"""What a zygote needs besides, whose only descriptors are pipes to its children and its host.
+
+It can't kill: a filter can't tell its own children from other processes.
+"""
+
+_GENERATE: _Rules = {
+    "open": _unless_any_bit(_SECOND, _WRITES),
+    "ioctl": _if_one_of(_SECOND, *_IOCTL_QUERIES),
+    "madvise": _if_one_of(_THIRD, _MADV_DONTNEED),
+    "sendto": _if_one_of(_FIFTH, 0),
+    "socketpair": _if_one_of(_SECOND, _STREAM),
+    "clone": _if_one_of(_FIRST, *_THREADS),
+    "fcntl": _if_one_of(_SECOND, *_FCNTL_QUERIES),
+    "openat": _unless_any_bit(_THIRD, _WRITES),
+    "prlimit64": _if_one_of(_FIRST, 0),
+    "clone3": [_UNKNOWN],  # its flags are in memory; libraries then call clone
+    **_allow("mmap mprotect munmap brk mremap"),
+    # files for reading; writing needs a descriptor that is open already
+    **_allow("read write close stat fstat lstat lseek pread64 writev access dup getcwd readlink"),
+    **_allow("getdents64 newfstatat readlinkat faccessat pipe2 statx faccessat2"),
+    # time, threads, signals to itself
+    **_allow("poll rt_sigaction rt_sigprocmask rt_sigreturn select sched_yield nanosleep exit"),
+    **_allow("gettimeofday sigaltstack futex sched_getaffinity set_tid_address restart_syscall"),
+    **_allow("clock_gettime clock_getres clock_nanosleep exit_group pselect6 ppoll"),
+    **_allow("set_robust_list rseq"),
+    # event loops that wake themselves
+    **_allow("getsockname getpeername recvfrom epoll_wait epoll_ctl epoll_pwait epoll_create1"),
+    # identity and resources
+    **_allow("getpid uname getrusage sysinfo times getuid getgid geteuid getegid getppid gettid"),
+    **_allow("getrandom"),
+}
+"""What all tasks, and the programs of `codeio`, need to make problems: no file is written, no
+process started or signaled, no socket opened to anybody."""
+
+
+def _assemble(architecture: str, rules: _Rules) -> bytes:
+    """Apply each rule to its system call, if the architecture has the call."""
+    column = list(AUDIT).index(architecture)
+    numbers = ((SYSTEM_CALLS[name][column], body) for name, body in rules.items())
+    tests = (_if_equal(number, body) for number, body in numbers if number is not None)
+    return b"".join(step for test in tests for step in test)
+
+
+def _begin(architecture: str) -> bytes:
+    """Kill callers of a foreign architecture or of the x32 ABI, then load the call's number."""
+    return b"".join(
+        [
+            _instruction(_LOAD, _ARCHITECTURE),
+            _instruction(_JUMP_IF_EQUAL, AUDIT[architecture], then=1),
+            _KILL,
+            _instruction(_LOAD, _NUMBER),
+            _instruction(_JUMP_IF_AT_LEAST, _X32_NUMBERS, otherwise=1),
+            _KILL,
+        ]
+    )
+
+
+@cache
+def _begin_compute(architecture: str) -> bytes:
+    return _begin(architecture) + _assemble(architecture, _COMPUTE)
+
+
+def verifier_child_filter(
+    architecture: str, reply_fd: int, *, requests_fd: int | None = None
+) -> bytes:
+    """Assemble the filter of a child that may write to one descriptor and read from another."""
+    pipes = {"write": _if_one_of(_FIRST, reply_fd)}
+    if requests_fd is not None:
+        pipes["read"] = _if_one_of(_FIRST, requests_fd)
+    return _begin_compute(architecture) + _assemble(architecture, pipes) + _REFUSE
+
+
+@cache
+def zygote_filter(architecture: str) -> bytes:
+    """Assemble the filter of a process that forks children and waits for their replies."""
+    poll = _allow("poll" if architecture == "x86_64" else "ppoll")
+    rules = {**_FORK_AND_WAIT, **poll}
+    return _begin_compute(architecture) + _assemble(architecture, rules) + _REFUSE
+
+
+def generator_filter(architecture: str) -> bytes:
+    """Assemble the filter of a process that makes problems."""
+    return _begin(architecture) + _assemble(architecture, _GENERATE) + _REFUSE
+
+
+def _own_architecture() -> str | None:
+    """Return None where there is no filter; a 32-bit interpreter uses other numbers."""
+    machine = os.uname().machine if sys.platform == "linux" and sys.maxsize > 2**32 else ""
+    return machine if machine in AUDIT else None
+
+
+_OWN = _own_architecture()
+if _OWN:  # cached before any fork: the first use costs a child more than the filter itself
+    zygote_filter(_OWN)
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+if _LIBC:
+    _LIBC.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
+
+
+class _FilterProgram(ctypes.Structure):
+    """struct sock_fprog."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def _prctl(option: int, first: int, second: int = 0) -> None:
+    """Set a property of this process; raises OSError if the kernel refuses."""
+    if _LIBC is None or _LIBC.prctl(option, first, second, 0, 0) != 0:
+        number = ctypes.get_errno() or errno.ENOSYS
+        raise OSError(number, os.strerror(number))
+
+
+def filter_verifier_child(reply_fd: int, *, requests_fd: int | None = None) -> str | None:
+    """Restrict the calling thread for good to computing and its pipes.
+
+    Call it last: no module can be imported afterwards. It binds the calling thread and all that
+    this thread starts.
+
+    Args:
+        reply_fd: the only descriptor that can be written to.
+        requests_fd: the only descriptor that can be read from, if any.
+
+    Returns:
+        None when the filter holds, else a sentence that says what is not enforced.
+    """
+    return _install(verifier_child_filter(_OWN, reply_fd, requests_fd=requests_fd) if _OWN else b"")
+
+
+def filter_zygote() -> str | None:
+    """Restrict the calling thread for good to computing, forking and waiting.
+
+    Its children can put the narrower filter on top. Returns as `filter_verifier_child`.
+    """
+    return _install(zygote_filter(_OWN) if _OWN else b"")
+
+
+def filter_generator() -> str | None:
+    """Restrict the calling thread for good to what making problems needs.
+
+    Returns as `filter_verifier_child`.
+    """
+    return _install(generator_filter(_OWN) if _OWN else b"")
+
+
+def _install(program: bytes) -> str | None:
+    """Put the calling thread under a filter; empty where there is none for this system."""
+    if not program:
+        return f"No system call filter: unsupported on {platform.system()}, {platform.machine()}."
+    header = _FilterProgram(len(program) // 8, program)
+    try:
+        _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        _prctl(_PR_SET_SECCOMP, 2, ctypes.addressof(header))  # SECCOMP_MODE_FILTER
+    except OSError as error:
+        return f"No system call filter: the kernel refuses it ({error.strerror})."
+    return None
+
+
+def protect_process() -> str | None:
+    """Keep processes of the same user from tracing this one, and end it with its parent.
+
+    A fork inherits the first and must ask for the second itself.
+
+    Returns:
+        None when both hold, else a sentence that says what is not enforced.
+    """
+    if sys.platform != "linux":
+        return f"No protection from tracing, no end with the parent: {sys.platform} has neither."
+    try:
+        _prctl(_PR_SET_DUMPABLE, 0)
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    except OSError as error:
+        return f"No protection from tracing or no end with the parent: {error.strerror}."
+    return None

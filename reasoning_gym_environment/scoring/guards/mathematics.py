@@ -1,0 +1,208 @@
+"""Guards of numeric and symbolic answers: not finite, not the given numbers, not worked out."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import operator
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+_PROBABILITY = re.compile(
+    r"\s*\+?(\d{1,400}/\d{1,400}|(\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][-+]?\d{1,3})?)\s*",
+    re.ASCII,
+)
+_TOLERANCE = Fraction(1, 10_000)
+"""Distance from the right probability up to which the verifier gives full credit."""
+
+_NO_SOLUTION = re.compile(r"\b(no|none)\b", re.IGNORECASE)
+
+_NEAR = 0.02
+"""The largest relative error of an answer that may still earn something."""
+
+
+def _closeness(actual: float, expected: float) -> float:
+    """Return 1 if equal, falling linearly to 0 at a relative error of 2 %."""
+    if actual == expected:
+        return 1.0
+    error = abs(actual - expected)
+    limit = _NEAR * abs(expected)
+    return 1 - error / limit if error < limit else 0.0
+
+
+def complex_number(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse letters other than those of complex numbers: `nan` passes every comparison."""
+    letters = {character for character in answer.lower() if character.isalpha()}
+    return 1.0 if letters <= set("eij") else 0.0
+
+
+def given_numbers(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse numbers that the question doesn't give: each may be off by 1, and NaN by anything."""
+    try:
+        found = sorted(float(number) for number in json.loads(answer.replace("'", '"')))
+    except (ValueError, TypeError, RecursionError):  # the verifier can't read it either
+        return 1.0
+    return 1.0 if found == sorted(map(float, entry["metadata"]["sorted_numbers"])) else 0.0
+
+
+def probability(answer: str, entry: Mapping[str, Any]) -> float:
+    """Pay by nearness: the verifier pays for a prefix common with the shorter text, such as `0.`.
+
+    The form is checked before the value: `1e999999999` takes forever to compute.
+    """
+    plain = answer.replace(",", "")
+    if not _PROBABILITY.fullmatch(plain):
+        return 0.0
+    try:
+        value = Fraction(plain)
+    except ZeroDivisionError:
+        return 0.0
+    expected = Fraction(entry["answer"].replace(",", ""))
+    if value and abs(value - expected) <= _TOLERANCE:
+        return 1.0
+    return _closeness(float(value), float(expected)) if value <= 1 else 0.0
+
+
+def duration(answer: str, entry: Mapping[str, Any]) -> float:
+    """Pay by relative error: on the scale of the whole range any constant is near."""
+    kind = entry["metadata"]["task_type"]
+    try:
+        actual = _seconds(answer, kind)
+    except (ValueError, IndexError, OverflowError):  # no time: the verifier reads `12:00:00.-5`
+        return 0.0
+    return _closeness(actual, _seconds(entry["answer"], kind))
+
+
+def _seconds(text: str, kind: str) -> float:
+    """Read a duration as the verifier does (days instead of seconds for `date`)."""
+    if kind == "date":
+        return float(int(text.split()[0]))
+    days, clock = 0, text
+    if not kind.startswith("time"):
+        days, clock = int(text.split(" days,")[0]), text.split(",")[1]
+    hours, minutes, *rest = clock.strip().split(":")
+    return days * 86_400 + int(hours) * 3600 + int(minutes) * 60 + float(rest[0] if rest else 0)
+
+
+def real_solutions(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse words among the numbers: alone they pass for "no solution"."""
+    if not entry["answer"] and _NO_SOLUTION.search(answer):
+        return 1.0
+    parts = [part.strip() for part in answer.strip("[]()\"' ").split(",")]
+    return 1.0 if all(_is_finite(part) for part in parts if part) else 0.0
+
+
+def _is_finite(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def prime_factors(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse factors that aren't primes of the number: the number itself has the right product."""
+    try:
+        factors = {
+            int(factor) for factor in answer.split("\N{MULTIPLICATION SIGN}") if factor.strip()
+        }
+    except ValueError:  # the verifier can't read it either
+        return 1.0
+    return 1.0 if factors <= set(entry["metadata"]["factors"]) else 0.0
+
+
+_NAME = re.compile(r"(?<!\w)[^\W\d]\w*")
+_CONSTANT = re.compile(r"(?![NOQS]$)[A-Za-z]_?\d*|[Cc]onst(ant)?")
+"""Names for the constant of integration; N, O, Q and S are functions of sympy."""
+
+_FUNCTION = re.compile(
+    "exp|log|ln|sqrt|cbrt|root|Abs|abs|sign|Rational|pi"
+    "|a?(sin|cos|tan|cot|sec|csc)h?|atan2"
+    "|erf[ci]?|Ei|expint|[lL]i|[SC]h?i|(lower|upper)?gamma|fresnel[sc]|polylog"
+)
+"""Functions in which antiderivatives are written."""
+
+_OPERATIONS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, ArithmeticError)
+
+
+def antiderivative(answer: str, entry: Mapping[str, Any]) -> float:
+    """Require a closed form: `Integral(f, x)` and `integrate(f, x)` have the derivative f, too."""
+    names = set(_NAME.findall(answer)) - {entry["metadata"]["variable"]}
+    closed = all(_FUNCTION.fullmatch(name) or _CONSTANT.fullmatch(name) for name in names)
+    return 1.0 if closed and not _is_quoting(answer) else 0.0
+
+
+def polynomial(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse names other than the variables: the parser evaluates `expand(…)` of the question."""
+    named = set(_NAME.findall(answer)) <= set(map(str, entry["metadata"]["variables"]))
+    return 1.0 if named and not _is_quoting(answer) else 0.0
+
+
+def _is_quoting(answer: str) -> bool:
+    return "'" in answer or '"' in answer
+
+
+def make_24(answer: str, entry: Mapping[str, Any]) -> float:
+    """Require 24 from the given numbers: any four pass, and any value that rounds down to 24."""
+    return _makes(24, answer, entry)
+
+
+def make_target(answer: str, entry: Mapping[str, Any]) -> float:
+    """Require the target from the given numbers: `0x…` isn't counted, and near is enough."""
+    return _makes(entry["metadata"]["target"], answer, entry)
+
+
+def _makes(target: int, answer: str, entry: Mapping[str, Any]) -> float:
+    """Pay nothing unless exactly the given numbers are used, little unless they make the target."""
+    numbers: list[int] = []
+    try:
+        value = _value(ast.parse(" ".join(answer.split()), mode="eval").body, numbers)
+    except _UNREADABLE:
+        return 0.0
+    if sorted(numbers) != sorted(entry["metadata"]["numbers"]):
+        return 0.0
+    return 1.0 if value == target else 0.05
+
+
+def _value(node: ast.AST, numbers: list[int]) -> Fraction:
+    """Evaluate sums, differences, products and quotients of integers, and collect the integers.
+
+    An integer may have a decimal point: a full stop after the expression gives it one.
+
+    Raises:
+        ValueError: it contains something else.
+    """
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        value = Fraction(node.value)
+        if value.denominator == 1:
+            numbers.append(value.numerator)
+            return value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
+        operand = _value(node.operand, numbers)
+        return -operand if isinstance(node.op, ast.USub) else operand
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+        left, right = _value(node.left, numbers), _value(node.right, numbers)
+        result: Fraction = _OPERATIONS[type(node.op)](left, right)
+        return result
+    raise ValueError(type(node).__name__)
+
+
+def literal(answer: str, entry: Mapping[str, Any]) -> float:
+    """Accept only literals: the answer is evaluated where the oracle is in reach."""
+    if answer.strip() == entry["answer"].strip():
+        return 1.0
+    if answer in entry["metadata"].get("valid_answers", ()):
+        return 1.0
+    try:
+        ast.literal_eval(answer.strip())
+    except _UNREADABLE:
+        return 0.0
+    return 1.0
