@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from reasoning_gym_environment.problems.curriculum import fit_curve
 from reasoning_gym_environment.records import Signal
-from reasoning_gym_environment.report.loading import read_material
+from reasoning_gym_environment.report.loading import read_report_data
 from reasoning_gym_environment.report.sections import with_level
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.util.grouping import group_by
@@ -126,7 +126,7 @@ def chances(middle: Floats, spread: float) -> Floats:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("dumps", type=Path, nargs="+")
-    groups = read_material(parser.parse_args().dumps).groups
+    groups = read_report_data(parser.parse_args().dumps).groups
     print(f"{'groups':>8}{'with signal':>14}{'if alike':>10}{'spread':>8}")
     for quarter in by_quarter(groups):
         print("{groups:8.0f}{signal:14.3f}{if_alike:10.3f}{spread:8.1f}".format(**quarter))

@@ -33,7 +33,7 @@ from results import solved
 from transformers import AutoTokenizer, LlamaForCausalLM
 
 from reasoning_gym_environment.evaluation.store import read_results as read_evaluation
-from reasoning_gym_environment.report.loading import read_material
+from reasoning_gym_environment.report.loading import read_report_data
 from reasoning_gym_environment.report.sections import with_level
 from reasoning_gym_environment.util.grouping import group_by
 
@@ -137,7 +137,7 @@ async def run(experiment: Experiment, arm: str, seed: int, weights: Path) -> dic
             evaluation = folder / f"evaluation-{rollouts}"
             await loop.evaluate(endpoint.url, evaluation)
         curve.append({"rollouts": rollouts, **measured(evaluation)})
-    groups = read_material(sorted((folder / "dumps").glob("*.jsonl"))).groups
+    groups = read_report_data(sorted((folder / "dumps").glob("*.jsonl"))).groups
     return {
         "arm": arm,
         "seed": seed,

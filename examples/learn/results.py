@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 from reasoning_gym_environment.evaluation.comparison import compare, comparison_table
 from reasoning_gym_environment.evaluation.estimators import Estimate, share
 from reasoning_gym_environment.evaluation.store import read_results
-from reasoning_gym_environment.report.loading import read_material
+from reasoning_gym_environment.report.loading import read_report_data
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.util.grouping import group_by
 
@@ -51,7 +51,7 @@ def cell(samples: Sequence[StoredGroup]) -> str:
 
 def plot(dumps: Sequence[Path], evaluations: Mapping[str, Path], path: Path) -> None:
     """Draw the solved share in training over rollouts, and the evaluations before and after."""
-    groups = read_material(dumps).groups
+    groups = read_report_data(dumps).groups
     shares = [group.solved / len(group.rollouts) for group in groups]
     window, size = min(WINDOW, len(shares)), len(groups[0].rollouts)
     ends = range(window, len(shares) + 1)

@@ -1,4 +1,4 @@
-"""A page to look at, made from dumps and evaluation results, that needs nothing else.
+"""One self-contained HTML page from dumps and evaluation results.
 
-Figures are computed here from stored groups; nothing is scored or sampled.
+Figures are calculated here from stored groups; nothing is scored or sampled.
 """

@@ -1,4 +1,4 @@
-"""Computes the figures a report shows from groups of rollouts."""
+"""Aggregates of groups of rollouts: solved shares, overviews, and changes over time."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Share:
     """The solved share of some groups' scored rollouts, with its 95 % interval.
 
     Attributes:
-        chance: what the best constant answer solves on the same tasks, averaged over the
-            rollouts; None where some group has no such figure.
-        no_reasoning: the same of the best copy from the question.
-        problems: different ones: the same problem in several evaluations counts once.
+        chance: the best constant answer's solved share on the same tasks, averaged over the
+            rollouts; None where some group has no such floor.
+        no_reasoning: the same for the best copy from the question.
+        problems: distinct problems; a problem of several evaluations counts once.
     """
 
     solved: float
@@ -47,7 +47,7 @@ class Overview:
     """The headline figures. Shares are in [0, 1]; lengths in tokens, None without any.
 
     Attributes:
-        format_failures, truncated: of the rollouts that the server gave.
+        format_failures, truncated: shares of the rollouts that have a completion.
     """
 
     groups: int
@@ -66,7 +66,7 @@ class Overview:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bucket:
-    """Consecutive groups, numbered from `start` up to and without `end`."""
+    """Consecutive groups, numbered from `start` up to but not including `end`."""
 
     start: int
     end: int
@@ -75,7 +75,7 @@ class Bucket:
 
 
 class LevelPoint(NamedTuple):
-    """The mean difficulty level of some groups, and the mean of their numbers."""
+    """The mean level of some groups, and the mean of their positions."""
 
     group: float
     level: float
@@ -93,9 +93,9 @@ def rollouts_of(groups: Sequence[StoredGroup]) -> list[StoredRollout]:
 
 
 def floors_of(group: StoredGroup) -> Floors | None:
-    """Look up the floors of the group's task, where they apply: see `tasks.chance_floors`.
+    """Return the floors of the group's task, where they apply; see `tasks.chance_floors`.
 
-    Floors were measured on default items, with the threshold that rows without one had.
+    Floors are of default items at the default threshold, which rows without one had.
     """
     threshold = group.scoring.get("solved_threshold", SOLVED_SCORE)
     default = group.recipe.level is None and not group.recipe.parameters
@@ -103,9 +103,9 @@ def floors_of(group: StoredGroup) -> Floors | None:
 
 
 def difficulty_of(group: StoredGroup) -> float | None:
-    """Place the group's level on its task's ladder, from 0 to 1; None where it has no level.
+    """Return the group's position on its task's ladder, from 0 to 1; None without a level.
 
-    Ladders have different lengths, so that levels of two tasks can't be compared as they are.
+    Ladders have different lengths, so levels of different tasks are not comparable.
     """
     height = ladder_heights().get(group.task, 0)
     if group.difficulty is not None or group.recipe.level is None or height < 2:
@@ -114,7 +114,7 @@ def difficulty_of(group: StoredGroup) -> float | None:
 
 
 def solved_share(groups: Sequence[StoredGroup]) -> Share | None:
-    """Estimate the solved share, clustered by problem; None where no rollout is scored."""
+    """Estimate the solved share, clustered by problem; None if no rollout is scored."""
     scored = [group for group in groups if group.scored]
     if not scored:
         return None
@@ -139,20 +139,20 @@ def solved_share(groups: Sequence[StoredGroup]) -> Share | None:
 def shares_by(
     key: Callable[[StoredGroup], Key], groups: Sequence[StoredGroup]
 ) -> Iterator[tuple[Key, Share]]:
-    """Estimate the solved share of each key that has one."""
+    """Yield the solved share of each key that has one."""
     for name, own in group_by(key, groups).items():
         if solved := solved_share(own):
             yield name, solved
 
 
 def signal_shares(groups: Sequence[StoredGroup]) -> dict[Signal, float]:
-    """Share out the signals of groups with more than one scored rollout; empty without one."""
+    """Return the shares of signals among groups with at least two scored rollouts, if any."""
     kinds = Counter(group.signal for group in groups if len(group.scored) > 1)
     return {one: kinds[one] / kinds.total() for one in Signal} if kinds else {}
 
 
 def overview(groups: Sequence[StoredGroup]) -> Overview:
-    """Sum up groups of at least one rollout."""
+    """Return the headline figures of groups."""
     rollouts = rollouts_of(groups)
     lengths = [rollout.length for rollout in rollouts if rollout.length is not None]
     given = max(1, len(lengths))
@@ -175,7 +175,7 @@ def overview(groups: Sequence[StoredGroup]) -> Overview:
 
 
 def buckets(groups: Sequence[StoredGroup]) -> list[Bucket]:
-    """Cut the groups, in their order, into at most 40 equal parts; none where there are few."""
+    """Split groups into at most 40 equal buckets of at least 10; none with fewer groups."""
     return [
         Bucket(
             start=part.start,
@@ -188,14 +188,14 @@ def buckets(groups: Sequence[StoredGroup]) -> list[Bucket]:
 
 
 def equal_parts(count: int) -> list[slice]:
-    """Cut a number of things into at most 40 parts of at least 10."""
+    """Split a range into at most 40 equal slices of at least 10."""
     parts = min(_MOST_BUCKETS, count // _SMALLEST_BUCKET)
     ends = [number * count // parts for number in range(parts + 1)] if parts else []
     return [slice(start, end) for start, end in pairwise(ends)]
 
 
 def level_points(groups: Sequence[StoredGroup]) -> dict[str, list[LevelPoint]]:
-    """Average the levels of each category in the groups' order; none where there are few."""
+    """Return the mean levels of each category over time; none with few groups."""
     points: dict[str, list[LevelPoint]] = {}
     for category in sorted(set(map(category_of, groups))):
         own = [

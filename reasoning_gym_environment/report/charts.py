@@ -1,7 +1,7 @@
-"""Makes the values behind the report's charts. Pure.
+"""Data of the report's charts.
 
-How a chart looks is in `assets/charts`, one Vega-Lite specification a file; its colours are
-names of the page's CSS variables, so that they follow the page's theme.
+Their Vega-Lite specifications are in `assets/charts`; colors are names of the page's CSS variables,
+so that they follow its theme.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ _LENGTH_BINS = 30
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
-    """What a chart shows, and the name of how it looks.
+    """The data of a chart, and its specification.
 
     Attributes:
-        looks: the specification's name in `assets/charts`.
-        says: what a screen reader says of it.
-        values: one for each mark or more; keys as the specification names them.
-        parameters: what else the specification names.
-        note: what people are told beside it; empty when there is nothing to add.
+        spec: name of the specification in `assets/charts`.
+        description: text for screen readers.
+        values: data rows with the specification's keys.
+        parameters: the specification's parameters.
+        note: text beside the chart; may be empty.
     """
 
-    looks: str
-    says: str
+    spec: str
+    description: str
     values: Sequence[Mapping[str, Any]]
     parameters: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
 
 
 def words(name: str) -> str:
-    """Write a name in code as people read it."""
+    """Return a name with spaces."""
     return name.replace("_", " ")
 
 
 def status_kind(status: Status) -> str:
-    """Say what a status means for the reader: the five kinds have a colour each."""
+    """Return the kind of a status; each of the five kinds has a color."""
     if status in FORMAT_FAILURES:
         return "format failure"
     return status.value if status.value in ("solved", "wrong", "unscored") else "fault"
@@ -57,21 +57,21 @@ def interval(share: Share) -> str:
 
 
 SHAPES = {"circle": "●", "square": "■", "triangle-up": "▲", "diamond": "◆", "cross": "✚"}
-"""Of the points of the first series, the second and so on, and how legends show them."""
+"""Shapes of the series in order, and their characters in legends."""
 
 
 def shape_of(number: int) -> str:
-    """Name the shape of a series by its number; shapes come again where there are many."""
+    """Return the shape of the series with that number; shapes repeat."""
     return list(SHAPES)[number % len(SHAPES)]
 
 
 def solved_shares(
-    says: str, shares: Sequence[tuple[str, str, Share]], order: Sequence[str]
+    description: str, shares: Sequence[tuple[str, str, Share]], order: Sequence[str]
 ) -> Chart:
-    """Draw a point, an interval and the floors for each name and series, in the order given.
+    """Return a point, an interval and the floors for each name and series, in the order given.
 
     Args:
-        order: all series of the page: each has its shape in all charts.
+        order: all series of the page; a series has the same shape in all charts.
     """
     values = [
         {
@@ -90,18 +90,18 @@ def solved_shares(
         }
         for name, series, share in shares
     ]
-    return Chart(looks="solved_shares", says=says, values=values)
+    return Chart(spec="solved_shares", description=description, values=values)
 
 
 def histogram(
-    says: str, counts: Mapping[tuple[int, bool], int], width: float, *, left_out: int = 0
+    description: str, counts: Mapping[tuple[int, bool], int], width: float, *, omitted: int = 0
 ) -> Chart:
-    """Draw counts by bin and by whether they are solved; bin i begins at i * width.
+    """Return shares by bin and by whether rollouts are solved; bin i begins at i * width.
 
     Args:
-        left_out: rollouts that are in no bin; the shares are of all.
+        omitted: rollouts outside all bins, which count in the total.
     """
-    total = sum(counts.values()) + left_out
+    total = sum(counts.values()) + omitted
     values = [
         {
             "start": round(number * width, 6),
@@ -112,32 +112,32 @@ def histogram(
         }
         for (number, solved), count in sorted(counts.items())
     ]
-    return Chart(looks="histogram", says=says, values=values)
+    return Chart(spec="histogram", description=description, values=values)
 
 
 def score_histogram(rollouts: Sequence[StoredRollout]) -> Chart:
-    """Draw the scores of the scored rollouts; a score of 1 lies in the last bin."""
+    """Return the histogram of scores; a score of 1 is in the last bin."""
     counts = Counter(
         (min(_SCORE_BINS - 1, math.floor(r.raw_score * _SCORE_BINS + 1e-9)), r.solved)
         for r in rollouts
         if r.raw_score is not None
     )
-    return histogram("How the verifier's scores are distributed", counts, 1 / _SCORE_BINS)
+    return histogram("Distribution of the verifier's scores", counts, 1 / _SCORE_BINS)
 
 
 def length_histogram(rollouts: Sequence[StoredRollout]) -> Chart:
-    """Draw the lengths of the completions whose length is known."""
+    """Return the histogram of completion lengths."""
     lengths = [(r.length, r.solved) for r in rollouts if r.length]
     longest = percentile([tokens for tokens, _ in lengths], 0.99)
     width = round_width(longest / _LENGTH_BINS)
     counts = Counter((n // width, solved) for n, solved in lengths if n <= longest)
     beyond = len(lengths) - counts.total()
-    chart = histogram("How long the completions are, in tokens", counts, width, left_out=beyond)
-    return replace(chart, note=f"{beyond:,} longer than {longest:,} left out" if beyond else "")
+    chart = histogram("Distribution of completion lengths in tokens", counts, width, omitted=beyond)
+    return replace(chart, note=f"{beyond:,} longer than {longest:,} omitted" if beyond else "")
 
 
 def percentile(values: Sequence[int], share: float) -> int:
-    """Find the least value that at least this share of the values doesn't exceed; 1 without any.
+    """Return the smallest value with at least this share of values up to it; 1 without values.
 
     Example:
         >>> percentile([1, 2, 3, 900], 0.75)
@@ -168,7 +168,7 @@ def status_shares(statuses: Mapping[Status, int]) -> Chart:
         }
         for status, count in statuses.items()
     ]
-    return Chart(looks="statuses", says="What became of the rollouts", values=values)
+    return Chart(spec="statuses", description="Shares of rollouts by status", values=values)
 
 
 def solved_over_time(buckets: Sequence[Bucket]) -> Chart:
@@ -184,8 +184,8 @@ def solved_over_time(buckets: Sequence[Bucket]) -> Chart:
         for bucket in buckets
         if bucket.solved
     ]
-    says = "Solved share of training groups in the order in which they came"
-    return Chart(looks="solved_over_time", says=says, values=values)
+    description = "Solved share of training groups in the order of training"
+    return Chart(spec="solved_over_time", description=description, values=values)
 
 
 def signal_over_time(buckets: Sequence[Bucket]) -> Chart:
@@ -194,25 +194,25 @@ def signal_over_time(buckets: Sequence[Bucket]) -> Chart:
         for b in buckets
         for rank, (kind, share) in enumerate(b.signal.items())
     ]
-    says = "Shares of mixed, all solved and unsolved groups in the order in which they came"
-    return Chart(looks="signal_over_time", says=says, values=values)
+    description = "Shares of mixed, all solved and unsolved groups in the order of training"
+    return Chart(spec="signal_over_time", description=description, values=values)
 
 
 def levels_over_time(
     category: str, points: Sequence[LevelPoint], *, groups: int, highest: float
 ) -> Chart:
-    """Draw one category's levels; charts that stand side by side have the same axes."""
+    """Return one category's levels; all categories have the same axes."""
     values = [{"group": point.group, "level": point.level} for point in points]
-    says = f"Mean difficulty level of {category} in the order in which groups came"
+    description = f"Mean difficulty level of {category} in the order of training"
     axes = {"groups": groups, "highest": highest}
-    return Chart(looks="levels_over_time", says=says, values=values, parameters=axes)
+    return Chart(spec="levels_over_time", description=description, values=values, parameters=axes)
 
 
 def level_map(category: str, shares: Mapping[tuple[str, float], Share]) -> Chart:
-    """Draw the solved share by task and level."""
+    """Return the solved share by task and level."""
     values = [
         {"task": task, "level": level, "solved": share.solved, "rollouts": share.rollouts}
         for (task, level), share in sorted(shares.items())
     ]
-    says = f"Solved share of {category} by task and difficulty level"
-    return Chart(looks="level_map", says=says, values=values)
+    description = f"Solved share of {category} by task and difficulty level"
+    return Chart(spec="level_map", description=description, values=values)

@@ -1,4 +1,4 @@
-"""Reads the files a report is about."""
+"""Loading of the files of a report."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
 
 from ..errors import FixableError
-from ..evaluation.store import RUN, SAMPLES, settings_in
+from ..evaluation.store import METRICS, RUN, SAMPLES, settings_in
 from ..storage.dumps import FAILED, PARTIAL, distinct_files, read_groups
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
+from ..util.models import validate
 
 TRAINING, EVALUATION = "training", "evaluation"
 SPLITS = (TRAINING, EVALUATION)
-METRICS = "metrics.json"
 SUCCESSFUL_GROUPS, FAILED_GROUPS = "successful groups", "failed groups"
 PARTIAL_GROUPS = "partly successful groups"
 
-_ABOUT = {
+_LABELS = {
     "model_name": "model",
     "step": "step",
     "eval_temperature": "temperature",
@@ -27,19 +30,27 @@ _ABOUT = {
     "eval_seed": "seed",
     "length_limit": "token limit",
 }
-"""Settings of an evaluation and how they are called beside its figures."""
+"""Labels of the evaluation settings that stand beside its figures."""
 
 _CATEGORIES = known_categories()
 
 
+class _Results(Struct):
+    all: dict[str, Any]
+
+
+class _Metrics(Struct):
+    results: _Results
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """What one file holds.
+    """The summary of one file.
 
     Attributes:
-        kind: that in words.
-        torn: lines that could not be read.
-        about: what was evaluated, and how; empty where nothing tells.
+        kind: what it holds, in words.
+        torn: number of lines that could not be read.
+        about: the evaluation's model and settings; empty if unknown.
     """
 
     name: str
@@ -51,13 +62,13 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Material:
-    """Everything a report is made from.
+class ReportData:
+    """All data of a report.
 
     Attributes:
-        groups: oldest first where every row has its time, else as the files come.
-        ordered: whether that is the order in which the training groups came. Successful and
-            failed groups are in files of their own: without times their order is lost.
+        groups: oldest first if every row has its time, else in the order of the files.
+        ordered: whether training groups are in the order of training. Successful and failed
+            groups have separate files, so without times their order is unknown.
         recorded: the metrics of each metrics.json, by its path.
     """
 
@@ -70,12 +81,12 @@ class Material:
         return [group for group in self.groups if split_of(group) == split]
 
 
-def read_material(paths: Sequence[Path]) -> Material:
+def read_report_data(paths: Sequence[Path]) -> ReportData:
     """Read dumps, evaluation samples, metrics.json files and folders of these, each once.
 
     Raises:
-        FixableError: a file can't be read, is something else, or is given with its rescored form;
-            or no rollout is in any.
+        FixableError: a file can't be read, has other content, or is given with its rescored form;
+            or no file holds rollouts.
     """
     groups: list[StoredGroup] = []
     sources: list[Source] = []
@@ -87,14 +98,14 @@ def read_material(paths: Sequence[Path]) -> Material:
             continue
         own, torn = read_groups(path)
         groups += own
-        sources.append(describe(path, own, torn))
+        sources.append(summarize(path, own, torn))
     if not groups:
-        raise FixableError(f"no rollout is in {', '.join(map(str, paths))}: name a dump file")
+        raise FixableError(f"no rollouts in {', '.join(map(str, paths))}: name a dump file")
     timed = all(group.time for group in groups)
     if timed:
         groups.sort(key=lambda group: group.time)
     kinds = {source.kind for source in sources if source.groups}
-    return Material(
+    return ReportData(
         groups=tuple(groups),
         ordered=timed or not kinds >= {SUCCESSFUL_GROUPS, FAILED_GROUPS},
         sources=tuple(sources),
@@ -103,10 +114,10 @@ def read_material(paths: Sequence[Path]) -> Material:
 
 
 def expanded(paths: Sequence[Path]) -> list[Path]:
-    """Put the evaluations of a folder in its place, however deep they lie.
+    """Replace folders with the files of all evaluations in them.
 
     Raises:
-        FixableError: a folder holds none.
+        FixableError: a folder holds no evaluation.
     """
     files: list[Path] = []
     for path in paths:
@@ -120,34 +131,34 @@ def expanded(paths: Sequence[Path]) -> list[Path]:
 
 
 def category_of(group: StoredGroup) -> str:
-    """Name the category of the group's task; "other" where the task is not the library's."""
+    """Return the category of the group's task; "other" for tasks that are not the library's."""
     return _CATEGORIES.get(group.task, "other")
 
 
 def split_of(group: StoredGroup) -> str:
-    """Say whether it is "training" or "evaluation", by the recipe's seed."""
+    """Return "training" or "evaluation", by the recipe's seed."""
     return SPLITS[group.has_evaluation_seed]
 
 
 def read_metrics(path: Path) -> dict[str, float]:
-    """Read the overall and finer numbers of an evaluation's metrics.json.
+    """Read the numbers of an evaluation's metrics.json.
 
     Raises:
         FixableError: the file can't be read, or holds something else.
     """
     try:
-        metrics = json.loads(path.read_bytes())["results"]["all"]
-        return {n: float(value) for n, value in metrics.items() if isinstance(value, int | float)}
+        metrics = validate(json.loads(path.read_bytes()), _Metrics).results.all
     except OSError as error:
         raise FixableError(f"{path} can't be read: {error.strerror}") from error
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise FixableError(f"{path} is no evaluation's metrics.json") from error
+    except (ValueError, RecursionError) as error:
+        raise FixableError(f"{path} is not an evaluation's metrics.json: {error}") from error
+    return {n: float(value) for n, value in metrics.items() if isinstance(value, int | float)}
 
 
-def describe(path: Path, groups: Sequence[StoredGroup], torn: int) -> Source:
+def summarize(path: Path, groups: Sequence[StoredGroup], torn: int) -> Source:
     of_names = {FAILED.name: FAILED_GROUPS, PARTIAL.name: PARTIAL_GROUPS}
-    told = [groups for name, groups in of_names.items() if name in path.name]
-    training = told[0] if told else SUCCESSFUL_GROUPS
+    named = [kind for name, kind in of_names.items() if name in path.name]
+    training = named[0] if named else SUCCESSFUL_GROUPS
     kinds = {TRAINING: training, EVALUATION: "evaluation samples"}
     splits = {split_of(group) for group in groups}
     return Source(
@@ -161,10 +172,10 @@ def describe(path: Path, groups: Sequence[StoredGroup], torn: int) -> Source:
 
 
 def about_evaluation(folder: Path) -> str:
-    """Say what was evaluated and how, as far as the folder's `run.json` tells."""
+    """Return the evaluation's model and settings, as far as the folder's `run.json` has them."""
     try:
         settings = settings_in(folder) or {}
     except FixableError:
         return f"{RUN} can't be read"
-    known = [(what, settings[name]) for name, what in _ABOUT.items() if name in settings]
-    return " · ".join(f"{what} {value}" for what, value in known if value is not None)
+    known = [(label, settings[name]) for name, label in _LABELS.items() if name in settings]
+    return " · ".join(f"{label} {value}" for label, value in known if value is not None)

@@ -1,4 +1,8 @@
-"""Makes one HTML file that shows a whole report and needs nothing else."""
+"""One self-contained HTML file with a whole report.
+
+Single rollouts are embedded as a small index and as compressed chunks of texts. The page unpacks
+a chunk when one of its rollouts is shown, so it opens quickly whatever the length of the texts.
+"""
 
 from __future__ import annotations
 
@@ -22,112 +26,21 @@ from ..scoring.extraction import split_thought
 from ..storage.rows import StoredGroup, StoredRollout
 from ..util.files import replacing, require_not_read
 from .charts import SHAPES, Chart, interval, shape_of, words
-from .loading import Material, category_of, read_material, split_of
-from .sections import Contents, contents_of
+from .loading import ReportData, category_of, read_report_data, split_of
+from .sections import Sections, build_sections
 
 _SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)
 _ASSETS = files(__package__) / "assets"
 _CHART_LIBRARY = ("vega", "vega-lite", "vega-embed")
-"""Versions 6.4.0, 6.4.3 and 7.3.0, as their makers publish them; see the licences beside them."""
+"""Versions 6.4.0, 6.4.3 and 7.3.0 as published; their licenses are beside them."""
 
 _SCRIPTS = ("theme.js", "text.js", "charts.js", "rollout.js", "samples.js")
 
+_MAX_ROLLOUTS = 10_000
+_MAX_CHARACTERS = 40_000_000
+"""Of all texts together; keeps the page below about 20 MB."""
 
-def write_report(paths: Sequence[Path], output: Path) -> None:
-    """Make a page from dumps, evaluation samples and metrics.json files.
-
-    Raises:
-        FixableError: a file can't be read, is something else, or no rollout is in any; or the
-            page can't be written, or would replace what is no page.
-    """
-    if output.suffix not in (".html", ".htm"):
-        raise FixableError(f"{output} is no name of a page; give one that ends in .html")
-    require_not_read(output, paths)
-    material = read_material(paths)
-    contents = contents_of(material)
-    page = render(contents, samples_of(material))
-    with replacing(output) as partial:
-        partial.write_text(page, encoding="utf-8", errors="replace")
-
-
-def render(contents: Contents, samples: Samples) -> str:
-    """Render the page; only the package's own scripts and style may run in it, by their hashes."""
-    style = asset("style.css")
-    scripts = [chart_library(), "\n".join(asset(name) for name in _SCRIPTS)]
-    templates = Environment(
-        loader=DictLoader({"page": asset("page.html.j2")}),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    templates.filters |= {"words": words, "interval": interval, "share": share, "json": embed}
-    templates.filters["shape"] = lambda number: SHAPES[shape_of(number)]
-    return templates.get_template("page").render(
-        contents=contents,
-        charts=with_looks(contents.charts),
-        samples=samples,
-        style=Markup(style),
-        scripts=[Markup(script) for script in scripts],
-        policy=content_security_policy(style, scripts),
-    )
-
-
-@cache
-def chart_library() -> str:
-    """Join Vega, Vega-Lite and Vega-Embed, each with its licence, to one script."""
-    parts = [
-        f"/*\n{asset(f'vega/LICENSE.{name}.txt').strip()}\n*/\n{asset(f'vega/{name}.min.js')}"
-        for name in _CHART_LIBRARY
-    ]
-    # The maps of the sources stay behind, and the policy forbids to ask for them.
-    return _SOURCE_MAP.sub("", "\n".join(parts))
-
-
-def asset(name: str) -> str:
-    return (_ASSETS / name).read_text(encoding="utf-8")
-
-
-def with_looks(charts: Mapping[str, Chart]) -> dict[str, Any]:
-    """Collect what the page's script draws: specifications by name, and each chart's values."""
-    looks = {chart.looks for chart in charts.values()}
-    return {
-        "looks": {name: json.loads(asset(f"charts/{name}.json")) for name in sorted(looks)},
-        "charts": {place: asdict(chart) for place, chart in charts.items()},
-    }
-
-
-def embed(value: object) -> Markup:
-    """Write JSON that can stand inside a script element: nothing in it ends the element."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
-
-
-def content_security_policy(style: str, scripts: Sequence[str]) -> str:
-    """Write the policy: nothing is loaded, and nothing runs or styles but these texts."""
-    allowed = " ".join(source_hash(script) for script in scripts)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src {source_hash(style)}; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def source_hash(text: str) -> str:
-    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
-
-
-def share(value: float) -> str:
-    """Write a share in per cent, with one digit."""
-    return f"{value:.1%}"
-
-
-_MOST_ROLLOUTS = 10_000
-_MOST_CHARACTERS = 40_000_000
-"""Of all texts together: what keeps the page below about 20 MB."""
-
-_LONGEST_TEXT = 50_000
+_MAX_TEXT = 50_000
 _EXCERPT = 60
 _CHUNK_GROUPS = 25
 _SHOWN = (
@@ -145,16 +58,32 @@ _SHOWN = (
 )
 
 
+def write_report(paths: Sequence[Path], output: Path) -> None:
+    """Write a page from dumps, evaluation samples and metrics.json files.
+
+    Raises:
+        FixableError: a file can't be read, has other content, or no file holds rollouts; or the
+            page can't be written or would replace another kind of file.
+    """
+    if output.suffix not in (".html", ".htm"):
+        raise FixableError(f"{output} must end in .html")
+    require_not_read(output, paths)
+    data = read_report_data(paths)
+    page = _render(build_sections(data), embed_samples(data))
+    with replacing(output) as partial:
+        partial.write_text(page, encoding="utf-8", errors="replace")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Samples:
-    """What the page holds of the rollouts.
+    """The embedded rollouts.
 
     Attributes:
-        index: what the list and its filters need, as columns.
-        chunks: texts of 25 groups each: JSON, deflated, in base64.
-        shown: how many rollouts these are.
-        longest: texts beyond so many characters are cut in the middle.
-        cut: how many texts are.
+        index: columns for the list and its filters.
+        chunks: texts of 25 groups each, as JSON, deflated, in base64.
+        shown: number of rollouts.
+        longest: longer texts are cut in the middle to this number of characters.
+        cut: number of cut texts.
     """
 
     index: Mapping[str, Any]
@@ -164,44 +93,48 @@ class Samples:
     cut: int
 
 
-def clip(text: str, longest: int) -> str:
-    """Keep a text's beginning and end, with a note between them, where it is too long."""
-    if len(text) <= longest:
-        return text
-    left_out = len(text) - longest
-    half = longest // 2
-    return f"{text[:half]}\n[… {left_out:,} characters left out …]\n{text[-half:]}"
+def embed_samples(data: ReportData) -> Samples:
+    """Select at most 10,000 rollouts, cut long texts, and pack them."""
+    groups = thin_out(data.groups)
+    lengths = [len(rollout.text) for group in groups for rollout in group.rollouts]
+    longest = fitting_length(lengths)
+    samples = [group_sample(group, longest) for group in groups]
+    starts = range(0, len(samples), _CHUNK_GROUPS)
+    return Samples(
+        index=_index(groups),
+        chunks=[_pack(samples[start : start + _CHUNK_GROUPS]) for start in starts],
+        shown=len(lengths),
+        longest=longest,
+        cut=sum(length > longest for length in lengths),
+    )
 
 
-def thin_out(groups: Sequence[StoredGroup], most: int = _MOST_ROLLOUTS) -> list[StoredGroup]:
-    """Keep groups at equal distances, so many that they have at most `most` rollouts or so."""
+def thin_out(groups: Sequence[StoredGroup], most: int = _MAX_ROLLOUTS) -> list[StoredGroup]:
+    """Return groups at equal distances with about `most` rollouts at most."""
     rollouts = sum(len(group.rollouts) for group in groups)
     kept = len(groups) if rollouts <= most else max(1, len(groups) * most // rollouts)
     return [groups[number * len(groups) // kept] for number in range(kept)]
 
 
-def fitting_length(lengths: Sequence[int], most: int = _MOST_CHARACTERS) -> int:
-    """Find the length that texts must be cut to so that they have `most` characters together.
+def fitting_length(lengths: Sequence[int], most: int = _MAX_CHARACTERS) -> int:
+    """Return the maximum length of a text at which all texts have at most `most` characters.
 
     Example:
         >>> fitting_length([10, 400_000, 400_000], most=100_000)
         25000
     """
-    longest = _LONGEST_TEXT
+    longest = _MAX_TEXT
     while sum(min(length, longest) for length in lengths) > most:
         longest //= 2
     return longest
 
 
-def rollout_sample(rollout: StoredRollout, longest: int) -> dict[str, Any]:
-    thought, rest = split_thought(rollout.text)
-    answer = rollout.answer
-    return {
-        "thought": clip(thought, longest),
-        "rest": clip(rest, longest),
-        "answer": None if answer is None else clip(answer, longest),
-        **{name: getattr(rollout, name) for name in _SHOWN},
-    }
+def clip(text: str, longest: int) -> str:
+    """Replace the middle of a text that is too long with a note."""
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]}\n[… {len(text) - longest:,} characters omitted …]\n{text[-half:]}"
 
 
 def group_sample(group: StoredGroup, longest: int) -> dict[str, Any]:
@@ -218,17 +151,23 @@ def group_sample(group: StoredGroup, longest: int) -> dict[str, Any]:
         "prompt": [
             {"role": m["role"], "content": clip(m["content"], longest)} for m in group.prompt
         ],
-        "rollouts": [rollout_sample(rollout, longest) for rollout in group.rollouts],
+        "rollouts": [_rollout_sample(rollout, longest) for rollout in group.rollouts],
     }
 
 
-def pack(value: object) -> str:
-    plain = json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
-    return b64encode(zlib.compress(plain)).decode("ascii")
+def _rollout_sample(rollout: StoredRollout, longest: int) -> dict[str, Any]:
+    thought, rest = split_thought(rollout.text)
+    answer = rollout.answer
+    return {
+        "thought": clip(thought, longest),
+        "rest": clip(rest, longest),
+        "answer": None if answer is None else clip(answer, longest),
+        **{name: getattr(rollout, name) for name in _SHOWN},
+    }
 
 
-def index_of(groups: Sequence[StoredGroup]) -> dict[str, Any]:
-    """Make columns of each group's task, split and size, and each rollout's status and the like."""
+def _index(groups: Sequence[StoredGroup]) -> dict[str, Any]:
+    """Return columns: task, split and size of each group; status and so on of each rollout."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     tasks = sorted({group.task for group in groups})
     places = {task: place for place, task in enumerate(tasks)}
@@ -245,18 +184,78 @@ def index_of(groups: Sequence[StoredGroup]) -> dict[str, Any]:
     }
 
 
-def samples_of(material: Material) -> Samples:
-    """Thin the rollouts of the material out to 10,000 and cut them to fit into the page."""
-    groups = thin_out(material.groups)
-    shown = sum(len(group.rollouts) for group in groups)
-    lengths = [len(rollout.text) for group in groups for rollout in group.rollouts]
-    longest = fitting_length(lengths)
-    samples = [group_sample(group, longest) for group in groups]
-    starts = range(0, len(samples), _CHUNK_GROUPS)
-    return Samples(
-        index=index_of(groups),
-        chunks=[pack(samples[start : start + _CHUNK_GROUPS]) for start in starts],
-        shown=shown,
-        longest=longest,
-        cut=sum(length > longest for length in lengths),
+def _pack(value: object) -> str:
+    plain = json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
+    return b64encode(zlib.compress(plain)).decode("ascii")
+
+
+def _render(sections: Sections, samples: Samples) -> str:
+    """Render the page; only the package's own scripts and style may run in it, by their hashes."""
+    style = _asset("style.css")
+    scripts = [_chart_library(), "\n".join(_asset(name) for name in _SCRIPTS)]
+    templates = Environment(
+        loader=DictLoader({"page": _asset("page.html.j2")}),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+    templates.filters |= {"words": words, "interval": interval, "share": _percent, "json": embed}
+    templates.filters["shape"] = lambda number: SHAPES[shape_of(number)]
+    return templates.get_template("page").render(
+        sections=sections,
+        charts=_with_specs(sections.charts),
+        samples=samples,
+        style=Markup(style),
+        scripts=[Markup(script) for script in scripts],
+        policy=_content_security_policy(style, scripts),
+    )
+
+
+@cache
+def _chart_library() -> str:
+    """Return Vega, Vega-Lite and Vega-Embed, each with its license, as one script."""
+    parts = [
+        f"/*\n{_asset(f'vega/LICENSE.{name}.txt').strip()}\n*/\n{_asset(f'vega/{name}.min.js')}"
+        for name in _CHART_LIBRARY
+    ]
+    # The page has no source maps, and its policy forbids loading them.
+    return _SOURCE_MAP.sub("", "\n".join(parts))
+
+
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+def _with_specs(charts: Mapping[str, Chart]) -> dict[str, Any]:
+    """Return what the page's script draws: specifications by name, and each chart's data."""
+    specs = {chart.spec for chart in charts.values()}
+    return {
+        "specs": {name: json.loads(_asset(f"charts/{name}.json")) for name in sorted(specs)},
+        "charts": {place: asdict(chart) for place, chart in charts.items()},
+    }
+
+
+def embed(value: object) -> Markup:
+    """Return JSON for a script element, without characters that could end the element."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def _content_security_policy(style: str, scripts: Sequence[str]) -> str:
+    """Return a policy that loads nothing, and allows only these scripts and this style."""
+    allowed = " ".join(_source_hash(script) for script in scripts)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src {_source_hash(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _source_hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}"

@@ -1,4 +1,4 @@
-"""Collects what stands on the page: figures, charts, and the tables beside them. Pure."""
+"""The sections of the page: figures, charts, and tables."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from .loading import (
     SPLITS,
     SUCCESSFUL_GROUPS,
     TRAINING,
-    Material,
+    ReportData,
     category_of,
     split_of,
 )
 
 
 class ShareRow(NamedTuple):
-    """One line of a table of solved shares, and one mark of the chart beside it.
+    """One row of a table of solved shares, and one mark of its chart.
 
     Attributes:
-        series: "training", or the evaluation that the share is of.
+        series: "training", or the name of the evaluation.
     """
 
     name: str
@@ -54,7 +54,7 @@ class ShareRow(NamedTuple):
 
 
 class Headline(NamedTuple):
-    """What the figures are about, how they came about as far as is known, and the figures."""
+    """Headline figures with their name and, if known, the settings of their evaluation."""
 
     name: str
     about: str
@@ -62,23 +62,23 @@ class Headline(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Contents:
-    """The page's contents, but for the rollouts one by one.
+class Sections:
+    """The page's content without the single rollouts.
 
     Attributes:
-        dumped: which kinds of training groups the files hold, if any.
-        versions: the library versions the rows name.
-        headlines: what must not be averaged, one by one.
+        dumped: the kinds of training groups in the files.
+        versions: library versions in the rows.
+        headlines: of training, and of each evaluation and difficulty.
         overviews: by split.
         charts: by their place on the page.
-        shares: the tables of solved shares, by the same places.
-        buckets: of the training groups, in their order; empty where that is unknown.
-        leveled: whether any recipe names a level.
-        series: training, if there is any, and every evaluation: what has marks of its own.
-        comparison: the table of `compare` where there are two evaluations; else empty.
+        shares: tables of solved shares, by the same places.
+        buckets: of the training groups in order; empty if the order is unknown.
+        leveled: whether any recipe has a level.
+        series: training, if any, and each evaluation; each has its own marks.
+        comparison: the table of `compare` for exactly two evaluations; else empty.
     """
 
-    material: Material
+    data: ReportData
     dumped: frozenset[str]
     versions: Sequence[str]
     headlines: Sequence[Headline]
@@ -92,33 +92,33 @@ class Contents:
 
     @property
     def chance_marked(self) -> bool:
-        """Whether any floor is drawn."""
+        """Whether any floor is shown."""
         rows = (row for table in self.shares.values() for row in table)
         return any(row.share.chance is not None for row in rows)
 
 
-def contents_of(material: Material) -> Contents:
-    splits = {split: groups for split in SPLITS if (groups := material.of(split))}
+def build_sections(data: ReportData) -> Sections:
+    splits = {split: groups for split in SPLITS if (groups := data.of(split))}
     training = splits.get(TRAINING, [])
     overviews = {split: overview(groups) for split, groups in splits.items()}
     leveled = {split: with_level(groups) for split, groups in splits.items()}
-    in_order = training if material.ordered else []
+    in_order = training if data.ordered else []
     parts = buckets(in_order)
-    series = series_of(material)
+    series = series_of(data)
     shares = share_tables(series)
     charts = {
-        place: draw.solved_shares(says_of(place), rows, list(series))
+        place: draw.solved_shares(_description(place), rows, list(series))
         for place, rows in shares.items()
     }
-    return Contents(
-        material=material,
+    return Sections(
+        data=data,
         dumped=frozenset(
             kind
             for kind in (SUCCESSFUL_GROUPS, FAILED_GROUPS, PARTIAL_GROUPS)
-            if any(kind in source.kind for source in material.sources)
+            if any(kind in source.kind for source in data.sources)
         ),
-        versions=sorted(set(library_versions(material.groups))),
-        headlines=headlines(material),
+        versions=sorted(set(library_versions(data.groups))),
+        headlines=headlines(data),
         overviews=overviews,
         charts={
             **charts,
@@ -135,11 +135,11 @@ def contents_of(material: Material) -> Contents:
     )
 
 
-def series_of(material: Material) -> dict[str, list[StoredGroup]]:
-    """Part the groups into training and every evaluation, which are named if there are several."""
-    evaluations = group_by(lambda group: str(group.file), material.of(EVALUATION))
+def series_of(data: ReportData) -> dict[str, list[StoredGroup]]:
+    """Return the groups of training and of each evaluation; several ones are named."""
+    evaluations = group_by(lambda group: str(group.file), data.of(EVALUATION))
     several = len(evaluations) > 1
-    series = {TRAINING: material.of(TRAINING)} | {
+    series = {TRAINING: data.of(TRAINING)} | {
         f"{EVALUATION} {short_name(name)}" if several else EVALUATION: groups
         for name, groups in evaluations.items()
     }
@@ -147,25 +147,25 @@ def series_of(material: Material) -> dict[str, list[StoredGroup]]:
 
 
 def comparison_of(evaluations: Sequence[Sequence[StoredGroup]]) -> str:
-    """Compare two evaluations as `compare` does; empty where there are not two, or no pair."""
+    """Return the table of `compare`; empty unless there are two evaluations with common items."""
     if len(evaluations) != 2:
         return ""
     compared = compare(*evaluations)
     return comparison_table(compared) if compared else ""
 
 
-def headlines(material: Material) -> list[Headline]:
-    """Sum up training; then every evaluation, and every difficulty in it, on its own."""
-    places = {source.name: place for place, source in enumerate(material.sources)}
-    evaluations = {group.file for group in material.of(EVALUATION)}
-    parts = group_by(lambda group: part_of(group, places), material.groups)
+def headlines(data: ReportData) -> list[Headline]:
+    """Return the figures of training, then of each evaluation and each of its difficulties."""
+    places = {source.name: place for place, source in enumerate(data.sources)}
+    evaluations = {group.file for group in data.of(EVALUATION)}
+    parts = group_by(lambda group: part_of(group, places), data.groups)
     found = []
     for (split, place, difficulty), groups in sorted(parts.items()):
         name, about = SPLITS[split].capitalize(), ""
         if place >= 0:
-            about = material.sources[place].about
+            about = data.sources[place].about
         if place >= 0 and len(evaluations) > 1:
-            name += f" {short_name(material.sources[place].name)}"
+            name += f" {short_name(data.sources[place].name)}"
         if difficulty >= 0:
             name += f", difficulty {difficulty:g}"
         found.append(Headline(name, about, overview(groups)))
@@ -173,7 +173,7 @@ def headlines(material: Material) -> list[Headline]:
 
 
 def part_of(group: StoredGroup, places: Mapping[str, int]) -> tuple[int, int, float]:
-    """Number a group's split, file and difficulty; -1 where there is none or it does not matter.
+    """Return a group's split, file and difficulty as numbers; -1 stands for none.
 
     Args:
         places: of the files, by name.
@@ -193,14 +193,14 @@ def library_versions(groups: Sequence[StoredGroup]) -> Iterator[str]:
             yield ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
 
 
-def says_of(place: str) -> str:
+def _description(place: str) -> str:
     return f"Solved share with 95% intervals and floors, by {place.replace('/', ' in ')}"
 
 
 def share_tables(series: Mapping[str, Sequence[StoredGroup]]) -> dict[str, list[ShareRow]]:
-    """Make tables by category; by task, one a category; by evaluation and by difficulty if several.
+    """Return tables by category, by task for each category, by evaluation, and by difficulty.
 
-    Evaluation items at a difficulty asked for are in the last one alone.
+    Evaluation items at a difficulty are in the last one only.
     """
     plain = {s: [g for g in gs if g.difficulty is None] for s, gs in series.items()}
     tables = {"category": share_rows(plain, category_of)}
@@ -222,7 +222,7 @@ def share_tables(series: Mapping[str, Sequence[StoredGroup]]) -> dict[str, list[
 def share_rows(
     series: Mapping[str, Sequence[StoredGroup]], key: Callable[[StoredGroup], str]
 ) -> list[ShareRow]:
-    """Make rows by key, largest share first; all series of a name stand together."""
+    """Return rows by key, largest share first; all series of a name stand together."""
     places = list(series)
     rows = [ShareRow(n, one, s) for one, gs in series.items() for n, s in shares_by(key, gs)]
     best: dict[str, float] = {}
@@ -232,7 +232,7 @@ def share_rows(
 
 
 def short_name(path: str) -> str:
-    """Shorten a path to file and folder; to folders where the file has the name Atropos gives.
+    """Return a path's last two parts without the usual file name.
 
     Example:
         >>> short_name("data_dumps/evaluation_1/step-20/samples.jsonl")
@@ -265,7 +265,7 @@ def over_time(parts: Sequence[Bucket]) -> dict[str, Chart]:
 
 
 def levels_over_time(training: Sequence[StoredGroup]) -> dict[str, Chart]:
-    """Draw one chart for each category, all with the same axes, of groups in their order."""
+    """Return one chart for each category, all with the same axes."""
     lines = {c: points for c, points in level_points(training).items() if len(points) > 1}
     highest = max((point.level for points in lines.values() for point in points), default=0.0)
     return {
@@ -277,7 +277,7 @@ def levels_over_time(training: Sequence[StoredGroup]) -> dict[str, Chart]:
 
 
 def level_maps(leveled: Mapping[str, Sequence[StoredGroup]]) -> dict[str, Chart]:
-    """Draw a map for each split and category, of groups that have a level."""
+    """Return a map for each split and category of groups with a level."""
     charts = {}
     for split, groups in leveled.items():
         for category, own in sorted(group_by(category_of, groups).items()):

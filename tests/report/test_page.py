@@ -17,8 +17,14 @@ from hypothesis import strategies as st
 from report_files import row, write
 
 from reasoning_gym_environment.cli import main
-from reasoning_gym_environment.report.loading import read_material
-from reasoning_gym_environment.report.page import clip, embed, fitting_length, samples_of, thin_out
+from reasoning_gym_environment.report.loading import read_report_data
+from reasoning_gym_environment.report.page import (
+    clip,
+    embed,
+    embed_samples,
+    fitting_length,
+    thin_out,
+)
 
 ANYTHING = st.text(st.characters(codec=None)) | st.sampled_from(["</script>", "<!--", "]]>"])
 
@@ -109,7 +115,7 @@ def test_a_page_that_can_not_be_written_is_named(
 
 @pytest.mark.parametrize(
     ("dump", "says"),
-    [("rollouts.jsonl", "is no name of a page"), ("rollouts.html", "which is read")],
+    [("rollouts.jsonl", "must end in .html"), ("rollouts.html", "would overwrite the input")],
 )
 def test_a_page_replaces_no_rollouts(
     dump: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -124,8 +130,8 @@ def test_a_page_replaces_no_rollouts(
 
 def test_samples_hold_the_texts_as_they_were(tmp_path: Path) -> None:
     text = "<think>\ud800 hm</think>so <answer>4</answer>"
-    material = read_material([write(tmp_path, [row([1.0], texts=[text], oracle=None)])])
-    (chunk,) = samples_of(material).chunks
+    data = read_report_data([write(tmp_path, [row([1.0], texts=[text], oracle=None)])])
+    (chunk,) = embed_samples(data).chunks
     (group,) = json.loads(zlib.decompress(base64.b64decode(chunk)))
     assert group["oracle"] is None
     (rollout,) = group["rollouts"]
@@ -135,7 +141,7 @@ def test_samples_hold_the_texts_as_they_were(tmp_path: Path) -> None:
 
 def test_the_index_has_a_place_for_every_rollout(tmp_path: Path) -> None:
     rows = [row([1.0, 0.0], task="lcm"), row([None], task="gcd"), row([0.25])]
-    index = samples_of(read_material([write(tmp_path, rows)])).index
+    index = embed_samples(read_report_data([write(tmp_path, rows)])).index
     assert index["tasks"] == ["gcd", "lcm"]
     assert (index["group_task"], index["group_size"]) == ([1, 0, 0], [2, 1, 1])
     assert index["status"] == ["solved", "wrong", "unscored", "wrong"]
@@ -158,13 +164,13 @@ def test_cut_texts_fit_together(lengths: list[int]) -> None:
 
 def test_too_many_rollouts_are_thinned_out_evenly(tmp_path: Path) -> None:
     rows = [row([1.0, 0.0], number=number) for number in range(20)]
-    kept = thin_out(list(read_material([write(tmp_path, rows)]).groups), most=10)
+    kept = thin_out(list(read_report_data([write(tmp_path, rows)]).groups), most=10)
     assert [group.recipe.seed // 2 for group in kept] == [0, 4, 8, 12, 16]
 
 
 def test_the_legend_of_chance_stands_only_where_chance_is_marked(tmp_path: Path) -> None:
-    mark = "chance: what the best constant answer solves"
-    other = "no reasoning: what the best copy from the question, or sum of its numbers, solves"
+    mark = "chance: solved by the best constant answer"
+    other = "no reasoning: solved there by the best copy from the question"
     page = make_page(tmp_path, [row([1.0])])
     assert mark in page
     assert other in page

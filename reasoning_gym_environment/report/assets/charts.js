@@ -1,30 +1,30 @@
-// Draws the charts, and draws them anew when the theme changes.
+// Draws the charts, and redraws them when the theme changes.
 
 const drawings = readJson("charts");
 let views = [];
 
-/** A row a name: Vega-Lite's own steps don't go with a chart as wide as its place. */
-function heightOf(look, values) {
-  const rows = new Set(values.map((value) => value[look.encoding.y?.field]));
-  return look.height.step ? look.height.step * rows.size : look.height;
+/** One row per name: Vega-Lite's own steps don't work with a responsive width. */
+function heightOf(spec, values) {
+  const rows = new Set(values.map((value) => value[spec.encoding.y?.field]));
+  return spec.height.step ? spec.height.step * rows.size : spec.height;
 }
 
 async function draw(element) {
   const place = element.dataset.chart;
   const chart = drawings.charts[place];
-  const look = themed(drawings.looks[chart.looks]);
+  const spec = themed(drawings.specs[chart.spec]);
   const specification = {
-    ...look,
+    ...spec,
     autosize: { type: "fit-x", contains: "padding" },
-    height: heightOf(look, chart.values),
+    height: heightOf(spec, chart.values),
     width: "container",
-    description: chart.says,
+    description: chart.description,
     params: Object.entries(chart.parameters).map(([name, value]) => ({ name, value })),
     data: { values: chart.values },
   };
   const drawn = await vegaEmbed(element, specification, {
     actions: false,
-    ast: true, // expressions are interpreted: the page forbids code made from text
+    ast: true, // interpret expressions: the page forbids eval
     config: themed(CHART_STYLE),
     defaultStyle: false,
     renderer: "svg",

@@ -5,7 +5,7 @@ async function showDetail(rollout) {
   if (rollout === undefined) return detail.replaceChildren();
   const group = groupOf[rollout];
   const texts = await textsOf(group);
-  if (found[place] !== rollout) return undefined; // another one was chosen meanwhile
+  if (found[place] !== rollout) return undefined; // another one was selected
   const number = rollout - firstOf[group];
   const own = texts.rollouts[number];
   return detail.replaceChildren(
@@ -56,17 +56,17 @@ function siblings(group, current) {
   return make("div", { class: "siblings", role: "group", "aria-label": label }, ...buttons);
 }
 
-/** One that the filters leave out joins the list, beside the one it was reached from. */
+/** Add a rollout that the filters exclude to the list, after the current one. */
 async function showSibling(rollout) {
   if (!found.includes(rollout)) found.splice(place + 1, 0, rollout);
   await choose(found.indexOf(rollout));
   byId("detail").querySelector("[aria-current=true]").focus();
 }
 
-function howItCameAbout(own, mode) {
+function explainReward(own, mode) {
   if (own.finish_reason === "error") return "The server gave no completion.";
   if (own.status === "unscored") {
-    return "Nothing can be said about this answer. The reward is the mean of the group's others, and the trainer is told to drop it.";
+    return "The verifier could not score this answer. Its reward is the mean of the other rollouts in the group, and its advantage is zero.";
   }
   const product = `× length factor ${decimal(own.length_factor)} = reward ${decimal(own.score)}.`;
   const same = Math.abs(own.raw_score * (own.length_factor ?? 1) - own.score) < 0.001;
@@ -74,7 +74,7 @@ function howItCameAbout(own, mode) {
   return `Score ${decimal(own.raw_score)}${same ? "" : ` in ${by}`} ${product}`;
 }
 
-/** The verifier is asked about both forms of an answer, or about one where that suffices. */
+/** The verifier tries both forms of an answer unless one is enough. */
 const form = (score) => (score === null ? "not tried" : decimal(score));
 
 function reward(own, mode) {
@@ -87,7 +87,7 @@ function reward(own, mode) {
     "In answer tags": form(own.tagged_form_score),
     "Length factor": decimal(own.length_factor),
     Completion: own.finish_reason === "length" ? `${length}, truncated` : length,
-    Verifying: seconds === null ? "–" : `${(seconds * 1000).toFixed(2)} ms`,
+    "Verification time": seconds === null ? "–" : `${(seconds * 1000).toFixed(2)} ms`,
   };
   const list = Object.entries(facts).map(([name, value]) =>
     make("div", {}, make("dt", {}, name), make("dd", {}, value)),
@@ -95,7 +95,7 @@ function reward(own, mode) {
   const box = make("div", { class: "reward" });
   const title = make("strong", {}, words(own.status));
   box.append(make("p", {}, make("span", { class: `dot ${own.status}` }), " ", title));
-  box.append(make("p", {}, howItCameAbout(own, mode)));
+  box.append(make("p", {}, explainReward(own, mode)));
   if (own.detail) box.append(make("p", {}, make("bdi", {}, lineOf(own.detail))));
   box.append(make("dl", {}, ...list));
   return box;
@@ -106,9 +106,9 @@ function titled(name, ...content) {
 }
 
 function answers(own, oracle) {
-  const none = (says) => make("p", { class: "soft" }, says);
-  const found = own.answer === null ? none("None was found.") : modelText(own.answer);
-  const right = oracle === null ? none("The task has no single right answer.") : modelText(oracle);
+  const none = (text) => make("p", { class: "soft" }, text);
+  const found = own.answer === null ? none("No answer was extracted.") : modelText(own.answer);
+  const right = oracle === null ? none("The task has no single correct answer.") : modelText(oracle);
   return make(
     "div",
     { class: "answers" },
@@ -133,6 +133,6 @@ function completion(own) {
     said.append(thought);
   }
   if (own.rest) said.append(modelText(own.rest));
-  else said.append(make("p", { class: "soft" }, "Nothing follows the thought."));
+  else said.append(make("p", { class: "soft" }, "No text after the thought."));
   return said;
 }

@@ -1,4 +1,4 @@
-// The rollouts one by one: filters, and a list in pages.
+// Single rollouts: filters, and a list with pages.
 
 const PAGE = 50;
 const index = readJson("index");
@@ -11,9 +11,9 @@ const groupOf = index.group_size.flatMap((size, group) => Array(size).fill(group
 let total = 0;
 const firstOf = index.group_size.map((size) => (total += size) - size);
 
-let found = []; // the rollouts that pass the filters
-let place = 0; // of the chosen one among them
-let asked = 0; // counts searches: only the latest one is shown
+let found = []; // rollouts that pass the filters
+let place = 0; // index of the selected one in `found`
+let asked = 0; // number of searches; only the latest one is shown
 
 const taskOf = (rollout) => index.tasks[index.group_task[groupOf[rollout]]];
 const words = (name) => name.replaceAll("_", " ");
@@ -48,14 +48,14 @@ function holds(texts, number, searched) {
   return [...all, ...prompt].some((text) => text?.toLowerCase().includes(searched));
 }
 
-/** The rollouts whose texts hold what is searched; null when another search was asked for. */
+/** Return the rollouts whose texts contain the searched text; null if a newer search started. */
 async function search(rollouts, searched, question) {
   const matching = [];
   for (const [done, rollout] of rollouts.entries()) {
     const texts = await textsOf(groupOf[rollout]);
     if (question !== asked) return null;
     if (holds(texts, rollout - firstOf[groupOf[rollout]], searched)) matching.push(rollout);
-    if (done % 500 === 0) byId("found").textContent = `Searching, ${count(done)} read…`;
+    if (done % 500 === 0) byId("found").textContent = `Searching, ${count(done)} done…`;
   }
   return matching;
 }
@@ -116,19 +116,19 @@ function showList() {
   reveal(rows, rows.querySelector("[aria-selected=true]"));
   byId("range").textContent = found.length
     ? `${count(start + 1)} to ${count(end)} of ${count(found.length)}`
-    : "nothing found";
+    : "no rollouts";
   byId("earlier").disabled = start === 0;
   byId("later").disabled = end === found.length;
 }
 
-/** Scroll the list alone, as little as need be. */
+/** Scroll the list, not the page, as little as necessary. */
 function reveal(rows, line) {
   if (!line) return;
   const lowest = line.offsetTop + line.offsetHeight - rows.clientHeight;
   rows.scrollTop = Math.max(lowest, Math.min(rows.scrollTop, line.offsetTop));
 }
 
-/** Choose the rollout at a place in the list, and show it. */
+/** Select the rollout at a position in the list, and show it. */
 async function choose(wanted) {
   place = Math.max(0, Math.min(wanted, found.length - 1));
   showList();
@@ -152,7 +152,7 @@ function onKey(event) {
   byId("rows").querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });
 }
 
-/** On a narrow screen the rollout lies below the list. */
+/** On a narrow screen the rollout is below the list. */
 function toDetail() {
   if (matchMedia("(max-width: 52rem)").matches) byId("detail").scrollIntoView();
 }

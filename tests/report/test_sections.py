@@ -18,18 +18,18 @@ from reasoning_gym_environment.report.aggregates import (
     rollouts_of,
     solved_share,
 )
-from reasoning_gym_environment.report.loading import read_material
-from reasoning_gym_environment.report.sections import Contents, contents_of
+from reasoning_gym_environment.report.loading import read_report_data
+from reasoning_gym_environment.report.sections import Sections, build_sections
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.tasks.chance_floors import chance_floors, no_reasoning_floors
 
 
 def groups(folder: Path, rows: list[dict[str, Any]]) -> list[StoredGroup]:
-    return list(read_material([write(folder, rows)]).groups)
+    return list(read_report_data([write(folder, rows)]).groups)
 
 
-def contents(folder: Path, rows: list[dict[str, Any]]) -> Contents:
-    return contents_of(read_material([write(folder, rows)]))
+def sections(folder: Path, rows: list[dict[str, Any]]) -> Sections:
+    return build_sections(read_report_data([write(folder, rows)]))
 
 
 def test_unscored_rollouts_count_in_no_share_but_their_own(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_evaluations_and_their_difficulties_have_headlines_of_their_own(tmp_path
     hard = [row([0.0], number=5, level=3, evaluation=True) | {"difficulty": d} for d in (0.5, 0.25)]
     plain = row([1.0], evaluation=True)
     one = write(tmp_path, [*hard, plain, row([1.0, 0.0])], "one.jsonl")
-    found = contents_of(read_material([one]))
+    found = build_sections(read_report_data([one]))
     assert [(h.name, h.found.solved and h.found.solved.solved) for h in found.headlines] == [
         ("Training", 0.5),
         ("Evaluation", 1.0),
@@ -108,7 +108,7 @@ def test_evaluations_and_their_difficulties_have_headlines_of_their_own(tmp_path
     ]
     [in_tasks] = [r for r in found.shares["task/arithmetic"] if r.split == "evaluation"]
     assert (in_tasks.share.solved, in_tasks.share.rollouts) == (1.0, 1)
-    both = contents_of(read_material([one, write(tmp_path, [plain], "two.jsonl")])).headlines
+    both = build_sections(read_report_data([one, write(tmp_path, [plain], "two.jsonl")])).headlines
     names = [h.name for h in both if "difficulty" not in h.name]
     assert [name.rpartition("/")[2] for name in names] == ["Training", "one.jsonl", "two.jsonl"]
 
@@ -135,7 +135,7 @@ def test_shares_are_sorted_and_both_splits_stand_together(tmp_path: Path) -> Non
         row([1.0], task="gcd", evaluation=True),
         row([0.0], task="sudoku"),
     ]
-    found = contents(tmp_path, rows).shares
+    found = sections(tmp_path, rows).shares
     assert [(r.name, r.split, r.share.solved) for r in found["task/arithmetic"]] == [
         ("lcm", "training", 1.0),
         ("gcd", "training", 0.0),
@@ -145,14 +145,14 @@ def test_shares_are_sorted_and_both_splits_stand_together(tmp_path: Path) -> Non
 
 
 def test_what_the_rows_do_not_hold_has_no_chart(tmp_path: Path) -> None:
-    found = contents(tmp_path, [row([1.0, 0.0])])
+    found = sections(tmp_path, [row([1.0, 0.0])])
     assert not [place for place in found.charts if place.startswith(("level", "time"))]
     assert not found.leveled
 
 
 def test_levels_rise_in_the_order_of_the_groups(tmp_path: Path) -> None:
     rows = [row([1.0, 0.0], number=n, level=float(n // 20)) for n in range(40)]
-    found = contents(tmp_path, rows)
+    found = sections(tmp_path, rows)
     levels = [value["level"] for value in found.charts["level_time/arithmetic"].values]
     assert levels == [0.0, 0.0, 1.0, 1.0]
     assert [r.name for r in found.shares["level"]] == ["difficulty 0.0", "difficulty 0.3"]
@@ -165,7 +165,7 @@ def test_evaluations_of_several_files_are_set_side_by_side(tmp_path: Path) -> No
         folder = tmp_path / "evaluation_r" / f"step-{step}"
         folder.mkdir(parents=True)
         files.append(write(folder, [row([score], evaluation=True)], "samples.jsonl"))
-    found = contents_of(read_material(files)).shares["evaluation"]
+    found = build_sections(read_report_data(files)).shares["evaluation"]
     assert [(r.name, r.share.solved) for r in found] == [
         ("evaluation_r/step-1", 0.0),
         ("evaluation_r/step-2", 1.0),
@@ -199,7 +199,7 @@ def test_lengths_beyond_the_99th_percentile_are_counted_instead_of_drawn(tmp_pat
     assert (usual.note, [value["share"] for value in usual.values]) == ("", [1.0])
     rows.append(row([1.0, 1.0], tokens=9000, number=2))
     cut = charts.length_histogram(rollouts_of(groups(tmp_path, rows)))
-    assert cut.note == "2 longer than 50 left out"
+    assert cut.note == "2 longer than 50 omitted"
     assert [(value["rollouts"], value["share"]) for value in cut.values] == [(200, 200 / 202)]
 
 
@@ -212,7 +212,7 @@ def test_every_evaluation_has_marks_of_its_own_and_two_are_compared(tmp_path: Pa
         write(folder, rows, "samples.jsonl")
         settings = {"model_name": name, "eval_attempts": 1, "step": None}
         (folder / "run.json").write_text(json.dumps({"settings": settings}))
-    found = contents_of(read_material([tmp_path, write(tmp_path, [row([1.0, 0.0])])]))
+    found = build_sections(read_report_data([tmp_path, write(tmp_path, [row([1.0, 0.0])])]))
     assert [name.rpartition("/")[2] for name in found.series] == ["training", "base", "tuned"]
     tasks = found.shares["task/arithmetic"]
     assert [(r.series.rpartition("/")[2], r.share.solved) for r in tasks] == [
@@ -227,4 +227,4 @@ def test_every_evaluation_has_marks_of_its_own_and_two_are_compared(tmp_path: Pa
     ]
     assert "solved, mean over items" in found.comparison
     assert "+50.0" in found.comparison
-    assert contents_of(read_material([tmp_path / "base"])).comparison == ""
+    assert build_sections(read_report_data([tmp_path / "base"])).comparison == ""

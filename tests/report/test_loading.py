@@ -7,27 +7,27 @@ import pytest
 from report_files import row, write
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.report.loading import read_material
+from reasoning_gym_environment.report.loading import read_report_data
 
 
 def test_seeds_tell_training_from_evaluation(tmp_path: Path) -> None:
     rows = [row([1.0]), row([0.0], evaluation=True), row([0.0], number=1)]
-    material = read_material([write(tmp_path, rows)])
-    assert [len(material.of(split)) for split in ("training", "evaluation")] == [2, 1]
-    assert material.sources[0].kind == "successful groups and evaluation samples"
+    data = read_report_data([write(tmp_path, rows)])
+    assert [len(data.of(split)) for split in ("training", "evaluation")] == [2, 1]
+    assert data.sources[0].kind == "successful groups and evaluation samples"
 
 
 def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
     path = write(tmp_path, [row([1.0])])
-    assert len(read_material([path, path.parent / "." / path.name]).groups) == 1
+    assert len(read_report_data([path, path.parent / "." / path.name]).groups) == 1
 
 
 def test_groups_come_in_the_order_of_their_times(tmp_path: Path) -> None:
     failed = write(tmp_path, [row([0.0], number=n) for n in (0, 2)], "x_FAILED_rollouts_0.jsonl")
     solved = write(tmp_path, [row([1.0], number=n) for n in (1, 3)], "x_rollouts_0.jsonl")
-    material = read_material([failed, solved])
-    assert [group.solved for group in material.groups] == [0, 1, 0, 1]
-    assert material.ordered
+    data = read_report_data([failed, solved])
+    assert [group.solved for group in data.groups] == [0, 1, 0, 1]
+    assert data.ordered
 
 
 @pytest.mark.parametrize(
@@ -38,20 +38,20 @@ def test_without_times_one_kind_of_file_has_an_order_and_two_have_none(
 ) -> None:
     rows = [row([0.0], number=number, time=None) for number in range(3)]
     files = [write(tmp_path, rows, f"{name}.jsonl") for name in names]
-    assert read_material(files).ordered is ordered
+    assert read_report_data(files).ordered is ordered
 
 
 def test_torn_lines_are_counted(tmp_path: Path) -> None:
     path = write(tmp_path, [row([1.0])])
     path.write_text(path.read_text() + '{"item_id": "gc')
-    assert read_material([path]).sources[0].torn == 1
+    assert read_report_data([path]).sources[0].torn == 1
 
 
 def test_metrics_are_read_as_evaluations_write_them(tmp_path: Path) -> None:
     metrics = tmp_path / "metrics.json"
     metrics.write_text(json.dumps({"results": {"all": {"eval/solved": 0.5}}}))
-    material = read_material([metrics, write(tmp_path, [row([1.0], evaluation=True)])])
-    assert material.recorded == {str(metrics): {"eval/solved": 0.5}}
+    data = read_report_data([metrics, write(tmp_path, [row([1.0], evaluation=True)])])
+    assert data.recorded == {str(metrics): {"eval/solved": 0.5}}
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_metrics_are_read_as_evaluations_write_them(tmp_path: Path) -> None:
     [
         ("a.jsonl", '{"tokens": [1]}', "row 1 has no schema version"),
         ("a.jsonl", "", "holds no groups"),
-        ("a.json", '{"results": {"all": {}}}', "no rollout"),
-        ("a.json", "[]", "no evaluation's metrics.json"),
+        ("a.json", '{"results": {"all": {}}}', "no rollouts in"),
+        ("a.json", "[]", "is not an evaluation's metrics.json"),
         ("a.jsonl", None, "can't be read"),
     ],
 )
@@ -71,7 +71,7 @@ def test_a_file_of_another_kind_is_refused_by_name(
     if content is not None:
         path.write_text(content)
     with pytest.raises(FixableError, match=says) as error:
-        read_material([path])
+        read_report_data([path])
     assert name in str(error.value)
 
 
@@ -82,14 +82,14 @@ def test_a_folder_stands_for_the_evaluations_in_it(tmp_path: Path) -> None:
     metrics = folder / "metrics.json"
     metrics.write_text(json.dumps({"results": {"all": {"eval/solved": 1.0}}}))
     (folder / "run.json").write_text("{}")
-    material = read_material([tmp_path])
-    assert [source.name for source in material.sources] == [str(samples), str(metrics)]
+    data = read_report_data([tmp_path])
+    assert [source.name for source in data.sources] == [str(samples), str(metrics)]
     (tmp_path / "empty").mkdir()
     with pytest.raises(FixableError, match=r"empty holds no samples\.jsonl or metrics\.json"):
-        read_material([samples, tmp_path / "empty"])
+        read_report_data([samples, tmp_path / "empty"])
 
 
 def test_a_file_and_its_rescored_form_are_refused(tmp_path: Path) -> None:
     files = [write(tmp_path, [row([1.0])], name) for name in ("a.jsonl", "a.rescored.jsonl")]
     with pytest.raises(FixableError, match="hold the same rollouts"):
-        read_material(files)
+        read_report_data(files)
