@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from reasoning_gym_environment import AsyncReasoningGym
-from reasoning_gym_environment.service.service import RewardService, ServiceSettings
+from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 
 
 @serve.deployment(

@@ -8,8 +8,6 @@ PURE = [
     "problems.levels",
     "problems.sampler",
     "problems.seeds",
-    "service.metrics",
-    "service.refusals",
     "rollouts.accounting",
     "rollouts.metrics",
     "scoring.extraction",

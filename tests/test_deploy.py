@@ -13,7 +13,7 @@ from kubernetes_validate import validate
 
 from reasoning_gym_environment.cli import COMMANDS
 from reasoning_gym_environment.errors import TRY_AGAIN, ConfigurationError
-from reasoning_gym_environment.service.service import DRAIN_SECONDS
+from reasoning_gym_environment.service.app import DRAIN_SECONDS
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"

@@ -1,4 +1,4 @@
-"""`rewards`: scores and problems over HTTP, for trainers in whatever language."""
+"""`rewards`: scores and problems over HTTP, for trainers in any language."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..sandbox.pool import default_processes
 from ..util.files import require_place
 
 TOKEN_VARIABLE = "REASONING_GYM_REWARDS_TOKEN"
-_SHORTEST_TOKEN = 16
+_MIN_TOKEN = 16
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until SIGTERM or SIGINT; raises FixableError where it can't begin."""
+    """Serve until SIGTERM or SIGINT; FixableError if it cannot start."""
     options = parse(arguments)
-    from ..service.service import ServiceSettings, serve  # heavy, and not needed for --help
+    from ..service.app import ServiceSettings, serve  # slow to import; --help does not need it
 
     token = read_token(options.token_file)
     if options.streams is not None:
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
-    """Parse the options; raises SystemExit, after saying why, where one can't be."""
+    """Parse the options; SystemExit, after the reason, if one is invalid."""
     parser = build_parser()
     options = parser.parse_args(arguments)
     for name, least, most in (
@@ -52,14 +52,16 @@ def parse(arguments: Sequence[str]) -> Namespace:
     ):
         value = getattr(options, name)
         if not least <= value <= most:
-            parser.error(f"--{name.replace('_', '-')} is {value}; it goes from {least} to {most}")
+            parser.error(
+                f"--{name.replace('_', '-')} must be between {least} and {most}, got {value}"
+            )
     return options
 
 
 def build_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="reasoning-gym-environment rewards",
-        description="Serve scores and problems over HTTP: NeMo Gym, OpenRLHF, slime or your own.",
+        description="Serve scores and problems over HTTP to NeMo Gym, OpenRLHF, slime or your own.",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address (default: %(default)s)")
     parser.add_argument(
@@ -68,7 +70,7 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "--token-file",
         type=Path,
-        help=f"a file with the token that clients must bear (default: ${TOKEN_VARIABLE}, if set)",
+        help=f"file with the bearer token that clients must send (default: ${TOKEN_VARIABLE})",
     )
     parser.add_argument(
         "--processes",
@@ -80,44 +82,44 @@ def build_parser() -> ArgumentParser:
         "--queue",
         type=int,
         default=4096,
-        help="completions that may wait; more get 429 (default: %(default)s)",
+        help="pending completions; beyond it requests get 429 (default: %(default)s)",
     )
     parser.add_argument(
         "--max-body",
         type=int,
         default=4,
         metavar="MIB",
-        help="largest request; more gets 413 (default: %(default)s)",
+        help="largest request; larger ones get 413 (default: %(default)s)",
     )
     parser.add_argument(
         "--streams",
         type=Path,
         metavar="FOLDER",
-        help="offer streams of problems, and keep their states here (default: no streams)",
+        help="enable streams of problems and save their states here (default: disabled)",
     )
     parser.add_argument("--answer-tolerance", action="store_true", help="as env.answer_tolerance")
     return parser
 
 
 def read_token(file: Path | None) -> str | None:
-    """Read the token from its file, else from the environment; None where there is none.
+    """Return the token from its file, else from the environment; None if neither is set.
 
     Raises:
-        FixableError: the file can't be read, or the token is too short to be one.
+        FixableError: the file cannot be read, or the token is too short.
     """
     if file is not None:
         try:
             token = file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise FixableError(f"--token-file {file}: it can't be read ({error})") from error
+            raise FixableError(f"--token-file {file}: cannot read it ({error})") from error
         where = f"--token-file {file}"
     else:
         where = f"${TOKEN_VARIABLE}"
         if TOKEN_VARIABLE not in os.environ:
             return None
         token = os.environ[TOKEN_VARIABLE].strip()
-    if len(token) < _SHORTEST_TOKEN:
+    if len(token) < _MIN_TOKEN:
         raise FixableError(
-            f"{where}: the token has {len(token)} characters; at least {_SHORTEST_TOKEN} are needed"
+            f"{where}: the token must have at least {_MIN_TOKEN} characters, got {len(token)}"
         )
     return token

@@ -1,4 +1,4 @@
-"""The reward service: problems and scores over HTTP, for trainers in whatever language.
+"""The reward service: problems and scores over HTTP, for trainers in any language.
 
-What to make and how to score it is the gym's. Nothing of Atropos is here.
+An ASGI application over the gym, which makes the problems and scores the completions.
 """

@@ -1,4 +1,4 @@
-"""Named streams of problems, whose states are files: they outlive the service."""
+"""Named streams of problems, whose states outlive the service in files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from fastapi import HTTPException
 from pydantic import BaseModel
 
 from ..gym.asynchronous import AsyncReasoningGym
@@ -22,30 +23,30 @@ from ..storage.rows import recipe_key
 from ..tasks.recipes import read_recipe
 from ..util.concurrency import DaemonWriter
 from ..util.files import UnwritableError, write_whole
-from .items import recipe_item
-from .messages import Observation, StreamRequestOptions
-from .refusals import Refusal, busy
+from .formats import recipe_target
+from .limits import retry_later
+from .schemas import Observation, StreamRequestOptions
 
 logger = logging.getLogger(__name__)
 
-MOST_STREAMS = 16
-"""That are open; any number may be files."""
+MAX_OPEN_STREAMS = 16
+"""Streams in memory; any number may be files."""
 
-PATIENCE = 10.0
-"""Seconds that the end waits for a disk."""
+CLOSE_SECONDS = 10.0
+"""Time for a disk to respond at the end."""
 
-MOST_HANDED_OUT = 4096
-"""Problems of a stream whose results it waits for; the oldest are forgotten."""
+MAX_PENDING = 4096
+"""Problems of a stream that may await a result; beyond that the oldest are dropped."""
 
 
-class KeptStream(BaseModel):
-    """A stream as it stands in its file.
+class StoredStream(BaseModel):
+    """The state of a stream in its file.
 
     Attributes:
-        state: of its problems; those handed out and not observed lead its list `ahead`.
-        handed_out: how many these are.
-        service: which one wrote it. Where that one opens it again, its clients still work on
-            them; where another does, as after a restart, they come again first.
+        state: of its problems; its list `ahead` starts with those that await a result.
+        handed_out: number of problems that await a result.
+        service: that wrote the file. If the same service reopens the stream, its clients still
+            work on those problems; another one, as after a restart, hands them out first.
     """
 
     options: StreamRequestOptions
@@ -55,11 +56,12 @@ class KeptStream(BaseModel):
 
 
 class _Stream:
-    """A stream, its options, and the problems that it has handed out.
+    """An open stream.
 
     Attributes:
+        handed_out: problems that await a result.
         users: requests that use it now.
-        changed: since it was last written.
+        changed: whether its file is out of date.
     """
 
     def __init__(self, problems: AsyncProblemStream, options: StreamRequestOptions) -> None:
@@ -72,30 +74,30 @@ class _Stream:
     def hand_out(self, recipe: Recipe) -> None:
         self.changed = True
         self.handed_out[recipe_key(recipe)] = recipe
-        if len(self.handed_out) > MOST_HANDED_OUT:
+        if len(self.handed_out) > MAX_PENDING:
             del self.handed_out[next(iter(self.handed_out))]
 
-    def kept(self, service: str) -> KeptStream:
-        """Write it down. Where nothing is learnt from them, problems handed out are forgotten."""
+    def to_stored(self, service: str) -> StoredStream:
+        """Return its state, with pending problems only if their results are learned from."""
         waiting = [r.to_json() for r in self.handed_out.values()] if _learns(self.options) else []
         state = self.problems.state_dict()
         state["ahead"] = waiting + state["ahead"]
-        return KeptStream(
+        return StoredStream(
             options=self.options, state=state, handed_out=len(waiting), service=service
         )
 
-    def resume(self, kept: KeptStream, service: str) -> None:
-        """Go on from a file; raises ValueError where it holds no sound state."""
-        state = kept.state
-        if kept.service == service:
-            for recipe in state["ahead"][: kept.handed_out]:
+    def restore(self, stored: StoredStream, service: str) -> None:
+        """Restore a stored state; ValueError if it is invalid."""
+        state = stored.state
+        if stored.service == service:
+            for recipe in state["ahead"][: stored.handed_out]:
                 self.hand_out(read_recipe(recipe))
-            state = {**state, "ahead": state["ahead"][kept.handed_out :]}
+            state = {**state, "ahead": state["ahead"][stored.handed_out :]}
         self.problems.load_state_dict(state)
 
 
 def _learns(options: StreamRequestOptions) -> bool:
-    """Whether results change what comes next."""
+    """Return whether results change which problems come next."""
     return (
         options.complexity_mode == ComplexityMode.CURRICULUM.value
         or options.sampling == TaskSampling.SIGNAL.value
@@ -103,15 +105,15 @@ def _learns(options: StreamRequestOptions) -> bool:
 
 
 class NamedStreams:
-    """Opens streams by name, and keeps their state in files.
+    """Streams by name, whose states are saved to files.
 
     Args:
-        folder: where `NAME.json` is kept for each stream; without one there are no streams.
-        most: streams that may be open; beyond that the one that was used least recently is closed.
+        folder: of the files `NAME.json`; None disables streams.
+        most: streams that may be open; beyond that the least recently used one is closed.
     """
 
     def __init__(
-        self, gym: AsyncReasoningGym, folder: Path | None, *, most: int = MOST_STREAMS
+        self, gym: AsyncReasoningGym, folder: Path | None, *, most: int = MAX_OPEN_STREAMS
     ) -> None:
         self._gym = gym
         self._folder = folder
@@ -124,15 +126,15 @@ class NamedStreams:
     async def next(
         self, name: str, count: int, options: StreamRequestOptions | None
     ) -> list[Problem]:
-        """Hand out the next problems of a stream, which `options` begin.
+        """Return the next problems of a stream; `options` start a new one.
 
         Raises:
-            Refusal: there is no such stream, or it can't be begun; the message says why.
+            HTTPException: the stream does not exist, or cannot be started.
         """
-        async with self._used(name, options) as stream:
+        async with self._use(name, options) as stream:
             if options not in (None, stream.options):
-                raise Refusal(
-                    409, f"stream {name!r} has other options: leave them out, or take another name"
+                raise HTTPException(
+                    409, f"stream {name!r} has other options: omit them, or use another name"
                 )
             problems = []
             for _ in range(count):
@@ -142,10 +144,8 @@ class NamedStreams:
             return problems
 
     @asynccontextmanager
-    async def _used(
-        self, name: str, options: StreamRequestOptions | None
-    ) -> AsyncIterator[_Stream]:
-        """Open a stream, if it isn't open, and let nobody close it meanwhile."""
+    async def _use(self, name: str, options: StreamRequestOptions | None) -> AsyncIterator[_Stream]:
+        """Open a stream unless it is open, and keep it open inside the context."""
         if name not in self._streams:
             async with self._opening:
                 if name not in self._streams:
@@ -159,72 +159,72 @@ class NamedStreams:
 
     async def _open(self, name: str, options: StreamRequestOptions | None) -> _Stream:
         try:
-            kept = self._kept(name)
-            options = kept.options if kept else options
+            stored = self._read(name)
+            options = stored.options if stored else options
             if options is None:
-                raise Refusal(404, f"there is no stream {name!r}: send options, which may be {{}}")
-            await self._make_place()
+                raise HTTPException(
+                    404, f"stream {name!r} does not exist: send options, which may be {{}}"
+                )
+            await self._make_room()
             given = options.model_dump(exclude={"tasks"}, exclude_none=True)
             problems = await self._gym.stream(options.tasks, **cast(StreamOptions, given))
             stream = _Stream(problems, options)
-            if kept is not None:
-                stream.resume(kept, self._service)
-        except ValueError as error:  # a ConfigurationError, or a file that holds no stream
-            raise Refusal(422, f"stream {name!r} can't be begun: {error}") from None
+            if stored is not None:
+                stream.restore(stored, self._service)
+        except ValueError as error:  # a ConfigurationError, or an invalid file
+            raise HTTPException(422, f"cannot start stream {name!r}: {error}") from None
         return stream
 
-    async def _make_place(self) -> None:
-        """Close streams that no request uses until another may be open."""
+    async def _make_room(self) -> None:
+        """Close idle streams until another one may be open."""
         while len(self._streams) >= self._most:
             idle = next((name for name, each in self._streams.items() if not each.users), None)
             if idle is None:
-                raise busy(
-                    409, f"all {self._most} streams that may be open are in use: try again later"
-                )
+                raise retry_later(409, f"all {self._most} open streams are in use: try again later")
             stream = self._streams[idle]
             try:
                 await self._write(idle, stream)
             except UnwritableError as error:
-                raise busy(
-                    503, f"stream {idle!r} can't be closed to open another: {error}"
+                raise retry_later(
+                    503, f"cannot close stream {idle!r} to open another: {error}"
                 ) from None
-            if not stream.users and not stream.changed:  # nobody came while it was written
+            if not stream.users and not stream.changed:  # not used while it was written
                 stream.problems.close()
                 del self._streams[idle]
 
-    def _kept(self, name: str) -> KeptStream | None:
-        """Read a stream's file, if there is one; raises ValueError where it holds none."""
+    def _read(self, name: str) -> StoredStream | None:
+        """Read a stream's file, if it exists; ValueError if it is invalid."""
         path = self._path(name)
-        return KeptStream.model_validate_json(path.read_bytes()) if path.exists() else None
+        return StoredStream.model_validate_json(path.read_bytes()) if path.exists() else None
 
     def _path(self, name: str) -> Path:
         if self._folder is None:
-            raise Refusal(409, "this service keeps no streams: start it with --streams FOLDER")
+            raise HTTPException(409, "streams are disabled: set --streams FOLDER")
         return self._folder / f"{name}.json"
 
     async def observe(self, name: str, results: Sequence[Observation]) -> None:
-        """Let a stream learn from results: all of them, or none where one is refused.
+        """Tell a stream results: all of them, or none if one is invalid.
 
         Raises:
-            Refusal: a result is of no problem that the stream has handed out and waits for.
+            HTTPException: a result is not of a problem that awaits one.
         """
         if name not in self._streams and not self._path(name).exists():
-            raise Refusal(404, f"there is no stream {name!r}: ask for its problems first")
-        async with self._used(name, None) as stream:
-            _learn(name, stream, results)
+            raise HTTPException(404, f"stream {name!r} does not exist: ask for its problems first")
+        async with self._use(name, None) as stream:
+            _observe(name, stream, results)
 
-    async def keep(self) -> None:
-        """Write the state of streams that have changed; what can't be written is said."""
+    async def save(self) -> None:
+        """Write the states of streams that changed; log those that cannot be written."""
         for name, stream in list(self._streams.items()):
             if stream.changed:
                 try:
                     await self._write(name, stream)
                 except UnwritableError as error:
-                    logger.error("The state of stream %s is not kept: %s", name, error)
+                    logger.error("Cannot save stream %s: %s", name, error)
 
     async def _write(self, name: str, stream: _Stream) -> None:
-        """Write a stream's state; what changes meanwhile is written the next time."""
-        text = stream.kept(self._service).model_dump_json()
+        """Write a stream's state; changes during the write come next time."""
+        text = stream.to_stored(self._service).model_dump_json()
         stream.changed = False
         try:
             await self._disk.submit(partial(write_whole, self._path(name), text))
@@ -233,35 +233,37 @@ class NamedStreams:
             raise
 
     async def close(self) -> None:
-        """Write what has changed, and drop what was made ahead; a stalled disk ends the wait."""
-        patience = PATIENCE  # else what is being written ends with the program
+        """Save streams that changed and close all; give up on a disk that does not respond."""
+        patience = CLOSE_SECONDS
         try:
-            await asyncio.wait_for(self.keep(), patience)
+            await asyncio.wait_for(self.save(), patience)
         except asyncio.TimeoutError:
             patience = 0
         for stream in self._streams.values():
             stream.problems.close()
         if not self._disk.close(patience=patience):
-            logger.error("Streams are not kept: %s does not answer", self._folder)
+            logger.error("Cannot persist streams: disk not responding (%s)", self._folder)
 
 
-def _learn(name: str, stream: _Stream, results: Sequence[Observation]) -> None:
+def _observe(name: str, stream: _Stream, results: Sequence[Observation]) -> None:
     waiting = dict(stream.handed_out)
-    learnt = []
+    observed = []
     for index, result in enumerate(results):
-        recipe = waiting.pop(recipe_key(recipe_item(result.recipe).recipe), None)
+        recipe = waiting.pop(recipe_key(recipe_target(result.recipe).recipe), None)
         if recipe is None:
-            raise Refusal(
+            raise HTTPException(
                 404,
-                f"results.{index}.recipe: stream {name!r} waits for no result of it: it was "
+                f"results.{index}.recipe: stream {name!r} does not await its result: it was "
                 "observed already, is of another stream, or was handed out long ago",
             )
         if result.solved > result.attempts:
-            raise Refusal(
-                422, f"results.{index}.solved is {result.solved} of {result.attempts} attempts"
+            raise HTTPException(
+                422,
+                f"results.{index}.solved must be at most attempts ({result.attempts}), got "
+                f"{result.solved}",
             )
-        learnt.append((recipe, result))
-    for recipe, result in learnt:
+        observed.append((recipe, result))
+    for recipe, result in observed:
         if result.attempts:
             stream.problems.observe(recipe, solved=result.solved, attempts=result.attempts)
     stream.handed_out = waiting

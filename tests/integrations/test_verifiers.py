@@ -21,7 +21,7 @@ from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS, build_me
 from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row
 from reasoning_gym_environment.integrations.shared import evaluation_problems
 from reasoning_gym_environment.problems.seeds import is_evaluation_seed
-from reasoning_gym_environment.service.service import RewardService, ServiceSettings
+from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes]
 

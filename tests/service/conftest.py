@@ -11,7 +11,7 @@ from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.records import Problem
-from reasoning_gym_environment.service.service import RewardService, ServiceSettings
+from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

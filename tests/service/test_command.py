@@ -77,7 +77,7 @@ async def test_sigterm_answers_what_is_under_way_and_leaves_nothing(tmp_path: Pa
         asked = asyncio.create_task(session.post(f"{url}/score", json=body))
         await queued(session, url, 12)
         process.send_signal(signal.SIGTERM)
-        await until(process, "Ending: what is under way is answered")
+        await until(process, "Draining in-flight requests")
         response = await asked
         assert response.status == 200
         assert len((await response.json())["scores"]) == 12
@@ -94,7 +94,7 @@ async def test_an_address_that_others_reach_without_a_token_is_warned_of() -> No
     async with command("--host", "0.0.0.0", token=None) as process:
         await until(
             process,
-            "Anybody who reaches 0.0.0.0 may ask for scores: give --token-file, or listen on "
+            "The service is unauthenticated and listens on 0.0.0.0: set --token-file, or --host "
             "127.0.0.1",
         )
 
@@ -102,7 +102,7 @@ async def test_an_address_that_others_reach_without_a_token_is_warned_of() -> No
 def test_a_place_that_is_taken_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rewards", "--host", "192.0.2.1", "--port", "8080"]) == 2
     said = capsys.readouterr().err
-    assert "error: --host 192.0.2.1 --port 8080: can't listen there (" in said
+    assert "error: --host 192.0.2.1 --port 8080: cannot listen (" in said
 
 
 def test_a_token_is_read_from_a_file_or_the_environment(
@@ -121,19 +121,19 @@ def test_a_token_is_read_from_a_file_or_the_environment(
 def test_a_token_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "token"
     file.write_text(text)
-    with pytest.raises(FixableError, match=r"the token has \d characters; at least 16 are needed"):
+    with pytest.raises(FixableError, match=r"the token must have at least 16 characters, got \d"):
         read_token(file)
-    with pytest.raises(FixableError, match="nowhere: it can't be read"):
+    with pytest.raises(FixableError, match="nowhere: cannot read it"):
         read_token(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
     ("option", "says"),
     [
-        ("--port=70000", "--port is 70000; it goes from 0 to 65535"),
-        ("--queue=9", "--queue is 9; it goes from 256 to 1000000"),
-        ("--max-body=0", "--max-body is 0; it goes from 1 to 1024"),
-        ("--processes=0", "--processes is 0; it goes from 1 to 1024"),
+        ("--port=70000", "--port must be between 0 and 65535, got 70000"),
+        ("--queue=9", "--queue must be between 256 and 1000000, got 9"),
+        ("--max-body=0", "--max-body must be between 1 and 1024, got 0"),
+        ("--processes=0", "--processes must be between 1 and 1024, got 0"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused(

@@ -12,8 +12,8 @@ from reward_requests import Post, row
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.gym.asynchronous import Scorable, Score
 from reasoning_gym_environment.records import Problem, Status
-from reasoning_gym_environment.service.items import entry_item
-from reasoning_gym_environment.service.scorer import Scorer
+from reasoning_gym_environment.service.batching import Scorer
+from reasoning_gym_environment.service.formats import entry_target
 from reasoning_gym_environment.tasks.facts import UNTRUSTED_ENTRIES
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -40,7 +40,7 @@ async def compared(
 ) -> tuple[list[tuple[float | None, str]], list[tuple[float | None, str]]]:
     """Verdicts by the entry itself, and by what is left of it after JSON."""
     texts = answers(problem, other)
-    again = entry_item(after_json(problem)).problem()
+    again = entry_target(after_json(problem)).problem()
     assert again.entry != problem.entry or again.question == problem.question
     scored = [await gym.score_many([(p, text) for text in texts]) for p in (problem, again)]
     return told(scored[0]), told(scored[1])
@@ -93,8 +93,8 @@ async def test_an_entry_may_be_a_label(post: Post, problem: Problem) -> None:
 
 
 BROKEN: list[tuple[str, dict[str, Any], str]] = [
-    ("rearc", {"output": [[0]]}, "earns 0.05 (wrong) by the default rearc in place of 1"),
-    ("sudoku", {"solution": None}, "(verifier_error) by the default sudoku in place of 1"),
+    ("rearc", {"output": [[0]]}, "earns 0.05 (wrong) by the default rearc instead of 1"),
+    ("sudoku", {"solution": None}, "(verifier_error) by the default sudoku instead of 1"),
     ("gcd", {"source_dataset": "gdc"}, "must be a task of reasoning-gym, got 'gdc'"),
     ("gcd", {"source_dataset": ["gcd"]}, "must be a task of reasoning-gym, got ['gcd']"),
     (
@@ -128,8 +128,8 @@ async def test_a_broken_entry_is_refused_and_never_paid_a_little(
     [
         ({"answer": None}, "answer is null, so this gcd entry can't be checked; send the recipe"),
         ({"answer": "2\n"}, "its own answer, '2\\n', earns 0.0 (wrong) by the default gcd"),
-        ({"question": None}, "entry: question is None, which is no text"),
-        ({"metadata": None}, "the row has neither a recipe nor reasoning-gym's question"),
+        ({"question": None}, "entry: question must be a string, got None"),
+        ({"metadata": None}, "the row needs a recipe, or reasoning-gym's question"),
         ({"metadata": {}}, "metadata.source_dataset must be a task of reasoning-gym, got None"),
     ],
 )
@@ -158,6 +158,6 @@ async def test_an_entry_whose_answer_gets_no_verdict_is_unscored_and_not_refused
     status: Status,
 ) -> None:
     entry = {"question": "?", "answer": "2", "metadata": {"source_dataset": "gcd"}}
-    [score] = await Scorer(Overloaded(status)).score(entry_item(entry), ["<answer>4</answer>"])
+    [score] = await Scorer(Overloaded(status)).score(entry_target(entry), ["<answer>4</answer>"])
     assert (score.score, score.status) == (None, Status.UNSCORED)
     assert score.detail == f"the entry's own answer has no verdict ({status.value}): too much"

@@ -13,7 +13,7 @@ from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.service.service import RewardService, ServiceSettings
+from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -14,13 +14,14 @@ from schemathesis.checks import (
 )
 from schemathesis.generation import GenerationMode
 
-from reasoning_gym_environment.service.openapi import description
-from reasoning_gym_environment.service.service import RewardService
+from reasoning_gym_environment import AsyncReasoningGym
+from reasoning_gym_environment.service.app import RewardService, ServiceSettings, create_app
 
-SCHEMA = schemathesis.openapi.from_dict(description())
+DOCUMENT = create_app(AsyncReasoningGym(processes=1), ServiceSettings()).openapi()
+SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 OPERATIONS = [
     (method, path, mode)
-    for path, methods in description()["paths"].items()
+    for path, methods in DOCUMENT["paths"].items()
     for method, operation in methods.items()
     for mode in GenerationMode
     if "requestBody" in operation or mode is GenerationMode.POSITIVE  # without one, all is right
@@ -37,10 +38,10 @@ OF_PROBLEMS = 3
 
 
 def test_every_message_says_what_it_is() -> None:
-    schemas = description()["components"]["schemas"]
+    schemas = DOCUMENT["components"]["schemas"]
     assert [name for name, schema in schemas.items() if not schema.get("description")] == []
     assert {"ScoreRequest", "ScoreReply", "VerifyRequest", "ErrorReply"} <= schemas.keys()
-    assert json.loads(json.dumps(description())) == description()
+    assert json.loads(json.dumps(DOCUMENT)) == DOCUMENT
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -10,7 +10,7 @@ from reward_requests import Post, right, row, spoken
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.records import Problem
-from reasoning_gym_environment.service.service import RewardService
+from reasoning_gym_environment.service.app import RewardService
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -64,7 +64,7 @@ async def test_a_row_whose_question_is_another_is_refused(post: Post, problem: P
     asked = row(problem.question, "", recipe=problem.recipe.to_json(), question="What is 2 + 2?")
     reply = await post("/verify", asked)
     assert reply.status == 422
-    assert "the row 'What is 2 + 2?': it was made with another version" in reply.body["error"]
+    assert "the row 'What is 2 + 2?': the row is of another version" in reply.body["error"]
 
 
 async def test_openrlhf_gets_a_reward_for_each_query(post: Post, problem: Problem) -> None:
@@ -81,12 +81,12 @@ async def test_openrlhf_gets_a_reward_for_each_query(post: Post, problem: Proble
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"prompts": []}, "prompts has 0 values where query has 1"),
-        ({"labels": []}, "labels has 0 values where query has 1"),
-        ({"prompts": ["other"]}, "query.0 doesn't hold prompts.0, 'other'"),
-        ({"labels": ["4"]}, "labels.0 is 4; it is a recipe, or an entry, as JSON"),
-        ({"labels": ["four"]}, "labels.0 is no JSON: "),
-        ({"query": "one"}, "query: Input should be a valid list; it is 'one'"),
+        ({"prompts": []}, "prompts must have one value per query (1), got 0"),
+        ({"labels": []}, "labels must have one value per query (1), got 0"),
+        ({"prompts": ["other"]}, "query.0 does not contain prompts.0, 'other'"),
+        ({"labels": ["4"]}, "labels.0 must be a recipe or an entry, as JSON, got 4"),
+        ({"labels": ["four"]}, "labels.0 is not valid JSON: "),
+        ({"query": "one"}, "query: Input should be a valid list, got 'one'"),
     ],
 )
 async def test_what_openrlhf_sends_is_refused_in_a_sentence(
@@ -137,15 +137,15 @@ RECIPE = {"task": "gcd", "seed": 2}
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ({"completions": ["4"]}, "give one of recipe and entry"),
+        ({"completions": ["4"]}, "give exactly one of recipe and entry"),
         ({"recipe": RECIPE, "completions": []}, "completions: List should have at least 1 item"),
         ({"recipe": RECIPE, "completions": [4]}, "completions.0: Input should be a valid string"),
         ({"recipe": RECIPE, "completion": "4"}, "completions: Field required"),
         (
             {"recipe": RECIPE, "completions": ["4"], "tokens": 1},
-            "tokens: Extra inputs are not permitted; it is 1",
+            "tokens: Extra inputs are not permitted, got 1",
         ),
-        ({"recipe": "{", "completions": ["4"]}, "recipe is no JSON: EOF while parsing"),
+        ({"recipe": "{", "completions": ["4"]}, "recipe is not valid JSON: EOF while parsing"),
         (
             {"recipe": [], "completions": ["4"]},
             "invalid recipe: a recipe must be an object, got []",
@@ -156,7 +156,7 @@ RECIPE = {"task": "gcd", "seed": 2}
         ),
         (
             {"recipe": {**RECIPE, "task": "gdc"}, "completions": ["4"]},
-            "recipe: its problem can't be made: gdc: ValueError: 'gdc' is not registered as a task",
+            "cannot generate its problem: gdc: ValueError: 'gdc' is not registered as a task",
         ),
         (
             {
@@ -180,13 +180,13 @@ async def test_a_mistake_is_refused_in_a_sentence(post: Post, body: Any, says: s
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [
-        (b"", 400, "the body is no JSON: EOF while parsing"),
-        (b'{"a": NaN}', 400, "the body is no JSON: "),
-        (b'{"a": 1e999}', 400, "the body holds a number that is too large"),
-        (b'[[{"a": [-10e308]}]]', 400, "the body holds a number that is too large"),
-        (b"[" + b"9" * 400 + b".0]", 400, "the body holds a number that is too large"),
-        (b"[" * 300 + b"]" * 300, 400, "the body is no JSON: recursion limit exceeded"),
-        (b"\x80\x04K\x01.", 400, "the body is no JSON: "),
+        (b"", 400, "the body is not valid JSON: EOF while parsing"),
+        (b'{"a": NaN}', 400, "the body is not valid JSON: "),
+        (b'{"a": 1e999}', 400, "the body has a number that is too large"),
+        (b'[[{"a": [-10e308]}]]', 400, "the body has a number that is too large"),
+        (b"[" + b"9" * 400 + b".0]", 400, "the body has a number that is too large"),
+        (b"[" * 300 + b"]" * 300, 400, "the body is not valid JSON: recursion limit exceeded"),
+        (b"\x80\x04K\x01.", 400, "the body is not valid JSON: "),
         (b'"' + b"x" * 2**19 + b'"', 413, "the body is larger than the 524288 bytes"),
     ],
 )
@@ -204,7 +204,7 @@ async def test_other_content_is_refused(
 ) -> None:
     async with session.post(f"{service.url}/score", data="{}") as response:
         assert response.status == 415
-        assert "it must be application/json" in (await response.json())["error"]
+        assert "must be application/json, got text/plain" in (await response.json())["error"]
 
 
 async def test_what_does_not_exist_is_said_as_json(

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import HTTPException
 from reward_requests import Post
 
 from reasoning_gym_environment import AsyncReasoningGym
-from reasoning_gym_environment.service.messages import Observation, StreamRequestOptions
-from reasoning_gym_environment.service.refusals import Refusal
-from reasoning_gym_environment.service.service import RewardService, ServiceSettings
+from reasoning_gym_environment.service.app import RewardService, ServiceSettings
+from reasoning_gym_environment.service.schemas import Observation, StreamRequestOptions
 from reasoning_gym_environment.service.streams import NamedStreams
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -54,14 +54,14 @@ async def test_a_stream_climbs_and_another_service_goes_on(
 @pytest.mark.parametrize(
     ("route", "body", "status", "says"),
     [
-        ("/problems", {"stream": "new"}, 404, "there is no stream 'new': send options"),
+        ("/problems", {"stream": "new"}, 404, "stream 'new' does not exist: send options"),
         ("/problems", {"stream": "../x", "options": {}}, 422, "stream: String should match"),
         ("/problems", {"stream": "x", "count": 0}, 422, "count: Input should be greater than"),
         (
             "/problems",
             {"stream": "x", "options": {"tasks": ["gdc"]}},
             422,
-            "stream 'x' can't be begun: include_tasks: unknown task or category 'gdc'",
+            "cannot start stream 'x': include_tasks: unknown task or category 'gdc'",
         ),
         (
             "/problems",
@@ -73,7 +73,7 @@ async def test_a_stream_climbs_and_another_service_goes_on(
             "/observe",
             {"stream": "no", "results": [{"recipe": {}, "solved": 0, "attempts": 1}]},
             404,
-            "there is no stream 'no': ask for its problems first",
+            "stream 'no' does not exist: ask for its problems first",
         ),
     ],
 )
@@ -92,13 +92,13 @@ async def test_a_result_is_told_once_and_of_what_was_handed_out(post: Post) -> N
     reply = await post("/observe", told)
     assert (reply.status, reply.body) == (
         422,
-        {"error": "results.0.solved is 9 of 8 attempts"},
+        {"error": "results.0.solved must be at most attempts (8), got 9"},
     )
     assert (await post("/observe", {**told, "results": results([first], 8)})).status == 200
     for again in (results([second, first], 1), results([second, second], 1)):
         reply = await post("/observe", {**told, "results": again})
         assert reply.status == 404
-        assert "results.1.recipe: stream 'once' waits for no result of it" in reply.body["error"]
+        assert "results.1.recipe: stream 'once' does not await its result" in reply.body["error"]
     unscored = [{"recipe": second["recipe"], "solved": 0, "attempts": 0}]
     assert (await post("/observe", {**told, "results": unscored})).status == 200
 
@@ -107,7 +107,7 @@ async def test_a_stream_keeps_its_options(gym: AsyncReasoningGym, tmp_path: Path
     streams = NamedStreams(gym, tmp_path)
     gcd, lcm = (StreamRequestOptions(tasks=[task]) for task in ("gcd", "lcm"))
     assert len(await streams.next("one", 2, gcd)) == 2
-    with pytest.raises(Refusal, match="stream 'one' has other options: leave them out"):
+    with pytest.raises(HTTPException, match="stream 'one' has other options: omit them"):
         await streams.next("one", 1, lcm)
     assert len(await streams.next("one", 1, None)) == 1
     await streams.close()
@@ -126,7 +126,7 @@ async def test_a_stream_too_many_closes_the_one_that_nobody_uses_and_both_go_on(
     told = [Observation(recipe=r.to_json(), solved=0, attempts=1) for r in first]
     await streams.observe("one", told[:2])
     await streams.next("two", 1, None)
-    with pytest.raises(Refusal, match=r"results.0.recipe: stream 'one' waits for no result of it"):
+    with pytest.raises(HTTPException, match=r"does not await its result"):
         await streams.observe("one", told[:1])
     last = [p.recipe for p in await streams.next("one", 2, None)]
     assert [*first, *last] == [*expected[:3], *expected[4:]]
@@ -143,9 +143,9 @@ async def test_a_stream_too_many_is_refused_while_all_are_in_use(
     await streams.next("one", 1, options)
     using = asyncio.create_task(streams.next("one", 64, None))
     await asyncio.sleep(0)
-    with pytest.raises(Refusal, match="all 1 streams that may be open are in use") as refused:
+    with pytest.raises(HTTPException, match="all 1 open streams are in use") as refused:
         await streams.next("two", 1, options)
-    assert (refused.value.status, refused.value.headers) == (409, {"Retry-After": "1"})
+    assert (refused.value.status_code, refused.value.headers) == (409, {"Retry-After": "1"})
     await using
     assert len(await streams.next("two", 1, options)) == 1
     await streams.close()
@@ -175,7 +175,7 @@ async def test_without_a_folder_there_are_no_streams(gym: AsyncReasoningGym, pos
             reply = await post(route, {"stream": "a", **body}, url=service.url)
             assert (reply.status, reply.body["error"]) == (
                 409,
-                "this service keeps no streams: start it with --streams FOLDER",
+                "streams are disabled: set --streams FOLDER",
             )
 
 
@@ -187,9 +187,9 @@ async def test_a_state_that_cannot_be_written_is_said_and_written_later(
     streams = NamedStreams(gym, folder, most=1)
     options = StreamRequestOptions(tasks=["gcd"])
     await streams.next("one", 1, options)
-    await streams.keep()
-    assert "The state of stream one is not kept: " in caplog.text
-    with pytest.raises(Refusal, match="stream 'one' can't be closed to open another: "):
+    await streams.save()
+    assert "Cannot save stream one: " in caplog.text
+    with pytest.raises(HTTPException, match="cannot close stream 'one' to open another: "):
         await streams.next("two", 1, options)
     folder.unlink()
     await streams.close()
@@ -205,7 +205,7 @@ async def test_a_file_that_holds_no_stream_is_refused(
     async with keeping(gym, tmp_path) as url:
         for name in ("torn", "odd"):
             reply = await post("/problems", {"stream": name}, url=url)
-            assert (reply.status, f"stream '{name}' can't be begun" in reply.body["error"]) == (
+            assert (reply.status, f"cannot start stream '{name}'" in reply.body["error"]) == (
                 422,
                 True,
             )

@@ -1,18 +1,21 @@
-"""The service's requests and replies. They are checked, and described to clients, as they stand."""
+"""Requests and replies of the service, from which its OpenAPI document is made."""
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
+from fastapi import HTTPException
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic_core import from_json
 
 from ..records import Status
 
-MOST_COMPLETIONS = 256
-"""In one request."""
+MAX_COMPLETIONS = 256
+"""Completions in one request."""
 
-MOST_CHARACTERS = 2**19
-"""Of one completion."""
+MAX_CHARACTERS = 2**19
+"""Characters of one completion."""
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=2**31)]
@@ -40,37 +43,37 @@ _ENTRY = {
 }
 
 
-def _described(about: str, *kinds: dict[str, Any]) -> WithJsonSchema:
-    """Describe a field that `items` reads."""
-    return WithJsonSchema({"description": about, "anyOf": list(kinds)})
+def _schema(description: str, *kinds: dict[str, Any]) -> WithJsonSchema:
+    """Describe a field that `formats` validates."""
+    return WithJsonSchema({"description": description, "anyOf": list(kinds)})
 
 
 RecipeField = Annotated[
-    Any, _described("A recipe, as an object or its JSON text.", _RECIPE, {"type": "string"})
+    Any, _schema("A recipe, as an object or its JSON text.", _RECIPE, {"type": "string"})
 ]
-EntryField = Annotated[Any, _described("An entry made by reasoning-gym itself.", _ENTRY)]
+EntryField = Annotated[Any, _schema("An entry made by reasoning-gym.", _ENTRY)]
 LabelField = Annotated[
     Any,
-    _described("A recipe or an entry, or its JSON text.", _RECIPE, _ENTRY, {"type": "string"}),
+    _schema("A recipe or an entry, or its JSON text.", _RECIPE, _ENTRY, {"type": "string"}),
 ]
-Completion = Annotated[str, Field(max_length=MOST_CHARACTERS)]
-Completions = Annotated[list[Completion], Field(min_length=1, max_length=MOST_COMPLETIONS)]
+Completion = Annotated[str, Field(max_length=MAX_CHARACTERS)]
+Completions = Annotated[list[Completion], Field(min_length=1, max_length=MAX_COMPLETIONS)]
 
 
-class Request(BaseModel):
-    """What a client sends: a field that isn't known is a mistake."""
+class RequestBody(BaseModel):
+    """A request; unknown fields are errors."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
 class Row(BaseModel):
-    """What another framework sends: its own fields stay unread."""
+    """A request of another framework; other fields are ignored."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
 
-class ScoreRequest(Request):
-    """Completions of one problem: give its recipe, or an entry."""
+class ScoreRequest(RequestBody):
+    """Completions of one problem, given by its recipe or its entry."""
 
     recipe: RecipeField = None
     entry: EntryField = None
@@ -78,13 +81,15 @@ class ScoreRequest(Request):
 
 
 class ScoreReply(BaseModel):
-    """One score for each completion, in their order."""
+    """One score per completion, in order."""
 
     scores: list[ScoredCompletion]
 
 
 class ScoredCompletion(BaseModel):
-    """What became of a completion: a score of null is the service's failure, not worth 0."""
+    """The score of one completion; null means that the service failed, not that it is wrong."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     score: Share | None
     status: Status
@@ -94,7 +99,7 @@ class ScoredCompletion(BaseModel):
 
 
 class VerifyRequest(Row):
-    """NeMo Gym's: a row, what was asked, and the model's response."""
+    """A NeMo Gym row with the model's response."""
 
     responses_create_params: dict[str, Any]
     response: NemoResponse
@@ -105,13 +110,13 @@ class VerifyRequest(Row):
 
 
 class NemoResponse(Row):
-    """A response as of OpenAI's API of that name."""
+    """A response of OpenAI's Responses API."""
 
     output: list[dict[str, Any]]
 
 
 class VerifyReply(Row):
-    """The request's fields, and the reward; `mask_sample` is true where nothing can be said."""
+    """The request's fields and the reward; `mask_sample` is true for an unscored response."""
 
     responses_create_params: dict[str, Any]
     response: dict[str, Any]
@@ -125,32 +130,32 @@ class VerifyReply(Row):
 
 
 class OpenRlhfRequest(Row):
-    """OpenRLHF's: texts of prompt and completion, the prompts, and a label each.
+    """An OpenRLHF batch: prompts with completions, prompts, and labels.
 
-    Lists may be empty: with fewer samples than services some get none.
+    Lists may be empty: with fewer samples than services, some services get none.
     """
 
-    query: Annotated[list[Completion], Field(max_length=MOST_COMPLETIONS)]
+    query: Annotated[list[Completion], Field(max_length=MAX_COMPLETIONS)]
     prompts: list[str]
     labels: list[LabelField]
 
 
 class OpenRlhfReply(BaseModel):
-    """A reward for each query, in their order."""
+    """One reward per query, in order."""
 
     rewards: list[Share]
 
 
 class SlimeRequest(Row):
-    """Of slime: one sample. Its prompt is not read."""
+    """One slime sample; its prompt is ignored."""
 
     prompt: Any = None
     response: Completion
     label: LabelField
 
 
-class StreamRequestOptions(Request):
-    """Which problems a stream has: as the environment's options of the same names."""
+class StreamRequestOptions(RequestBody):
+    """Options of a stream, as the environment's options of the same names."""
 
     tasks: list[str] = []
     exclude_tasks: list[str] = []
@@ -165,8 +170,8 @@ class StreamRequestOptions(Request):
     reserved: list[str] = []
 
 
-class ProblemsRequest(Request):
-    """The next problems of a stream; `options` begin it."""
+class ProblemsRequest(RequestBody):
+    """A request for the next problems of a stream; `options` start a new one."""
 
     stream: Name
     count: Annotated[int, Field(ge=1, le=64)] = 1
@@ -174,46 +179,66 @@ class ProblemsRequest(Request):
 
 
 class StreamedProblem(BaseModel):
-    """A question, and the recipe by which it is scored and told back."""
+    """A question and the recipe that scores and observes it."""
 
     recipe: dict[str, Any]
     question: str
 
 
 class ProblemsReply(BaseModel):
-    """As many as were asked for."""
+    """The next problems of the stream."""
 
     problems: list[StreamedProblem]
 
 
-class Observation(Request):
-    """What became of a problem: `solved` of `attempts` scored completions were right."""
+class Observation(RequestBody):
+    """The result of a problem: `solved` of `attempts` scored completions were correct."""
 
     recipe: RecipeField
     solved: Count
     attempts: Count
 
 
-class ObserveRequest(Request):
-    """Results of problems that a stream has handed out."""
+class ObserveRequest(RequestBody):
+    """Results of problems that a stream handed out."""
 
     stream: Name
     results: Annotated[list[Observation], Field(min_length=1, max_length=256)]
 
 
 class ObserveReply(BaseModel):
-    """How many results the stream has learnt from."""
+    """The number of results that the stream observed."""
 
     observed: int
 
 
 class ErrorReply(BaseModel):
-    """Why there is no answer: a sentence that names the field, its value and the way out."""
+    """An error: a sentence that names the field, its value, and what to do."""
 
     error: str
 
 
 class HealthReply(BaseModel):
-    """Whether worker processes are up."""
+    """The state of the worker processes: `ready` or `starting`."""
 
     status: str
+
+
+def read_json(text: bytes | str, name: str) -> Any:
+    """Return the value of JSON text that is at most 200 levels deep and has only finite numbers.
+
+    Args:
+        name: of the text, for the error.
+
+    Raises:
+        HTTPException: it is not such JSON.
+    """
+    try:
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise HTTPException(400, f"{name} is not valid JSON: {error}") from None
+    try:
+        json.dumps(value, allow_nan=False)  # 1e999 parses as infinity
+    except ValueError:
+        raise HTTPException(400, f"{name} has a number that is too large") from None
+    return value

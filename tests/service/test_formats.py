@@ -1,26 +1,21 @@
 """What frameworks send is read as they mean it, and what can't be scored is no wrong answer."""
 
-import json
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from fastapi import HTTPException
 from reward_requests import Post, row
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.gym.asynchronous import Score
 from reasoning_gym_environment.records import Status
-from reasoning_gym_environment.service.dialects import response_text, reward_of
-from reasoning_gym_environment.service.documents import read_json, read_message
-from reasoning_gym_environment.service.messages import (
-    MOST_CHARACTERS,
-    OpenRlhfRequest,
-    ScoreRequest,
-    SlimeRequest,
+from reasoning_gym_environment.service.app import RewardService, ServiceSettings, reward_of
+from reasoning_gym_environment.service.formats import response_text
+from reasoning_gym_environment.service.schemas import (
+    MAX_CHARACTERS,
+    read_json,
 )
-from reasoning_gym_environment.service.refusals import Refusal
-from reasoning_gym_environment.service.service import RewardService, ServiceSettings
 
 
 @pytest.mark.parametrize(
@@ -44,45 +39,49 @@ def test_a_response_is_what_the_assistant_said(output: list[dict[str, Any]], tex
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (4, "response.output: a message's content is 4"),
-        ([{"type": "output_text"}], "response.output: an output_text's text is None"),
+        (4, "response.output: a message's content must be a string or a list, got 4"),
+        (
+            [{"type": "output_text"}],
+            "the text of an output_text must be a string, got None",
+        ),
     ],
 )
 def test_a_response_without_text_is_refused(content: Any, says: str) -> None:
-    with pytest.raises(Refusal, match=says):
+    with pytest.raises(HTTPException, match=says):
         response_text([{"type": "message", "content": content}])
 
 
-TOO_LONG = "x" * (MOST_CHARACTERS + 1)
+TOO_LONG = "x" * (MAX_CHARACTERS + 1)
 
 
 @pytest.mark.parametrize(
-    ("model", "field", "fields"),
+    ("route", "field", "fields"),
     [
-        (ScoreRequest, "completions.0", {"completions": [TOO_LONG]}),
-        (SlimeRequest, "response", {"response": TOO_LONG, "label": {}}),
-        (OpenRlhfRequest, "query.0", {"query": [TOO_LONG], "prompts": [""], "labels": [{}]}),
+        ("/score", "completions.0", {"completions": [TOO_LONG]}),
+        ("/slime", "response", {"response": TOO_LONG, "label": {}}),
+        ("/openrlhf", "query.0", {"query": [TOO_LONG], "prompts": [""], "labels": [{}]}),
     ],
 )
-def test_a_completion_that_is_too_long_is_refused(
-    model: type[BaseModel], field: str, fields: dict[str, Any]
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_completion_that_is_too_long_is_refused(
+    gym: AsyncReasoningGym, post: Post, route: str, field: str, fields: dict[str, Any]
 ) -> None:
-    with pytest.raises(Refusal) as refused:
-        read_message(model, json.dumps(fields).encode())
-    assert refused.value.status == 422
-    assert str(refused.value).startswith(
-        f"{field}: String should have at most 524288 characters; it is 'xxx"
+    async with RewardService(gym, ServiceSettings(port=0)) as service:
+        reply = await post(route, fields, service.url)
+    assert reply.status == 422
+    assert reply.body["error"].startswith(
+        f"{field}: String should have at most 524288 characters, got 'xxx"
     )
 
 
 def test_a_response_that_is_too_long_is_refused_in_the_same_words() -> None:
-    half = {"type": "output_text", "text": TOO_LONG[: MOST_CHARACTERS // 2 + 1]}
+    half = {"type": "output_text", "text": TOO_LONG[: MAX_CHARACTERS // 2 + 1]}
     whole = {"type": "message", "content": [half, half]}
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(HTTPException) as refused:
         response_text([whole])
-    assert refused.value.status == 422
-    assert str(refused.value).startswith(
-        "response.output: String should have at most 524288 characters; it is 'xxx"
+    assert refused.value.status_code == 422
+    assert refused.value.detail.startswith(
+        "response.output: String should have at most 524288 characters, got 'xxx"
     )
 
 
@@ -92,9 +91,9 @@ def test_a_text_that_looks_like_a_large_number_is_read() -> None:
 
 def test_a_framework_without_a_word_for_it_is_told_to_ask_again() -> None:
     score = Score(score=None, status=Status.UNSCORED, detail="killed from outside")
-    with pytest.raises(Refusal, match="which is worth no 0: killed from outside") as refused:
+    with pytest.raises(HTTPException, match="completion now: killed from outside") as refused:
         reward_of(score)
-    assert (refused.value.status, refused.value.headers) == (503, {"Retry-After": "1"})
+    assert (refused.value.status_code, refused.value.headers) == (503, {"Retry-After": "1"})
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -112,4 +111,6 @@ async def test_what_the_service_fails_at_is_masked_and_not_wrong(
         assert "knight_swap: " in reply.body["detail"]
         reply = await post("/slime", {"response": "", "label": recipe}, service.url)
         assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
-        assert service.metrics.answers[Status.UNSCORED] == 1 + 3, "slime's is tried three times"
+        registry = service.app.state.metrics.registry
+        answers = registry.get_sample_value("reasoning_gym_answers_total", {"status": "unscored"})
+        assert answers == 1 + 3, "slime's is tried three times"

@@ -8,24 +8,22 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
+from fastapi import HTTPException
 from reward_requests import Post, right
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.gym.asynchronous import Score
 from reasoning_gym_environment.records import Problem, Recipe, Status
-from reasoning_gym_environment.service.bodies import MOST_BYTES
-from reasoning_gym_environment.service.items import Item, RecipeItem
-from reasoning_gym_environment.service.metrics import Metrics
-from reasoning_gym_environment.service.patience import patiently
-from reasoning_gym_environment.service.refusals import Refusal
-from reasoning_gym_environment.service.scoring_queue import MOST_TOGETHER, ScoringQueue
-from reasoning_gym_environment.service.service import RewardService, ServiceSettings
+from reasoning_gym_environment.service.app import RewardService, ServiceSettings
+from reasoning_gym_environment.service.batching import MAX_BATCH, ScoringQueue
+from reasoning_gym_environment.service.formats import RecipeTarget, Target
+from reasoning_gym_environment.service.limits import MAX_PENDING_BYTES, Metrics, retry
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-def item(seed: int) -> RecipeItem:
-    return RecipeItem(recipe=Recipe(task="gcd", seed=seed))
+def target(seed: int) -> RecipeTarget:
+    return RecipeTarget(recipe=Recipe(task="gcd", seed=seed))
 
 
 class Slow:
@@ -35,7 +33,7 @@ class Slow:
         self.go = asyncio.Event()
         self.groups: list[list[str]] = []
 
-    async def score(self, _: Item, completions: Sequence[str]) -> list[Score]:
+    async def score(self, _: Target, completions: Sequence[str]) -> list[Score]:
         self.groups.append(list(completions))
         await self.go.wait()
         return [Score(score=0.0, status=Status.WRONG, answer=text) for text in completions]
@@ -45,61 +43,68 @@ async def test_requests_for_one_recipe_are_scored_together(
     post: Post, service: RewardService, problem: Problem
 ) -> None:
     recipe = problem.recipe.to_json()
-    before = service.metrics.batches, service.metrics.batched
+    registry = service.app.state.metrics.registry
+    names = ("reasoning_gym_batches_total", "reasoning_gym_batched_answers_total")
+    before = [registry.get_sample_value(name) for name in names]
     texts = [right(problem), *(f"<answer>{-n}</answer>" for n in range(1, 8))]
     asked = [post("/score", {"recipe": recipe, "completions": [text]}) for text in texts]
     replies = await asyncio.gather(*asked)
     assert [r.body["scores"][0]["status"] for r in replies] == ["solved"] + ["wrong"] * 7
-    assert service.metrics.batched - before[1] == 8
-    assert service.metrics.batches - before[0] < 8
+    batches, batched = (
+        registry.get_sample_value(name) - value for name, value in zip(names, before, strict=True)
+    )
+    assert batched == 8
+    assert batches < 8
 
 
 async def test_answers_to_one_item_wait_for_each_other_and_are_told_apart() -> None:
     slow = Slow()
     slow.go.set()
-    queue = ScoringQueue(slow.score, Metrics(), most=1000, side_by_side=1)
-    asked = [queue.score(item(n % 2), [f"{n}"]) for n in range(6)]
+    queue = ScoringQueue(slow.score, Metrics(), most=1000, concurrency=1)
+    asked = [queue.score(target(n % 2), [f"{n}"]) for n in range(6)]
     answers = [[s.answer for s in scores] for scores in await asyncio.gather(*asked)]
     assert answers == [[f"{n}"] for n in range(6)]
     assert slow.groups == [["0", "2", "4"], ["1", "3", "5"]]
-    assert queue.held == 0
+    assert queue.pending == 0
 
 
 async def test_a_group_is_small_enough_that_none_runs_out_of_time_for_another() -> None:
     slow = Slow()
     slow.go.set()
-    queue = ScoringQueue(slow.score, Metrics(), most=1000, side_by_side=1)
-    scores = await queue.score(item(0), [f"{n}" for n in range(40)])
+    queue = ScoringQueue(slow.score, Metrics(), most=1000, concurrency=1)
+    scores = await queue.score(target(0), [f"{n}" for n in range(40)])
     assert [s.answer for s in scores] == [f"{n}" for n in range(40)]
-    assert [len(group) for group in slow.groups] == [MOST_TOGETHER, MOST_TOGETHER, 8]
+    assert [len(group) for group in slow.groups] == [MAX_BATCH, MAX_BATCH, 8]
 
 
 async def test_what_has_no_place_is_refused_and_place_comes_back() -> None:
     slow = Slow()
-    queue = ScoringQueue(slow.score, Metrics(), most=3, side_by_side=1)
-    waiting = asyncio.create_task(queue.score(item(0), ["a", "b"]))
+    queue = ScoringQueue(slow.score, Metrics(), most=3, concurrency=1)
+    waiting = asyncio.create_task(queue.score(target(0), ["a", "b"]))
     await asyncio.sleep(0)
-    with pytest.raises(Refusal, match="2 answers wait, and 3 may: try again later") as refused:
-        await queue.score(item(1), ["c", "d"])
-    assert (refused.value.status, refused.value.headers["Retry-After"]) == (429, "1")
+    with pytest.raises(
+        HTTPException, match="2 of 3 completions are pending: try again later"
+    ) as refused:
+        await queue.score(target(1), ["c", "d"])
+    assert (refused.value.status_code, refused.value.headers["Retry-After"]) == (429, "1")
     slow.go.set()
     await waiting
-    assert len(await queue.score(item(1), ["c", "d"])) == 2
+    assert len(await queue.score(target(1), ["c", "d"])) == 2
 
 
 async def test_answers_of_a_caller_that_left_are_not_scored() -> None:
     slow = Slow()
-    queue = ScoringQueue(slow.score, Metrics(), most=1000, side_by_side=1)
-    first = asyncio.create_task(queue.score(item(0), ["first"]))
+    queue = ScoringQueue(slow.score, Metrics(), most=1000, concurrency=1)
+    first = asyncio.create_task(queue.score(target(0), ["first"]))
     while not slow.groups:
         await asyncio.sleep(0.001)
-    stays = asyncio.create_task(queue.score(item(1), ["stays"]))
-    leaves = [asyncio.create_task(queue.score(item(n), ["leaves"])) for n in (1, 2)]
+    stays = asyncio.create_task(queue.score(target(1), ["stays"]))
+    leaves = [asyncio.create_task(queue.score(target(n), ["leaves"])) for n in (1, 2)]
     await asyncio.sleep(0.02)
     for each in leaves:
         each.cancel()
     await asyncio.gather(*leaves, return_exceptions=True)
-    assert queue.held == 2
+    assert queue.pending == 2
     names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
     assert names.count("ScoringQueue._run") == 2, "the group that all have left is gone"
     slow.go.set()
@@ -109,13 +114,13 @@ async def test_answers_of_a_caller_that_left_are_not_scored() -> None:
 
 
 async def test_a_failure_is_told_to_all_who_wait_and_to_nobody_else() -> None:
-    async def refuse(which: Item, completions: Sequence[str]) -> list[Score]:
-        if which == item(1):
-            raise Refusal(422, "no")
+    async def refuse(which: Target, completions: Sequence[str]) -> list[Score]:
+        if which == target(1):
+            raise HTTPException(422, "no")
         return [Score(score=1.0, status=Status.SOLVED)] * len(completions)
 
-    queue = ScoringQueue(refuse, Metrics(), most=1000, side_by_side=2)
-    asked = [queue.score(item(n), ["x"]) for n in (0, 1, 1)]
+    queue = ScoringQueue(refuse, Metrics(), most=1000, concurrency=2)
+    asked = [queue.score(target(n), ["x"]) for n in (0, 1, 1)]
     good, *bad = await asyncio.gather(*asked, return_exceptions=True)
     assert isinstance(good, list)
     assert [str(error) for error in bad] == ["no", "no"]
@@ -135,7 +140,7 @@ async def test_a_full_service_says_when_to_come_back(gym: AsyncReasoningGym, pos
         body = {"recipe": RECIPE, "completions": ["4"] * 9}
         reply = await post("/score", body, url=service.url)
     assert (reply.status, reply.headers["Retry-After"]) == (429, "1")
-    assert reply.body == {"error": "0 answers wait, and 8 may: try again later"}
+    assert reply.body == {"error": "0 of 8 completions are pending: try again later"}
 
 
 TOKEN = "a-token-of-24-characters"
@@ -169,7 +174,7 @@ async def test_a_client_that_stalls_is_not_waited_for(gym: AsyncReasoningGym) ->
         writer.close()
         await writer.wait_closed()
     assert reply.startswith(b"HTTP/1.1 408 ")
-    assert reply.endswith(b'{"error": "the body has not arrived within 0.1 s"}')
+    assert reply.endswith(b'{"error": "the body did not arrive within 0.1 s"}')
 
 
 async def test_a_body_that_is_large_only_once_it_is_unpacked_is_refused(
@@ -186,7 +191,13 @@ async def test_a_client_that_leaves_is_counted_and_its_neighbour_answered(
     service: RewardService, post: Post, session: aiohttp.ClientSession, problem: Problem
 ) -> None:
     body = {"recipe": problem.recipe.to_json(), "completions": [right(problem)] * 64}
-    before = service.metrics.requests["/score", 499]
+    registry = service.app.state.metrics.registry
+
+    def left() -> float:
+        labels = {"route": "/score", "code": "499"}
+        return registry.get_sample_value("reasoning_gym_requests_total", labels) or 0
+
+    before = left()
     with contextlib.suppress(asyncio.TimeoutError):
         async with session.post(
             f"{service.url}/score", json=body, timeout=aiohttp.ClientTimeout(total=0.01)
@@ -194,7 +205,7 @@ async def test_a_client_that_leaves_is_counted_and_its_neighbour_answered(
             pass
     reply = await post("/score", {**body, "completions": [right(problem)]})
     assert reply.body["scores"][0]["status"] == "solved"
-    assert service.metrics.requests["/score", 499] == before + 1
+    assert left() == before + 1
 
 
 async def test_bodies_that_are_under_way_have_only_so_many_bytes(
@@ -206,7 +217,7 @@ async def test_bodies_that_are_under_way_have_only_so_many_bytes(
             assert reply.status in (422, 429)
         return str(reply.body["error"])
 
-    async with started(gym, max_body=MOST_BYTES) as service:
+    async with started(gym, max_body=MAX_PENDING_BYTES) as service:
         port = int(service.url.rpartition(":")[2])
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(
@@ -214,7 +225,7 @@ async def test_bodies_that_are_under_way_have_only_so_many_bytes(
             b"Transfer-Encoding: chunked\r\n\r\n"
         )
         assert await asked(429) == (
-            "bodies of 268435456 bytes are under way, and 268435456 may be: try again later"
+            "pending request bodies hold 268435456 of 268435456 bytes: try again later"
         )
         writer.close()
         await writer.wait_closed()
@@ -244,21 +255,21 @@ class Fails:
     async def attempt(self) -> int:
         self.tries += 1
         if self.tries <= self.times:
-            raise Refusal(self.status, "no")
+            raise HTTPException(self.status, "no")
         return self.tries
 
 
 @pytest.mark.parametrize("status", [429, 503])
 async def test_what_is_refused_for_now_is_tried_again_after_each_pause(status: int) -> None:
-    assert await patiently(Fails(status, 3).attempt, (0.0, 0.0, 0.0)) == 4
+    assert await retry(Fails(status, 3).attempt, (0.0, 0.0, 0.0)) == 4
     fails = Fails(status, 4)
-    with pytest.raises(Refusal, match="no"):
-        await patiently(fails.attempt, (0.0, 0.0, 0.0))
+    with pytest.raises(HTTPException, match="no"):
+        await retry(fails.attempt, (0.0, 0.0, 0.0))
     assert fails.tries == 4
 
 
 async def test_what_no_pause_will_change_is_refused_at_once() -> None:
     fails = Fails(422, 1)
-    with pytest.raises(Refusal, match="no"):
-        await patiently(fails.attempt, (60.0,))
+    with pytest.raises(HTTPException, match="no"):
+        await retry(fails.attempt, (60.0,))
     assert fails.tries == 1

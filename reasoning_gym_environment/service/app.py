@@ -1,0 +1,518 @@
+"""The reward service: its routes, its ASGI application, and the server that runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import PlainTextResponse
+from fastapi.routing import APIRoute
+from prometheus_client import Gauge, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.registry import Collector
+from starlette.exceptions import HTTPException as RoutingError
+from starlette.routing import Route
+
+from ..errors import FixableError, GenerationError, PoolClosedError
+from ..gym.asynchronous import AsyncReasoningGym, Score
+from ..tasks.recipes import shorten
+from ..util.concurrency import gather_or_cancel
+from ..util.outages import is_loopback
+from . import schemas
+from .batching import Scorer, ScoringQueue
+from .formats import (
+    Target,
+    entry_target,
+    label_target,
+    openrlhf_pairs,
+    recipe_target,
+    response_text,
+    verify_reply,
+    verify_target,
+)
+from .limits import (
+    Admission,
+    BearerToken,
+    BodyLimiter,
+    Metrics,
+    RequestMetrics,
+    error_response,
+    retry,
+    retry_later,
+)
+from .streams import NamedStreams
+
+logger = logging.getLogger(__name__)
+
+SAVE_SECONDS = 10.0
+"""Interval between writes of the streams' states."""
+
+DRAIN_SECONDS = 150
+"""Time for in-flight requests at the end: more than one batch takes, less than many hung ones."""
+
+BACKLOG = 2048
+"""Connections that wait to be accepted."""
+
+KEEP_ALIVE_SECONDS = 75
+"""Time for which an idle connection stays open, longer than a client's pool reuses it."""
+
+_Responses = dict[int | str, dict[str, Any]]
+
+_ERRORS: _Responses = {
+    status: {"model": schemas.ErrorReply, "description": description}
+    for status, description in {
+        400: "The body is not valid JSON.",
+        401: "The bearer token is missing or wrong.",
+        404: "The stream does not exist or does not wait for this result.",
+        408: "The body did not arrive in time.",
+        409: "Streams are disabled, all are in use, or this one has other options.",
+        413: "The body is too large.",
+        415: "The body is not application/json.",
+        422: "A field is invalid, or the problem cannot be scored.",
+        429: "Too many completions or bytes are pending: see Retry-After.",
+        503: "The service cannot score now: see Retry-After.",
+    }.items()
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceSettings:
+    """Address and limits of the service.
+
+    Attributes:
+        port: 0 takes a free one.
+        token: that clients must send; None requires none.
+        queue: completions that may be pending.
+        max_body: bytes of a request.
+        body_timeout: seconds for a body to arrive.
+        streams: folder for the states of streams; None disables streams.
+        side_by_side: batches of completions scored at once.
+        pauses: seconds before each retry of what fails temporarily, for frameworks whose run
+            would end otherwise.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    token: str | None = None
+    queue: int = 4096
+    max_body: int = 4 * 2**20
+    body_timeout: float = 30.0
+    streams: Path | None = None
+    side_by_side: int = 4
+    pauses: tuple[float, ...] = (1.0, 3.0, 9.0)
+
+
+class _JSONRequest(Request):
+    """A request whose body is parsed within bounds."""
+
+    async def json(self) -> Any:
+        return schemas.read_json(await self.body(), "the body")
+
+
+class _JSONRoute(APIRoute):
+    """A route whose body is a `_JSONRequest`."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_json(request: Request) -> Response:
+            request = _JSONRequest(request.scope, request.receive)
+            if self.body_field and not await request.body():
+                await request.json()  # raises; FastAPI takes an empty body for a missing field
+            return await handle(request)
+
+        return handle_json
+
+
+class Endpoints:
+    """Handlers of the routes that read a body."""
+
+    def __init__(
+        self, queue: ScoringQueue, streams: NamedStreams, settings: ServiceSettings
+    ) -> None:
+        self._queue = queue
+        self._streams = streams
+        self._retry_delays = settings.pauses
+
+    def add_to(self, app: FastAPI) -> None:
+        """Add the routes to an application."""
+        app.router.route_class = _JSONRoute
+        app.post("/score", responses=_ERRORS, response_model=schemas.ScoreReply)(self.score)
+        app.post("/verify", responses=_ERRORS, response_model=schemas.VerifyReply)(self.verify)
+        app.post("/openrlhf", responses=_ERRORS)(self.openrlhf)
+        app.post("/slime", responses=_ERRORS)(self.slime)
+        app.post("/problems", responses=_ERRORS)(self.problems)
+        app.post("/observe", responses=_ERRORS)(self.observe)
+
+    def admissions(self) -> dict[str, Admission]:
+        """Return what each route requires before it reads a body."""
+        scoring = Admission(self._queue.require_room)
+        patient = Admission(self._queue.require_room, self._retry_delays)
+        return {
+            "/score": scoring,
+            "/verify": scoring,
+            "/openrlhf": patient,
+            "/slime": patient,
+            "/problems": Admission(),
+            "/observe": Admission(),
+        }
+
+    async def score(self, request: schemas.ScoreRequest) -> Response:
+        """Score completions of one problem."""
+        if (request.recipe is None) == (request.entry is None):
+            raise HTTPException(422, "give exactly one of recipe and entry")
+        target = (
+            recipe_target(request.recipe) if request.entry is None else entry_target(request.entry)
+        )
+        scores = await self._queue.score(target, request.completions)
+        reply = schemas.ScoreReply(
+            scores=[schemas.ScoredCompletion.model_validate(score) for score in scores]
+        )
+        return Response(reply.model_dump_json(), media_type="application/json")  # validates once
+
+    async def verify(self, request: schemas.VerifyRequest) -> Response:
+        """Score the response to a NeMo Gym row."""
+        target = verify_target(request)
+        [score] = await self._queue.score(target, [response_text(request.response.output)])
+        reply = verify_reply(request.model_dump(exclude_unset=True), target, score)
+        return Response(json.dumps(reply), media_type="application/json")
+
+    async def openrlhf(self, request: schemas.OpenRlhfRequest) -> schemas.OpenRlhfReply:
+        """Return the rewards of OpenRLHF's queries."""
+        pairs = openrlhf_pairs(request)
+        return schemas.OpenRlhfReply(
+            rewards=await gather_or_cancel(self._reward(*pair) for pair in pairs)
+        )
+
+    async def slime(self, request: schemas.SlimeRequest) -> schemas.Share:
+        """Return the reward of one slime sample, as a number."""
+        return await self._reward(label_target(request.label, "label"), request.response)
+
+    async def _reward(self, target: Target, completion: str) -> float:
+        """Score a completion for a framework that cannot read an unscored one; retry instead."""
+
+        async def attempt() -> float:
+            [score] = await self._queue.score(target, [completion])
+            return reward_of(score)
+
+        return await retry(attempt, self._retry_delays)
+
+    async def problems(self, request: schemas.ProblemsRequest) -> schemas.ProblemsReply:
+        """Return the next problems of a stream."""
+        problems = await self._streams.next(request.stream, request.count, request.options)
+        return schemas.ProblemsReply(
+            problems=[
+                schemas.StreamedProblem(recipe=problem.recipe.to_json(), question=problem.question)
+                for problem in problems
+            ]
+        )
+
+    async def observe(self, request: schemas.ObserveRequest) -> schemas.ObserveReply:
+        """Tell a stream the results of its problems."""
+        await self._streams.observe(request.stream, request.results)
+        return schemas.ObserveReply(observed=len(request.results))
+
+
+def reward_of(score: Score) -> float:
+    """Return a score's number; HTTPException 503 if it is unscored, which is not worth 0."""
+    if score.score is None:
+        raise retry_later(503, f"cannot score a completion now: {score.detail}")
+    return score.score
+
+
+class _WorkerRestarts(Collector):
+    """Counter of replaced worker processes, read from the gym."""
+
+    def __init__(self, gym: AsyncReasoningGym) -> None:
+        self._gym = gym
+
+    def collect(self) -> list[CounterMetricFamily]:
+        return [
+            CounterMetricFamily(
+                "reasoning_gym_worker_restarts",
+                "Worker processes that were lost and replaced.",
+                value=self._gym.counts.get("sandbox/restarts", 0),
+            )
+        ]
+
+
+def create_app(
+    gym: AsyncReasoningGym, settings: ServiceSettings, *, owns_gym: bool = False
+) -> FastAPI:
+    """Return the ASGI application, for any ASGI server.
+
+    Args:
+        settings: the server, not the application, takes their host and port.
+        owns_gym: whether the application starts and closes the gym.
+
+    Example:
+        app = create_app(AsyncReasoningGym(), ServiceSettings(), owns_gym=True)
+    """
+    metrics = Metrics()
+    streams = NamedStreams(gym, settings.streams)
+    queue = ScoringQueue(
+        Scorer(gym).score, metrics, most=settings.queue, concurrency=settings.side_by_side
+    )
+    _observe_state(metrics, queue, gym)
+    endpoints = Endpoints(queue, streams, settings)
+    app = FastAPI(
+        title="reasoning-gym rewards",
+        version=version("reasoning-gym-environment"),
+        openapi_url=None,  # described below, as every other route
+        redirect_slashes=False,
+        lifespan=lambda _: _lifespan(streams, gym if owns_gym else None),
+        exception_handlers=_EXCEPTION_HANDLERS,
+    )
+    app.state.gym, app.state.metrics = gym, metrics
+    endpoints.add_to(app)
+    _add_information_routes(app)
+    _add_middleware(app, settings, endpoints.admissions())
+    return app
+
+
+def _observe_state(metrics: Metrics, queue: ScoringQueue, gym: AsyncReasoningGym) -> None:
+    registry = metrics.registry
+    Gauge(
+        "reasoning_gym_queued_answers", "Completions that are pending.", registry=registry
+    ).set_function(lambda: queue.pending)
+    Gauge(
+        "reasoning_gym_ready", "1 while worker processes are up.", registry=registry
+    ).set_function(lambda: gym.ready)
+    registry.register(_WorkerRestarts(gym))
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(streams: NamedStreams, gym: AsyncReasoningGym | None) -> AsyncIterator[None]:
+    """Save streams while the application runs, and at its end."""
+    async with gym or contextlib.nullcontext():
+        if gym is not None:
+            await gym.start()
+        saving = asyncio.create_task(_save_streams(streams))
+        try:
+            yield
+        finally:
+            saving.cancel()
+            await streams.close()
+
+
+async def _save_streams(streams: NamedStreams) -> None:
+    while True:
+        await asyncio.sleep(SAVE_SECONDS)
+        await streams.save()
+
+
+def _add_information_routes(app: FastAPI) -> None:
+    """Add the routes that read no body."""
+    starting: _Responses = {
+        503: {"model": schemas.HealthReply, "description": "They are starting."}
+    }
+    unauthorized: _Responses = {401: _ERRORS[401]}
+
+    @app.post("/seed_session", responses=unauthorized)
+    async def seed_session() -> dict[str, Any]:
+        """Reply to NeMo Gym's clients before a rollout; there is nothing to prepare."""
+        return {}
+
+    @app.head("/health", include_in_schema=False)
+    @app.get("/health", responses=starting)
+    async def health(response: Response) -> schemas.HealthReply:
+        """Report whether worker processes are up."""
+        ready = app.state.gym.ready
+        response.status_code = 200 if ready else 503
+        return schemas.HealthReply(status="ready" if ready else "starting")
+
+    @app.head("/metrics", include_in_schema=False)
+    @app.get("/metrics", response_class=PlainTextResponse, responses=unauthorized)
+    async def metrics() -> Response:
+        """Return metrics for Prometheus."""
+        text = generate_latest(app.state.metrics.registry)
+        return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+    @app.head("/openapi.json", include_in_schema=False)
+    @app.get("/openapi.json", responses=unauthorized)
+    async def openapi() -> dict[str, Any]:
+        """Return this document."""
+        return app.openapi()
+
+
+def _add_middleware(
+    app: FastAPI, settings: ServiceSettings, admissions: dict[str, Admission]
+) -> None:
+    app.add_middleware(
+        BodyLimiter,
+        admissions=admissions,
+        largest=settings.max_body,
+        timeout=settings.body_timeout,
+    )
+    if settings.token is not None:
+        app.add_middleware(BearerToken, token=settings.token)
+    paths = {route.path for route in app.routes if isinstance(route, Route)}
+    app.add_middleware(RequestMetrics, metrics=app.state.metrics, paths=paths)  # the outermost
+
+
+async def _invalid_request(_: Request, error: RequestValidationError) -> Response:
+    """Describe the first invalid field."""
+    first = error.errors()[0]
+    field = ".".join(map(str, first["loc"][1:])) or "the body"
+    return error_response(
+        HTTPException(422, f"{field}: {first['msg']}, got {shorten(first['input'])}")
+    )
+
+
+async def _routing_error(request: Request, error: RoutingError) -> Response:
+    message = f"{request.method} {request.url.path}: {error.detail}"
+    return error_response(HTTPException(error.status_code, message, headers=error.headers))
+
+
+async def _http_error(_: Request, error: HTTPException) -> Response:
+    return error_response(error)
+
+
+async def _generation_error(_: Request, error: GenerationError) -> Response:
+    return error_response(HTTPException(422, str(error)))
+
+
+async def _closed(_: Request, __: PoolClosedError) -> Response:
+    return error_response(retry_later(503, "this service is shutting down: ask another one"))
+
+
+_EXCEPTION_HANDLERS: dict[Any, Any] = {
+    HTTPException: _http_error,
+    RoutingError: _routing_error,
+    RequestValidationError: _invalid_request,
+    GenerationError: _generation_error,
+    PoolClosedError: _closed,
+}
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to its owner."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class RewardService:
+    """The application on its address, while entered.
+
+    At the end in-flight requests are finished, for 150 s at most; then they are cancelled.
+
+    Args:
+        gym: makes and scores problems; its owner closes it.
+
+    Attributes:
+        url: of the address, without a trailing slash.
+        app: the ASGI application.
+
+    Example:
+        async with AsyncReasoningGym() as gym, RewardService(gym, ServiceSettings(port=0)) as it:
+            print(it.url)
+    """
+
+    def __init__(self, gym: AsyncReasoningGym, settings: ServiceSettings) -> None:
+        self._settings = settings
+        self.app = create_app(gym, settings)
+        self._server = _Server(
+            uvicorn.Config(
+                self.app,
+                http="h11",  # limits the size of headers
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                log_level=logging.ERROR,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=DRAIN_SECONDS,
+            )
+        )
+
+    async def __aenter__(self) -> RewardService:
+        host, port = self._settings.host, self._settings.port
+        try:
+            sockets = await _listen(host, port)
+        except OSError as error:
+            raise FixableError(
+                f"--host {host} --port {port}: cannot listen ({error.strerror or error})"
+            ) from error
+        self.url = f"http://{_in_url(host)}:{sockets[0].getsockname()[1]}"
+        self._serving = asyncio.create_task(self._server.serve(sockets))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        await self._serving
+
+
+async def _listen(host: str, port: int) -> list[socket.socket]:
+    """Return sockets that listen on an address. uvicorn exits the process where it cannot."""
+    server = await asyncio.get_running_loop().create_server(
+        asyncio.Protocol, host, port, start_serving=False
+    )
+    sockets = [each.dup() for each in server.sockets]
+    server.close()
+    for each in sockets:
+        each.listen(BACKLOG)
+    return sockets
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+async def serve(gym: AsyncReasoningGym, settings: ServiceSettings) -> None:
+    """Run the service until SIGTERM or SIGINT, then drain in-flight requests.
+
+    Raises:
+        FixableError: it cannot listen on the address, or workers do not start.
+    """
+    if settings.token is None and not is_loopback(settings.host):
+        logger.warning(
+            "The service is unauthenticated and listens on %s: set --token-file, or --host "
+            "127.0.0.1",
+            settings.host,
+        )
+    async with gym, _first_signal() as received, RewardService(gym, settings) as service:
+        logger.info("Listening on %s", service.url)
+        await gym.start()
+        logger.info("Ready")
+        await received.wait()
+        logger.info("Draining in-flight requests; a second signal exits immediately")
+
+
+@contextlib.asynccontextmanager
+async def _first_signal() -> AsyncIterator[asyncio.Event]:
+    """Give an event that the first SIGTERM or SIGINT sets; a second one has its usual effect."""
+    loop = asyncio.get_running_loop()
+    received = asyncio.Event()
+    handled = (signal.SIGTERM, signal.SIGINT)
+
+    def restore() -> None:
+        for number in handled:
+            loop.remove_signal_handler(number)
+
+    def receive() -> None:
+        restore()
+        received.set()
+
+    for number in handled:
+        loop.add_signal_handler(number, receive)
+    try:
+        yield received
+    finally:
+        restore()

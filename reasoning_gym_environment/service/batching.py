@@ -1,0 +1,222 @@
+"""Batches of completions of the same problem, scored together, in a bounded queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fastapi import HTTPException
+
+from ..errors import GenerationError, GenerationTimeoutError, WorkerLostError
+from ..gym.asynchronous import AsyncReasoningGym, Score
+from ..records import Problem, Status
+from ..tasks.recipes import shorten
+from .formats import EntryTarget, RecipeTarget, Target
+from .limits import Metrics, retry_later
+
+GATHER_SECONDS = 0.005
+"""Wait of a batch's first completion for others; scoring one alone takes longer."""
+
+MAX_BATCH = 16
+"""Completions of one batch: if all of them hang, they still fit into the batch's time limit."""
+
+MAX_KNOWN_ENTRIES = 4096
+"""Entries known to be valid, the newest ones."""
+
+_NO_VERDICT = {Status.UNSCORED, Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED}
+"""Statuses of an entry's own answer that say nothing about the entry: this machine may be slow."""
+
+
+class Scorer:
+    """Generates the problem of a target and scores completions of it."""
+
+    def __init__(self, gym: AsyncReasoningGym) -> None:
+        self._gym = gym
+        self._valid_entries: dict[str, None] = {}
+
+    async def score(self, target: Target, completions: Sequence[str]) -> list[Score]:
+        """Score completions, in order.
+
+        Raises:
+            HTTPException: the target cannot be scored.
+        """
+        if isinstance(target, EntryTarget):
+            return await self._score_entry(target, completions)
+        return await self._score_recipe(target, completions)
+
+    async def _score_recipe(self, target: RecipeTarget, completions: Sequence[str]) -> list[Score]:
+        try:
+            problem = await self._gym.problem(target.recipe)
+        except GenerationError as error:
+            if _is_transient(error):
+                return _unscored(str(error), completions)
+            raise HTTPException(422, f"recipe: cannot generate its problem: {error}") from None
+        if target.question not in (None, problem.question):
+            raise HTTPException(
+                422,
+                f"question: the recipe asks {shorten(problem.question)}, the row "
+                f"{shorten(target.question)}: the row is of another version of reasoning-gym or of "
+                "another problem; leave question out if its wording was changed on purpose",
+            )
+        return await self._score(problem, completions)
+
+    async def _score_entry(self, target: EntryTarget, completions: Sequence[str]) -> list[Score]:
+        """Score completions of an entry whose own answer earns the full score."""
+        problem = target.problem()
+        if target.key not in self._valid_entries:
+            [own] = await self._score(problem, [f"<answer>{problem.oracle}</answer>"])
+            if own.status in _NO_VERDICT:
+                detail = f"the entry's own answer has no verdict ({own.status.value}): {own.detail}"
+                return _unscored(detail, completions)
+            if own.score != 1.0:
+                raise HTTPException(
+                    422,
+                    f"entry: its own answer, {shorten(problem.oracle)}, earns {own.score} "
+                    f"({own.status.value}) by the default {target.task} instead of 1: the entry "
+                    "is broken or needs parameters that it does not name; send a recipe instead",
+                )
+            self._valid_entries[target.key] = None
+            if len(self._valid_entries) > MAX_KNOWN_ENTRIES:
+                del self._valid_entries[next(iter(self._valid_entries))]
+        return await self._score(problem, completions)
+
+    async def _score(self, problem: Problem, completions: Sequence[str]) -> list[Score]:
+        return await self._gym.score_many((problem, completion) for completion in completions)
+
+
+def _unscored(detail: str, completions: Sequence[str]) -> list[Score]:
+    return [Score(score=None, status=Status.UNSCORED, detail=detail)] * len(completions)
+
+
+def _is_transient(error: GenerationError) -> bool:
+    """Return whether generation failed for a slow or lost worker, not for the recipe."""
+    return isinstance(error, GenerationTimeoutError) or isinstance(error.__cause__, WorkerLostError)
+
+
+class _Answer(NamedTuple):
+    completion: str
+    score: asyncio.Future[Score]
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
+class _Batch:
+    """Completions of one target that will be scored together.
+
+    Attributes:
+        task: waits for a slot and scores them.
+        started: whether completions can no longer be added or withdrawn.
+    """
+
+    key: str
+    target: Target
+    answers: list[_Answer] = field(default_factory=list)
+    task: asyncio.Task[None] | None = None
+    started: bool = False
+
+
+class ScoringQueue:
+    """Bounded queue that batches completions of the same target.
+
+    Args:
+        score: scores completions of one target, in order.
+        most: completions that may be pending.
+        concurrency: batches scored at once.
+
+    Attributes:
+        pending: completions that wait or are being scored.
+    """
+
+    def __init__(
+        self,
+        score: Callable[[Target, Sequence[str]], Awaitable[list[Score]]],
+        metrics: Metrics,
+        *,
+        most: int,
+        concurrency: int,
+    ) -> None:
+        self._score = score
+        self._metrics = metrics
+        self._most = most
+        self._slots = asyncio.Semaphore(concurrency)
+        self._open: dict[str, _Batch] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.pending = 0
+
+    def require_room(self, completions: int = 1) -> None:
+        """Raise HTTPException 429 if the queue has no room for so many completions."""
+        if self.pending + completions > self._most:
+            raise retry_later(
+                429, f"{self.pending} of {self._most} completions are pending: try again later"
+            )
+
+    async def score(self, target: Target, completions: Sequence[str]) -> list[Score]:
+        """Score completions, in order. Cancelling this call withdraws those that still wait.
+
+        Raises:
+            HTTPException: the queue is full, or the target cannot be scored.
+        """
+        self.require_room(len(completions))
+        self.pending += len(completions)
+        key = target.key
+        placed = [self._add(key, target, completion) for completion in completions]
+        try:
+            scores = await asyncio.gather(*(answer.score for _, answer in placed))
+        finally:
+            self.pending -= len(completions)
+            for batch, answer in placed:
+                self._withdraw(batch, answer)
+        for status, count in Counter(score.status for score in scores).items():
+            self._metrics.answers.labels(status.value).inc(count)
+        return scores
+
+    def _add(self, key: str, target: Target, completion: str) -> tuple[_Batch, _Answer]:
+        """Add a completion to the open batch of its target, or to a new one."""
+        batch = self._open.get(key)
+        if batch is None or len(batch.answers) == MAX_BATCH:
+            batch = self._open[key] = _Batch(key=key, target=target)
+            batch.task = asyncio.create_task(self._run(batch))
+            self._tasks.add(batch.task)
+            batch.task.add_done_callback(self._tasks.discard)
+        answer = _Answer(completion, asyncio.get_running_loop().create_future())
+        batch.answers.append(answer)
+        return batch, answer
+
+    def _withdraw(self, batch: _Batch, answer: _Answer) -> None:
+        """Remove an answer whose caller is gone, and a batch that is empty after it."""
+        answer.score.cancel()
+        if batch.started or not answer.score.cancelled():
+            return
+        batch.answers.remove(answer)
+        if not batch.answers:
+            self._close(batch)
+            if batch.task is not None:
+                batch.task.cancel()
+
+    def _close(self, batch: _Batch) -> None:
+        batch.started = True
+        if self._open.get(batch.key) is batch:
+            del self._open[batch.key]
+
+    async def _run(self, batch: _Batch) -> None:
+        await asyncio.sleep(GATHER_SECONDS)
+        async with self._slots:
+            self._close(batch)
+            await self._score_batch(batch.target, batch.answers)
+
+    async def _score_batch(self, target: Target, answers: Sequence[_Answer]) -> None:
+        """Score answers and resolve those that are still awaited."""
+        self._metrics.batches.inc()
+        self._metrics.batched_answers.inc(len(answers))
+        try:
+            scores = await self._score(target, [answer.completion for answer in answers])
+        except Exception as error:  # noqa: BLE001 - raised in each caller
+            for answer in answers:
+                if not answer.score.done():
+                    answer.score.set_exception(error)
+            return
+        for answer, score in zip(answers, scores, strict=True):
+            if not answer.score.done():
+                answer.score.set_result(score)
