@@ -280,6 +280,7 @@ def create_app(
     endpoints.add_to(app)
     _add_information_routes(app)
     _add_middleware(app, settings, endpoints.admissions())
+    _describe_security(app)
     return app
 
 
@@ -361,6 +362,13 @@ def _add_middleware(
         app.add_middleware(BearerToken, token=settings.token)
     paths = {route.path for route in app.routes if isinstance(route, Route)}
     app.add_middleware(RequestMetrics, metrics=app.state.metrics, paths=paths)  # the outermost
+
+
+def _describe_security(app: FastAPI) -> None:
+    """Add the bearer token, which middleware checks, to the OpenAPI document."""
+    document = app.openapi()
+    document["security"] = [{}, {"bearer": []}]
+    document["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
 
 
 async def _invalid_request(_: Request, error: RequestValidationError) -> Response:

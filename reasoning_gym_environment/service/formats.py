@@ -174,7 +174,7 @@ def _part_text(part: dict[str, Any]) -> str:
     if not isinstance(text, str):
         raise HTTPException(
             422,
-            f"response.output: the text of an output_text must be a string, got {shorten(text)}",
+            f"response.output: an output_text's text must be a string, got {shorten(text)}",
         )
     return text
 

@@ -17,7 +17,7 @@ PORT = 8123
 URL = f"http://127.0.0.1:{PORT}"
 AT_ONCE = 16
 REQUESTS = 400
-NO_STREAMS = "this service keeps no streams: start it with --streams FOLDER"
+NO_STREAMS = "streams are disabled: set --streams FOLDER"
 
 pytestmark = [
     pytest.mark.integration,

@@ -123,7 +123,7 @@ async def test_a_failure_is_told_to_all_who_wait_and_to_nobody_else() -> None:
     asked = [queue.score(target(n), ["x"]) for n in (0, 1, 1)]
     good, *bad = await asyncio.gather(*asked, return_exceptions=True)
     assert isinstance(good, list)
-    assert [str(error) for error in bad] == ["no", "no"]
+    assert [str(error) for error in bad] == ["422: no", "422: no"]
 
 
 @asynccontextmanager

@@ -42,7 +42,7 @@ def test_a_response_is_what_the_assistant_said(output: list[dict[str, Any]], tex
         (4, "response.output: a message's content must be a string or a list, got 4"),
         (
             [{"type": "output_text"}],
-            "the text of an output_text must be a string, got None",
+            "an output_text's text must be a string, got None",
         ),
     ],
 )

@@ -122,7 +122,8 @@ async def test_metrics_are_what_prometheus_reads(
     async with session.get(f"{service.url}/metrics") as response:
         assert response.content_type == "text/plain"
         families = {f.name: f for f in text_string_to_metric_families(await response.text())}
-    requests = {tuple(s.labels.values()) for s in families["reasoning_gym_requests"].samples}
+    samples = families["reasoning_gym_requests"].samples
+    requests = {(s.labels["route"], s.labels["code"]) for s in samples}
     assert {("/score", "200"), ("none", "404")} <= requests
     solved = [s.value for s in families["reasoning_gym_answers"].samples if "solved" in str(s)]
     assert max(solved) >= 1
