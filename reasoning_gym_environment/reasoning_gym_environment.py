@@ -146,7 +146,7 @@ class ReasoningGymEnv(AtroposEnv):
             return
         logger.info("Starting the task processes")
         await self._pool.start()
-        await self.problems.prepare(with_ladders=bool(self.config.eval_levels))
+        await self.problems.prepare(with_ladders=bool(self.config.eval_difficulties))
         self.statistics.categories = self.categories
 
     async def setup(self) -> None:

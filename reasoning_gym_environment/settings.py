@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic.fields import FieldInfo
@@ -126,255 +126,203 @@ def parse_name(value: Any) -> str:
     return name
 
 
+def option(default: Any, about: str, **limits: Any) -> Any:
+    """Declare an option."""
+    return Field(default=default, description=about, **limits)
+
+
 Names = Annotated[list[str], BeforeValidator(split_names)]
+Weights = Annotated[dict[str, float], BeforeValidator(parse_weights)]
+Parameters = Annotated[dict[str, dict[str, Any]], BeforeValidator(parse_parameters)]
+Difficulties = Annotated[list[float], BeforeValidator(parse_difficulties)]
 
 
 class CommonSettings(Section):
-    tokenizer_name: str = Field(
-        default="NousResearch/DeepHermes-3-Llama-3-3B-Preview",
-        description="Hugging Face tokenizer of the model, by name or folder.",
+    tokenizer_name: str = option(
+        "NousResearch/DeepHermes-3-Llama-3-3B-Preview",
+        "Hugging Face tokenizer of the model, by name or folder.",
     )
-    group_size: int = Field(
-        default=4, ge=1, description="Completions of each problem, scored as one group."
+    group_size: int = option(4, "Completions of each problem, scored as one group.", ge=1)
+    max_token_length: int = option(
+        2048, "Most tokens of a prompt and its completion together.", ge=2
     )
-    max_token_length: int = Field(
-        default=2048, ge=2, description="Most tokens of a prompt and its completion together."
-    )
-    total_steps: int = Field(
-        default=1000, description="Training steps, or groups to collect with process."
-    )
-    batch_size: int = Field(
-        default=-1, description="Rollouts in a training batch; a trainer replaces it by its own."
-    )
-    rollout_server_url: str = Field(
-        default="http://localhost:8000", description="URL of the Atropos API (`run-api`)."
-    )
-    system_prompt: str = Field(
-        default="think",
-        description=f"A built-in system prompt ({', '.join(SYSTEM_PROMPTS)}) or the text of one; "
+    total_steps: int = option(1000, "Training steps, or groups to collect with process.")
+    batch_size: int = option(-1, "Rollouts in a training batch; a trainer replaces it by its own.")
+    rollout_server_url: str = option("http://localhost:8000", "URL of the Atropos API (`run-api`).")
+    system_prompt: str = option(
+        "think",
+        f"A built-in system prompt ({', '.join(SYSTEM_PROMPTS)}) or the text of one; "
         "empty sends none.",
     )
-    temperature: float = Field(default=1.0, ge=0, description="Sampling temperature in training.")
-    top_p: float = Field(default=1.0, gt=0, le=1, description="Nucleus sampling in training.")
-    seed: int = Field(default=42, description="Seed of the training stream.")
-    use_wandb: bool = Field(default=True, description="Log to Weights & Biases.")
-    wandb_name: str | None = Field(
-        default="reasoning_gym", description="Name of the run in wandb and at the API."
-    )
+    temperature: float = option(1.0, "Sampling temperature in training.", ge=0)
+    top_p: float = option(1.0, "Nucleus sampling in training.", gt=0, le=1)
+    seed: int = option(42, "Seed of the training stream.")
+    use_wandb: bool = option(True, "Log to Weights & Biases.")
+    wandb_name: str | None = option("reasoning_gym", "Name of the run in wandb and at the API.")
 
 
 class TaskSettings(Section):
-    include_tasks: Names = Field(
-        default=[],
-        description="Tasks and categories to train on, as a list or separated by commas; "
-        "empty means all.",
+    include_tasks: Names = option(
+        [], "Tasks and categories to train on, as a list or separated by commas; empty means all."
     )
-    exclude_tasks: Names = Field(
-        default=[], description="Tasks and categories to leave out; wins over include_tasks."
-    )
-    task_weights: Annotated[dict[str, float], BeforeValidator(parse_weights)] = Field(
-        default={},
-        description="Relative weight of tasks or categories in the draw, as a mapping or as "
+    exclude_tasks: Names = option([], "Tasks and categories to leave out; wins over include_tasks.")
+    task_weights: Weights = option(
+        {},
+        "Relative weight of tasks or categories in the draw, as a mapping or as "
         "'gcd=2,games=0.5'; 1 where none is given.",
     )
-    task_parameters: Annotated[dict[str, dict[str, Any]], BeforeValidator(parse_parameters)] = (
-        Field(
-            default={},
-            description="Dataset parameters of single tasks in training, as a mapping or as JSON: "
-            '\'{"chain_sum": {"min_terms": 2, "max_terms": 9}}\'; they win over the level\'s own.',
-        )
+    task_parameters: Parameters = option(
+        {},
+        "Dataset parameters of single tasks in training, as a mapping or as JSON: "
+        '\'{"chain_sum": {"min_terms": 2, "max_terms": 9}}\'; they win over the level\'s own.',
     )
-    complexity_mode: ComplexityMode | None = Field(
-        default=None,
-        description="Difficulty of training problems: unset (the library's default), random (all "
+    complexity_mode: ComplexityMode | None = option(
+        None,
+        "Difficulty of training problems: unset (the library's default), random (all "
         "levels alike), curriculum (each task where the target accuracy is met) or fixed "
-        "(complexity_level).",
+        "(difficulty).",
     )
-    complexity_level: float | None = Field(
-        default=None,
+    difficulty: float | None = option(
+        None,
+        "Difficulty with complexity_mode fixed: 0 is every task's easiest level, 1 its hardest.",
         ge=0,
         le=1,
-        description="Difficulty with complexity_mode fixed: 0 is every task's easiest level, 1 "
-        "its hardest.",
     )
-    curriculum_target_accuracy: float = Field(
-        default=0.7,
-        gt=0,
-        lt=1,
-        description="Share of solved rollouts to hold with complexity_mode curriculum.",
+    curriculum_target_accuracy: float = option(
+        0.7, "Share of solved rollouts to hold with complexity_mode curriculum.", gt=0, lt=1
     )
-    sampling: TaskSampling = Field(
-        default=TaskSampling.UNIFORM,
-        description="How tasks are drawn, times their weight: uniform, or signal (by the estimated "
+    sampling: TaskSampling = option(
+        TaskSampling.UNIFORM,
+        "How tasks are drawn, times their weight: uniform, or signal (by the estimated "
         "chance that some rollouts of a group are solved and some are not).",
     )
 
 
 class ScoreSettings(Section):
-    score_mode: ScoreMode = Field(
-        default=ScoreMode.PARTIAL,
-        description="Rewards before the length penalty: partial (the verifier's score), threshold "
+    score_mode: ScoreMode = option(
+        ScoreMode.PARTIAL,
+        "Rewards before the length penalty: partial (the verifier's score), threshold "
         "(0 below solved_threshold) or binary (1 at full credit, else 0).",
     )
-    solved_threshold: float = Field(
-        default=SOLVED_SCORE, gt=0, le=1, description="Score from which an answer counts as solved."
+    solved_threshold: float = option(
+        SOLVED_SCORE, "Score from which an answer counts as solved.", gt=0, le=1
     )
-    answer_tolerance: bool = Field(
-        default=False,
-        description="Remove surrounding form (bold, $, boxed, code fences, a full stop) from an "
+    answer_tolerance: bool = option(
+        False,
+        "Remove surrounding form (bold, $, boxed, code fences, a full stop) from an "
         "answer where that earns more.",
     )
-    length_penalty_start: float = Field(
-        default=0.75,
+    length_penalty_start: float = option(
+        0.75,
+        "Fraction of max_token_length from which the rewards of an all-solved group "
+        "fall, to 0 at max_token_length.",
         ge=0,
         lt=1,
-        description="Fraction of max_token_length from which the rewards of an all-solved group "
-        "fall, to 0 at max_token_length.",
     )
-    mask_too_long_completions: bool = Field(
-        default=True, description="Tell the trainer to set truncated completions' advantages to 0."
+    mask_too_long_completions: bool = option(
+        True, "Tell the trainer to set truncated completions' advantages to 0."
     )
-    verify_timeout: float = Field(
-        default=5.0, gt=0, description="Timeout for scoring one answer in seconds."
-    )
-    verify_group_timeout: float = Field(
-        default=120.0, gt=0, description="Timeout for scoring a group's answers in seconds."
+    verify_timeout: float = option(5.0, "Timeout for scoring one answer in seconds.", gt=0)
+    verify_group_timeout: float = option(
+        120.0, "Timeout for scoring a group's answers in seconds.", gt=0
     )
 
 
 class EvalSettings(Section):
-    steps_per_eval: int = Field(
-        default=100, description="Training steps between evaluations; 0 or less for none."
-    )
-    num_eval_samples_per_task: int = Field(
-        default=5, ge=1, description="Evaluation items of each task."
-    )
-    eval_attempts: int = Field(
-        default=1, ge=1, description="Completions of each evaluation item: the k of pass@k."
-    )
-    eval_levels: Annotated[list[float], BeforeValidator(parse_difficulties)] = Field(
-        default=[],
-        description="Difficulties from 0 to 1 to evaluate as well as the default configuration, "
+    steps_per_eval: int = option(100, "Training steps between evaluations; 0 or less for none.")
+    num_eval_samples_per_task: int = option(5, "Evaluation items of each task.", ge=1)
+    eval_attempts: int = option(1, "Completions of each evaluation item: the k of pass@k.", ge=1)
+    eval_difficulties: Difficulties = option(
+        [],
+        "Difficulties from 0 to 1 to evaluate as well as the default configuration, "
         "as a list or separated by commas: as many items of each task with levels at each.",
     )
-    eval_seed: int = Field(
-        default=123, description="Seed of the evaluation set; no other seed affects it."
+    eval_seed: int = option(123, "Seed of the evaluation set; no other seed affects it.")
+    eval_temperature: float = option(0.1, "Sampling temperature in evaluation.", ge=0)
+    eval_handling: Literal["STOP_TRAIN", "LIMIT_TRAIN", "NONE"] = option(
+        "STOP_TRAIN", "What an evaluation does to training rollouts meanwhile."
     )
-    eval_temperature: float = Field(
-        default=0.1, ge=0, description="Sampling temperature in evaluation."
-    )
-    eval_handling: Literal["STOP_TRAIN", "LIMIT_TRAIN", "NONE"] = Field(
-        default="STOP_TRAIN", description="What an evaluation does to training rollouts meanwhile."
-    )
-    max_eval_workers: int = Field(
-        default=16, ge=1, description="Evaluation completions requested at once."
-    )
-    data_dir_to_save_evals: str | None = Field(
-        default=None, description="Folder of evaluation results."
-    )
+    max_eval_workers: int = option(16, "Evaluation completions requested at once.", ge=1)
+    data_dir_to_save_evals: str | None = option(None, "Folder of evaluation results.")
 
 
 class StorageSettings(Section):
-    data_dumps_dir: str = Field(
-        default="data_dumps",
+    data_dumps_dir: str = option(
+        "data_dumps",
+        "Folder of the dumps, and of evaluation results unless data_dir_to_save_evals is set.",
         min_length=1,
-        description="Folder of the dumps, and of evaluation results unless "
-        "data_dir_to_save_evals is set.",
     )
-    dump_all_rollouts: bool = Field(default=False, description="Dump every group to JSONL files.")
-    dump_rollouts: bool = Field(default=False, description="Dump successful groups to JSONL files.")
-    dump_failed_rollouts: bool = Field(
-        default=False, description="Dump groups in which every score is 0 to JSONL files."
+    dump_all_rollouts: bool = option(False, "Dump every group to JSONL files.")
+    dump_rollouts: bool = option(False, "Dump successful groups to JSONL files.")
+    dump_failed_rollouts: bool = option(
+        False, "Dump groups in which every score is 0 to JSONL files."
     )
-    rollout_save_score_threshold: float = Field(
-        default=0.7,
-        ge=0,
-        le=1,
-        description="A group is successful if one of its scores is above this.",
+    rollout_save_score_threshold: float = option(
+        0.7, "A group is successful if one of its scores is above this.", ge=0, le=1
     )
-    sync_dumps: bool = Field(default=False, description="fsync each group.")
-    data_path_to_save_groups: str | None = Field(
-        default=None, description="JSONL file for the groups in Atropos's own format."
+    sync_dumps: bool = option(False, "fsync each group.")
+    data_path_to_save_groups: str | None = option(
+        None, "JSONL file for the groups in Atropos's own format."
     )
 
 
 class ProcessSettings(Section):
-    replica: Annotated[str, BeforeValidator(parse_name)] = Field(
-        default="",
-        description="Name of this replica, such as 0: a restart under the same name continues its "
+    replica: Annotated[str, BeforeValidator(parse_name)] = option(
+        "",
+        "Name of this replica, such as 0: a restart under the same name continues its "
         "stream and curriculum. Unset, the API numbers replicas in order of registration.",
     )
-    task_processes: int | None = Field(
-        default=None,
-        ge=1,
-        description="Processes that make problems, and as many that score answers; unset means "
+    task_processes: int | None = option(
+        None,
+        "Processes that make problems, and as many that score answers; unset means "
         "half the cores, from 2 to 8.",
+        ge=1,
     )
-    generation_timeout: float = Field(
-        default=10.0, gt=0, description="Generation timeout in seconds."
-    )
-    debug_logging: bool = Field(
-        default=False, description="Log every extraction and both scores of the dual format."
-    )
-    suppress_base_env_logs: bool = Field(
-        default=True, description="Hide the INFO messages of Atropos's base class."
-    )
+    generation_timeout: float = option(10.0, "Generation timeout in seconds.", gt=0)
+    debug_logging: bool = option(False, "Log every extraction and both scores of the dual format.")
+    suppress_base_env_logs: bool = option(True, "Hide the INFO messages of Atropos's base class.")
 
 
 class AtroposSettings(Section):
-    max_num_workers: int = Field(
-        default=-1, description="Groups in progress; -1 for max_num_workers_per_node a server."
+    max_num_workers: int = option(
+        -1, "Groups in progress; -1 for max_num_workers_per_node a server."
     )
-    max_num_workers_per_node: int = Field(
-        default=8, description="Groups in progress for each inference server."
+    max_num_workers_per_node: int = option(8, "Groups in progress for each inference server.")
+    eval_limit_ratio: float = option(
+        0.5, "Share of workers that train with eval_handling LIMIT_TRAIN."
     )
-    eval_limit_ratio: float = Field(
-        default=0.5, description="Share of workers that train with eval_handling LIMIT_TRAIN."
+    inference_weight: float = option(
+        1.0, "Weight of this environment among several; -1 ignores it."
     )
-    inference_weight: float = Field(
-        default=1.0, description="Weight of this environment among several; -1 ignores it."
+    max_batches_offpolicy: int = option(3, "Most batches in the queue of the Atropos API.")
+    num_rollouts_to_keep: int = option(32, "Groups shown in wandb's table of rollouts.")
+    num_rollouts_per_group_for_logging: int = option(
+        1, "Rollouts of each group in that table; -1 for all."
     )
-    max_batches_offpolicy: int = Field(
-        default=3, description="Most batches in the queue of the Atropos API."
+    ensure_scores_are_not_same: bool = option(True, "Drop groups whose scores are all equal.")
+    min_items_sent_before_logging: int = option(
+        2, "Groups sent between two reports; 0 or less reports every time."
     )
-    num_rollouts_to_keep: int = Field(
-        default=32, description="Groups shown in wandb's table of rollouts."
+    include_messages: bool = option(False, "Send the messages to the trainer with each group.")
+    min_batch_allocation: float | None = option(
+        None, "Least share of a batch for this environment, from 0 to 1."
     )
-    num_rollouts_per_group_for_logging: int = Field(
-        default=1, description="Rollouts of each group in that table; -1 for all."
-    )
-    ensure_scores_are_not_same: bool = Field(
-        default=True, description="Drop groups whose scores are all equal."
-    )
-    min_items_sent_before_logging: int = Field(
-        default=2, description="Groups sent between two reports; 0 or less reports every time."
-    )
-    include_messages: bool = Field(
-        default=False, description="Send the messages to the trainer with each group."
-    )
-    min_batch_allocation: float | None = Field(
-        default=None, description="Least share of a batch for this environment, from 0 to 1."
-    )
-    worker_timeout: float = Field(
-        default=600, description="Timeout for one group in seconds; -1 for none."
-    )
-    thinking_mode: bool = Field(
-        default=False,
-        description="Ask the API for reasoning (`extra_body`); set when reasoning_effort or "
+    worker_timeout: float = option(600, "Timeout for one group in seconds; -1 for none.")
+    thinking_mode: bool = option(
+        False,
+        "Ask the API for reasoning (`extra_body`); set when reasoning_effort or "
         "max_reasoning_tokens is.",
     )
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = Field(
-        default=None, description="Reasoning effort; OpenAI's own API gets low to high."
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = option(
+        None, "Reasoning effort; OpenAI's own API gets low to high."
     )
-    max_reasoning_tokens: int | None = Field(
-        default=None,
+    max_reasoning_tokens: int | None = option(
+        None,
+        "Most reasoning tokens; only some providers support it, OpenAI does not.",
         ge=1024,
         le=32000,
-        description="Most reasoning tokens; only some providers support it, OpenAI does not.",
     )
-    custom_thinking_prompt: str | None = Field(
-        default=None, description="System prompt added in thinking mode."
-    )
+    custom_thinking_prompt: str | None = option(None, "System prompt added in thinking mode.")
 
 
 class EnvironmentSettings(  # pydantic orders fields from the last base to the first
@@ -393,6 +341,11 @@ class EnvironmentSettings(  # pydantic orders fields from the last base to the f
             that does not exist.
     """
 
+    renamed: ClassVar[Mapping[str, str]] = {
+        "complexity_level": "difficulty",
+        "eval_levels": "eval_difficulties",
+    }
+
     @model_validator(mode="after")
     def _consistent(self) -> EnvironmentSettings:
         if self.batch_size != -1 and self.batch_size < self.group_size:
@@ -400,7 +353,7 @@ class EnvironmentSettings(  # pydantic orders fields from the last base to the f
                 f"batch_size must be ≥ group_size ({self.group_size}), got {self.batch_size}; "
                 "raise it, or leave it at -1 for the trainer to set"
             )
-        require_difficulty_where_fixed(self.complexity_mode, self.complexity_level)
+        require_difficulty_where_fixed(self.complexity_mode, self.difficulty)
         none_above = self.rollout_save_score_threshold == 1 and not self.dump_all_rollouts
         if self.dump_rollouts and none_above:
             raise ValueError(
@@ -426,32 +379,24 @@ class EnvironmentSettings(  # pydantic orders fields from the last base to the f
 
 
 class CommonServerSettings(Section):
-    server_type: Literal["openai", "trl", "sglang", "vllm"] = Field(
-        default="openai", description="The server's protocol."
+    server_type: Literal["openai", "trl", "sglang", "vllm"] = option(
+        "openai", "The server's protocol."
     )
-    base_url: str | None = Field(default="", description="URL of the server, with /v1.")
-    model_name: str = Field(default="default", description="Name of the model at the server.")
-    api_key: str | None = Field(default="", repr=False, description="API key of the server.")
-    num_max_requests_at_once: int = Field(
-        default=512, description="Most concurrent requests in training."
-    )
+    base_url: str | None = option("", "URL of the server, with /v1.")
+    model_name: str = option("default", "Name of the model at the server.")
+    api_key: str | None = option("", "API key of the server.", repr=False)
+    num_max_requests_at_once: int = option(512, "Most concurrent requests in training.")
 
 
 class ServerSettings(CommonServerSettings):
     """All settings of an inference server, below `openai`; the API key is never printed."""
 
-    timeout: int = Field(default=1200, description="Request timeout in seconds.")
-    num_requests_for_eval: int = Field(
-        default=64, description="Most concurrent requests in evaluation."
-    )
-    rolling_buffer_length: int = Field(
-        default=1000, description="Requests over which Atropos averages its timings."
-    )
-    tokenizer_name: str = Field(
-        default="none", description="Tokenizer of this server; none for the model's own."
-    )
-    n_kwarg_is_ignored: bool = Field(
-        default=False, description="The server ignores `n` and returns one completion a request."
+    timeout: int = option(1200, "Request timeout in seconds.")
+    num_requests_for_eval: int = option(64, "Most concurrent requests in evaluation.")
+    rolling_buffer_length: int = option(1000, "Requests over which Atropos averages its timings.")
+    tokenizer_name: str = option("none", "Tokenizer of this server; none for the model's own.")
+    n_kwarg_is_ignored: bool = option(
+        False, "The server ignores `n` and returns one completion a request."
     )
     health_check: bool = True
     """Has no effect here and no help; stored files may have it."""
@@ -460,8 +405,8 @@ class ServerSettings(CommonServerSettings):
 class RunFlags(Section):
     """Atropos's options outside the two sections."""
 
-    slurm: bool = Field(default=False, description="Find the servers in Slurm's list of nodes.")
-    testing: bool = Field(default=False, description="Use Atropos's mock server.")
+    slurm: bool = option(False, "Find the servers in Slurm's list of nodes.")
+    testing: bool = option(False, "Use Atropos's mock server.")
 
 
 GROUPS: MappingProxyType[str, tuple[str, type[Section]]] = MappingProxyType(
@@ -610,6 +555,8 @@ def add_options(parser: ArgumentParser, names: Sequence[str]) -> None:
         about = EnvironmentSettings.model_fields[name].description
         text = f"{about} (default: {shown(getattr(defaults, name))})".replace("%", "%%")
         parser.add_argument(f"--{ENV}.{name}", metavar="VALUE", help=text)
+        for old in (old for old, new in EnvironmentSettings.renamed.items() if new == name):
+            parser.add_argument(f"--{ENV}.{old}", dest=f"{ENV}.{name}", help=SUPPRESS)
 
 
 def environment_of(options: Namespace, names: Sequence[str]) -> EnvironmentSettings:

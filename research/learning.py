@@ -89,7 +89,7 @@ class Experiment:
             tasks=TASKS,
             items=self.items,
             seed=seed,
-            eval_levels=DIFFICULTIES,
+            eval_difficulties=DIFFICULTIES,
         )
 
     def policy(self, weights: Path) -> Policy:

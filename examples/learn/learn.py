@@ -123,7 +123,7 @@ async def learn(options: Options) -> None:
             run.goes_on,
             steps=options.steps,
             complexity_mode="fixed",
-            complexity_level=0,
+            difficulty=0,
             sampling="signal",
         )
         policy.model.save_pretrained(options.folder / "reinforced")

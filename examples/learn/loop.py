@@ -26,7 +26,7 @@ class Loop:
         folder: of all that is written.
         tokenizer: the folder of the model's.
         tasks: separated by commas.
-        items: held out of each task, at the default configuration and at each of `eval_levels`.
+        items: held out of each task, at the default and at each of `eval_difficulties`.
         context: tokens of prompt and completion.
     """
 
@@ -35,7 +35,7 @@ class Loop:
     tasks: str
     items: int
     seed: int
-    eval_levels: str = "0"
+    eval_difficulties: str = "0"
     system_prompt: str = ""
     context: int = CONTEXT
 
@@ -44,7 +44,7 @@ class Loop:
         settings = {
             "include_tasks": self.tasks,
             "system_prompt": self.system_prompt,
-            "eval_levels": self.eval_levels,
+            "eval_difficulties": self.eval_difficulties,
             "num_eval_samples_per_task": self.items,
             "seed": self.seed,
             **more,

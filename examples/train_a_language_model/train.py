@@ -183,7 +183,7 @@ class Run:
             partial(self.goes_on, learner, engine),
             steps=steps,
             complexity_mode="fixed",
-            complexity_level=0,
+            difficulty=0,
             task_processes=1,
         )
 

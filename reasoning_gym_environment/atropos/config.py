@@ -45,7 +45,8 @@ def evaluation_settings(
     config: ReasoningGymEnvConfig, *, model: str, run_id: str
 ) -> EvaluationSettings:
     """Return the settings of evaluations; `run_id` names the results' folder if none is set."""
-    decisive = config.model_dump(mode="json", include=set(DECISIVE))
+    options, renamed = config.model_dump(mode="json"), config.renamed
+    decisive = {name: options[renamed.get(name, name)] for name in DECISIVE}
     folder = config.data_dir_to_save_evals or f"{config.data_dumps_dir}/evaluation_{run_id}"
     return settings_of(
         EvaluationSettings,

@@ -31,7 +31,7 @@ SETTINGS = (
     "seed",
     "system_prompt",
     "eval_seed",
-    "eval_levels",
+    "eval_difficulties",
     "num_eval_samples_per_task",
     "solved_threshold",
     "generation_timeout",
@@ -204,7 +204,7 @@ async def evaluated_questions(
         seed=config.eval_seed,
         tasks=list(ladders),
         per_task=config.num_eval_samples_per_task,
-        difficulties=config.eval_levels,
+        difficulties=config.eval_difficulties,
         ladders=ladders,
     )
     items = await EvaluationSet(pool, plan).items()

@@ -37,7 +37,7 @@ DECISIVE = (
     "thinking_mode",
     "tokenizer_name",
 )
-"""The options that determine an evaluation's results, in addition to those of scoring."""
+"""The options, by their stored names, that determine an evaluation's results besides scoring's."""
 
 
 class RolloutSource(Protocol):
@@ -64,7 +64,7 @@ class EvaluationSettings:
     eval_seed: int
     num_eval_samples_per_task: int
     eval_attempts: int
-    eval_levels: Sequence[float]
+    eval_difficulties: Sequence[float]
     eval_temperature: float
     max_eval_workers: int
     scoring: ScoringSettings
@@ -117,7 +117,7 @@ class Evaluation:
             seed=self._settings.eval_seed,
             tasks=sorted(categories),
             per_task=self._settings.num_eval_samples_per_task,
-            difficulties=self._settings.eval_levels,
+            difficulties=self._settings.eval_difficulties,
             ladders=ladders,
         )
         self.set = EvaluationSet(pool, plan)

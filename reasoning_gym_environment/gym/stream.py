@@ -19,7 +19,8 @@ class StreamOptions(TypedDict, total=False):
 
     Attributes:
         complexity_mode: "random", "curriculum" or "fixed"; unset means the library's default.
-        complexity_level: with "fixed", the difficulty from 0, every task's easiest level, to 1.
+        difficulty: with "fixed": 0 is every task's easiest level, 1 its hardest.
+        complexity_level: the old name of difficulty.
         curriculum_target_accuracy: with "curriculum", the share of solved completions; 0.7.
         sampling: "uniform", or "signal": by the probability that a group is partly solved.
         seed: of the stream; 0.
@@ -31,6 +32,7 @@ class StreamOptions(TypedDict, total=False):
     task_weights: Mapping[str, float]
     task_parameters: Mapping[str, Mapping[str, Any]]
     complexity_mode: str | None
+    difficulty: float | None
     complexity_level: float | None
     curriculum_target_accuracy: float
     sampling: str
@@ -55,7 +57,7 @@ def problem_settings(tasks: Sequence[str], options: StreamOptions) -> ProblemSet
     """Validate a stream's options; raise ConfigurationError for an invalid one."""
     named = options.get("complexity_mode")
     mode = None if named is None else _choice(ComplexityMode, named, "complexity_mode")
-    difficulty = options.get("complexity_level")
+    difficulty = options.get("difficulty", options.get("complexity_level"))
     require_difficulty_where_fixed(mode, difficulty)
     target = options.get("curriculum_target_accuracy", 0.7)
     if not 0 < target < 1:
@@ -67,7 +69,7 @@ def problem_settings(tasks: Sequence[str], options: StreamOptions) -> ProblemSet
         task_weights=options.get("task_weights", {}),
         task_parameters=options.get("task_parameters", {}),
         complexity_mode=mode,
-        complexity_level=difficulty,
+        difficulty=difficulty,
         curriculum_target_accuracy=target,
         sampling=_choice(TaskSampling, options.get("sampling", "uniform"), "sampling"),
         max_token_length=None,

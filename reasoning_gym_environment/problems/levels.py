@@ -32,9 +32,9 @@ def require_difficulty_where_fixed(mode: ComplexityMode | None, difficulty: floa
     fixed, given = mode is ComplexityMode.FIXED, difficulty is not None
     if fixed != given or not 0 <= (difficulty or 0) <= 1:
         raise ConfigurationError(
-            f"complexity_mode is {mode.value if mode else 'unset'} and complexity_level is "
-            f"{difficulty if given else 'unset'}: fixed needs a level in [0, 1], and the other "
-            "modes take none"
+            f"difficulty must be {'a number from 0 to 1' if fixed else 'unset'} with "
+            f"complexity_mode {mode.value if mode else 'unset'}, "
+            f"got {difficulty if given else 'unset'}"
         )
 
 

@@ -39,7 +39,7 @@ class ProblemSettings:
     task_weights: Mapping[str, float]
     task_parameters: Mapping[str, Mapping[str, Any]]
     complexity_mode: ComplexityMode | None
-    complexity_level: float | None
+    difficulty: float | None
     curriculum_target_accuracy: float
     sampling: TaskSampling
     max_token_length: int | None
@@ -110,7 +110,7 @@ def levels_of(settings: ProblemSettings, ladders: Mapping[str, Ladder]) -> Level
         case ComplexityMode.RANDOM:
             return RandomLevels(ladders)
         case ComplexityMode.FIXED:
-            return FixedLevels(ladders, settings.complexity_level or 0.0)
+            return FixedLevels(ladders, settings.difficulty or 0.0)
         case ComplexityMode.CURRICULUM:
             return Curriculum(ladders, settings.curriculum_target_accuracy)
         case None:

@@ -95,9 +95,9 @@ def test_a_dump_is_never_replaced(dump: Path) -> None:
     inside = folder / "dump.jsonl"
     inside.write_bytes(before)
     for given, output, said in (
-        (dump, dump, "which is read"),
+        (dump, dump, "would overwrite the input"),
         (dump, other, "holds stored groups, which are never replaced"),
-        (inside, folder, "which is read"),
+        (inside, folder, "would overwrite the input"),
     ):
         with pytest.raises(FixableError, match=said):
             main([str(given), "--format", "sft", "-o", str(output), "--force"])

@@ -61,7 +61,7 @@ def check(arguments: Sequence[str]) -> None:
             "--openai.server_type tgi",
             "openai.server_type must be one of openai, trl, sglang, vllm, got 'tgi'",
         ),
-        ("--env.eval_levels 2", "eval_levels must be numbers from 0 to 1, got '2'"),
+        ("--env.eval_levels 2", "eval_difficulties must be numbers from 0 to 1, got '2'"),
         (
             "--env.task_weights gcd",
             "task_weights must be weights such as ",
@@ -147,6 +147,15 @@ def test_options_win_over_the_file_and_belong_to_a_single_server(tmp_path: Path)
     assert refused(*options) == (
         f"--openai.model_name sets one server, but {file} has 2: set it in the file"
     )
+
+
+def test_an_option_by_its_old_name_overrides_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("env: {eval_difficulties: 0.5}")
+    options = ["--config", str(file), "--env.eval_levels", "0.25"]
+    assert read_given(options, KNOWN).env == {"eval_difficulties": "0.25"}
+    file.write_text("env: {eval_levels: 0.5}")
+    assert read_given(options[:2], KNOWN).env == {"eval_difficulties": 0.5}
 
 
 @pytest.mark.parametrize("options", [f"--openai.api_key=a {KEY}", f"--openai.api_key a {KEY}"])

@@ -34,10 +34,10 @@ def refusal(**settings: Any) -> str:
         ("length_penalty_start", -0.25),
         ("num_eval_samples_per_task", 0),
         ("eval_attempts", 0),
-        ("eval_levels", "0.5,1.5"),
-        ("eval_levels", [-0.25]),
-        ("eval_levels", ["nan"]),
-        ("eval_levels", "hard"),
+        ("eval_difficulties", "0.5,1.5"),
+        ("eval_difficulties", [-0.25]),
+        ("eval_difficulties", ["nan"]),
+        ("eval_difficulties", "hard"),
         ("rollout_save_score_threshold", 1.25),
         ("task_processes", 0),
         ("generation_timeout", 0.0),
@@ -47,7 +47,7 @@ def refusal(**settings: Any) -> str:
         ("max_eval_workers", 0),
         ("seed", "many"),
         ("complexity_mode", "hard"),
-        ("complexity_level", 1.5),
+        ("difficulty", 1.5),
         ("curriculum_target_accuracy", 1.0),
         ("sampling", "greedy"),
         ("task_parameters", "chain_sum=3"),
@@ -73,11 +73,14 @@ def test_the_defaults_of_the_command_line_are_valid() -> None:
             {"dump_rollouts": True, "rollout_save_score_threshold": 1},
             "rollout_save_score_threshold must be < 1 with dump_rollouts, got 1",
         ),
-        ({"complexity_mode": "fixed"}, "complexity_mode is fixed and complexity_level is unset"),
-        ({"complexity_level": 0.5}, "complexity_mode is unset and complexity_level is 0.5"),
+        (
+            {"complexity_mode": "fixed"},
+            "difficulty must be a number from 0 to 1 with ",
+        ),
+        ({"complexity_level": 0.5}, "difficulty must be unset with complexity_mode unset, got 0.5"),
         (
             {"complexity_mode": "random", "complexity_level": 0},
-            "complexity_mode is random and complexity_level is 0",
+            "difficulty must be unset with complexity_mode random, got 0",
         ),
     ],
 )
@@ -98,7 +101,18 @@ def test_tasks_come_as_text_and_as_a_list(name: str, value: Any) -> None:
 
 @pytest.mark.parametrize("value", ["0.75, 0,0.75,", [0.75, 0.0], ["0", "0.75"]])
 def test_levels_come_as_text_and_as_a_list(value: Any) -> None:
-    assert ReasoningGymEnvConfig(eval_levels=value).eval_levels == [0.0, 0.75]
+    assert ReasoningGymEnvConfig(eval_difficulties=value).eval_difficulties == [0.0, 0.75]
+
+
+def test_old_names_of_settings_are_accepted() -> None:
+    config = ReasoningGymEnvConfig(
+        complexity_mode="fixed",
+        complexity_level=0.5,
+        eval_levels="0.75",
+    )
+    assert (config.difficulty, config.eval_difficulties) == (0.5, [0.75])
+    said = refusal(complexity_level=0.5, difficulty=0.25)
+    assert said == "difficulty is set twice, once by its old name"
 
 
 @pytest.mark.parametrize("value", ["gcd=2, games=0.5", {"gcd": 2, "games": 0.5}])

@@ -45,7 +45,7 @@ async def test_without_a_mode_problems_have_the_default_configuration(bench: Any
 
 
 async def test_a_fixed_level_between_two_mixes_them(bench: Any, url: str) -> None:
-    settings = {"include_tasks": "gcd", "complexity_mode": "fixed", "complexity_level": 0.5}
+    settings = {"include_tasks": "gcd", "complexity_mode": "fixed", "difficulty": 0.5}
     async with bench.environment(url, **settings) as env:  # gcd has four levels, so 1.5
         assert {p.recipe.level for p in await problems(env, 20)} == {1, 2}
 
@@ -53,7 +53,7 @@ async def test_a_fixed_level_between_two_mixes_them(bench: Any, url: str) -> Non
 async def test_the_ends_of_the_ladder_are_easy_and_hard(bench: Any, url: str) -> None:
     lengths = []
     for end in (0.0, 1.0):
-        settings = {"include_tasks": TASK, "complexity_mode": "fixed", "complexity_level": end}
+        settings = {"include_tasks": TASK, "complexity_mode": "fixed", "difficulty": end}
         async with bench.environment(url, max_token_length=16000, **settings) as env:
             made = await problems(env, 5)
         lengths.append(sum(len(problem.question) for problem in made))
@@ -172,7 +172,7 @@ async def test_one_long_question_caps_nothing(bench: Any, url: str) -> None:
 
 
 async def test_the_first_level_is_found_where_all_above_are_too_long(bench: Any, url: str) -> None:
-    settings = {"complexity_mode": "fixed", "complexity_level": 1.0, "max_token_length": 700}
+    settings = {"complexity_mode": "fixed", "difficulty": 1.0, "max_token_length": 700}
     async with bench.environment(url, include_tasks=TASK, **settings) as env:
         levels = {p.recipe.level for p in await problems(env, 3)}
     assert max(level or 0 for level in levels) < 7

@@ -106,7 +106,7 @@ async def prepared(
         eval_seed=5,
         num_eval_samples_per_task=count,
         eval_attempts=attempts,
-        eval_levels=[],
+        eval_difficulties=[],
         eval_temperature=0.1,
         max_eval_workers=concurrency,
         scoring=ScoringSettings(max_token_length=max_token_length),

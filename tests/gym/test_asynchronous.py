@@ -106,8 +106,11 @@ async def test_a_mistake_is_refused_in_a_sentence(
     ("options", "says"),
     [
         ({"complexity_mode": "hard"}, "complexity_mode must be one of random, "),
-        ({"complexity_mode": "fixed"}, "complexity_mode is fixed and complexity_level is unset"),
-        ({"complexity_level": 0.5}, "complexity_mode is unset and complexity_level is 0.5"),
+        (
+            {"complexity_mode": "fixed"},
+            "difficulty must be a number from 0 to 1 with ",
+        ),
+        ({"complexity_level": 0.5}, "difficulty must be unset with complexity_mode unset, got 0.5"),
         ({"sampling": "best"}, "sampling must be one of uniform, signal, got 'best'"),
         ({"curriculum_target_accuracy": 1}, "curriculum_target_accuracy must be in (0, 1), got 1"),
         ({"tasks": ["gdc"]}, "include_tasks: unknown task or category 'gdc'; did you mean gcd?"),

@@ -28,7 +28,7 @@ async def started(pool: TaskPool, counts: Counter[str], **changes: Any) -> Train
             "task_weights": {},
             "task_parameters": {},
             "complexity_mode": None,
-            "complexity_level": None,
+            "difficulty": None,
             "curriculum_target_accuracy": 0.7,
             "sampling": TaskSampling.UNIFORM,
             "max_token_length": 1000,
