@@ -42,7 +42,7 @@ COMMANDS = {
     "serve": None,
     "process": None,
     "evaluate": None,
-    "demo": "demo.run",
+    "demo": "commands.demo",
     "init": "commands.init",
     "rewards": "commands.rewards",
     "tasks": "commands.tasks",

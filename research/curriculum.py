@@ -22,7 +22,7 @@ from pathlib import Path
 from curriculum_rules import RLVE, AdaRFT, FastWeightedUpDown, Kesten, WeightedUpDown
 from simulation import Group, Rule, Setting, simulate
 
-from reasoning_gym_environment.demo.learner import Learner
+from reasoning_gym_environment.demo.policy import Learner
 from reasoning_gym_environment.problems.curriculum import Curriculum
 from reasoning_gym_environment.problems.levels import Levels, RandomLevels
 from reasoning_gym_environment.problems.sampler import Sampler

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from reasoning_gym_environment.demo.learner import Learner, broad_skills
+from reasoning_gym_environment.demo.policy import Learner, spread_skills
 from reasoning_gym_environment.problems.levels import Levels
 from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.records import Ladder
@@ -26,7 +26,7 @@ class Setting:
         learner: "fixed", "rising" (skills that rise with training and fall without), or
             "jump" (after half the run all skills rise by half of every ladder).
         in_flight: groups drawn whose results are not back; they come back in any order.
-        width, item_spread: see `broad_skills` and `Learner`.
+        width, item_spread: see `spread_skills` and `Learner`.
     """
 
     learner: str = "fixed"
@@ -106,7 +106,7 @@ def _learner(setting: Setting, heights: Mapping[str, int], seed: int) -> Learner
     """
     gain = 0.01 if setting.learner == "rising" else 0.0
     return Learner(
-        broad_skills(heights, seed, width=setting.width),
+        spread_skills(heights, seed, width=setting.width),
         seed=seed,
         item_spread=setting.item_spread,
         gain=gain,

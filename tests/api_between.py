@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from reasoning_gym_environment.demo.api_server import ApiServer
+from reasoning_gym_environment.demo.trainer import ApiServer
 
 MAX_TOKEN_LEN = 2048
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.demo.wire import Generation, Order
+from reasoning_gym_environment.demo.server import Generation, GenerationRequest, PolicyServer
 
 Change = Callable[[Sequence[Generation]], list[Generation]]
 
@@ -71,14 +70,14 @@ class Misbehaving(PolicyServer):
         self.awake = asyncio.Event()
         self.awake.set()
 
-    async def _fulfil(self, order: Order) -> list[Generation]:
+    async def _complete(self, request: GenerationRequest) -> list[Generation]:
         await self.awake.wait()
-        if order.max_tokens == 1:
-            return await super()._fulfil(order)
+        if request.max_tokens == 1:
+            return await super()._complete(request)
         if self.forgets:
             self.forgets -= 1
             await asyncio.Event().wait()
-        given = await super()._fulfil(order)
+        given = await super()._complete(request)
         return self.change(given) if self.change else given
 
     async def _health(self, request: web.Request) -> web.Response:

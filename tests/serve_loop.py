@@ -8,9 +8,8 @@ from typing import Any
 
 import aiohttp
 
-from reasoning_gym_environment.demo.api_server import ApiServer
 from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.demo.trainer import Trainer
+from reasoning_gym_environment.demo.trainer import ApiServer, Trainer
 
 MAX_TOKEN_LEN = 2048
 

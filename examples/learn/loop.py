@@ -15,7 +15,7 @@ from typing import Any
 import reinforce
 from model import CONTEXT, Policy
 
-from reasoning_gym_environment.demo.api_server import ApiServer
+from reasoning_gym_environment.demo.trainer import ApiServer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A simulated policy behind real HTTP, so that everything runs without a GPU.
+"""The demo: a simulated policy behind real HTTP, between the environment and a trainer client.
 
-Never imported by the environment.
+The environment never imports this package.
 """

@@ -1,17 +1,23 @@
-"""Policies that need no model: one that knows answers by chance, one that follows a script."""
+"""Policies and learners without a model.
+
+A learner has, per task, the chance to solve an item of a level. Items of a task follow a logistic
+psychometric curve over its ladder. Items of one level differ among each other, so the rollouts of a
+group are more alike than independent ones.
+"""
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..records import Problem
+from ..records import Problem, Recipe
 
 _BROKEN_SHARE = 0.03
-"""Of completions, for each way to break the format."""
+"""Share of the completions for each way to break the format."""
 
 _THOUGHTS = (
     "Let me read the question again.",
@@ -37,14 +43,14 @@ class Sample:
 
 
 class Policy(Protocol):
-    """Whatever answers questions."""
+    """A source of completions."""
 
     def sample(self, question: str, n: int) -> list[Sample]:
-        """`n` completions for one question."""
+        """Return `n` completions of one question."""
 
 
 class ScriptedPolicy:
-    """Gives the same texts in turn, whatever the question."""
+    """A policy that returns the same texts in turn for any question."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = tuple(texts)
@@ -57,12 +63,11 @@ class ScriptedPolicy:
 
 
 class SimulatedPolicy:
-    """Answers right as often as it was taught to.
+    """A policy that answers right with a given probability.
 
-    It knows the answers it was taught with `learn`; to other questions, and where no single
-    answer is the right one, it answers wrong. Some completions break the format. The k-th
-    completion for a question depends on the seed, the question and k alone, so requests may
-    come in any order.
+    It knows the answers of `learn` and answers all other questions wrong. Some completions break
+    the format. The k-th completion of a question depends only on the seed, the question and k, so
+    requests may come in any order.
     """
 
     def __init__(self, seed: int) -> None:
@@ -71,7 +76,7 @@ class SimulatedPolicy:
         self._given: Counter[str] = Counter()
 
     def learn(self, problem: Problem, solve_probability: float) -> None:
-        """Enter a problem into the answer book."""
+        """Remember the answer of a problem and how often to give it."""
         if problem.oracle is not None:
             self._answers[problem.question] = (problem.oracle, solve_probability)
 
@@ -94,15 +99,119 @@ def _wrong_answer(oracle: str | None, rng: random.Random) -> str:
 
 
 def _write(answer: str, rng: random.Random) -> Sample:
-    """The answer after a thought of some length, or one of the ways to break the format."""
+    """Return the answer after a thought, or a completion that breaks the format."""
     thought = " ".join(rng.choices(_THOUGHTS, k=rng.randint(1, 12)))
     opened = f"<think>{thought}"
     tagged = f"<answer>{answer}</answer>"
-    way = rng.random() / _BROKEN_SHARE
-    if way < 1:
+    fault = rng.random() / _BROKEN_SHARE
+    if fault < 1:
         return Sample(text=opened, finish_reason="length")
-    if way < 2:
+    if fault < 2:
         return Sample(text=f"{opened}</think>The answer is {answer}.")
-    if way < 3:
+    if fault < 3:
         return Sample(text=f"{opened}</think>{tagged} or rather {tagged}")
     return Sample(text=f"{opened}</think>{tagged}")
+
+
+STEPS = (1.5, 3.0)
+"""Range of the log-odds between neighboring levels of a ladder of up to four; taller ladders span
+as much as one of four."""
+
+ABILITIES = (-0.15, 1.15)
+"""Range of abilities: some tasks are too hard at the bottom, some too easy at the top."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Skill:
+    """A learner's skill in one task.
+
+    Attributes:
+        ability: the difficulty, from 0 at the easiest level to 1 at the hardest, at which half
+            of the items are solved; it may lie outside.
+        span: log-odds from the easiest level to the hardest.
+        default: the difficulty of the library's default configuration.
+    """
+
+    ability: float
+    span: float
+    default: float
+
+
+def spread_skills(heights: Mapping[str, int], seed: int, *, width: float = 1.0) -> dict[str, Skill]:
+    """Return skills that cover the whole ladder of each task and a little beyond.
+
+    Args:
+        heights: task name to the number of its levels.
+        width: multiplies STEPS.
+    """
+    skills = {}
+    for task, height in heights.items():
+        rng = random.Random(f"{seed}/{task}")
+        steps = min(height, 4) - 1 or 3  # a single level stands for a ladder of four
+        skills[task] = Skill(
+            ability=rng.uniform(*ABILITIES),
+            span=width * rng.uniform(*STEPS) * steps,
+            default=rng.random(),
+        )
+    return skills
+
+
+class Learner:
+    """Skills that change with training.
+
+    Args:
+        skills: by task.
+        seed: of the items' difficulties.
+        item_spread: standard deviation of the items' log-odds around their level's.
+        gain: ability that a group with signal adds in its task.
+        loss: gained ability that a group of any other task takes away.
+    """
+
+    def __init__(
+        self,
+        skills: Mapping[str, Skill],
+        *,
+        seed: int,
+        item_spread: float = 0.5,
+        gain: float = 0.0,
+        loss: float = 0.0,
+    ) -> None:
+        self._skills = dict(skills)
+        self._seed = seed
+        self._item_spread = item_spread
+        self._gain = gain
+        self._loss = loss
+        self._gained = dict.fromkeys(skills, 0.0)
+
+    def _log_odds(self, task: str, level: int | None, height: int) -> float:
+        skill = self._skills[task]
+        difficulty = skill.default
+        if level is not None:
+            difficulty = level / (height - 1) if height > 1 else 0.5
+        return skill.span * (skill.ability + self._gained[task] - difficulty)
+
+    def solve_probability(self, recipe: Recipe, height: int) -> float:
+        """Return the chance to solve this item, on a ladder of `height` levels."""
+        item = random.Random(f"{self._seed}/{recipe.task}/{recipe.seed}").gauss(0, 1)
+        log_odds = self._log_odds(recipe.task, recipe.level, height)
+        return _logistic(log_odds + self._item_spread * item)
+
+    def solved_share(self, task: str, level: int | None, height: int) -> float:
+        """Return the mean chance over the items of a level (probit approximation, within 0.01)."""
+        shrink = math.sqrt(1 + math.pi * self._item_spread**2 / 8)
+        return _logistic(self._log_odds(task, level, height) / shrink)
+
+    def after_group(self, task: str, *, mixed: bool) -> None:
+        """Gain ability from a group with signal; lose a little in all other tasks."""
+        for other, gained in self._gained.items():
+            if other != task:
+                self._gained[other] = max(0.0, gained - self._loss)
+        self._gained[task] += self._gain * mixed
+
+    def improve(self, ability: float) -> None:
+        """Add ability in all tasks."""
+        self._gained = {task: gained + ability for task, gained in self._gained.items()}
+
+
+def _logistic(log_odds: float) -> float:
+    return 1 / (1 + math.exp(-log_odds))

@@ -1,4 +1,4 @@
-"""What the demo shows: one line while it runs, and a summary at the end."""
+"""Output of the demo: a progress line while it runs, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLAIN_SECONDS = 3.0
 
 
 class Progress:
-    """Rewrites one line on a terminal; elsewhere it prints a line every few seconds."""
+    """A line that is rewritten on a terminal, and repeated every few seconds elsewhere."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -43,16 +43,15 @@ _MOST_MOVED = 6
 
 @dataclass(frozen=True, kw_only=True)
 class DemoReport:
-    """What happened in one run of the demo.
+    """The results of one demo.
 
     Attributes:
         seconds: of serving, without the start.
         means: over the whole run, named as in `rollouts.metrics`.
         counts: of the environment's events.
-        curriculum: where it had each task at the end.
-        batches, pulled: what the trainer got, in batches and groups.
+        curriculum: the statistics of the curriculum at the end.
+        batches, pulled: batches and groups that the trainer received.
         dumps: the files that were written.
-        log: where the log of the run is.
     """
 
     seconds: float
@@ -62,11 +61,10 @@ class DemoReport:
     batches: int
     pulled: int
     dumps: tuple[Path, ...]
-    log: Path
 
     @property
     def succeeded(self) -> bool:
-        """Whether groups made the whole way, from the registry to the trainer."""
+        """Whether groups were collected, sent and received by the trainer."""
         return all((self.counts["groups/collected"], self.counts["groups/sent"], self.pulled))
 
 
@@ -79,13 +77,13 @@ def progress_line(seconds: float, means: Means, counts: Mapping[str, int]) -> st
     )
 
 
-def render(report: DemoReport) -> str:
-    """The summary, as text."""
-    parts = (_flow, _outcomes, _signal, _categories)
-    return "\n".join(line for part in parts for line in ("", *part(report)))
+def render(report: DemoReport, log: Path) -> str:
+    """Return the summary as text."""
+    parts = (_flow(report, log), _outcomes(report), _signal(report), _categories(report))
+    return "\n".join(line for part in parts for line in ("", *part))
 
 
-def _flow(report: DemoReport) -> Iterator[str]:
+def _flow(report: DemoReport, log: Path) -> Iterator[str]:
     counts = report.counts
     yield f"{report.seconds:.0f} seconds of serving"
     yield f"  groups collected  {counts['groups/collected']:6d}"
@@ -94,7 +92,7 @@ def _flow(report: DemoReport) -> Iterator[str]:
     yield f"  groups pulled     {report.pulled:6d}  by the trainer, in {report.batches} batches"
     folders = sorted({str(path.parent.resolve()) for path in report.dumps})
     yield f"  dump files        {len(report.dumps):6d}  in {', '.join(folders) or 'no folder'}"
-    yield f"  log                       {report.log.resolve()}"
+    yield f"  log                       {log.resolve()}"
 
 
 def _outcomes(report: DemoReport) -> Iterator[str]:
@@ -109,7 +107,7 @@ def _outcomes(report: DemoReport) -> Iterator[str]:
 
 
 def _signal(report: DemoReport) -> Iterator[str]:
-    """The share of groups that teach, and the tasks that the curriculum has moved farthest."""
+    """Yield the share of groups with signal, and the tasks that the curriculum moved farthest."""
     stats = report.curriculum
     yield f"Of {signal_line(report.means)}"
     yield (
@@ -126,7 +124,7 @@ def _signal(report: DemoReport) -> Iterator[str]:
 
 
 def _way(at: Mapping[str, Any]) -> float:
-    """How far a task has come from the middle of its ladder, where all begin: in [-0.5, 0.5]."""
+    """Return how far a task is from the middle of its ladder, where it began, in [-0.5, 0.5]."""
     way: float = at["difficulty"] - 0.5 if at["height"] > 1 else 0.0
     return way
 

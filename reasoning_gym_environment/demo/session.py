@@ -1,4 +1,4 @@
-"""The main job on real parts: API server, environment, policy over HTTP, trainer."""
+"""The demo: real API server, environment and trainer client, with a simulated policy over HTTP."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from transformers import AutoTokenizer
@@ -19,29 +20,43 @@ from ..problems.levels import ComplexityMode
 from ..problems.sampler import TaskSampling
 from ..reasoning_gym_environment import ReasoningGymEnv
 from ..records import Problem
-from .api_server import ApiServer
-from .learner import Learner, broad_skills
-from .policy import SimulatedPolicy
+from .policy import Learner, SimulatedPolicy, spread_skills
 from .report import DemoReport, Progress, progress_line
-from .run import DemoSettings
 from .server import PolicyServer
 from .tokenizer import build_tokenizer
-from .trainer import Trainer
+from .trainer import ApiServer, Trainer
 
 _GAIN = 0.01
-"""Of the learner's ability in a task, in shares of its ladder, from one group with signal."""
+"""Ability that one group with signal adds, as a share of the ladder."""
 
 _MAX_TOKEN_LENGTH = 16384
 _GROUPS_PER_BATCH = 8
 _START_SECONDS = 120.0
 _ENDLESS = 1_000_000
-"""Steps to train: the clock ends the demo."""
+"""Steps to train; the clock ends the demo."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoSettings:
+    """The settings of one demo.
+
+    Attributes:
+        seconds: of serving, counted from the first group.
+        server_type: of Atropos's inference client.
+        seed: of problems and policy.
+    """
+
+    seconds: float
+    server_type: Literal["openai", "vllm", "sglang", "trl"]
+    group_size: int
+    data_dumps_dir: Path
+    seed: int
 
 
 class DemoEnv(ReasoningGymEnv):
     """The environment, which also tells the policy how well a learner solves each problem.
 
-    The learner gets better in the tasks that it is trained on with signal.
+    The learner improves in a task with every group with signal.
     """
 
     def __init__(
@@ -59,7 +74,7 @@ class DemoEnv(ReasoningGymEnv):
         await super().setup()
         ladders = await self._pool.ladders()
         self._heights = {task: len(ladders[task].levels) for task in self.categories}
-        skills = broad_skills(self._heights, self.config.seed)
+        skills = spread_skills(self._heights, self.config.seed)
         self._learner = Learner(skills, seed=self.config.seed, gain=_GAIN)
 
     async def get_next_item(self) -> Problem:
@@ -80,8 +95,8 @@ async def run_demo(settings: DemoSettings) -> DemoReport:
     """Run everything for `settings.seconds` of serving.
 
     Raises:
-        MalformedGroupError: the trainer got a group that it could not use.
-        RuntimeError: a part did not come up.
+        MalformedGroupError: the trainer received a group that it can't use.
+        RuntimeError: a part did not start.
     """
     dumps = set(settings.data_dumps_dir.glob("*.jsonl"))
     policy = SimulatedPolicy(settings.seed)
@@ -107,14 +122,13 @@ async def run_demo(settings: DemoSettings) -> DemoReport:
         batches=trainer.batches,
         pulled=trainer.groups,
         dumps=tuple(sorted(set(settings.data_dumps_dir.glob("*.jsonl")) - dumps)),
-        log=settings.log,
     )
 
 
 def configure(
     settings: DemoSettings, folder: Path, api_url: str, policy_url: str
 ) -> tuple[ReasoningGymEnvConfig, list[APIServerConfig]]:
-    """The configuration a user would write for these servers."""
+    """Return the configuration that a user would write for these servers."""
     config = ReasoningGymEnvConfig(
         tokenizer_name=str(folder),
         rollout_server_url=api_url,
@@ -142,7 +156,7 @@ def configure(
 
 
 async def _serve(env: DemoEnv, trainer: Trainer, seconds: float) -> float:
-    """Serve while the clock runs; returns the seconds since the first group."""
+    """Serve until the time is over; return the seconds since the first group."""
     jobs = [asyncio.create_task(job) for job in (trainer.run(), env.env_manager())]
     progress = Progress(sys.stdout)
     try:
@@ -158,7 +172,7 @@ async def _serve(env: DemoEnv, trainer: Trainer, seconds: float) -> float:
 async def _watch(
     env: DemoEnv, jobs: Sequence[asyncio.Task[Any]], progress: Progress, seconds: float
 ) -> float:
-    """Show progress until the time is over or a job ends; raises what ended it."""
+    """Show progress until the time is over or a job ends; raises the job's error."""
     launched = time.monotonic()
     start = served = 0.0
     done: set[asyncio.Task[Any]] = set()
@@ -169,7 +183,7 @@ async def _watch(
             served = elapsed - start
             progress.show(progress_line(served, env.statistics.total, env.statistics.counts))
         elif elapsed > _START_SECONDS:
-            raise RuntimeError(f"no group came within {_START_SECONDS:.0f} seconds; see the log")
+            raise RuntimeError(f"no group within {_START_SECONDS:.0f} seconds; see the log")
         else:
             start = elapsed
             progress.show(f"{elapsed:4.0f} s  starting")

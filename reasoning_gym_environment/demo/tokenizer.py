@@ -1,4 +1,4 @@
-"""A byte-level tokenizer made on the spot: it knows every text and needs no download."""
+"""A byte-level tokenizer that needs no download."""
 
 from __future__ import annotations
 
@@ -30,16 +30,10 @@ order, then count the letters that appear more than once. Solve for x: 2 * x + 1
 
 
 def build_tokenizer(folder: Path) -> Path:
-    """Make the tokenizer and save it, for `AutoTokenizer.from_pretrained(folder)`.
+    """Save a tokenizer for `AutoTokenizer.from_pretrained(folder)` and return `folder`.
 
-    It is a small BPE over bytes, the same on every call: decoding what was encoded gives any
-    text back. Its chat template is ChatML, and `<|im_end|>` ends a turn.
-
-    Args:
-        folder: is made where it does not exist.
-
-    Returns:
-        `folder`.
+    It is a small BPE over bytes, the same on every call, that encodes any text without loss. Its
+    chat template is ChatML, and `<|im_end|>` ends a turn.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -1,9 +1,19 @@
-"""A trainer that trains nothing: it registers, pulls batches and checks what they hold."""
+"""The trainer's side of Atropos: the real API server, and a trainer that only checks its batches.
+
+Run as a program, this module is the API server (`run-api`) that `ApiServer` starts as a child
+process. It also exits when its standard input closes. The parent holds the other end, so the server
+dies with the parent however that ends.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import os
+import socket
+import sys
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,22 +24,22 @@ _POLL_SECONDS = 0.2
 
 
 class MalformedGroupError(ValueError):
-    """A group that no trainer could use."""
+    """A group that a trainer can't use."""
 
 
 def check_group(group: Mapping[str, Any], max_token_len: int) -> int:
     """Check that a group is well-formed.
 
     Args:
-        group: as the API server hands it out; `tokens`, `masks` and, where present,
-            `inference_logprobs` are rows x tokens, `scores` has one number for each row.
+        group: from the API server; `tokens`, `masks` and, if present, `inference_logprobs` are
+            rows x tokens, `scores` has one number for each row.
         max_token_len: a row must be shorter.
 
     Returns:
         The number of rows.
 
     Raises:
-        MalformedGroupError: with the first thing that is wrong.
+        MalformedGroupError: with the first fault.
     """
     tokens, masks, scores = group["tokens"], group["masks"], group["scores"]
     logprobs = group.get("inference_logprobs") or masks
@@ -59,7 +69,7 @@ def _check_row(
 
 
 class Trainer:
-    """Registers at the Atropos API server and pulls batches; `run` does both.
+    """A client of the Atropos API server that registers and pulls batches.
 
     Args:
         batch_size: rows of one batch.
@@ -67,7 +77,7 @@ class Trainer:
         save_checkpoint_interval: steps between the environments' checkpoints; 0 for none.
 
     Attributes:
-        batches, groups, rows: what was pulled so far.
+        batches, groups, rows: pulled so far.
     """
 
     def __init__(
@@ -115,3 +125,93 @@ class Trainer:
         self.rows += sum(check_group(group, self._max_token_len) for group in batch)
         self.groups += len(batch)
         self.batches += 1
+
+
+_START_SECONDS = 60.0
+_STOP_SECONDS = 5.0
+_POLL_SECONDS = 0.1
+
+
+class ApiServer:
+    """Atropos's `run-api` on 127.0.0.1 as a child process, while entered (`async with`).
+
+    The child has a session of its own, so that Ctrl-C in a terminal reaches only the parent.
+
+    Args:
+        port: 0 takes a free one.
+
+    Attributes:
+        url: without a trailing slash.
+
+    Raises:
+        OSError: the port is taken.
+    """
+
+    def __init__(self, *, port: int = 0) -> None:
+        self._port = _find_port(port)
+        self.url = f"http://127.0.0.1:{self._port}"
+
+    async def __aenter__(self) -> ApiServer:
+        """Start the server; raises RuntimeError if it doesn't answer."""
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", __name__),
+            *("--host", "127.0.0.1", "--port", str(self._port)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            await self._wait_until_ready()
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._stop()
+
+    async def _wait_until_ready(self) -> None:
+        """Wait until the server answers."""
+        deadline = time.monotonic() + _START_SECONDS
+        async with aiohttp.ClientSession() as session:
+            while self._process.returncode is None and time.monotonic() < deadline:
+                try:
+                    async with session.get(self.url) as response:
+                        response.raise_for_status()
+                        return
+                except aiohttp.ClientError:
+                    await asyncio.sleep(_POLL_SECONDS)
+        raise RuntimeError(
+            f"the Atropos API server did not start at {self.url} "
+            f"(exit status {self._process.returncode})"
+        )
+
+    async def _stop(self) -> None:
+        if self._process.returncode is None:
+            self._process.terminate()
+        try:
+            await asyncio.wait_for(self._process.wait(), _STOP_SECONDS)
+        except asyncio.TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+
+
+def _find_port(wanted: int) -> int:
+    """Return the port, or any free port for 0; raises OSError if it is taken."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", wanted))
+        return int(probe.getsockname()[1])
+
+
+def _exit_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    from atroposlib.cli import run_api
+
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    run_api.main()

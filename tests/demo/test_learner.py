@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from reasoning_gym_environment.demo.learner import ABILITIES, STEPS, Learner, Skill, broad_skills
+from reasoning_gym_environment.demo.policy import ABILITIES, STEPS, Learner, Skill, spread_skills
 from reasoning_gym_environment.records import Recipe
 
 SKILL = Skill(ability=0.5, span=6.0, default=0.25)
@@ -78,8 +78,8 @@ def test_getting_better_at_once_moves_every_task() -> None:
 
 def test_skills_are_spread_over_the_ladders() -> None:
     heights = {f"task{number}": 1 + number % 6 for number in range(600)}
-    skills = broad_skills(heights, seed=1)
-    assert skills == broad_skills(heights, seed=1) != broad_skills(heights, seed=2)
+    skills = spread_skills(heights, seed=1)
+    assert skills == spread_skills(heights, seed=1) != spread_skills(heights, seed=2)
     abilities = [skill.ability for skill in skills.values()]
     assert min(abilities) == pytest.approx(ABILITIES[0], abs=0.05)
     assert max(abilities) == pytest.approx(ABILITIES[1], abs=0.05)

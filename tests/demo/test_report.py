@@ -3,11 +3,12 @@ from pathlib import Path
 
 import pytest
 
+from reasoning_gym_environment.commands.demo import parse
 from reasoning_gym_environment.demo.report import DemoReport, progress_line, render
-from reasoning_gym_environment.demo.run import parse_settings
 from reasoning_gym_environment.problems.curriculum import Curriculum
 from reasoning_gym_environment.rollouts.metrics import Means
 
+LOG = Path("dumps/demo.log")
 COUNTS = {"groups/collected": 12, "groups/kept": 9, "groups/sent": 8, "curriculum/moves": 3}
 
 
@@ -28,7 +29,6 @@ def report_of(counts: dict[str, int], *, pulled: int) -> DemoReport:
         batches=2,
         pulled=pulled,
         dumps=(Path("dumps/a.jsonl"),),
-        log=Path("dumps/demo.log"),
     )
 
 
@@ -46,10 +46,10 @@ def test_a_run_whose_trainer_got_nothing_fails() -> None:
 
 
 def test_the_summary_says_what_happened() -> None:
-    words = [line.split() for line in render(report_of(COUNTS, pulled=8)).splitlines()]
+    words = [line.split() for line in render(report_of(COUNTS, pulled=8), LOG).splitlines()]
     assert ["groups", "collected", "12"] in words
     assert ["format", "failures", "50.0%", "no", "answer,", "or", "several"] in words
-    text = render(report_of(COUNTS, pulled=8))
+    text = render(report_of(COUNTS, pulled=8), LOG)
     assert "Of 1 groups: 100% with signal, 0% all solved, 0% none solved" in text
     assert "Curriculum: 1 of 2 tasks moved, 3 times; mean difficulty " in text
     [moved, still] = [line for line in text.splitlines() if "from level" in line]
@@ -69,5 +69,5 @@ def test_a_useless_option_is_refused(
     options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        parse_settings(options)
+        parse(options)
     assert options[0] in capsys.readouterr().err

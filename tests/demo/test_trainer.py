@@ -7,8 +7,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from reasoning_gym_environment.demo.api_server import ApiServer
-from reasoning_gym_environment.demo.trainer import MalformedGroupError, Trainer, check_group
+from reasoning_gym_environment.demo.trainer import (
+    ApiServer,
+    MalformedGroupError,
+    Trainer,
+    check_group,
+)
 
 MAX_TOKEN_LEN = 8
 
@@ -102,7 +106,7 @@ async def test_the_api_server_dies_with_its_parent(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(
         "import asyncio, os, signal\n"
-        "from reasoning_gym_environment.demo.api_server import ApiServer\n"
+        "from reasoning_gym_environment.demo.trainer import ApiServer\n"
         "async def main():\n"
         "    async with ApiServer() as api:\n"
         "        print(api.url, flush=True)\n"

@@ -31,7 +31,7 @@ HALF = ScriptedPolicy(["<answer>1</answer>", "no idea"])
 class EchoingServer(PolicyServer):
     """Refuses every request and says its key."""
 
-    async def _fulfil(self, order: Any) -> Any:
+    async def _complete(self, order: Any) -> Any:
         said = {"error": {"message": f"Incorrect API key: {KEY}"}}
         raise web.HTTPUnauthorized(text=json.dumps(said))
 

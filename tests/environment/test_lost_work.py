@@ -24,9 +24,9 @@ from process_tree import children, in_linux
 from serve_loop import MAX_TOKEN_LEN, training
 
 from reasoning_gym_environment import ReasoningGymEnv
-from reasoning_gym_environment.demo.api_server import ApiServer
+from reasoning_gym_environment.commands.demo import SERVER_TYPES
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
-from reasoning_gym_environment.demo.run import SERVER_TYPES
+from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.rollouts.retries import MAX_RETRIES
 
 HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])

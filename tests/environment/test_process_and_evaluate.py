@@ -178,11 +178,11 @@ class CrowdedServer(PolicyServer):
 
     now = most = 0
 
-    async def _fulfil(self, order: Any) -> Any:
+    async def _complete(self, order: Any) -> Any:
         self.now += 1
         self.most = max(self.most, self.now)
         try:
-            return await super()._fulfil(order)
+            return await super()._complete(order)
         finally:
             self.now -= 1
 

@@ -12,8 +12,8 @@ import pytest_asyncio
 from aiohttp import web
 
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
+from reasoning_gym_environment.commands.demo import SERVER_TYPES
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
-from reasoning_gym_environment.demo.run import SERVER_TYPES
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.tokenizer import TURN_END, TURN_START
 from reasoning_gym_environment.errors import ConfigurationError

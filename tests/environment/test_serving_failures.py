@@ -20,10 +20,10 @@ class RefusingServer(PolicyServer):
     refusal: type[web.HTTPException] | None = None
     body = ""
 
-    async def _fulfil(self, order: Any) -> Any:
+    async def _complete(self, order: Any) -> Any:
         if self.refusal:
             raise self.refusal(text=self.body, content_type="application/json")
-        return await super()._fulfil(order)
+        return await super()._complete(order)
 
 
 class LeavingServer(PolicyServer):

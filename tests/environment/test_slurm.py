@@ -13,9 +13,9 @@ import pytest
 import yaml
 from serve_loop import training, until_pulled
 
-from reasoning_gym_environment.demo.api_server import ApiServer
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.demo.trainer import ApiServer
 
 JOB = Path(__file__).resolve().parents[2] / "deploy" / "slurm.sh"
 INSTALLED = Path(sys.executable).parent

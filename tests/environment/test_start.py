@@ -9,10 +9,10 @@ from aiohttp import web
 from atroposlib.envs.base import APIServerConfig
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
-from reasoning_gym_environment.demo.api_server import ApiServer
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.tokenizer import TURN_END
+from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.inference.servers import CLIENTS
 from reasoning_gym_environment.util.outages import UnreachableError
@@ -28,11 +28,11 @@ class RefusingServer(PolicyServer):
     words = '{"error": {"message": "Incorrect API key provided.", "code": 401}}'
     times = 1_000_000
 
-    async def _fulfil(self, order: Any) -> Any:
+    async def _complete(self, order: Any) -> Any:
         if self.times > 0:
             self.times -= 1
             raise _refusal(self.status, self.words)
-        return await super()._fulfil(order)
+        return await super()._complete(order)
 
 
 def _refusal(status: int, words: str) -> web.HTTPException:

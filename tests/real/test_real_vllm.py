@@ -18,8 +18,7 @@ from atroposlib.envs.base import APIServerConfig
 from transformers import AutoTokenizer
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
-from reasoning_gym_environment.demo.api_server import ApiServer
-from reasoning_gym_environment.demo.trainer import Trainer
+from reasoning_gym_environment.demo.trainer import ApiServer, Trainer
 from reasoning_gym_environment.errors import ConfigurationError
 
 pytestmark = [pytest.mark.real, pytest.mark.processes]

@@ -1,0 +1,65 @@
+"""`demo`: the whole loop for half a minute, with a simulated policy."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..util.files import require_place
+
+SERVER_TYPES = ("openai", "vllm", "sglang", "trl")
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the options; raises SystemExit on `--help` and on a bad option, after printing why."""
+    parser = argparse.ArgumentParser(
+        prog="reasoning-gym-environment demo",
+        description="Run the real environment between a simulated policy and a trainer client.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--seconds", type=float, default=30.0, help="time to serve")
+    parser.add_argument(
+        "--server-type", choices=SERVER_TYPES, default="openai", help="type of inference client"
+    )
+    parser.add_argument("--group-size", type=int, default=8, help="rollouts of one problem")
+    parser.add_argument(
+        "--data-dumps-dir", type=Path, default=Path("data_dumps"), help="folder of the dumps"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of problems and policy")
+    options = parser.parse_args(arguments)
+    if options.group_size < 2:
+        parser.error(f"--group-size must be at least 2, got {options.group_size}")
+    if options.seconds <= 0:
+        parser.error(f"--seconds must be above 0, got {options.seconds}")
+    return options
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the demo; 0 only if groups were collected, sent and received by the trainer."""
+    options = parse(arguments)
+    folder: Path = options.data_dumps_dir
+    require_place(folder, "--data-dumps-dir")
+    log, page = folder / "demo.log", folder / "demo-report.html"
+    folder.mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(  # keeps the screen readable; replaces the command line's configuration
+        filename=log,
+        filemode="w",
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        force=True,
+    )
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch is not needed
+    from ..demo.report import render
+    from ..demo.session import DemoSettings, run_demo
+    from ..report.page import write_report  # heavy, and not needed for --help
+
+    report = asyncio.run(run_demo(DemoSettings(**vars(options))))
+    print(render(report, log))
+    if report.dumps:
+        write_report(report.dumps, page)
+        print(f"\nOpen the rollouts in a browser: {page.resolve()}")
+    return 0 if report.succeeded else 1
