@@ -35,8 +35,8 @@ from reasoning_gym_environment.atropos.launch import run_command_line
 from reasoning_gym_environment.atropos.scored_data import to_scored_data_group
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.evaluation.run import Evaluation
+from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import InferenceError
-from reasoning_gym_environment.inference.requests import SamplingParams
 from reasoning_gym_environment.problems.curriculum import curriculum_metrics
 from reasoning_gym_environment.problems.task_selection import ProblemSettings
 from reasoning_gym_environment.problems.training import TrainingProblems
@@ -158,7 +158,7 @@ class ReasoningGymEnv(AtroposEnv):
             FixableError: as `prepare`.
         """
         await self.prepare()
-        await self.inference.require_server(
+        await self.inference.require_servers(
             self.reach_seconds,
             max_length=self.length_limit,
             sampling=self._sampling if self.trains else None,
@@ -278,7 +278,7 @@ class ReasoningGymEnv(AtroposEnv):
     async def evaluate(self, *args: Any, **kwargs: Any) -> None:
         """Run the fixed evaluation set and write its metrics and samples."""
         if self.serving:
-            self.inference.persistence["eval"] = self.outage_seconds
+            self.inference.retry_seconds["eval"] = self.outage_seconds
         try:
             await self.evaluation.run(
                 step=self.curr_step if self.serving else None,

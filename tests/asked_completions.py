@@ -1,8 +1,8 @@
-"""What a server is asked for in tests of how its reply is read."""
+"""A request for completions, for tests of how its reply is read."""
 
-from reasoning_gym_environment.inference.requests import Ask
+from reasoning_gym_environment.inference.dialects import GenerationRequest
 
-ASK = Ask(
+REQUEST = GenerationRequest(
     model="m",
     prompt=(5, 6, 7),
     messages=[{"role": "user", "content": "?"}],
@@ -11,5 +11,4 @@ ASK = Ask(
     temperature=0.7,
     top_p=1.0,
     vocabulary=10,
-    stops=frozenset({0}),
 )

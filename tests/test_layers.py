@@ -42,7 +42,7 @@ ORDER = (
 `util` is the exception among equals: it may import `errors`."""
 
 PLACE = {name: number for number, names in enumerate(ORDER) for name in names}
-SPEAK_ATROPOS = {"inference", "atropos", "reasoning_gym_environment", "demo"}
+SPEAK_ATROPOS = {"atropos", "reasoning_gym_environment", "demo"}
 
 
 def module_name(path: Path) -> str:

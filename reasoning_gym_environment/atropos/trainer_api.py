@@ -10,25 +10,21 @@ from __future__ import annotations
 import asyncio
 import gzip
 import io
-import itertools
 import json
 import logging
 import time
 import uuid
-from array import array
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
-import msgspec
 
 from ..errors import TRY_AGAIN, FixableError
-from ..inference.columns import are_finite
-from ..inference.errors import own_words
+from ..inference.errors import error_message
 from ..util.outages import FailingRequests, UnreachableError, is_loopback
-from .validation import COLUMNS, as_list
+from .validation import pack
 
 logger = logging.getLogger(__name__)
 
@@ -55,31 +51,6 @@ class LostStateError(FixableError):
 
 class _FailingError(Exception):
     """A transient error status or an invalid reply."""
-
-
-def pack(body: Mapping[str, Any]) -> bytes:
-    """Write strict JSON.
-
-    Raises:
-        ValueError, TypeError: a number is not finite, a text no Unicode, or a value no JSON.
-    """
-    columns = {name: body[name] for name in COLUMNS if body.get(name)}
-    if not columns or not all(map(_are_numbers, itertools.chain(*columns.values()))):
-        return _strict(body)
-    numbers = msgspec.json.encode(columns, enc_hook=as_list)
-    if b"null" in numbers:  # what isn't finite
-        return _strict(body)
-    rest = _strict({name: value for name, value in body.items() if name not in columns})
-    begin = rest[:-1] + b"," if len(rest) > 2 else b"{"
-    return b"".join([begin, memoryview(numbers)[1:]])
-
-
-def _are_numbers(row: Any) -> bool:
-    return isinstance(row, array) or are_finite(row)
-
-
-def _strict(body: Any) -> bytes:
-    return json.dumps(body, allow_nan=False, ensure_ascii=False, default=as_list).encode()
 
 
 class TrainerApi:
@@ -179,14 +150,19 @@ class TrainerApi:
         ):
             text = await response.text()
         if not response.ok:
+<<<<<<< HEAD
             reason = f"{response.status} {response.reason}: {own_words(text)}"
             if response.status >= 500 or response.status in _TRANSIENT:
+=======
+            reason = f"{response.status} {response.reason}: {error_message(text)}"
+            if response.status >= 500 or response.status in _HEALING:
+>>>>>>> a8bffcb (Inference clients of our own: one decoder into arrays, one client class, failover with hang detection)
                 raise _FailingError(reason)
             raise ApiRefusedError(f"the Atropos API refuses {url} with {reason}")
         try:
             return json.loads(text)
         except ValueError as error:
-            raise _FailingError(f"no JSON: {own_words(text)}") from error
+            raise _FailingError(f"no JSON: {error_message(text)}") from error
 
     async def register_sentinel(self) -> None:
         """Register the sentinel, right after this environment.

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
+from ..inference.dialects import SamplingParams
 from ..inference.errors import InferenceError
-from ..inference.requests import SamplingParams
 from ..records import Attempt, Completion, GroupResult, Ladder, Problem, Reward, Status, Verdict
 from ..sandbox.pool import ProblemGenerator
 from ..scoring.grading import ScoringSettings

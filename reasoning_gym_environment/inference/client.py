@@ -1,22 +1,25 @@
-"""From messages to completions, on all of Atropos's server types."""
+"""Client for groups of completions: prompt, admission, failover, and tokens with masks."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from atroposlib.envs.server_handling.server_manager import ServerManager
 
 from ..records import Completion
 from ..util.concurrency import gather_or_cancel, offload, run_in_thread
 from ..util.outages import require_reachable
-from .errors import InferenceError, heals, sentence
+from .dialects import GenerationRequest, Sample, SamplingParams, TextSample
+from .errors import InferenceError, describe, is_transient
 from .failover import Failover
-from .negotiation import Needs, agree
+from .negotiation import PROBE_TEXT, Requirements, negotiate
 from .prompts import (
+    Prompt,
+    Tokenizer,
     build_messages,
     completion_from_tokens,
     completions_from_texts,
@@ -25,47 +28,58 @@ from .prompts import (
     render_prompt,
     text_of_tokens,
 )
-from .requests import Ask, Prompt, SamplingParams
-from .servers import TokenClient
-
-KNOWN_TEXT = "Sort 3, 14 and 159: x = [3, 14, 159]\n\té 日本 🎉 <think></think>"
-"""Hardly two tokenizers encode it alike: digits, white space, accents, emoji, tags."""
+from .servers import ServerClient
 
 _KEPT_PROMPTS = 1024
 _ROUNDS = 3
-"""So often a server is asked for what is missing of its completions."""
+"""Requests to a server until it has returned all completions."""
 
 
-class Inference:
-    """Asks the inference servers for completions.
+class InferenceClient:
+    """Client for completions of one or several inference servers.
 
     Args:
-        server: Atropos's server manager.
-        server_type: of its first server, which decides for all.
         system_prompt: its text.
+        max_n: completions per request; larger groups are several requests.
 
     Attributes:
         failover: decides which server is asked.
-        persistence: by split, seconds for which requests that fail are asked again; without,
-            three times.
+        retry_seconds: by split, how long failing requests are retried; at least three times.
     """
 
     def __init__(
-        self, server: ServerManager, tokenizer: Any, *, server_type: str, system_prompt: str
+        self,
+        servers: Sequence[ServerClient],
+        tokenizer: Tokenizer,
+        *,
+        system_prompt: str,
+        max_n: int = 8,
     ) -> None:
-        self._server = server
+        self._servers = servers
         self._tokenizer = tokenizer
-        self._gives_tokens = server_type != "openai"  # those are asked at the start
+        self._vocabulary = len(tokenizer)
         self._system_prompt = system_prompt
-        self._known: dict[str, Any] = {
-            "vocabulary": len(tokenizer),
-            "stops": frozenset(tokenizer.all_special_ids),
-        }
+        self._max_n = max_n
         self._turn_end = end_of_turn(tokenizer)
-        self._decoding = asyncio.Lock()  # one group a turn: many at once would stall the loop
-        self.failover = Failover(server.servers)
-        self.persistence: dict[str, float] = {}
+        self._decoding = asyncio.Lock()  # one group at a time, so that the event loop gets its turn
+        self.failover = Failover(servers)
+        self.retry_seconds: dict[str, float] = {}
         self.prompt = functools.lru_cache(_KEPT_PROMPTS)(self._render)
+
+    @property
+    def model(self) -> str:
+        """The model's name at the first server."""
+        return self._servers[0].config.model_name
+
+    @property
+    def urls(self) -> list[str]:
+        """The base URLs of the servers that have one."""
+        return [url for server in self._servers if (url := server.config.base_url)]
+
+    def give_up_after(self, seconds: float) -> None:
+        """Fail all requests after that long of nothing but failures, and retry until then."""
+        self.failover.outage_timeout = seconds
+        self.retry_seconds = {"train": seconds, "eval": seconds}
 
     def _render(self, question: str) -> Prompt:
         messages = build_messages(self._system_prompt, question)
@@ -74,66 +88,26 @@ class Inference:
         return Prompt(messages=messages, text=text, tokens=tokens)
 
     async def has_room(self, question: str, max_length: int) -> bool:
-        """Whether the prompt leaves room for a completion."""
-        return await run_in_thread(lambda: self.room(question, max_length) > 0)
+        """Return whether the prompt leaves room for a completion."""
+        return await run_in_thread(lambda: self._room(question, max_length) > 0)
 
-    def room(self, question: str, max_length: int) -> int:
-        """Completion tokens that the prompt leaves of `max_length`; below 1 there is no room."""
+    def _room(self, question: str, max_length: int) -> int:
+        """Return how many of `max_length` tokens the prompt leaves for a completion."""
         return max_length - len(self.prompt(question).tokens) - max(1, len(self._turn_end))
 
-    async def sample(
-        self, question: str, *, n: int, max_length: int, sampling: SamplingParams
-    ) -> list[Completion]:
-        """Exactly `n` completions of at most `max_length` tokens with their prompt.
-
-        Raises:
-            InferenceError: the servers failed, or there is no room.
-        """
-        prompt, room = self.prompt(question), self.room(question, max_length)
-        if room < 1:
-            raise InferenceError(f"the prompt leaves no room in {max_length} tokens")
-        request = {
-            "messages": prompt.messages,
-            "max_tokens": room,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "split": sampling.split,
-        }
-        try:
-            parts = await gather_or_cancel(
-                self._part(prompt, {**request, "n": part}, max_length) for part in self._parts(n)
-            )
-        except Exception as error:
-            raise InferenceError(sentence(error), heals=heals(error)) from error
-        completions = [completion for part in parts for completion in part]
-        if len(completions) != n:
-            raise InferenceError(f"{len(completions)} completions where {n} were asked for")
-        return completions
-
-    @property
-    def model(self) -> str:
-        """The model's name at the first server."""
-        return str(self._server.servers[0].config.model_name)
-
-    @property
-    def urls(self) -> list[str]:
-        """The servers' base URLs, where they have any."""
-        configs = [getattr(server, "config", None) for server in self._server.servers]
-        return [url for url in (getattr(config, "base_url", None) for config in configs) if url]
-
-    async def require_server(
+    async def require_servers(
         self, seconds: float, *, max_length: int, sampling: SamplingParams | None
     ) -> None:
-        """Find out what the servers give.
+        """Wait for the servers, and negotiate what they return.
 
         Args:
             seconds: how long to wait for one that answers.
             max_length: tokens of prompt and completion.
-            sampling: None where nothing will train on the completions.
+            sampling: None if nothing will train on the completions.
 
         Raises:
-            UnreachableError: no server answers within that time.
-            ConfigurationError: a server refuses, or can't give what the run needs.
+            UnreachableError: no server answers in time.
+            ConfigurationError: a server refuses, or doesn't meet the requirements.
         """
         if self.urls:
             await require_reachable(
@@ -142,106 +116,115 @@ class Inference:
                 way_out="start it, or set --openai.base_url",
                 seconds=seconds,
             )
-        if clients := [s for s in self._server.servers if isinstance(s, TokenClient)]:
-            needs = self._needs(max_length=max_length, sampling=sampling)
-            self._gives_tokens = await agree(clients, needs, seconds)
+        if clients := [server for server in self._servers if server.negotiates]:
+            request = self._request(
+                self.prompt("What is 2 + 2?"),
+                n=2,
+                max_tokens=1,
+                sampling=SamplingParams(temperature=1.0, top_p=1.0, split="train"),
+            )
+            requirements = Requirements(
+                request=replace(request, candidates=1),
+                text_ids=tuple(self._tokenizer.encode(PROBE_TEXT, add_special_tokens=False)),
+                max_length=max_length,
+                sampling=sampling,
+            )
+            await negotiate(clients, requirements, seconds)
 
-    def _needs(self, *, max_length: int, sampling: SamplingParams | None) -> Needs:
-        prompt = self.prompt("What is 2 + 2?")
-        ask = Ask(
+    def _request(
+        self, prompt: Prompt, *, n: int, max_tokens: int, sampling: SamplingParams
+    ) -> GenerationRequest:
+        return GenerationRequest(
             model=self.model,
             prompt=prompt.tokens,
             messages=prompt.messages,
-            n=2,
-            max_tokens=1,
-            temperature=1.0,
-            top_p=1.0,
-            candidates=1,
-            **self._known,
-        )
-        return Needs(
-            ask=ask,
-            text=KNOWN_TEXT,
-            text_ids=tuple(self._tokenizer.encode(KNOWN_TEXT, add_special_tokens=False)),
-            max_length=max_length,
-            sampling=sampling,
+            n=n,
+            max_tokens=max_tokens,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            vocabulary=self._vocabulary,
         )
 
-    async def close(self) -> None:
-        """Close the servers' connections."""
-        for server in self._server.servers:
-            if client := getattr(server, "openai", None):
-                await client.close()
+    async def sample(
+        self, question: str, *, n: int, max_length: int, sampling: SamplingParams
+    ) -> list[Completion]:
+        """Return exactly `n` completions of at most `max_length` tokens with their prompt.
 
-    def _parts(self, n: int) -> list[int]:
-        """Into how many completions a request of `n` is split: Atropos has a most."""
-        most = self._server.max_n_completions
-        return [min(most, n - begun) for begun in range(0, n, most)]
+        Raises:
+            InferenceError: the servers failed, or the prompt leaves no room.
+        """
+        prompt, room = self.prompt(question), self._room(question, max_length)
+        if room < 1:
+            raise InferenceError(f"the prompt leaves no room in {max_length} tokens")
+        request = self._request(prompt, n=n, max_tokens=room, sampling=sampling)
+        sizes = [min(self._max_n, n - begun) for begun in range(0, n, self._max_n)]
+        try:
+            parts = await gather_or_cancel(
+                self._part(prompt, replace(request, n=size), max_length, sampling.split)
+                for size in sizes
+            )
+        except Exception as error:
+            raise InferenceError(describe(error), is_transient=is_transient(error)) from error
+        completions = [completion for part in parts for completion in part]
+        if len(completions) != n:
+            raise InferenceError(f"{len(completions)} of {n} completions were returned")
+        return completions
 
     async def _part(
-        self, prompt: Prompt, request: dict[str, Any], max_length: int
+        self, prompt: Prompt, request: GenerationRequest, max_length: int, split: str
     ) -> list[Completion]:
-        """What some server gives, perhaps another than that of the group's other parts.
-
-        What is missing of a reply is asked for again; what is too much is left out.
-        """
-        ask = self._sample_tokens if self._gives_tokens else self._sample_text
-        n, completions = request["n"], list[Completion]()
+        """Return the completions of one request, asking again for those that are missing."""
+        completions = list[Completion]()
         for _ in range(_ROUNDS):
-            rest = {**request, "n": n - len(completions)}
-            completions += await self.failover.ask(
-                functools.partial(ask, prompt=prompt, request=rest, max_length=max_length),
-                persistence=self.persistence.get(request["split"], 0.0),
+            rest = replace(request, n=request.n - len(completions))
+            completions += await self.failover.send(
+                functools.partial(
+                    self._sample, prompt=prompt, request=rest, max_length=max_length, split=split
+                ),
+                retry_seconds=self.retry_seconds.get(split, 0.0),
             )
-            if len(completions) >= n:
+            if len(completions) >= request.n:
                 break
-        return completions[:n]
+        return completions[: request.n]
 
-    async def _sample_text(
-        self, server: Any, prompt: Prompt, request: dict[str, Any], max_length: int
+    async def _sample(
+        self,
+        server: ServerClient,
+        prompt: Prompt,
+        request: GenerationRequest,
+        max_length: int,
+        split: str,
     ) -> list[Completion]:
-        reply = await server.chat_completion(**request)
-        return await run_in_thread(
-            functools.partial(self._encode, prompt, reply.choices, max_length)
-        )
+        samples = await server.sample(replace(request, model=server.config.model_name), split)
+        texts = [sample for sample in samples if isinstance(sample, TextSample)]
+        if texts:
+            return await run_in_thread(lambda: self._encode(prompt, texts, max_length))
+        tokens = [sample for sample in samples if isinstance(sample, Sample)]
+        async with self._decoding:
+            await asyncio.sleep(0)
+            return await offload(
+                lambda: [self._decode(prompt, sample) for sample in tokens],
+                tokens=sum(len(sample.tokens) for sample in tokens),
+            )
 
-    def _encode(self, prompt: Prompt, choices: Sequence[Any], max_length: int) -> list[Completion]:
-        said = [choice.message for choice in choices]
+    def _encode(
+        self, prompt: Prompt, samples: Sequence[TextSample], max_length: int
+    ) -> list[Completion]:
         return completions_from_texts(
             self._tokenizer,
             prompt.tokens,
-            [join_reasoning(prompt.text, _reasoning(m), m.content or "") for m in said],
-            finish_reasons=[choice.finish_reason for choice in choices],
+            [join_reasoning(prompt.text, s.reasoning, s.content) for s in samples],
+            finish_reasons=[sample.finish_reason for sample in samples],
             turn_end=self._turn_end,
             max_length=max_length,
         )
 
-    async def _sample_tokens(
-        self, server: Any, prompt: Prompt, request: dict[str, Any], max_length: int
-    ) -> list[Completion]:
-        _, *columns = await server.tokens_and_logprobs_completion(
-            input_ids=list(prompt.tokens),
-            **self._known,
-            **request,
+    def _decode(self, prompt: Prompt, sample: Sample) -> Completion:
+        ids: Any = np.asarray(sample.tokens, np.intc)  # transformers looks at each item of a list
+        return completion_from_tokens(
+            text_of_tokens(self._tokenizer, ids),
+            prompt.tokens,
+            sample.tokens,
+            sample.logprobs,
+            finish_reason=sample.finish_reason,
         )
-        decode = functools.partial(self._decode, prompt, columns)
-        async with self._decoding:
-            await asyncio.sleep(0)
-            return await offload(decode, tokens=sum(map(len, columns[0])))
-
-    def _decode(self, prompt: Prompt, columns: Sequence[Sequence[Any]]) -> list[Completion]:
-        return [
-            completion_from_tokens(
-                self._text(tokens), prompt.tokens, tokens, logprobs, finish_reason=finish_reason
-            )
-            for tokens, logprobs, finish_reason in zip(*columns, strict=True)
-        ]
-
-    def _text(self, tokens: Sequence[int]) -> str:
-        ids: Any = np.asarray(tokens, np.intc)  # of a list transformers looks at each number
-        return text_of_tokens(self._tokenizer, ids)
-
-
-def _reasoning(message: Any) -> str | None:
-    """The thought, where the server keeps it apart; the field has two names in the wild."""
-    return getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)

@@ -1,224 +1,454 @@
-"""How each kind of inference server is asked for token ids and logprobs, and how it answers.
+"""Request and reply formats of inference servers, and the validation of what they return.
 
-A dialect is pure: from what is asked to a request's JSON, and from a reply's JSON to samples.
+A dialect turns a `GenerationRequest` into a request's JSON, and the bytes of a reply into samples.
+A reply of 16 completions of 8,000 tokens has 10 MB. The wire models name the fields that are used,
+so that nothing else becomes objects, and each completion becomes arrays before the next is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import functools
+import json
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
-from .requests import Ask, ReplyError, Sampled, require_prompt
+import msgspec
+import numpy as np
 
-_UNTOUCHED = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-"""Said aloud, since servers take what isn't said from the model's `generation_config.json`."""
+from .errors import ReplyError, error_message
+
+MAX_LOGPROB = 1e-3
+"""Logprobs up to this count as 0: kernels in bfloat16 round."""
+
+_FINISH_REASONS = ("stop", "length")
+_UNSET = msgspec.UNSET
+_UNCHANGED = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+"""Explicit, because servers take defaults from the model's `generation_config.json`."""
 
 
-class VllmCompletions:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SamplingParams:
+    """How completions are sampled; `split` is "train" or "eval" and decides on admission."""
+
+    temperature: float
+    top_p: float
+    split: str
+
+    @property
+    def distribution(self) -> dict[str, float]:
+        """The parameters that change the distribution, under the names that trainers use."""
+        return {"temperature": self.temperature, "top_p": self.top_p}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GenerationRequest:
+    """One request for completions.
+
+    Attributes:
+        prompt: token ids of the rendered `messages`.
+        vocabulary: number of token ids.
+        candidates: most probable tokens whose logprobs are requested besides the sampled one's.
+    """
+
+    model: str
+    prompt: tuple[int, ...]
+    messages: Sequence[Mapping[str, str]]
+    n: int
+    max_tokens: int
+    temperature: float
+    top_p: float
+    vocabulary: int
+    candidates: int = 0
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """Fields that most servers name as OpenAI does."""
+        return {
+            "n": self.n,
+            "max_tokens": self.max_tokens,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+        }
+
+
+class Sample(NamedTuple):
+    """One completion: its token ids, stop token included, with their logprobs."""
+
+    tokens: array[int]
+    logprobs: array[float]
+    finish_reason: str
+
+
+class TextSample(NamedTuple):
+    """One completion as text; `reasoning` is the thought if the server returns it separately."""
+
+    content: str
+    reasoning: str | None
+    finish_reason: str
+
+
+class Row(NamedTuple):
+    """One completion as decoded, before its values are checked."""
+
+    tokens: Sequence[int]
+    logprobs: Sequence[float]
+    finish_reason: str
+
+
+class Dialect(ABC):
+    """Request and reply format of one endpoint that returns token ids and logprobs.
+
+    Attributes:
+        path: below the server's root.
+        processed_by: how to make the server return logprobs of the distribution it samples from.
+        model: the wire model of a reply.
+    """
+
+    name: ClassVar[str]
+    path: ClassVar[str]
+    processed_by: ClassVar[str]
+    model: ClassVar[Any]
+
+    @abstractmethod
+    def body(self, request: GenerationRequest) -> dict[str, Any]:
+        """Return the request's JSON."""
+
+    @abstractmethod
+    def rows(self, reply: Any, request: GenerationRequest) -> Iterable[Row]:
+        """Return a decoded reply's completions; raise ReplyError if it has another prompt."""
+
+    @abstractmethod
+    def has_tokens(self, reply: Any) -> bool:
+        """Return whether a reply, as parsed JSON, has token ids and logprobs."""
+
+    @abstractmethod
+    def top_logprob(self, reply: Any) -> float:
+        """Return the most probable first token's logprob from parsed JSON with candidates."""
+
+    def samples(self, body: bytes | memoryview, request: GenerationRequest) -> list[Sample]:
+        """Decode and check a reply's completions.
+
+        Raises:
+            ReplyError: the reply is malformed, has values out of range or another prompt.
+        """
+        reply = decode(self.model, body, self.name)
+        try:
+            return [_checked(row, request) for row in self.rows(reply, request)]
+        except (LookupError, OverflowError, ValueError) as error:
+            raise _invalid(self.name, f"{type(error).__name__}: {error}") from error
+
+
+def decode(model: Any, body: bytes | memoryview, name: str) -> Any:
+    """Decode a reply's JSON into a wire model; raise ReplyError if it does not fit.
+
+    What msgspec's parser refuses is parsed by the standard library's: it reads NaN, halves of
+    surrogate pairs and duplicate keys.
+    """
+    try:
+        return _decoder(model).decode(body)
+    except (msgspec.DecodeError, OverflowError, RecursionError, ValueError):
+        reply = parse(body, name)
+    try:
+        return msgspec.convert(reply, model)
+    except (msgspec.ValidationError, OverflowError, RecursionError, ValueError) as error:
+        raise _invalid(name, str(error)) from error
+
+
+def parse(body: bytes | memoryview, name: str) -> Any:
+    """Parse all of a reply's JSON; raise ReplyError if it is not valid."""
+    try:
+        return json.loads(bytes(body))
+    except (RecursionError, ValueError) as error:
+        said = error_message(bytes(body).decode(errors="replace"))
+        raise ReplyError(f"the reply to {name} is not valid JSON: {said!r}") from error
+
+
+def _invalid(name: str, why: str) -> ReplyError:
+    return ReplyError(f"the reply to {name} is invalid: {why}")
+
+
+@functools.cache
+def _decoder(model: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(model)
+
+
+def _checked(row: Row, request: GenerationRequest) -> Sample:
+    if len(row.tokens) != len(row.logprobs):
+        raise ReplyError(f"{len(row.tokens)} token ids with {len(row.logprobs)} logprobs")
+    if len(row.tokens) > request.max_tokens:
+        raise ReplyError(f"{len(row.tokens)} tokens, although max_tokens is {request.max_tokens}")
+    ids, logprobs = np.asarray(row.tokens, np.int64), np.asarray(row.logprobs, np.double)
+    if (outside := (ids < 0) | (ids >= request.vocabulary)).any():
+        raise ReplyError(
+            f"{ids[outside][0]} is not a token id: the vocabulary has {request.vocabulary}"
+        )
+    if (odd := ~(np.isfinite(logprobs) & (logprobs <= MAX_LOGPROB))).any():
+        raise ReplyError(f"{logprobs[odd][0]} is not a logprob")
+    if row.finish_reason not in _FINISH_REASONS:
+        raise ReplyError(f"a completion has the finish reason {row.finish_reason!r}")
+    return Sample(
+        array("i", ids.astype(np.intc).tobytes()),
+        array("d", np.minimum(logprobs, 0.0).tobytes()),
+        row.finish_reason,
+    )
+
+
+def _require_prompt(prompt: Sequence[int], request: GenerationRequest) -> None:
+    """Raise ReplyError if a server's prompt differs from the request's."""
+    ours = request.prompt
+    if list(prompt) == list(ours):
+        return
+    differ = (i for i, (a, b) in enumerate(zip(prompt, ours, strict=False)) if a != b)
+    at = next(differ, min(len(prompt), len(ours)))
+    raise ReplyError(
+        f"the server's prompt of {len(prompt)} tokens differs from ours of {len(ours)} at token "
+        f"{at}: its chat template is not that of tokenizer_name"
+    )
+
+
+class _TokenLogprobs(msgspec.Struct):
+    token_logprobs: Sequence[float]
+
+    def __post_init__(self) -> None:
+        self.token_logprobs = array("d", self.token_logprobs)
+
+
+class _Choice(msgspec.Struct):
+    finish_reason: str
+    logprobs: _TokenLogprobs
+    prompt_token_ids: list[int]
+    token_ids: Sequence[int]
+
+    def __post_init__(self) -> None:
+        self.token_ids = array("q", self.token_ids)
+
+
+class _Completions(msgspec.Struct):
+    choices: list[_Choice]
+
+
+class VllmCompletions(Dialect):
     """Stock `vllm serve`, from 0.10.2 on."""
 
     name = "vLLM's /v1/completions"
     path = "/v1/completions"
     processed_by = "start it with `vllm serve --logprobs-mode processed_logprobs`"
+    model = _Completions
 
-    def body(self, ask: Ask) -> dict[str, Any]:
+    def body(self, request: GenerationRequest) -> dict[str, Any]:
         return {
-            **_openai_body(ask),
-            "prompt": list(ask.prompt),
-            "logprobs": ask.candidates,
+            **_with_token_ids(request),
+            "prompt": list(request.prompt),
+            "logprobs": request.candidates,
         }
 
-    def gives_tokens(self, reply: Any) -> bool:
+    def rows(self, reply: _Completions, request: GenerationRequest) -> Iterable[Row]:
+        for choice in reply.choices:
+            _require_prompt(choice.prompt_token_ids, request)
+            yield Row(choice.token_ids, choice.logprobs.token_logprobs, choice.finish_reason)
+
+    def has_tokens(self, reply: Any) -> bool:
         return _has(reply["choices"][0], "token_ids", "logprobs")
 
-    def samples(self, reply: Any, ask: Ask) -> list[Sampled]:
-        for choice in reply["choices"]:
-            require_prompt(choice["prompt_token_ids"], ask)
-        return [
-            Sampled(c["token_ids"], c["logprobs"]["token_logprobs"], c["finish_reason"])
-            for c in reply["choices"]
-        ]
-
-    def best(self, reply: Any) -> float:
+    def top_logprob(self, reply: Any) -> float:
         return float(max(reply["choices"][0]["logprobs"]["top_logprobs"][0].values()))
 
 
-class VllmGenerate:
+class _Generated(msgspec.Struct):
+    finish_reasons: list[str]
+    logprobs: list[list[list[dict[str, float]]]]
+
+
+class VllmGenerate(Dialect):
     """The `/generate` of atroposlib's `example_trainer/vllm_api_server.py`."""
 
     name = "atroposlib's /generate"
     path = "/generate"
     processed_by = "start it with `--logprobs-mode processed_logprobs`"
+    model = _Generated
 
-    def body(self, ask: Ask) -> dict[str, Any]:
+    def body(self, request: GenerationRequest) -> dict[str, Any]:
         return {
-            "prompt": {"prompt_token_ids": list(ask.prompt)},
-            **_sampling(ask),
-            "logprobs": ask.candidates,
+            "prompt": {"prompt_token_ids": list(request.prompt)},
+            **request.sampling,
+            "logprobs": request.candidates,
         }
 
-    def gives_tokens(self, reply: Any) -> bool:
+    def rows(self, reply: _Generated, request: GenerationRequest) -> Iterable[Row]:
+        for positions, reason in zip(reply.logprobs, reply.finish_reasons, strict=True):
+            tokens, logprobs = [], []
+            for sampled, *_ in (list(position[0].items()) for position in positions):
+                tokens.append(int(sampled[0]))
+                logprobs.append(sampled[1])
+            yield Row(tokens, logprobs, reason)
+
+    def has_tokens(self, reply: Any) -> bool:
         return _has(reply, "logprobs", "finish_reasons")
 
-    def samples(self, reply: Any, ask: Ask) -> list[Sampled]:
-        firsts = [[next(iter(p[0].items())) for p in row] for row in reply["logprobs"]]
-        return [
-            Sampled([int(token) for token, _ in row], [logprob for _, logprob in row], reason)
-            for row, reason in zip(firsts, reply["finish_reasons"], strict=True)
-        ]
-
-    def best(self, reply: Any) -> float:
+    def top_logprob(self, reply: Any) -> float:
         return float(max(value for entry in reply["logprobs"][0][0] for value in entry.values()))
 
 
-class SglangGenerate:
-    """SGLang's native `/generate`."""
+class _Reason(msgspec.Struct):
+    type: str
+
+
+class _TokenEntry(msgspec.Struct, array_like=True, gc=False):
+    logprob: float
+    token: int
+
+
+class _Meta(msgspec.Struct):
+    finish_reason: _Reason
+    output_token_logprobs: list[_TokenEntry]
+
+
+class _Result(msgspec.Struct):
+    meta_info: _Meta
+
+
+class SglangGenerate(Dialect):
+    """SGLang's native `/generate`, which replies with an object if n is 1, else with a list."""
 
     name = "SGLang's /generate"
     path = "/generate"
     processed_by = "start it without SGLANG_RETURN_ORIGINAL_LOGPROB"
+    model = list[_Result] | _Result
 
-    def body(self, ask: Ask) -> dict[str, Any]:
-        sampling = {"n": ask.n, "temperature": ask.temperature, "top_p": ask.top_p}
+    def body(self, request: GenerationRequest) -> dict[str, Any]:
+        sampling = {**request.sampling, **_UNCHANGED}
+        sampling["max_new_tokens"] = sampling.pop("max_tokens")
         return {
-            "input_ids": list(ask.prompt),
-            "sampling_params": {**sampling, "max_new_tokens": ask.max_tokens, **_UNTOUCHED},
+            "input_ids": list(request.prompt),
+            "sampling_params": sampling,
             "return_logprob": True,
             "return_text_in_logprobs": False,
-            "top_logprobs_num": ask.candidates,
+            "top_logprobs_num": request.candidates,
         }
 
-    def gives_tokens(self, reply: Any) -> bool:
-        return _has(_several(reply)[0]["meta_info"], "output_token_logprobs")
+    def rows(self, reply: list[_Result] | _Result, request: GenerationRequest) -> Iterable[Row]:
+        for result in reply if isinstance(reply, list) else [reply]:
+            entries = result.meta_info.output_token_logprobs
+            reason = result.meta_info.finish_reason.type
+            yield Row([e.token for e in entries], [e.logprob for e in entries], reason)
 
-    def samples(self, reply: Any, ask: Ask) -> list[Sampled]:
-        return [
-            Sampled(
-                [entry[1] for entry in meta["output_token_logprobs"]],
-                [entry[0] for entry in meta["output_token_logprobs"]],
-                meta["finish_reason"]["type"],
-            )
-            for meta in (result["meta_info"] for result in _several(reply))
-        ]
+    def has_tokens(self, reply: Any) -> bool:
+        return _has(self._first(reply), "output_token_logprobs")
 
-    def best(self, reply: Any) -> float:
-        first = _several(reply)[0]["meta_info"]["output_top_logprobs"][0]
-        return float(max(entry[0] for entry in first))
+    def top_logprob(self, reply: Any) -> float:
+        return float(max(entry[0] for entry in self._first(reply)["output_top_logprobs"][0]))
 
-
-class TrlGenerate:
-    """The `/generate/` of `trl vllm-serve` in TRL 1.0 to 1.10; from 1.11 on it runs stock vLLM."""
-
-    name = "TRL's /generate/"
-    path = "/generate/"
-    processed_by = "take TRL 1.0 or newer"
-
-    def body(self, ask: Ask) -> dict[str, Any]:
-        return {
-            "prompts": [list(ask.prompt)],
-            **_sampling(ask),
-            "logprobs": ask.candidates,
-        }
-
-    def gives_tokens(self, reply: Any) -> bool:
-        return _has(reply, "completion_ids", "logprobs")
-
-    def samples(self, reply: Any, ask: Ask) -> list[Sampled]:
-        """A completion that doesn't end with a special token was cut off."""
-        require_prompt(reply["prompt_ids"][0], ask)
-        return [
-            Sampled(
-                tokens,
-                [candidates[0] for candidates in logprobs],
-                "stop" if ask.stops.intersection(tokens[-1:]) else "length",
-            )
-            for tokens, logprobs in zip(reply["completion_ids"], reply["logprobs"], strict=True)
-        ]
-
-    def best(self, reply: Any) -> float:
-        return float(max(reply["logprobs"][0][0]))
+    @staticmethod
+    def _first(reply: Any) -> Any:
+        return (reply[0] if isinstance(reply, list) else reply)["meta_info"]
 
 
-class ChatTokens:
-    """Chat completions with token ids, which vLLM and SGLang give on request."""
+class _Entry(msgspec.Struct, gc=False):
+    logprob: float
+
+
+class _Content(msgspec.Struct):
+    content: list[_Entry]
+
+
+class _ChatChoice(msgspec.Struct):
+    finish_reason: str
+    logprobs: _Content
+    prompt_token_ids: list[int] | msgspec.UnsetType = _UNSET
+    token_ids: list[int] | msgspec.UnsetType = _UNSET
+    response_token_ids: list[int] | msgspec.UnsetType = _UNSET
+
+
+class _Chat(msgspec.Struct):
+    choices: list[_ChatChoice]
+    prompt_token_ids: list[int] | msgspec.UnsetType = _UNSET
+
+
+class ChatTokens(Dialect):
+    """Chat completions with token ids, which vLLM and SGLang return on request."""
 
     name = "/v1/chat/completions with token ids"
     path = "/v1/chat/completions"
     processed_by = "start it with `vllm serve --logprobs-mode processed_logprobs`"
+    model = _Chat
 
-    def body(self, ask: Ask) -> dict[str, Any]:
+    def body(self, request: GenerationRequest) -> dict[str, Any]:
         return {
-            **_openai_body(ask),
-            "messages": list(ask.messages),
+            **_with_token_ids(request),
+            "messages": list(request.messages),
             "logprobs": True,
             # vLLM counts the sampled token among them, and puts it first
-            "top_logprobs": ask.candidates + 1 if ask.candidates else 0,
+            "top_logprobs": request.candidates + 1 if request.candidates else 0,
         }
 
-    def gives_tokens(self, reply: Any) -> bool:
+    def rows(self, reply: _Chat, request: GenerationRequest) -> Iterable[Row]:
+        for choice in reply.choices:
+            prompt = _first_set(choice.prompt_token_ids, reply.prompt_token_ids)
+            _require_prompt(prompt, request)
+            tokens = _first_set(choice.token_ids, choice.response_token_ids)
+            logprobs = [entry.logprob for entry in choice.logprobs.content]
+            yield Row(tokens, logprobs, choice.finish_reason)
+
+    def has_tokens(self, reply: Any) -> bool:
         choice = reply["choices"][0]
-        return _has(choice, "logprobs") and _chat_ids(choice) is not None
+        ids = choice.get("token_ids", choice.get("response_token_ids"))
+        return ids is not None and _has(choice, "logprobs")
 
-    def samples(self, reply: Any, ask: Ask) -> list[Sampled]:
-        for choice in reply["choices"]:  # SGLang repeats the prompt in each
-            require_prompt(choice.get("prompt_token_ids", reply.get("prompt_token_ids")), ask)
-        return [
-            Sampled(
-                _chat_ids(choice),
-                [entry["logprob"] for entry in choice["logprobs"]["content"]],
-                choice["finish_reason"],
-            )
-            for choice in reply["choices"]
-        ]
-
-    def best(self, reply: Any) -> float:
+    def top_logprob(self, reply: Any) -> float:
         first = reply["choices"][0]["logprobs"]["content"][0]
         return float(max(entry["logprob"] for entry in first["top_logprobs"]))
 
 
+def _first_set(*values: list[int] | msgspec.UnsetType) -> list[int]:
+    """Return the first value that is there: vLLM and SGLang differ in where they put ids."""
+    for value in values:
+        if isinstance(value, list):
+            return value
+    raise ReplyError("the reply to a chat has no prompt_token_ids or no token_ids")
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+
+class _TextChoice(msgspec.Struct):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _TextChat(msgspec.Struct):
+    choices: list[_TextChoice]
+
+
 class ChatText:
-    """Chat completions as any endpoint gives them: text alone."""
+    """Chat completions of any endpoint, as text without token ids."""
 
-    name = "/v1/chat/completions"
-    path = "/v1/chat/completions"
-    processed_by = ""
+    name = path = "/v1/chat/completions"
 
-    def body(self, ask: Ask) -> dict[str, Any]:
-        return {"model": ask.model, "messages": list(ask.messages), **_sampling(ask)}
+    def body(self, request: GenerationRequest) -> dict[str, Any]:
+        return {"model": request.model, "messages": list(request.messages), **request.sampling}
 
-    def gives_tokens(self, reply: Any) -> bool:
-        return False
-
-    def samples(self, reply: Any, ask: Ask) -> list[Sampled]:
-        raise ReplyError("there are no token ids in a chat completion's text")
-
-    def best(self, reply: Any) -> float:
-        raise ReplyError("there are no logprobs in a chat completion's text")
-
-
-def _sampling(ask: Ask) -> dict[str, Any]:
-    """What is asked of every server that names these as OpenAI does."""
-    return {
-        "n": ask.n,
-        "max_tokens": ask.max_tokens,
-        "temperature": ask.temperature,
-        "top_p": ask.top_p,
-    }
+    def samples(self, body: bytes | memoryview) -> list[TextSample]:
+        """Decode a reply's completions; raise ReplyError if it is malformed."""
+        reply: _TextChat = decode(_TextChat, body, self.name)
+        return [
+            TextSample(
+                choice.message.content or "",
+                choice.message.reasoning_content or choice.message.reasoning,
+                choice.finish_reason or "stop",
+            )
+            for choice in reply.choices
+        ]
 
 
-def _openai_body(ask: Ask) -> dict[str, Any]:
-    return {"model": ask.model, **_sampling(ask), "return_token_ids": True, **_UNTOUCHED}
+def _with_token_ids(request: GenerationRequest) -> dict[str, Any]:
+    return {"model": request.model, **request.sampling, "return_token_ids": True, **_UNCHANGED}
 
 
 def _has(part: Mapping[str, Any], *names: str) -> bool:
     return all(part.get(name) is not None for name in names)
-
-
-def _chat_ids(choice: Any) -> Any:
-    """A choice's token ids, by the name that vLLM or SGLang gives them."""
-    return choice.get("token_ids", choice.get("response_token_ids"))
-
-
-def _several(reply: Any) -> list[Any]:
-    """SGLang answers with an object where one completion was asked for, else with a list."""
-    return reply if isinstance(reply, list) else [reply]

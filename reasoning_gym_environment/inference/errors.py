@@ -1,4 +1,4 @@
-"""Why a request to a server failed: its status, the server's own words, whether it may heal."""
+"""Failed requests to a server: status, the server's own message, whether a retry may help."""
 
 from __future__ import annotations
 
@@ -8,80 +8,78 @@ from http import HTTPStatus
 from typing import Any
 
 import aiohttp
-import openai
-from tenacity import RetryError
 
 from ..errors import FixableError
 from ..util.text import escape_control_characters
 
-_WORDS = 300
-"""Characters of a server's reply that are shown."""
+_MESSAGE_LENGTH = 300
 CONNECT_SECONDS = 10
-"""How long connecting to a server may take."""
-_ASK_AGAIN = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
-WAYS_OUT: dict[int, str] = {
-    HTTPStatus.UNAUTHORIZED: "set --openai.api_key to a key that the server takes",
-    HTTPStatus.FORBIDDEN: "set --openai.api_key to a key that the server takes",
+"""Timeout for connecting to a server."""
+_TRANSIENT = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+REMEDIES: dict[int, str] = {
+    HTTPStatus.UNAUTHORIZED: "set --openai.api_key to a key that the server accepts",
+    HTTPStatus.FORBIDDEN: "set --openai.api_key to a key that the server accepts",
     HTTPStatus.NOT_FOUND: "check --openai.model_name, --openai.base_url and --openai.server_type",
 }
-"""By the status of a refusal."""
+"""By HTTP status."""
 
 
-def root_cause(error: BaseException) -> BaseException:
-    """Find what failed beneath Atropos's nested retries."""
-    while isinstance(error, RetryError):
-        inner = error.last_attempt.exception()
-        if inner is None:
-            break
-        error = inner
-    return error
+class InferenceError(FixableError):
+    """The inference servers returned no completions.
+
+    Attributes:
+        is_transient: whether the same request may succeed later.
+    """
+
+    def __init__(self, message: str, *, is_transient: bool = True) -> None:
+        super().__init__(message)
+        self.is_transient = is_transient
 
 
-def status(error: BaseException) -> int | None:
-    """Give the HTTP status of a server's refusal; None where there was no reply or no refusal."""
-    cause = root_cause(error)
-    if isinstance(cause, openai.APIStatusError):
-        return cause.status_code
-    return cause.status if isinstance(cause, aiohttp.ClientResponseError) else None
+class ReplyError(Exception):
+    """A server's reply does not answer the request."""
 
 
-def heals(error: BaseException) -> bool:
-    """Say whether the same request may succeed later: not after a 4xx, but for 408 and 429."""
-    code = status(error)
-    return code is None or code in _ASK_AGAIN or not 400 <= code < 500
+class HangingError(FixableError):
+    """A request was abandoned because no reply is expected."""
 
 
-def sentence(error: BaseException) -> str:
-    """Say what failed on one line: status, address and the server's own words if it replied."""
-    cause = root_cause(error)
-    if isinstance(cause, openai.APIStatusError):
-        return _refusal(cause.status_code, str(cause.request.url), cause.response.text)
-    if isinstance(cause, aiohttp.ClientResponseError):
-        return _refusal(cause.status, str(cause.request_info.real_url), cause.message)
-    if isinstance(cause, FixableError):
-        return str(cause)
-    if isinstance(cause, asyncio.TimeoutError | openai.APITimeoutError):
-        return f"no reply in time ({CONNECT_SECONDS} s to connect, --openai.timeout for the whole)"
-    beneath = cause.__cause__ if isinstance(cause, openai.APIConnectionError) else None
-    return _one_line(f"{type(cause).__name__}: {cause}" + (f" ({beneath})" if beneath else ""))
+def is_transient(error: BaseException) -> bool:
+    """Return whether the same request may succeed later: not after a 4xx other than 408 and 429."""
+    if not isinstance(error, aiohttp.ClientResponseError):
+        return True
+    return error.status in _TRANSIENT or not 400 <= error.status < 500
 
 
-def _refusal(code: int, url: str, body: str) -> str:
-    phrase = HTTPStatus(code).phrase if code in set(HTTPStatus) else ""
-    said, way_out = own_words(body), WAYS_OUT.get(code)
-    words = f": {said}" if said and said != phrase else ""
+def describe(error: BaseException) -> str:
+    """Return what failed on one line: status, address and the server's message if it replied."""
+    if isinstance(error, aiohttp.ClientResponseError):
+        return _describe_refusal(error)
+    if isinstance(error, FixableError):
+        return str(error)
+    if isinstance(error, asyncio.TimeoutError):
+        return f"no reply in time ({CONNECT_SECONDS} s to connect, --openai.timeout in total)"
+    return _one_line(f"{type(error).__name__}: {error}")
+
+
+def _describe_refusal(error: aiohttp.ClientResponseError) -> str:
+    phrase = HTTPStatus(error.status).phrase if error.status in set(HTTPStatus) else ""
+    said, remedy = error_message(error.message), REMEDIES.get(error.status)
     return (
-        f"{code} {phrase}".rstrip() + f" from {url}{words}" + (f" ({way_out})" if way_out else "")
+        f"{error.status} {phrase}".rstrip()
+        + f" from {error.request_info.real_url}"
+        + (f": {said}" if said and said != phrase else "")
+        + (f" ({remedy})" if remedy else "")
     )
 
 
-def own_words(body: str) -> str:
-    """Take the message out of the body of a refusal; one line, safe to print.
+def error_message(body: str) -> str:
+    """Extract the message from an error response's body as one printable line.
 
     Example:
-        >>> own_words('{"error": {"message": "The model `x` does not exist.", "code": 404}}')
+        >>> error_message('{"error": {"message": "The model `x` does not exist.", "code": 404}}')
         'The model `x` does not exist.'
-        >>> own_words("<h1>Bad gateway</h1>")
+        >>> error_message("<h1>Bad gateway</h1>")
         '<h1>Bad gateway</h1>'
     """
     try:
@@ -94,28 +92,16 @@ def own_words(body: str) -> str:
 
 
 async def require_ok(response: aiohttp.ClientResponse) -> None:
-    """Raises aiohttp.ClientResponseError with the server's own words when it refused."""
+    """Raise aiohttp.ClientResponseError with the server's own message if the status is an error."""
     if response.status >= 400:
         raise aiohttp.ClientResponseError(
             response.request_info,
             response.history,
             status=response.status,
-            message=own_words(await response.text()) or str(response.reason),
+            message=error_message(await response.text()) or str(response.reason),
         )
 
 
 def _one_line(text: str) -> str:
-    line = escape_control_characters(" ".join(text.split())[: _WORDS + 1])
-    return line if len(line) <= _WORDS else f"{line[: _WORDS - 1]}…"
-
-
-class InferenceError(FixableError):
-    """An inference server did not give the completions it was asked for.
-
-    Attributes:
-        heals: whether the same request may succeed later.
-    """
-
-    def __init__(self, message: str, *, heals: bool = True) -> None:
-        super().__init__(message)
-        self.heals = heals
+    line = escape_control_characters(" ".join(text.split())[: _MESSAGE_LENGTH + 1])
+    return line if len(line) <= _MESSAGE_LENGTH else f"{line[: _MESSAGE_LENGTH - 1]}…"

@@ -1,8 +1,12 @@
-"""From a problem to the prompt, and from a completion's text to token-level training data.
+"""Prompts from questions, and token-level training data from completions.
 
-Prompt and completion are encoded apart: templates may rewrite an assistant's message (some
+Prompt and completion are encoded separately: templates may rewrite an assistant's message (some
 drop its thought), but training must see what the model wrote. Rendering to text and encoding
-it also keeps clear of `apply_chat_template`'s return type, which changed in transformers 5.
+it also avoids `apply_chat_template`'s return type, which changed in transformers 5.
+
+OpenAI's harmony format (gpt-oss) has channels where other templates have think tags. Such a model
+writes `<|channel|>analysis<|message|>thought<|end|><|start|>assistant<|channel|>final<|message|>
+reply<|return|>`. Training sees just that; everything else reads it with think tags.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -33,9 +38,23 @@ SYSTEM_PROMPTS = MappingProxyType(
 )
 """Built-in system prompts by name. `direct` suits models that think by themselves."""
 
+TURN = "<|start|>assistant"
+CHANNEL = "<|channel|>"
+_MESSAGE = "<|message|>"
+_END = re.compile(r"<\|(?:end|return|call|start)\|>")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prompt:
+    """One question as the model sees it; `tokens` are those of `text`."""
+
+    messages: list[dict[str, str]]
+    text: str
+    tokens: tuple[int, ...]
+
 
 def resolve_system_prompt(name_or_text: str) -> str:
-    """The built-in prompt of that name, or the text itself.
+    """Return the built-in prompt of that name, or the text itself.
 
     Example:
         >>> resolve_system_prompt("Be brief.")
@@ -45,16 +64,18 @@ def resolve_system_prompt(name_or_text: str) -> str:
 
 
 def build_messages(system_prompt: str, question: str) -> list[dict[str, str]]:
-    """The chat messages that open one rollout; an empty system prompt sends none."""
+    """Return the chat messages that open one rollout; an empty system prompt adds none."""
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     return [*system, {"role": "user", "content": question}]
 
 
 class Tokenizer(Protocol):
-    """What is used of a transformers tokenizer."""
+    """The part of a transformers tokenizer that is used."""
 
     eos_token_id: int | None
     all_special_ids: list[int]
+
+    def __len__(self) -> int: ...
 
     def __call__(self, text: list[str], *, add_special_tokens: bool) -> Mapping[str, Any]: ...
 
@@ -68,15 +89,15 @@ class Tokenizer(Protocol):
 
 
 def render_prompt(tokenizer: Tokenizer, messages: list[dict[str, str]]) -> str:
-    """The prompt as text, ready for the assistant's turn."""
+    """Return the prompt as text, ready for the assistant's turn."""
     text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     return text
 
 
 def end_of_turn(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """What a model emits after its message: the template's text up to the first special token.
+    """Return what a model emits after its message.
 
-    Falls back to the tokenizer's end-of-sequence token.
+    That is the template's text up to the first special token, or else the end-of-sequence token.
     """
     marker = "end of turn probe"
     conversation = [{"role": "user", "content": "."}, {"role": "assistant", "content": marker}]
@@ -89,9 +110,9 @@ def end_of_turn(tokenizer: Tokenizer) -> tuple[int, ...]:
 
 
 def join_reasoning(prompt: str, reasoning: str | None, content: str) -> str:
-    """A completion as the model wrote it, where the server returns the thought in its own field.
+    """Return a completion as the model wrote it, from a thought and a content in separate fields.
 
-    A thought without content was never closed: the completion broke off within it.
+    A thought without content was never closed: the completion was cut off within it.
     """
     if prompt.endswith(TURN):
         return in_channels(reasoning, content)
@@ -102,9 +123,9 @@ def join_reasoning(prompt: str, reasoning: str | None, content: str) -> str:
 
 
 def text_of_tokens(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
-    """The text of a completion's own tokens, with its thought in think tags."""
+    """Return the text of a completion's own tokens, with its thought in think tags."""
     begins = tokenizer.decode(tokens[:1], skip_special_tokens=False) if len(tokens) else ""
-    channels = begins == CHANNEL  # without their special tokens they can't be told apart
+    channels = begins == CHANNEL  # indistinguishable without their special tokens
     text = tokenizer.decode(tokens, skip_special_tokens=not channels)
     return in_tags(text) if channels else text
 
@@ -118,15 +139,14 @@ def completions_from_texts(
     turn_end: Sequence[int],
     max_length: int,
 ) -> list[Completion]:
-    """Tokens and masks of completions, encoded together: on several cores, where there are some.
+    """Return completions with tokens and masks, encoded together to use several cores.
 
     Args:
-        texts: as the model wrote them. A tokenizer takes no half of a surrogate pair: the tokens
-            are those of U+FFFD there.
-        finish_reasons: one a text.
+        texts: as the model wrote them. Half a surrogate pair gets the tokens of U+FFFD.
+        finish_reasons: one per text.
         turn_end: appended unless a completion was truncated.
-        max_length: tokens in all. Encoding anew can give more than the server counted; what
-            goes beyond is cut off, and the completion then counts as truncated.
+        max_length: tokens of prompt and completion. Encoding can give more tokens than the server
+            counted; the excess is cut off, and the completion then counts as truncated.
     """
     if not texts:
         return []
@@ -167,11 +187,7 @@ def completion_from_tokens(
     *,
     finish_reason: str,
 ) -> Completion:
-    """One completion as a server gave it: its own token ids, stop token included.
-
-    Args:
-        text: that of the tokens.
-    """
+    """Return one completion with a server's own token ids, stop token included."""
     prompt, own = array("i", prompt_tokens), array("i", tokens)
     return Completion(
         text=text,
@@ -182,14 +198,8 @@ def completion_from_tokens(
     )
 
 
-TURN = "<|start|>assistant"
-CHANNEL = "<|channel|>"
-_MESSAGE = "<|message|>"
-_END = re.compile(r"<\|(?:end|return|call|start)\|>")
-
-
 def in_channels(reasoning: str | None, content: str) -> str:
-    """Write a thought and a reply as the model did, where the server has taken them apart.
+    """Join a thought and a reply in harmony's format, as the model wrote them.
 
     Example:
         >>> in_channels(None, "4")
@@ -203,9 +213,7 @@ def in_channels(reasoning: str | None, content: str) -> str:
 
 
 def in_tags(text: str) -> str:
-    """Write a completion in channels with think tags; any other text stays as it is.
-
-    Linear in the length of the text.
+    """Replace harmony's channels by think tags; return any other text unchanged.
 
     Example:
         >>> in_tags(in_channels("two and two", "<answer>4</answer>"))

@@ -86,7 +86,7 @@ class FailureBackoff:
         if not self.failures:
             self._since = now
         self.failures += 1
-        self.permanent += not error.heals
+        self.permanent += not error.is_transient
         if not self.pause or now - self._increased >= self.pause:
             self._increased = now
             self.pause = min(_LONGEST_PAUSE, max(_FIRST_PAUSE, 2 * self.pause))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
-from ..inference.requests import Prompt, SamplingParams
+from ..inference.dialects import SamplingParams
+from ..inference.prompts import Prompt
 from ..records import Completion, GroupResult, Problem
 from ..scoring.grading import ScoringSettings, Verifier, grade
 from ..storage.dumps import DumpWriter, dump_kind

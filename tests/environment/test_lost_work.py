@@ -72,7 +72,7 @@ async def test_a_group_with_a_lie_in_it_is_lost_and_asked_again(asking: Asking) 
 
 
 async def test_logprobs_that_are_too_few_are_not_padded(asking: Asking) -> None:
-    if asking.env.inference._server.servers[0].config.server_type == "sglang":
+    if asking.env.server.servers[0].config.server_type == "sglang":
         pytest.skip("its tokens and logprobs come in pairs")
     asking.server.change = without_a_logprob
     assert await asking.group() is None
@@ -173,12 +173,12 @@ async def test_a_silent_server_is_said_and_its_groups_are_asked_again(
         Misbehaving(HONEST, tokenizer) as server,
         served(bench, server) as (env, trainer, _),
     ):
-        [watch] = env.inference.failover.watches
-        watch.bears = 12.0
+        [detector] = env.inference.failover.detectors
+        detector.silence_timeout = 12.0
         server.awake.clear()
         name = f"The inference server at {server.url}/v1"
         await until(lambda: f"{name} doesn't answer for " in caplog.text, 11)
-        assert "6 requests are under way, nothing has come for " in caplog.text
+        assert "6 requests in flight, no data for " in caplog.text
         await until(lambda: env.statistics.counts["groups/lost"] == 6, 20)
         before = trainer.batches
         server.awake.set()
@@ -201,8 +201,8 @@ async def test_six_forgotten_requests_do_not_stop_the_run(bench: Any, tokenizer:
         Misbehaving(HONEST, tokenizer) as server,
         served(bench, server) as (env, trainer, _),
     ):
-        [watch] = env.inference.failover.watches
-        watch.bears = 3.0
+        [detector] = env.inference.failover.detectors
+        detector.silence_timeout = 3.0
         server.forgets = 6
         await until(lambda: not server.forgets, 20)
         await until(lambda: env.statistics.counts["groups/lost"] == 6, 60)
@@ -240,8 +240,8 @@ async def test_the_accounting_holds_under_every_fault_together(bench: Any, token
             between,
         ),
     ):
-        [watch] = env.inference.failover.watches
-        watch.bears = 2.0
+        [detector] = env.inference.failover.detectors
+        detector.silence_timeout = 2.0
 
         def kill_a_worker() -> None:
             with suppress(ProcessLookupError, IndexError):

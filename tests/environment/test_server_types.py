@@ -17,8 +17,8 @@ from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.tokenizer import TURN_END, TURN_START
 from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
-from reasoning_gym_environment.inference.requests import SamplingParams
 from reasoning_gym_environment.records import Problem
 
 TRUNCATED = Sample(text="<think>and then, and then", finish_reason="length")
@@ -52,7 +52,7 @@ async def running(
 ) -> AsyncIterator[Running]:
     settings = {"temperature": 0.7, "top_p": 0.9, "group_size": 7, "include_messages": True}
     async with (
-        PolicyServer(module_script, tokenizer, stock_vllm=request.param != "trl") as server,
+        PolicyServer(module_script, tokenizer) as server,
         module_bench.environment(server.url, request.param, **settings) as env,
     ):
         yield Running(env, module_script, request.param)

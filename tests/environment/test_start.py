@@ -14,7 +14,7 @@ from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.tokenizer import TURN_END
 from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.inference.servers import CLIENTS
+from reasoning_gym_environment.inference.servers import SERVER_TYPES
 from reasoning_gym_environment.util.outages import UnreachableError
 
 ONE = ScriptedPolicy(["<answer>1</answer>"])
@@ -104,8 +104,8 @@ async def test_chat_completions_with_token_ids_are_taken_as_they_are(
             [1.0] * (len(tokens) - len(sampled)) + [-(1 + token % 10) / 10 for token in sampled]
         )
     assert (
-        "gives token ids through /v1/chat/completions with token ids; its logprobs are of the "
-        "distribution that is sampled" in caplog.text
+        "returns token ids through /v1/chat/completions with token ids; its logprobs are of the "
+        "sampled distribution" in caplog.text
     )
 
 
@@ -119,7 +119,7 @@ async def test_chat_completions_without_token_ids_are_said_to_be_text(
     ):
         group, _ = await env.collect_trajectories(await env.get_next_item())
     assert group["inference_logprobs"] == []
-    assert caplog.text.count("gives text alone") == 1
+    assert caplog.text.count("returns only text") == 1
 
 
 async def test_text_from_a_prompt_of_another_length_is_doubted_once(
@@ -137,7 +137,7 @@ async def test_text_from_a_prompt_of_another_length_is_doubted_once(
     [said] = [message for message in caplog.messages if "counts" in message]
     assert said == (
         f"The inference server at {server.url}/v1 counts {ours + 1} tokens in a prompt that has "
-        f"{ours} by tokenizer_name and its chat template: unless it is its way of counting, the "
+        f"{ours} by tokenizer_name and its chat template: unless it counts in its own way, the "
         "trainer would see other tokens than the model; set --env.tokenizer_name to its model's "
         "tokenizer"
     )
@@ -160,7 +160,6 @@ async def test_a_prompt_that_is_not_ours_loses_the_group(bench: Any, tokenizer: 
         ("vllm", True, "vLLM's /v1/completions"),
         ("vllm", False, "atroposlib's /generate"),
         ("trl", True, "vLLM's /v1/completions"),
-        ("trl", False, "TRL's /generate/"),
     ],
 )
 async def test_which_vllm_is_there_is_found_out(
@@ -179,7 +178,7 @@ async def test_which_vllm_is_there_is_found_out(
     ):
         group, _ = await env.collect_trajectories(await env.get_next_item())
     assert len(group["inference_logprobs"]) == 4
-    assert caplog.text.count(f"gives token ids through {spoken}") == 1
+    assert caplog.text.count(f"returns token ids through {spoken}") == 1
 
 
 @TOKENS
@@ -192,7 +191,8 @@ async def test_raw_logprobs_end_the_start_at_another_temperature(
         assert said == (
             f"the inference server at URL{path} gives raw logprobs, those before temperature and "
             "top_p, so that importance ratios at temperature 0.7 and top_p 1 would be wrong: "
-            f"{CLIENTS[kind].dialects[0].processed_by}, or set --env.temperature 1 --env.top_p 1"
+            f"{SERVER_TYPES[kind].dialects[0].processed_by}, or set --env.temperature 1 "
+            "--env.top_p 1"
         )
         await refusal_of(bench, server, kind, top_p=0.9)
         async with bench.environment(server.url, kind):
@@ -218,7 +218,7 @@ async def test_vllm_is_told_how_to_give_the_sampled_distributions_logprobs(
             401,
             RefusingServer.words,
             "status 401 (Incorrect API key provided): set --openai.api_key to a key that the "
-            "server takes",
+            "server accepts",
         ),
         (
             404,
@@ -256,7 +256,7 @@ async def test_a_refusal_is_the_commands_last_line(
             assert await running.exit_code() == 2, running.said()
         assert running.said().splitlines()[-1] == (
             f"error: the inference server at {server.url}/v1 refuses requests with status 401 "
-            "(Incorrect API key provided): set --openai.api_key to a key that the server takes"
+            "(Incorrect API key provided): set --openai.api_key to a key that the server accepts"
         )
 
 
@@ -272,7 +272,7 @@ async def test_a_vllm_without_token_ids_is_told_what_to_do(bench: Any, tokenizer
     async with TextServer(ONE, tokenizer) as server:
         said = await refusal_of(bench, server, "vllm")
     assert said == (
-        "the inference server at URL/v1 is of no use: it returns no token ids; take a newer "
+        "the inference server at URL/v1 is unusable: it returns no token ids; use a newer "
         "version of it, or --openai.server_type openai"
     )
 
@@ -297,7 +297,7 @@ async def test_a_server_that_stays_ill_ends_the_start(bench: Any, tokenizer: Any
             async with bench.environment(server.url, "vllm", of=Impatient):
                 pass
     assert str(raised.value) == (
-        f"no answer of the inference server at {server.url}/v1 (status 503: loading): look at the "
+        f"no answer from the inference server at {server.url}/v1 (status 503: loading): check the "
         "server's own log"
     )
 
@@ -318,7 +318,10 @@ async def test_one_of_two_servers_is_enough_to_start(
         )
         try:
             await env.setup()
-            assert {s.dialect.name for s in env.server.servers} == {"atroposlib's /generate"}
+            assert {s.client.dialect.name for s in env.server.servers} == {"atroposlib's /generate"}
         finally:
             await env.close()
-    assert f"Starting without them: no answer of the inference server at {dead.url}" in caplog.text
+    assert (
+        f"Starting without some servers: no answer from the inference server at {dead.url}"
+        in caplog.text
+    )

@@ -18,9 +18,9 @@ from reasoning_gym_environment.evaluation.plan import (
 )
 from reasoning_gym_environment.evaluation.run import Evaluation, EvaluationSettings
 from reasoning_gym_environment.evaluation.store import EvaluationResults, read_results
+from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.inference.prompts import build_messages
-from reasoning_gym_environment.inference.requests import SamplingParams
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.problems.stream import question_hash
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.inference.wire import AT_ONCE, Buffers
+from reasoning_gym_environment.inference.servers import ReplyBuffers
 
 
 async def parts_of(body: bytes, size: int) -> AsyncIterator[bytes]:
@@ -15,7 +15,7 @@ async def parts_of(body: bytes, size: int) -> AsyncIterator[bytes]:
         yield body[begin : begin + size]
 
 
-async def read(buffers: Buffers, body: bytes, size: int = 3) -> bytes:
+async def read(buffers: ReplyBuffers, body: bytes, size: int = 3) -> bytes:
     async with buffers.filled(parts_of(body, size)) as filled:
         await asyncio.sleep(0)
         return bytes(filled)
@@ -24,20 +24,20 @@ async def read(buffers: Buffers, body: bytes, size: int = 3) -> bytes:
 @given(bodies=st.lists(st.binary(max_size=40)), size=st.integers(1, 50))
 def test_a_body_is_whole_whatever_was_read_before(bodies: list[bytes], size: int) -> None:
     async def one_after_another() -> list[bytes]:
-        buffers = Buffers()
+        buffers = ReplyBuffers()
         return [await read(buffers, body, size) for body in bodies]
 
     assert asyncio.run(one_after_another()) == bodies
 
 
 async def test_bodies_that_are_read_at_once_are_apart() -> None:
-    buffers, bodies = Buffers(), [bytes([number]) * (99 - number) for number in range(9)]
+    buffers, bodies = ReplyBuffers(), [bytes([number]) * (99 - number) for number in range(9)]
     for _ in range(2):
         assert await asyncio.gather(*(read(buffers, body) for body in bodies)) == bodies
 
 
 async def test_a_few_bodies_are_in_memory_and_the_others_are_not_begun() -> None:
-    buffers, begun, end = Buffers(), list[int](), asyncio.Event()
+    buffers, begun, end = ReplyBuffers(), list[int](), asyncio.Event()
 
     async def parts(number: int) -> AsyncIterator[bytes]:
         begun.append(number)
@@ -47,23 +47,23 @@ async def test_a_few_bodies_are_in_memory_and_the_others_are_not_begun() -> None
         async with buffers.filled(parts(number)):
             await end.wait()
 
-    jobs = asyncio.gather(*map(job, range(AT_ONCE + 3)))
+    jobs = asyncio.gather(*map(job, range(ReplyBuffers.AT_ONCE + 3)))
     for _ in range(20):
         await asyncio.sleep(0)
-    assert begun == [*range(AT_ONCE)]
+    assert begun == [*range(ReplyBuffers.AT_ONCE)]
     end.set()
     await jobs
-    assert begun == [*range(AT_ONCE + 3)]
+    assert begun == [*range(ReplyBuffers.AT_ONCE + 3)]
 
 
 async def test_what_fails_halfway_leaves_the_others_whole() -> None:
-    buffers = Buffers()
+    buffers = ReplyBuffers()
 
     async def broken() -> AsyncIterator[bytes]:
         yield b"half"
         raise ConnectionResetError
 
-    for _ in range(AT_ONCE + 1):
+    for _ in range(ReplyBuffers.AT_ONCE + 1):
         with pytest.raises(ConnectionResetError):
             async with buffers.filled(broken()):
                 pass

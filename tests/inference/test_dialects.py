@@ -1,43 +1,367 @@
-"""Replies of servers that aren't run here, in the shape that their source gives them."""
+"""Whatever a server replies is read as sound completions or refused, as a slow reader would.
 
-from typing import Any
+The slow reader looks at all of a reply's JSON, number by number.
+"""
+
+import json
+import math
+from array import array
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
-from asked_completions import ASK
+from asked_completions import REQUEST
+from hypothesis import given
+from hypothesis import strategies as st
+from json_values import ODD, places, with_value, without
+from slow_reader import slowly
 
-from reasoning_gym_environment.inference.dialects import ChatTokens
-from reasoning_gym_environment.inference.requests import ReplyError, Sampled, read
+from reasoning_gym_environment.inference.dialects import (
+    ChatText,
+    ChatTokens,
+    Dialect,
+    GenerationRequest,
+    SglangGenerate,
+    TextSample,
+    VllmCompletions,
+    VllmGenerate,
+    parse,
+)
+from reasoning_gym_environment.inference.errors import ReplyError
+
+PROMPT = [5, 6, 7]
+
+
+class Expected(NamedTuple):
+    """A sample with lists in the place of arrays."""
+
+    tokens: list[int]
+    logprobs: list[float]
+    finish_reason: str
+
+
+SAMPLES = [
+    Expected([1, 2, 0], [-0.5, 0.0, -1.5e-7], "stop"),
+    Expected([3, 4], [-2.0, -1.0], "length"),
+]
+
+
+def vllm(sample: Expected) -> dict[str, Any]:
+    logprobs = {"token_logprobs": sample.logprobs, "tokens": ["token_id:1"], "top_logprobs": None}
+    return {
+        "text": "\u65e5 \ud800",
+        "token_ids": sample.tokens,
+        "logprobs": logprobs,
+        "finish_reason": sample.finish_reason,
+        "prompt_token_ids": PROMPT,
+    }
+
+
+def chat(sample: Expected, name: str) -> dict[str, Any]:
+    content = [{"token": "?", "logprob": p, "top_logprobs": []} for p in sample.logprobs]
+    return {
+        "message": {"role": "assistant", "content": "??"},
+        "logprobs": {"content": content},
+        "finish_reason": sample.finish_reason,
+        name: sample.tokens,
+    }
+
+
+def sglang(sample: Expected) -> dict[str, Any]:
+    entries = [[p, t, None] for t, p in zip(sample.tokens, sample.logprobs, strict=True)]
+    reason = {"type": sample.finish_reason, "matched": 0}
+    return {"text": "?", "meta_info": {"output_token_logprobs": entries, "finish_reason": reason}}
+
+
+def generated(sample: Expected) -> list[Any]:
+    return [[{str(t): p}] for t, p in zip(sample.tokens, sample.logprobs, strict=True)]
+
+
+REPLIES: dict[str, tuple[Dialect, Any]] = {
+    "vLLM": (VllmCompletions(), {"id": 1, "choices": [vllm(s) for s in SAMPLES]}),
+    "atroposlib": (
+        VllmGenerate(),
+        {
+            "logprobs": [generated(s) for s in SAMPLES],
+            "finish_reasons": [s.finish_reason for s in SAMPLES],
+        },
+    ),
+    "SGLang": (SglangGenerate(), [sglang(s) for s in SAMPLES]),
+    "a chat of vLLM": (
+        ChatTokens(),
+        {"prompt_token_ids": PROMPT, "choices": [chat(s, "token_ids") for s in SAMPLES]},
+    ),
+    "a chat of SGLang": (
+        ChatTokens(),
+        {
+            "choices": [
+                {**chat(s, "response_token_ids"), "prompt_token_ids": PROMPT} for s in SAMPLES
+            ]
+        },
+    ),
+}
+KINDS = pytest.mark.parametrize("kind", REPLIES)
+
+
+def outcome(dialect: Dialect, body: bytes, request: GenerationRequest = REQUEST) -> Any:
+    """The samples, or None for a refusal."""
+    try:
+        samples = dialect.samples(body, request)
+    except ReplyError:
+        return None
+    return [Expected(list(tokens), list(logprobs), reason) for tokens, logprobs, reason in samples]
+
+
+def refusal(dialect: Any, body: bytes, request: GenerationRequest = REQUEST) -> str:
+    with pytest.raises(ReplyError) as raised:
+        dialect.samples(body, *([request] if isinstance(dialect, Dialect) else []))
+    return str(raised.value)
+
+
+@KINDS
+def test_a_sound_reply_is_read(kind: str) -> None:
+    dialect, reply = REPLIES[kind]
+    assert outcome(dialect, json.dumps(reply).encode()) == SAMPLES
+
+
+def test_one_completion_of_sglang_is_no_list() -> None:
+    body = json.dumps(sglang(SAMPLES[0])).encode()
+    assert outcome(SglangGenerate(), body) == SAMPLES[:1]
+
+
+@KINDS
+@given(data=st.data())
+def test_with_anything_in_any_place_it_is_read_or_refused_as_the_slow_reader_does(
+    kind: str, data: st.DataObject
+) -> None:
+    dialect, sound = REPLIES[kind]
+    place = data.draw(st.sampled_from(list(places(sound))))
+    for reply in (with_value(sound, place, data.draw(ODD)), without(sound, place)):
+        body = json.dumps(reply).encode()
+        assert outcome(dialect, body) == slowly(dialect, body, REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        *[("NaN", "nan is not a logprob"), ("-Infinity", "-inf is not a logprob")],
+        *[("1e400", "inf is not a logprob"), ("0.1", "0.1 is not a logprob")],
+        *[(number, "$.choices[0].logprobs.token_logprobs[2]") for number in ("true", "null")],
+        *[(number, "$.choices[0].logprobs.token_logprobs[2]") for number in ("1" + "0" * 400,)],
+    ],
+    ids=lambda number: number[:9],
+)
+def test_what_is_not_a_logprob_is_named(number: str, said: str) -> None:
+    body = json.dumps(REPLIES["vLLM"][1]).replace("-1.5e-07", number).encode()
+    assert said in refusal(VllmCompletions(), body)
+
+
+def test_what_is_not_a_token_id_is_named() -> None:
+    sound = json.dumps(REPLIES["vLLM"][1])
+    assert "10 is not a token id: the vocabulary has 10" in refusal(
+        VllmCompletions(), sound.replace("[3, 4]", "[3, 10]").encode()
+    )
+    assert "Expected `int`, got `str` - at `$.choices[1].token_ids[1]`" in refusal(
+        VllmCompletions(), sound.replace("[3, 4]", '[3, "4"]').encode()
+    )
+
+
+@pytest.mark.parametrize("dialect", [VllmCompletions(), ChatText()])
+@pytest.mark.parametrize("body", [b"<h1>Bad gateway</h1>", b'{"choices": [', b"\xff\xfe\xfa"])
+def test_what_is_not_json_is_shown(dialect: Any, body: bytes) -> None:
+    said = refusal(dialect, body)
+    assert said.startswith(f"the reply to {dialect.name} is not valid JSON: ")
+
+
+def test_all_of_a_reply_can_be_parsed() -> None:
+    assert parse(b'{"a": [NaN, "\\ud800", 123456789012345678901234567890]}', "/")["a"][1:] == [
+        "\ud800",
+        123456789012345678901234567890,
+    ]
+
+
+def test_a_text_keeps_its_thought_and_halves_of_surrogate_pairs() -> None:
+    body = json.dumps(
+        {
+            "choices": [
+                {"message": {"content": "half \ud83d"}, "finish_reason": "length"},
+                {"message": {"content": None, "reasoning_content": "hm"}},
+                {"message": {"content": "4", "reasoning": "2 + 2"}, "finish_reason": "stop"},
+            ]
+        }
+    )
+    assert ChatText().samples(body.encode()) == [
+        TextSample("half \ud83d", None, "length"),
+        TextSample("", "hm", "stop"),
+        TextSample("4", "2 + 2", "stop"),
+    ]
+
+
+NUMBERS = [
+    *("1e400", "-1e400", "1" + "0" * 400, "-1" + "0" * 400, "NaN", "-Infinity"),
+    *("-0.0", "-0", "1.0", "1e0", "1E-999", "-1e-400", "5e-324", "0.0010000001", "0.001", "1e-7"),
+    *("2147483648", "-2147483649", "9223372036854775808", "18446744073709551616", "-1", "10"),
+    *('"1"', '"-0.5"', '"NaN"', "true", "null", "[1]", "[]", "{}", "[[1], 2]", "01", "+1", "0x1"),
+    *("1_0", "1,", ",1", "1 1", "-", ".5", "1.", "\u0661"),
+]
+"""What may stand where a number belongs, as it would be written."""
+
+JUNK = {
+    "a long number": "1" + "0" * 5000,
+    "a very long number": "0" * 2**21,
+    "a list": "[" + "0," * 2**19 + "0]",
+    "nested lists": "[" * 2000 + "]" * 2000,
+    "deeply nested lists": "[" * 2**20,
+    "nested objects": '{"a":' * 2**18,
+    "nothing": " " * 2**21,
+}
+"""What may stand anywhere. Python reads no integer of 5,000 digits, and no 2,000 nested lists."""
+
+MARK = "the number"
+
+
+def require_sound_or_refused(dialect: Dialect, body: bytes) -> None:
+    for tokens, logprobs, reason in outcome(dialect, body) or []:
+        assert len(tokens) == len(logprobs) <= REQUEST.max_tokens
+        assert all(type(token) is int and 0 <= token < REQUEST.vocabulary for token in tokens)
+        assert all(type(p) is float and math.isfinite(p) and p <= 0 for p in logprobs)
+        assert reason in ("stop", "length")
+
+
+@KINDS
+def test_a_sound_reply_is_read_into_arrays(kind: str) -> None:
+    dialect, reply = REPLIES[kind]
+    for tokens, logprobs, _ in dialect.samples(json.dumps(reply).encode(), REQUEST):
+        assert isinstance(tokens, array)
+        assert isinstance(logprobs, array)
+        assert (tokens.typecode, logprobs.typecode) == ("i", "d")
+
+
+@KINDS
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:20])
+def test_whatever_stands_for_a_number_is_read_or_refused_as_the_slow_reader_does(
+    kind: str, number: str
+) -> None:
+    dialect, sound = REPLIES[kind]
+    for place in places(sound):
+        marked = json.dumps(with_value(sound, place, MARK))
+        body = marked.replace(f'"{MARK}"', number).encode()
+        assert outcome(dialect, body) == slowly(dialect, body, REQUEST)
+
+
+@pytest.mark.parametrize("key", ["token_ids", "token_logprobs", "finish_reason", "choices"])
+@pytest.mark.parametrize("other", ["[]", "[1, 2, 3]", '"stop"', "null", "{}"])
+def test_of_a_key_that_is_there_twice_the_last_counts(key: str, other: str) -> None:
+    dialect, sound = REPLIES["vLLM"]
+    body = json.dumps(sound).replace(f'"{key}":', f'"{key}": {other}, "{key}":').encode()
+    assert outcome(dialect, body) == SAMPLES
+    last = json.dumps(sound).replace(f'"{key}":', f'"{key}": 1, "?":').encode()
+    assert outcome(dialect, last) == slowly(dialect, last, REQUEST)
+
+
+@KINDS
+@given(data=st.data())
+def test_a_reply_that_is_cut_off_or_has_other_bytes_in_it_is_sound_or_refused(
+    kind: str, data: st.DataObject
+) -> None:
+    dialect, sound = REPLIES[kind]
+    body = json.dumps(sound, ensure_ascii=data.draw(st.booleans())).encode(errors="surrogatepass")
+    begin = data.draw(st.integers(0, len(body)))
+    end = data.draw(st.integers(begin, len(body)))
+    inserted = data.draw(
+        st.binary(max_size=4) | st.sampled_from([b"0", b",", b"]", b"\xff", b"e9"])
+    )
+    require_sound_or_refused(dialect, body[:begin])
+    require_sound_or_refused(dialect, body[:begin] + inserted + body[begin:])
+    require_sound_or_refused(dialect, body[:begin] + inserted + body[end:])
+
+
+@KINDS
+@pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
+def test_junk_in_any_place_is_sound_or_refused(kind: str, junk: str) -> None:
+    dialect, sound = REPLIES[kind]
+    assert outcome(dialect, junk.encode()) is None
+    for place in [*places(sound)][:: 1 if len(junk) < 10_000 else 7]:
+        marked = json.dumps(with_value(sound, place, MARK))
+        require_sound_or_refused(dialect, marked.replace(f'"{MARK}"', junk).encode())
 
 
 def sglang_chat(tokens: list[int], prompt: list[int]) -> dict[str, Any]:
     """A choice of SGLang 0.5.23: the prompt in each, and another name for the ids."""
-    content = [{"token": "?", "logprob": -0.5, "top_logprobs": []} for _ in tokens]
-    return {
-        "message": {"role": "assistant", "content": "??"},
-        "logprobs": {"content": content},
-        "finish_reason": "stop",
-        "prompt_token_ids": prompt,
-        "response_token_ids": tokens,
-    }
+    sample = Expected(tokens, [-0.5] * len(tokens), "stop")
+    return {**chat(sample, "response_token_ids"), "prompt_token_ids": prompt}
 
 
 def test_sglangs_chat_completions_are_read_with_their_ids() -> None:
-    reply = {"choices": [sglang_chat([1, 0], [5, 6, 7]), sglang_chat([2, 3, 0], [5, 6, 7])]}
-    assert ChatTokens().gives_tokens(reply)
-    assert read(ChatTokens(), reply, ASK) == [
-        Sampled([1, 0], [-0.5, -0.5], "stop"),
-        Sampled([2, 3, 0], [-0.5, -0.5, -0.5], "stop"),
+    reply = {"choices": [sglang_chat([1, 0], PROMPT), sglang_chat([2, 3, 0], PROMPT)]}
+    assert ChatTokens().has_tokens(reply)
+    assert outcome(ChatTokens(), json.dumps(reply).encode()) == [
+        Expected([1, 0], [-0.5, -0.5], "stop"),
+        Expected([2, 3, 0], [-0.5, -0.5, -0.5], "stop"),
     ]
 
 
 def test_sglangs_prompt_must_be_ours_in_every_choice() -> None:
-    reply = {"choices": [sglang_chat([1, 0], [5, 6, 7]), sglang_chat([1, 0], [5, 6])]}
-    with pytest.raises(ReplyError, match="its prompt of 2 tokens isn't ours of 3, from token 2 on"):
-        read(ChatTokens(), reply, ASK)
+    reply = {"choices": [sglang_chat([1, 0], PROMPT), sglang_chat([1, 0], [5, 6])]}
+    assert refusal(ChatTokens(), json.dumps(reply).encode()).startswith(
+        "the server's prompt of 2 tokens differs from ours of 3 at token 2: "
+    )
 
 
-def test_a_chat_without_the_prompts_ids_can_not_be_read() -> None:
-    choice = sglang_chat([1, 0], [5, 6, 7])
+def test_a_chat_without_the_prompts_ids_is_refused() -> None:
+    choice = sglang_chat([1, 0], PROMPT)
     del choice["prompt_token_ids"]
-    with pytest.raises(ReplyError, match="can't be read"):
-        read(ChatTokens(), {"choices": [choice]}, ASK)
+    said = refusal(ChatTokens(), json.dumps({"choices": [choice]}).encode())
+    assert "has no prompt_token_ids" in said
+
+
+RECORDED: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "recordings/vllm-0.32-processed.json").read_text()
+)
+GROUP = 3
+DIALECTS = {"/v1/completions": VllmCompletions(), "/v1/chat/completions": ChatTokens()}
+
+
+def recorded(path: str) -> tuple[Dialect, dict[str, Any]]:
+    """The recorded reply with a group of completions, and what reads it."""
+    reply, *_ = [
+        exchange["reply"]
+        for exchange in RECORDED["exchanges"]
+        if exchange["path"] == path and exchange["body"].get("n") == GROUP
+    ]
+    return DIALECTS[path], reply
+
+
+def recorded_request() -> GenerationRequest:
+    whole = {**RECORDED["ask"], "prompt": tuple(RECORDED["ask"]["prompt"])}
+    del whole["stops"]  # of an earlier version
+    return replace(GenerationRequest(**whole), n=GROUP, max_tokens=40, candidates=0)
+
+
+@pytest.mark.parametrize("path", DIALECTS)
+def test_a_recorded_reply_is_read(path: str) -> None:
+    dialect, reply = recorded(path)
+    samples = outcome(dialect, json.dumps(reply).encode(), recorded_request())
+    assert len(samples) == GROUP
+    assert samples == slowly(dialect, json.dumps(reply).encode(), recorded_request())
+
+
+@pytest.mark.parametrize("path", DIALECTS)
+@given(data=st.data())
+def test_a_recorded_reply_with_anything_in_any_place_is_read_as_the_slow_reader_does(
+    path: str, data: st.DataObject
+) -> None:
+    dialect, reply = recorded(path)
+    place = data.draw(st.sampled_from(list(places(reply))))
+    for changed in (with_value(reply, place, data.draw(ODD)), without(reply, place)):
+        body = json.dumps(changed).encode()
+        assert outcome(dialect, body, recorded_request()) == slowly(
+            dialect, body, recorded_request()
+        )
+
+
+@KINDS
+@given(reply=ODD)
+def test_a_reply_of_any_shape_is_sound_or_refused(kind: str, reply: Any) -> None:
+    require_sound_or_refused(REPLIES[kind][0], json.dumps(reply).encode())

@@ -16,15 +16,13 @@ from aiohttp import web
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.inference.client import KNOWN_TEXT
-from reasoning_gym_environment.inference.negotiation import Needs, examine, objection
-from reasoning_gym_environment.inference.requests import Ask, ReplyError, SamplingParams, read
-from reasoning_gym_environment.inference.servers import ChatServer, TokenClient, VllmServer
-
-pytestmark = pytest.mark.processes  # OpenAI's client asks for the system's name
+from reasoning_gym_environment.inference.dialects import Dialect, GenerationRequest, SamplingParams
+from reasoning_gym_environment.inference.errors import ReplyError
+from reasoning_gym_environment.inference.negotiation import Requirements, blocker, probe
+from reasoning_gym_environment.inference.servers import SERVER_TYPES, ServerClient
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"
-CLIENTS = pytest.mark.parametrize("client", [VllmServer, ChatServer])
+KINDS = pytest.mark.parametrize("kind", ["vllm", "openai"])
 END_OF_TURN = 2
 
 
@@ -50,8 +48,8 @@ class RecordedServer:
 
 @asynccontextmanager
 async def replayed(
-    client: type[TokenClient], name: str = "processed", **changes: Any
-) -> AsyncIterator[Any]:
+    kind: str, name: str = "processed", **changes: Any
+) -> AsyncIterator[ServerClient]:
     """A client of a server that plays the recording."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", RecordedServer(recording(name)["exchanges"]).answer)
@@ -61,68 +59,76 @@ async def replayed(
     await site.start()
     url = "http://{}:{}/v1".format(*runner.addresses[0])
     settings = {"model_name": recording()["ask"]["model"], "api_key": "x", **changes}
-    server: Any = client(APIServerConfig(base_url=url, **settings))
     try:
-        yield server
+        yield ServerClient(APIServerConfig(server_type=kind, base_url=url, **settings))
     finally:
-        if client is ChatServer:
-            await server.openai.close()
         await runner.cleanup()
 
 
-def needs(**changes: Any) -> Needs:
-    """What the recorded run needed of the server."""
+def requirements(**changes: Any) -> Requirements:
+    """What the recorded run required of the server."""
     recorded = recording()
-    ask = recorded["ask"]
-    whole = Ask(**{**ask, "prompt": tuple(ask["prompt"]), "stops": frozenset(ask["stops"])})
-    sampling = SamplingParams(temperature=0.7, top_p=1.0, split="train")
-    text_ids = tuple(recorded["text_ids"])
-    found = Needs(ask=whole, text=KNOWN_TEXT, text_ids=text_ids, max_length=512, sampling=sampling)
-    return replace(found, **changes)
+    request = {**recorded["ask"], "prompt": tuple(recorded["ask"]["prompt"])}
+    request.pop("stops", None)  # of an earlier version
+    required = Requirements(
+        request=GenerationRequest(**request),
+        text_ids=tuple(recorded["text_ids"]),
+        max_length=512,
+        sampling=SamplingParams(temperature=0.7, top_p=1.0, split="train"),
+    )
+    return replace(required, **changes)
 
 
-def group_ask() -> Ask:
-    return replace(needs().ask, n=3, max_tokens=40, temperature=0.7, candidates=0)
+def group_request() -> GenerationRequest:
+    return replace(requirements().request, n=3, max_tokens=40, temperature=0.7, candidates=0)
 
 
-@CLIENTS
-async def test_the_start_finds_out_what_the_server_gives(client: type[TokenClient]) -> None:
-    async with replayed(client) as server:
-        found = await examine(server, needs())
-    assert found.dialect is client.dialects[0]
-    assert found.text_ids == needs().text_ids
+async def group_reply(kind: str, name: str = "processed") -> tuple[Dialect, dict[str, Any]]:
+    """The recorded group, and the dialect that it is in."""
+    async with replayed(kind, name) as server:
+        [dialect, *_] = SERVER_TYPES[kind].dialects
+        return dialect, json.loads(await server.probe(dialect, group_request()))
+
+
+def read(dialect: Dialect, reply: Any) -> list[Any]:
+    return dialect.samples(json.dumps(reply).encode(), group_request())
+
+
+@KINDS
+async def test_the_start_finds_out_what_the_server_gives(kind: str) -> None:
+    async with replayed(kind) as server:
+        found = await probe(server, requirements())
+    assert found.dialect is SERVER_TYPES[kind].dialects[0]
+    assert found.text_ids == requirements().text_ids
     assert found.context == 1024
     assert found.raw is False
-    assert objection(found, needs()) is None
+    assert blocker(found, requirements()) is None
 
 
-@CLIENTS
-async def test_raw_logprobs_are_known_and_an_objection(client: type[TokenClient]) -> None:
-    async with replayed(client, "raw") as server:
-        found = await examine(server, needs())
+@KINDS
+async def test_raw_logprobs_are_recognized_and_block(kind: str) -> None:
+    async with replayed(kind, "raw") as server:
+        found = await probe(server, requirements())
     assert found.raw is True
-    assert objection(found, needs()) == (
+    assert blocker(found, requirements()) == (
         f"the inference server at {found.url} gives raw logprobs, those before temperature and "
         "top_p, so that importance ratios at temperature 0.7 and top_p 1 would be wrong: start it "
         "with `vllm serve --logprobs-mode processed_logprobs`, or set --env.temperature 1 "
         "--env.top_p 1"
     )
     at_one = SamplingParams(temperature=1.0, top_p=1.0, split="train")
-    assert objection(found, needs(sampling=at_one)) is None
-    assert objection(found, needs(sampling=None)) is None
+    assert blocker(found, requirements(sampling=at_one)) is None
+    assert blocker(found, requirements(sampling=None)) is None
 
 
-@CLIENTS
+@KINDS
 @pytest.mark.parametrize("name", ["processed", "raw"])
-async def test_a_group_has_the_servers_tokens_and_logprobs(
-    client: type[TokenClient], name: str
-) -> None:
-    async with replayed(client, name) as server:
-        reply = await server.ask(server.dialect, group_ask())
-        samples = read(server.dialect, reply, group_ask())
+async def test_a_group_has_the_servers_tokens_and_logprobs(kind: str, name: str) -> None:
+    dialect, reply = await group_reply(kind, name)
+    samples = read(dialect, reply)
     assert len(samples) == 3
     for sample, choice in zip(samples, reply["choices"], strict=True):
-        assert sample.tokens == choice["token_ids"]
+        assert list(sample.tokens) == choice["token_ids"]
         assert len(sample.logprobs) == len(sample.tokens) <= 40
         assert all(logprob <= 0 for logprob in sample.logprobs)
         assert (sample.tokens[-1] == END_OF_TURN) == (sample.finish_reason == "stop")
@@ -157,50 +163,45 @@ def abort(choice: dict[str, Any], reply: dict[str, Any]) -> None:
     choice["finish_reason"] = "abort"
 
 
-@CLIENTS
+@KINDS
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (shorten_ids, "token ids came with"),
-        (drop_ids, "can't be read"),
-        (drop_logprobs, "can't be read"),
-        (change_prompt, "isn't ours of 38, from token 0 on"),
-        (leave_vocabulary, "49152 is no token id of a vocabulary of 49152"),
-        (make_text, "'17' is no token id"),
-        (abort, "a completion ended with 'abort'"),
+        (shorten_ids, r"\d+ token ids with \d+ logprobs"),
+        (drop_ids, r"Expected `array`, got `null` - at `\$.choices\[1\].token_ids`"),
+        (drop_logprobs, r"Expected `object`, got `null` - at `\$.choices\[1\].logprobs`"),
+        (change_prompt, "differs from ours of 38 at token 0"),
+        (leave_vocabulary, "49152 is not a token id: the vocabulary has 49152"),
+        (make_text, r"Expected `int`, got `str` - at `\$.choices\[1\].token_ids\[0\]`"),
+        (abort, "a completion has the finish reason 'abort'"),
     ],
 )
-async def test_a_reply_that_is_half_of_it_is_refused(
-    client: type[TokenClient], spoil: Any, said: str
-) -> None:
-    async with replayed(client) as server:
-        reply = await server.ask(server.dialect, group_ask())
+async def test_a_reply_that_is_half_of_it_is_refused(kind: str, spoil: Any, said: str) -> None:
+    dialect, reply = await group_reply(kind)
     spoil(reply["choices"][1], reply)
     with pytest.raises(ReplyError, match=said):
-        read(client.dialects[0], reply, group_ask())
+        read(dialect, reply)
 
 
 @pytest.mark.parametrize("logprob", [0.1, float("nan"), float("-inf"), None, "-0.5", True])
-async def test_what_is_no_logprob_is_refused(logprob: Any) -> None:
-    async with replayed(VllmServer) as server:
-        reply = await server.ask(server.dialect, group_ask())
+async def test_what_is_not_a_logprob_is_refused(logprob: Any) -> None:
+    dialect, reply = await group_reply("vllm")
     reply["choices"][0]["logprobs"]["token_logprobs"][3] = logprob
-    with pytest.raises(ReplyError, match="is no logprob"):
-        read(server.dialect, reply, group_ask())
+    with pytest.raises(ReplyError, match="logprob"):
+        read(dialect, reply)
 
 
 async def test_a_logprob_that_is_rounded_above_0_is_0() -> None:
-    async with replayed(VllmServer) as server:
-        reply = await server.ask(server.dialect, group_ask())
+    dialect, reply = await group_reply("vllm")
     reply["choices"][0]["logprobs"]["token_logprobs"][3] = 1e-6
-    assert read(server.dialect, reply, group_ask())[0].logprobs[3] == 0.0
+    assert read(dialect, reply)[0].logprobs[3] == 0.0
 
 
-@CLIENTS
-async def test_an_unknown_model_is_said_in_the_servers_words(client: type[TokenClient]) -> None:
-    async with replayed(client, model_name="unknown") as server:
+@KINDS
+async def test_an_unknown_model_is_named_in_the_servers_message(kind: str) -> None:
+    async with replayed(kind, model_name="unknown") as server:
         with pytest.raises(ConfigurationError) as raised:
-            await examine(server, needs())
+            await probe(server, requirements())
     assert str(raised.value) == (
         f"the inference server at {server.config.base_url} refuses requests with status 404 (The "
         "model `unknown` does not exist. Valid aliases: <path>): check --openai.model_name, "
@@ -208,28 +209,29 @@ async def test_an_unknown_model_is_said_in_the_servers_words(client: type[TokenC
     )
 
 
-@CLIENTS
-async def test_more_tokens_than_the_context_are_refused(client: type[TokenClient]) -> None:
-    async with replayed(client) as server:
+@KINDS
+async def test_more_tokens_than_the_context_are_refused(kind: str) -> None:
+    [dialect, *_] = SERVER_TYPES[kind].dialects
+    async with replayed(kind) as server:
         with pytest.raises(aiohttp.ClientResponseError) as raised:
-            await server.ask(server.dialect, replace(group_ask(), max_tokens=5000))
+            await server.probe(dialect, replace(group_request(), max_tokens=5000))
     assert raised.value.status == 400
     assert "cannot be greater than max_model_len=1024" in raised.value.message
 
 
-async def test_a_context_below_the_row_length_is_an_objection() -> None:
-    async with replayed(VllmServer) as server:
-        found = await examine(server, needs())
-    assert objection(found, needs(max_length=2048)) == (
+async def test_a_context_below_the_row_length_blocks() -> None:
+    async with replayed("vllm") as server:
+        found = await probe(server, requirements())
+    assert blocker(found, requirements(max_length=2048)) == (
         f"the inference server at {found.url} takes 1024 tokens and max_token_length is 2048: "
         "lower --env.max_token_length, or start the server with a longer context"
     )
 
 
-async def test_another_tokenizer_is_an_objection() -> None:
-    async with replayed(VllmServer) as server:
-        found = await examine(server, needs(text_ids=(1, 2, 3)))
-    assert objection(found, needs(text_ids=(1, 2, 3))) == (
+async def test_another_tokenizer_blocks() -> None:
+    async with replayed("vllm") as server:
+        found = await probe(server, requirements(text_ids=(1, 2, 3)))
+    assert blocker(found, requirements(text_ids=(1, 2, 3))) == (
         f"the inference server at {found.url} has another tokenizer: its token ids of a text begin "
         "[48762, 216, 35, 28, 216, 33] of 42, ours [1, 2, 3] of 3; set --env.tokenizer_name to its "
         "model's tokenizer"

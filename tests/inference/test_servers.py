@@ -1,36 +1,26 @@
-"""Where the clients send their requests, how often and how long, and what is said of failures."""
+"""Where a client sends its requests, and how long it waits for a connection and a reply."""
 
 import asyncio
 import socket
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
 
 import pytest
-from atroposlib.envs.server_handling.server_baseline import APIServer, APIServerConfig
-from tenacity import stop_after_attempt
+from asked_completions import REQUEST
+from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 
-from reasoning_gym_environment.inference.errors import own_words, sentence
-from reasoning_gym_environment.inference.servers import CLIENTS, ChatServer
-
-pytestmark = pytest.mark.processes  # OpenAI's client asks for the system's name
+from reasoning_gym_environment.inference.errors import describe
+from reasoning_gym_environment.inference.servers import ServerClient
 
 
-ASK = {"messages": [{"role": "user", "content": "?"}], "n": 1, "max_tokens": 1}
-SAMPLING = {"temperature": 1.0, "top_p": 1.0, "vocabulary": 9, "stops": frozenset()}
+def client(kind: str, base_url: str | None) -> ServerClient:
+    server = {"server_type": kind, "base_url": base_url, "model_name": "m", "api_key": "x"}
+    return ServerClient(APIServerConfig(**server, timeout=1))
 
 
-def client(kind: str, base_url: str) -> Any:
-    server = {"base_url": base_url, "model_name": "m", "api_key": "x"}
-    return CLIENTS[kind](APIServerConfig(**server, timeout=1, health_check=False))
-
-
-async def failure_of(kind: str, base_url: str) -> Exception:
+async def failure_of(kind: str, base_url: str) -> BaseException:
     """What one request raises."""
-    server = client(kind, base_url)
-    if kind == "openai":
-        request = server.chat_completion(**ASK)
-    else:
-        request = server.tokens_and_logprobs_completion(input_ids=[1], **ASK, **SAMPLING)
+    request = client(kind, base_url).sample(replace(REQUEST, n=1), "train")
     [error] = await asyncio.gather(request, return_exceptions=True)
     assert isinstance(error, Exception)
     return error
@@ -49,28 +39,18 @@ def url_of(port: socket.socket) -> str:
 
 
 @pytest.mark.parametrize("kind", ["openai", "vllm"])
-async def test_a_refused_connection_is_no_reason_to_ask_again(
-    kind: str, bound: socket.socket
-) -> None:
+async def test_a_refused_connection_fails_at_once(kind: str, bound: socket.socket) -> None:
     error = await asyncio.wait_for(failure_of(kind, url_of(bound)), timeout=5)
-    assert "connect" in sentence(error).lower()
+    assert "connect" in describe(error).lower()
 
 
 @pytest.mark.parametrize("kind", ["openai", "vllm"])
-async def test_a_silent_server_is_given_up_after_atroposs_timeout(
+async def test_a_silent_server_fails_after_the_configured_timeout(
     kind: str, bound: socket.socket
 ) -> None:
     bound.listen()
     error = await asyncio.wait_for(failure_of(kind, url_of(bound)), timeout=10)
-    assert sentence(error) == "no reply in time (10 s to connect, --openai.timeout for the whole)"
-
-
-def test_atroposs_own_clients_keep_their_retries() -> None:
-    for name in ("_chat_comp", "_tokens_and_logprobs_comp"):
-        stop = getattr(APIServer, name).retry.stop
-        assert isinstance(stop, stop_after_attempt)
-        assert stop.max_attempt_number == 3
-        assert getattr(ChatServer, name).retry.stop.max_attempt_number == 1
+    assert describe(error) == "no reply in time (10 s to connect, --openai.timeout in total)"
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang", "trl"])
@@ -88,26 +68,11 @@ def test_the_base_url_may_end_with_v1_or_not(kind: str, base_url: str) -> None:
         ("http://h:1/v1", "http://h:1/v1/chat/completions"),
         ("https://h/v1beta/openai/", "https://h/v1beta/openai/chat/completions"),
         ("https://h", "https://h/chat/completions"),
+        (None, "https://api.openai.com/v1/chat/completions"),
     ],
 )
-async def test_a_chat_endpoint_is_asked_where_openais_client_asks(base_url: str, chat: str) -> None:
-    server = client("openai", base_url)
-    assert isinstance(server, ChatServer)
-    assert server.url("/v1/chat/completions") == chat
-    await server.openai.close()
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ('{"error": {"message": "No such model.", "code": 404}}', "No such model."),
-        ('{"object": "error", "message": "too long"}', "too long"),
-        ('{"detail": "Not Found"}', "Not Found"),
-        ("<h1>Bad\n  Gateway</h1>", "<h1>Bad Gateway</h1>"),
-        ("[1]", "[1]"),
-        ("", ""),
-        ("x" * 400, "x" * 299 + "…"),
-    ],
-)
-def test_a_refusal_is_repeated_in_one_short_line(body: str, words: str) -> None:
-    assert own_words(body) == words
+def test_a_chat_endpoint_is_asked_where_openais_own_client_asks(
+    base_url: str | None, chat: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert client("openai", base_url).url("/v1/chat/completions") == chat

@@ -12,7 +12,8 @@ prompt is short and completions have few tokens.
 import asyncio
 import json
 import sys
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -22,35 +23,36 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from transformers import AutoTokenizer
 
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.inference.client import KNOWN_TEXT
-from reasoning_gym_environment.inference.negotiation import Needs, examine
-from reasoning_gym_environment.inference.requests import Ask, SamplingParams
-from reasoning_gym_environment.inference.servers import ChatServer, TokenClient, VllmServer
+from reasoning_gym_environment.inference.dialects import GenerationRequest, SamplingParams
+from reasoning_gym_environment.inference.negotiation import PROBE_TEXT, Requirements, probe
+from reasoning_gym_environment.inference.servers import ServerClient
 
 
-def recorded(client: type[TokenClient], exchanges: list[dict[str, Any]]) -> type[TokenClient]:
-    """The client, which also notes each request with its status and reply."""
+class Recorded(ServerClient):
+    """A client that also notes each request with its status and reply."""
 
-    class Recorded(client):
-        async def request(self, method: str, path: str, body: Any = None) -> Any:
-            asked = {"method": method, "path": path, "body": body}
-            try:
-                reply = await super().request(method, path, body)
-            except aiohttp.ClientResponseError as error:
-                refused = {"error": {"message": error.message}}
-                exchanges.append({**asked, "status": error.status, "reply": refused})
-                raise
-            exchanges.append({**asked, "status": 200, "reply": reply})
-            return reply
+    def __init__(self, config: Any, exchanges: list[dict[str, Any]]) -> None:
+        super().__init__(config)
+        self._exchanges = exchanges
 
-    return Recorded
+    @asynccontextmanager
+    async def _reply(self, method: str, path: str, body: Any) -> AsyncIterator[memoryview]:
+        asked = {"method": method, "path": path, "body": body}
+        try:
+            async with super()._reply(method, path, body) as reply:
+                self._exchanges.append({**asked, "status": 200, "reply": json.loads(bytes(reply))})
+                yield reply
+        except aiohttp.ClientResponseError as error:
+            refused = {"error": {"message": error.message}}
+            self._exchanges.append({**asked, "status": error.status, "reply": refused})
+            raise
 
 
-def needs_of(tokenizer: Any, model: str) -> Needs:
-    """What a small run needs of the server."""
+def requirements_of(tokenizer: Any, model: str) -> Requirements:
+    """What a small run requires of the server."""
     messages = [{"role": "user", "content": "What is 2 + 2?"}]
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    ask = Ask(
+    request = GenerationRequest(
         model=model,
         prompt=tuple(tokenizer.encode(text, add_special_tokens=False)),
         messages=messages,
@@ -59,13 +61,11 @@ def needs_of(tokenizer: Any, model: str) -> Needs:
         temperature=1.0,
         top_p=1.0,
         vocabulary=len(tokenizer),
-        stops=frozenset(tokenizer.all_special_ids),
         candidates=1,
     )
-    return Needs(
-        ask=ask,
-        text=KNOWN_TEXT,
-        text_ids=tuple(tokenizer.encode(KNOWN_TEXT, add_special_tokens=False)),
+    return Requirements(
+        request=request,
+        text_ids=tuple(tokenizer.encode(PROBE_TEXT, add_special_tokens=False)),
         max_length=512,
         sampling=SamplingParams(temperature=0.7, top_p=1.0, split="train"),
     )
@@ -73,21 +73,22 @@ def needs_of(tokenizer: Any, model: str) -> Needs:
 
 async def record(url: str, model: str) -> dict[str, Any]:
     exchanges: list[dict[str, Any]] = []
-    needs = needs_of(AutoTokenizer.from_pretrained(model), model)
-    group = replace(needs.ask, n=3, max_tokens=40, temperature=0.7, candidates=0)
-    for client in (VllmServer, ChatServer):
-        settings = APIServerConfig(base_url=f"{url}/v1", model_name=model, api_key="x")
-        server = recorded(client, exchanges)(settings)
-        found = await examine(server, needs)
+    required = requirements_of(AutoTokenizer.from_pretrained(model), model)
+    group = replace(required.request, n=3, max_tokens=40, temperature=0.7, candidates=0)
+    for kind in ("vllm", "openai"):
+        settings = APIServerConfig(
+            server_type=kind, base_url=f"{url}/v1", model_name=model, api_key="x"
+        )
+        server = Recorded(settings, exchanges)
+        found = await probe(server, required)
         assert found.dialect
-        await server.ask(found.dialect, group)
+        await server.probe(found.dialect, group)
         with suppress(aiohttp.ClientResponseError):  # too many tokens
-            await server.ask(found.dialect, replace(group, max_tokens=5000))
+            await server.probe(found.dialect, replace(group, max_tokens=5000))
         settings.model_name = "unknown"
         with suppress(ConfigurationError):
-            await examine(server, needs)
-    ask = {**asdict(needs.ask), "stops": sorted(needs.ask.stops)}
-    return {"ask": ask, "text_ids": needs.text_ids, "exchanges": exchanges}
+            await probe(server, required)
+    return {"ask": asdict(required.request), "text_ids": required.text_ids, "exchanges": exchanges}
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from reasoning_gym_environment.rollouts.retries import FailureBackoff
 
 GROUP = group(1.0)
 TRANSIENT = InferenceError("503 Service Unavailable")
-PERMANENT = InferenceError("404 Not Found", heals=False)
+PERMANENT = InferenceError("404 Not Found", is_transient=False)
 
 
 @pytest.fixture

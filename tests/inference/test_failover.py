@@ -18,7 +18,7 @@ class Server:
         self.config = SimpleNamespace(base_url=name)
         self._down = down
 
-    async def is_there(self) -> bool:
+    async def is_alive(self) -> bool:
         return self.config.base_url not in self._down
 
 
@@ -42,14 +42,14 @@ class Servers:
 async def test_requests_are_spread_over_the_servers() -> None:
     servers = Servers("a", "b", "c")
     asking = Failover(servers.all)
-    answers = await asyncio.gather(*(asking.ask(servers.request) for _ in range(9)))
+    answers = await asyncio.gather(*(asking.send(servers.request) for _ in range(9)))
     assert Counter(answers) == {"a": 3, "b": 3, "c": 3}
 
 
 async def test_what_a_server_fails_at_goes_to_the_next() -> None:
     servers = Servers("a", "b", down="a")
     asking = Failover(servers.all)
-    answers = await asyncio.gather(*(asking.ask(servers.request) for _ in range(4)))
+    answers = await asyncio.gather(*(asking.send(servers.request) for _ in range(4)))
     assert answers == ["b"] * 4
 
 
@@ -57,22 +57,22 @@ async def test_a_server_that_failed_is_left_alone_for_a_while() -> None:
     servers = Servers("a", "b", down="a")
     asking = Failover(servers.all)
     for _ in range(10):
-        assert await asking.ask(servers.request) == "b"
+        assert await asking.send(servers.request) == "b"
     assert servers.asked == {"a": 1, "b": 10}
 
 
 async def test_after_a_rest_one_request_tries_it_again() -> None:
     servers, now = Servers("a", "b", down="a"), 1000.0
     asking = Failover(servers.all, lambda: now)
-    await asking.ask(servers.request)
+    await asking.send(servers.request)
     servers.asked.clear()
     now += 31.0
-    await asyncio.gather(*(asking.ask(servers.request) for _ in range(4)))
+    await asyncio.gather(*(asking.send(servers.request) for _ in range(4)))
     assert servers.asked["a"] == 1
     servers.down.clear()
     now += 31.0
-    await asking.ask(servers.request)
-    answers = await asyncio.gather(*(asking.ask(servers.request) for _ in range(4)))
+    await asking.send(servers.request)
+    answers = await asyncio.gather(*(asking.send(servers.request) for _ in range(4)))
     assert Counter(answers) == {"a": 2, "b": 2}
 
 
@@ -80,7 +80,7 @@ async def test_without_any_server_the_failure_is_raised() -> None:
     servers = Servers("a", "b", down="a b")
     asking = Failover(servers.all)
     with pytest.raises(ConnectionError, match="b is down"):
-        await asking.ask(servers.request)
+        await asking.send(servers.request)
 
 
 class Hurried:
@@ -96,8 +96,8 @@ class Hurried:
 async def failed_once(servers: Servers, patience: float) -> Failover:
     asking = Failover(servers.all, Hurried())
     with pytest.raises(ConnectionError):
-        await asking.ask(servers.request)
-    asking.patience = patience
+        await asking.send(servers.request)
+    asking.outage_timeout = patience
     return asking
 
 
@@ -108,10 +108,10 @@ async def test_patience_ends_requests_to_a_silent_server_after_failures() -> Non
         await asyncio.sleep(60)
 
     with pytest.raises(UnreachableError, match=r"for 5 s: ConnectionError: a is down"):
-        await asyncio.wait_for(asking.ask(hangs), timeout=10)
+        await asyncio.wait_for(asking.send(hangs), timeout=10)
 
 
-async def test_patience_leaves_a_server_that_is_there_its_time() -> None:
+async def test_patience_leaves_a_server_that_is_alive_its_time() -> None:
     servers = Servers("a", down="a")
     asking = await failed_once(servers, patience=5.0)
     servers.down.clear()
@@ -120,20 +120,14 @@ async def test_patience_leaves_a_server_that_is_there_its_time() -> None:
         await asyncio.sleep(2.5)
         return "long"
 
-    assert await asking.ask(generates) == "long"
-
-
-async def test_the_health_checks_of_atropos_are_off() -> None:
-    config = SimpleNamespace(health_check=True, base_url="http://here/v1")
-    Failover([SimpleNamespace(config=config)])
-    assert config.health_check is False
+    assert await asking.send(generates) == "long"
 
 
 async def test_each_servers_failure_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     servers, now = Servers("a", "b", "c", down="a b"), 1000.0
     asking = Failover(servers.all, lambda: now)
     for _ in range(3):
-        await asking.ask(servers.request)
+        await asking.send(servers.request)
         now += 31.0
     said = "The inference server at {0} fails, others are asked: ConnectionError: {0} is down"
     assert caplog.messages == [said.format(name) for name in "abab"]
@@ -144,7 +138,7 @@ async def test_a_single_servers_failure_is_said_without_others(
 ) -> None:
     servers = Servers("a", down="a")
     with pytest.raises(ConnectionError):
-        await Failover(servers.all).ask(servers.request)
+        await Failover(servers.all).send(servers.request)
     assert caplog.messages == ["The inference server at a fails: ConnectionError: a is down"]
     assert servers.asked["a"] == 3
 
@@ -152,7 +146,7 @@ async def test_a_single_servers_failure_is_said_without_others(
 async def test_an_outage_is_waited_for_as_long_as_is_asked_for() -> None:
     servers = Servers("a", down="a")
     asking = Failover(servers.all)
-    persistent = asyncio.create_task(asking.ask(servers.request, persistence=60.0))
+    persistent = asyncio.create_task(asking.send(servers.request, retry_seconds=60.0))
     while servers.asked["a"] < 4:
         await asyncio.sleep(0.01)
     servers.down.clear()
@@ -162,9 +156,9 @@ async def test_an_outage_is_waited_for_as_long_as_is_asked_for() -> None:
 async def test_where_patience_has_ended_none_is_asked_more_often_than_three_times() -> None:
     servers = Servers("a", down="a")
     asking = Failover(servers.all)
-    asking.patience = 0.0
+    asking.outage_timeout = 0.0
     with pytest.raises(ConnectionError):
-        await asyncio.wait_for(asking.ask(servers.request, persistence=600.0), timeout=60)
+        await asyncio.wait_for(asking.send(servers.request, retry_seconds=600.0), timeout=60)
     assert servers.asked["a"] == 3
 
 
@@ -172,8 +166,8 @@ async def test_after_a_long_outage_requests_fail_at_the_third_time() -> None:
     servers, now = Servers("a", down="a"), 1000.0
     asking = Failover(servers.all, lambda: now)
     with pytest.raises(ConnectionError):
-        await asking.ask(servers.request)
+        await asking.send(servers.request)
     now += 60.0
     with pytest.raises(ConnectionError):
-        await asking.ask(servers.request, persistence=60.0)
+        await asking.send(servers.request, retry_seconds=60.0)
     assert servers.asked["a"] == 6

@@ -1,21 +1,15 @@
-"""What went wrong with a request is said with its status and in the server's own words."""
+"""A failed request is described with its status and the server's own message."""
 
 import aiohttp
-import openai
 import pytest
 from aiohttp import web
-from tenacity import AsyncRetrying, RetryError, stop_after_attempt
 
 from reasoning_gym_environment.inference.errors import (
-    heals,
-    own_words,
+    describe,
+    error_message,
+    is_transient,
     require_ok,
-    root_cause,
-    sentence,
-    status,
 )
-
-pytestmark = pytest.mark.processes  # the openai client asks `uname` for the machine's name
 
 UNKNOWN_MODEL = {"error": {"message": "The model `x` does not exist.", "code": 404}}
 
@@ -44,18 +38,6 @@ class Refusing:
         return web.json_response(self._body, status=self._code)
 
 
-async def failed_chat(url: str) -> BaseException:
-    """What Atropos's retries raise around the openai client's error."""
-    async with openai.AsyncClient(base_url=f"{url}/v1", api_key="x", max_retries=0) as client:
-
-        async def ask() -> object:
-            return await client.chat.completions.create(model="x", messages=[])
-
-        with pytest.raises(RetryError) as raised:
-            await AsyncRetrying(stop=stop_after_attempt(2))(ask)
-    return raised.value
-
-
 async def failed_post(url: str) -> BaseException:
     async with aiohttp.ClientSession() as session, session.post(f"{url}/generate") as response:
         with pytest.raises(aiohttp.ClientResponseError) as raised:
@@ -81,7 +63,7 @@ async def failed_post(url: str) -> BaseException:
         (
             401,
             {"error": "Unauthorized"},
-            "401 Unauthorized from {} (set --openai.api_key to a key that the server takes)",
+            "401 Unauthorized from {} (set --openai.api_key to a key that the server accepts)",
         ),
         (400, {"message": "too\nlong"}, "400 Bad Request from {}: too long"),
         (409, {"detail": [{"msg": "no"}]}, "409 Conflict from {}: [{{'msg': 'no'}}]"),
@@ -89,42 +71,45 @@ async def failed_post(url: str) -> BaseException:
         (599, "", "599 from {}"),
     ],
 )
-async def test_a_refusal_is_one_sentence_whatever_the_client(
-    code: int, body: object, said: str
-) -> None:
+async def test_a_refusal_is_described_on_one_line(code: int, body: object, said: str) -> None:
     async with Refusing(code, body) as url:
-        chat, post = await failed_chat(url), await failed_post(url)
-    assert status(chat) == status(post) == code
-    assert sentence(chat) == said.format(f"{url}/v1/chat/completions")
-    assert sentence(post) == said.format(f"{url}/generate")
+        error = await failed_post(url)
+    assert describe(error) == said.format(f"{url}/generate")
 
 
 @pytest.mark.parametrize(
     ("code", "expected"),
     [(400, False), (401, False), (404, False), (408, True), (429, True), (500, True), (503, True)],
 )
-async def test_what_the_request_itself_is_to_blame_for_does_not_heal(
-    code: int, expected: bool
-) -> None:
+async def test_errors_of_the_request_itself_are_not_transient(code: int, expected: bool) -> None:
     async with Refusing(code, "no") as url:
-        assert heals(await failed_post(url)) is expected
-        assert heals(await failed_chat(url)) is expected
+        assert is_transient(await failed_post(url)) is expected
 
 
-async def test_without_a_reply_there_is_hope() -> None:
+async def test_a_failure_without_a_reply_is_transient() -> None:
     async with Refusing(500, "") as url:
         pass
-    error = await failed_chat(url)
-    assert isinstance(root_cause(error), openai.APIConnectionError)
-    assert status(error) is None
-    assert heals(error)
-    assert sentence(error).startswith("APIConnectionError: Connection error. (")
-
-
-def test_a_long_reply_is_shortened_to_a_line() -> None:
-    assert len(own_words("so\n" * 1000)) == 300
-    assert own_words("so\n" * 1000).endswith("…")
+    with pytest.raises(aiohttp.ClientConnectorError) as raised:
+        await failed_post(url)
+    assert is_transient(raised.value)
+    assert describe(raised.value).startswith("ClientConnectorError: Cannot connect to host ")
 
 
 def test_a_reply_without_a_message_is_shown_as_it_is() -> None:
-    assert own_words('{"code": 3}') == '{"code": 3}'
+    assert error_message('{"code": 3}') == '{"code": 3}'
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ('{"error": {"message": "No such model.", "code": 404}}', "No such model."),
+        ('{"object": "error", "message": "too long"}', "too long"),
+        ('{"detail": "Not Found"}', "Not Found"),
+        ("<h1>Bad\n  Gateway</h1>", "<h1>Bad Gateway</h1>"),
+        ("[1]", "[1]"),
+        ("", ""),
+        ("x" * 400, "x" * 299 + "…"),
+    ],
+)
+def test_a_servers_message_is_one_short_line(body: str, words: str) -> None:
+    assert error_message(body) == words

@@ -1,0 +1,92 @@
+"""Reads replies from all of their JSON, number by number: what the dialects are compared with."""
+
+import json
+import math
+from typing import Any
+
+from reasoning_gym_environment.inference.dialects import (
+    ChatTokens,
+    Dialect,
+    GenerationRequest,
+    SglangGenerate,
+    VllmCompletions,
+    VllmGenerate,
+)
+
+
+def slowly(dialect: Dialect, body: bytes, request: GenerationRequest) -> Any:
+    """Tokens, logprobs and finish reason of each completion; None where one isn't sound."""
+    try:
+        rows = ROWS[type(dialect)](json.loads(body), request)
+        return [sound(*row, request) for row in rows]
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        return None
+
+
+def sound(tokens: Any, logprobs: Any, reason: Any, request: GenerationRequest) -> Any:
+    require(len(items(tokens)) == len(items(logprobs)) <= request.max_tokens)
+    require(all(type(token) is int and 0 <= token < request.vocabulary for token in tokens))
+    require(all(type(p) in (int, float) and math.isfinite(p) and p <= 1e-3 for p in logprobs))
+    require(reason in ("stop", "length"))
+    return list(tokens), [min(float(p), 0.0) for p in logprobs], reason
+
+
+def require(holds: bool) -> None:
+    if not holds:
+        raise ValueError
+
+
+def items(value: Any) -> list[Any]:
+    require(isinstance(value, list))
+    return list(value)
+
+
+def vllm(reply: Any, request: GenerationRequest) -> Any:
+    for choice in items(reply["choices"]):
+        require(items(choice["prompt_token_ids"]) == list(request.prompt))
+    return [
+        (c["token_ids"], c["logprobs"]["token_logprobs"], c["finish_reason"])
+        for c in items(reply["choices"])
+    ]
+
+
+def atroposlib(reply: Any, request: GenerationRequest) -> Any:
+    firsts = [[[*items(p)[0].items()][0] for p in items(row)] for row in items(reply["logprobs"])]  # noqa: RUF015 - no StopIteration
+    return [
+        ([int(token) for token, _ in row], [logprob for _, logprob in row], reason)
+        for row, reason in zip(firsts, items(reply["finish_reasons"]), strict=True)
+    ]
+
+
+def sglang(reply: Any, request: GenerationRequest) -> Any:
+    metas = [result["meta_info"] for result in (reply if isinstance(reply, list) else [reply])]
+    return [
+        (
+            [entry[1] for entry in items(meta["output_token_logprobs"])],
+            [entry[0] for entry in items(meta["output_token_logprobs"])],
+            meta["finish_reason"]["type"],
+        )
+        for meta in metas
+    ]
+
+
+def chat(reply: Any, request: GenerationRequest) -> Any:
+    for choice in items(reply["choices"]):
+        prompt = choice.get("prompt_token_ids", reply.get("prompt_token_ids"))
+        require(items(prompt) == list(request.prompt))
+    return [
+        (
+            choice.get("token_ids", choice.get("response_token_ids")),
+            [entry["logprob"] for entry in items(choice["logprobs"]["content"])],
+            choice["finish_reason"],
+        )
+        for choice in items(reply["choices"])
+    ]
+
+
+ROWS: dict[type[Dialect], Any] = {
+    VllmCompletions: vllm,
+    VllmGenerate: atroposlib,
+    SglangGenerate: sglang,
+    ChatTokens: chat,
+}
