@@ -21,12 +21,8 @@ from atroposlib.envs.server_handling.server_baseline import APIServer
 from tenacity import RetryError
 
 from ..errors import ConfigurationError, FixableError
-<<<<<<< HEAD
-from ..inference.client import Inference
-from ..inference.errors import InferenceError, root_cause
-=======
 from ..inference.client import InferenceClient
->>>>>>> a8bffcb (Inference clients of our own: one decoder into arrays, one client class, failover with hang detection)
+from ..inference.errors import InferenceError
 from ..inference.prompts import resolve_system_prompt
 from ..records import Problem
 from ..rollouts.metrics import Statistics, signal_line
@@ -35,7 +31,6 @@ from ..rollouts.retries import FailureBackoff, RetryBudget
 from ..storage.checkpoints import STREAM
 from ..util.concurrency import graceful_shutdown, offload
 from ..util.outages import UnreachableError, require_reachable
-<<<<<<< HEAD
 from .delivery import Delivery, DeliveryRules
 from .output import (
     describe_output,
@@ -47,17 +42,9 @@ from .output import (
     update_wandb_summary,
 )
 from .replica import Replica
+from .servers import AtroposServer, clients_of, root_cause
 from .trainer_api import TrainerApi
 from .validation import trained_tokens
-=======
-from ..util.text import escape_control_characters
-from .checks import require_usable, withhold_keys
-from .launch import run_command_line
-from .process import finish_at_exit, process, what_was_written
-from .replica import ReplicaEnv
-from .scored_data import rollout_rows, rollout_table
-from .servers import AtroposServer, clients_of, root_cause
->>>>>>> a8bffcb (Inference clients of our own: one decoder into arrays, one client class, failover with hang detection)
 
 logger = logging.getLogger(__name__)
 
@@ -111,13 +98,8 @@ class AtroposEnv(BaseEnv):
             raise ConfigurationError("server_configs is empty: give the settings of a server")
         config.require_places()
         first = server_configs[0] if isinstance(server_configs, list) else server_configs
-<<<<<<< HEAD
         if inspect.isabstract(self.server_cls):  # a placeholder for the server type's own
-            self.server_cls = CLIENTS[first.server_type]
-=======
-        if inspect.isabstract(self.server_cls):  # it stands for the server type's own
             self.server_cls = functools.partial(AtroposServer, first.server_type)
->>>>>>> a8bffcb (Inference clients of our own: one decoder into arrays, one client class, failover with hang detection)
         try:
             super().__init__(config, server_configs, slurm=slurm, testing=testing)
         except (OSError, ValueError) as error:
@@ -128,15 +110,10 @@ class AtroposEnv(BaseEnv):
         self.run_id = str(uuid.uuid4())
         self.statistics = Statistics()
         self.progress = ProgressReporter(self.statistics)
-<<<<<<< HEAD
         self.backoff = FailureBackoff()
         self.retry_budget = RetryBudget()
-        self.inference = Inference(
-            self.server,
-=======
         self.inference = InferenceClient(
             clients_of(self.server),
->>>>>>> a8bffcb (Inference clients of our own: one decoder into arrays, one client class, failover with hang detection)
             self.tokenizer,
             system_prompt=resolve_system_prompt(config.system_prompt),
             max_n=self.server.max_n_completions,
@@ -239,37 +216,11 @@ class AtroposEnv(BaseEnv):
                     f"the Atropos API at {url} stopped answering ({root_cause(error)}): "
                     "restart it, the trainer and this environment"
                 ) from error
-<<<<<<< HEAD
             self._limit_retries()  # inference may have ended with the trainer
             if self.eval_runner is not None and not self.eval_runner.done():
                 logger.info("Training ended; waiting for the final evaluation")
                 await asyncio.gather(self.eval_runner, return_exceptions=True)
             await self.wandb_log()
-=======
-            await self._end_evaluation()
-
-    async def _end_evaluation(self) -> None:
-        """Wait for the evaluation that the last step has begun, and log what is left to log."""
-        self._give_up_after_failing()  # inference may have ended with the trainer
-        if self.eval_runner is not None and not self.eval_runner.done():
-            logger.info("The training has ended; its last evaluation is waited for")
-            await asyncio.gather(self.eval_runner, return_exceptions=True)
-        await self.wandb_log()
-
-    def _give_up_after_failing(self) -> None:
-        self.inference.give_up_after(self.failing_seconds)
-
-    def _summarizing(self) -> AbstractAsyncContextManager[None]:
-        return self.progress.logging_every(self.summary_seconds)
-
-    @abstractmethod
-    async def prepare(self) -> None:
-        """Check all that can be known without a server. May be called again.
-
-        Raises:
-            FixableError: a setting can't work.
-        """
->>>>>>> a8bffcb (Inference clients of our own: one decoder into arrays, one client class, failover with hang detection)
 
     async def process_manager(self) -> None:
         """Collect as many groups as configured; a lost group does not count."""
@@ -306,8 +257,7 @@ class AtroposEnv(BaseEnv):
 
     def _limit_retries(self) -> None:
         """Give up after `failing_seconds` in which all requests fail."""
-        self.inference.failover.patience = self.failing_seconds
-        self.inference.persistence = dict.fromkeys(("train", "eval"), self.failing_seconds)
+        self.inference.give_up_after(self.failing_seconds)
 
     async def close(self) -> None:
         """Stop the workers, then close every part, even if another fails to. Idempotent."""
@@ -317,15 +267,9 @@ class AtroposEnv(BaseEnv):
         async with AsyncExitStack() as last_first:
             last_first.callback(self._report)
             last_first.callback(self._close_file)
-<<<<<<< HEAD
             last_first.push_async_callback(self._leave_api)
-            last_first.push_async_callback(self.inference.close)
             if "replica" in self.__dict__:
                 last_first.push_async_callback(asyncio.to_thread, self.replica.close)
-=======
-            last_first.push_async_callback(self._leave)
-            last_first.push_async_callback(self.close_replica)
->>>>>>> a8bffcb (Inference clients of our own: one decoder into arrays, one client class, failover with hang detection)
             last_first.push_async_callback(self.close_parts)
             last_first.push_async_callback(self.delivery.close)
             running = [*self.workers, *self.eval_workers, *filter(None, [self.eval_runner])]
@@ -447,7 +391,7 @@ class AtroposEnv(BaseEnv):
         Raises:
             InferenceError: `process` gives up; `serve` ends at the next `get_status`.
         """
-        if error.heals:
+        if error.is_transient:
             self._retry(problem)
         else:
             self.statistics.counts["problems/given_up"] += 1

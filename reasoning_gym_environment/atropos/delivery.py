@@ -11,26 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
 
-<<<<<<< HEAD
-=======
-from atroposlib.envs.base import BaseEnv
-
-from ..errors import FixableError
-from ..inference.client import InferenceClient
-from ..inference.errors import InferenceError
->>>>>>> a8bffcb (Inference clients of our own: one decoder into arrays, one client class, failover with hang detection)
 from ..records import Problem
 from ..rollouts.accounting import GroupOutcome
 from ..rollouts.metrics import Statistics
 from ..util.concurrency import LARGE, StallTolerantSemaphore, offload
 from ..util.outages import Outage, UnreachableError
-<<<<<<< HEAD
-from .trainer_api import ApiRefusedError, LostStateError, TrainerApi, pack
-from .validation import COLUMNS, fault, is_sound_row
-=======
 from .trainer_api import ApiRefusedError, LostStateError, TrainerApi
-from .validation import COLUMNS, find_fault, pack, trained_tokens
->>>>>>> a8bffcb (Inference clients of our own: one decoder into arrays, one client class, failover with hang detection)
+from .validation import COLUMNS, find_fault, pack
 
 logger = logging.getLogger(__name__)
 
@@ -53,16 +40,10 @@ class DeliveryRules:
         row_limit: drop groups with a row of this many tokens or more; 0 or less for no limit.
     """
 
-<<<<<<< HEAD
     env_id: int | None
     rows: int
     drop_equal_scores: bool
     row_limit: int
-=======
-    statistics: Statistics
-    inference: InferenceClient
-    process_patience = 5
->>>>>>> a8bffcb (Inference clients of our own: one decoder into arrays, one client class, failover with hang detection)
 
 
 class Delivery:
@@ -96,105 +77,8 @@ class Delivery:
         self._writing = asyncio.Lock()
         self._bodies = StallTolerantSemaphore(_MAX_BODIES)
 
-<<<<<<< HEAD
     async def deliver(
         self, group: dict[str, Any], problem: Problem | None, rules: DeliveryRules
-=======
-    def end_serving(self, error: FixableError) -> None:
-        """GroupOutcome `serve` with this error; Atropos's loop swallows what its workers raise."""
-        self._ends_with = self._ends_with or error
-
-    @property
-    def processing(self) -> bool:
-        """Whether Atropos's `process` runs, which knows no backlog."""
-        return getattr(self, "process_mode", False)
-
-    @property
-    def serving(self) -> bool:
-        """Whether the API knows this environment."""
-        return hasattr(self, "env_id")
-
-    async def _register_env(self) -> Any:
-        """The API's reply; raises ApiRefusedError and UnreachableError."""
-        return await self.api.post(
-            "/register-env",
-            {
-                "max_token_length": self.config.max_token_length,
-                "desired_name": self.config.wandb_name,
-                "weight": self.config.inference_weight,
-                "min_batch_allocation": self.config.min_batch_allocation,
-                "group_size": self.config.group_size,
-            },
-        )
-
-    async def register_env(self) -> None:
-        await super().register_env()
-        await self.api.leave_mark()
-
-    async def get_status(self) -> None:
-        """Ask where the trainer is.
-
-        Raises:
-            LostStateError: the API isn't the one that this environment registered at.
-            ApiRefusedError, UnreachableError: it refuses, or has not answered for a minute.
-            FixableError: what `end_serving` was given.
-        """
-        if self._ends_with is not None:
-            raise self._ends_with
-        self.status_dict = await self.api.get("/status-env", {"env_id": self.env_id})
-        step = self.status_dict["current_step"]
-        if step < self.curr_step:
-            raise self.api.loses(f"it went back from step {self.curr_step} to step {step}")
-        self.max_num_workers = self.config.max_num_workers
-        if self.max_num_workers == -1:
-            servers = len(self.server.servers)
-            self.max_num_workers = self.config.max_num_workers_per_node * servers
-        await self.server.update_weight(self.status_dict["env_weight"])
-
-    async def handle_env(self, item_uuid: str) -> Any:
-        """Work on one group; the problem goes back where its worker ran out of time."""
-        problem = self.running_items[item_uuid]["item"]
-        try:
-            return await super().handle_env(item_uuid)
-        except asyncio.CancelledError:
-            kept = [*self.backlog, *(entry["item"] for entry in self.running_items.values())]
-            sends = asyncio.current_task() in self._senders
-            if not sends and not any(problem is one for one in kept):
-                self.ask_again(problem)
-            raise
-
-    def ask_again(self, problem: Problem) -> None:
-        """Put a problem whose group was lost where the next one is taken from, or give it up."""
-        if self.retry_budget.may_retry(problem.recipe):
-            self.statistics.counts["problems/retried"] += 1
-            self.backlog.append(problem)
-        else:
-            self.statistics.counts["problems/given_up"] += 1
-
-    def note_loss(self, problem: Problem, error: InferenceError) -> None:
-        """Say that inference lost a group; raises InferenceError where `process` gives up."""
-        if error.is_transient:
-            self.ask_again(problem)
-        else:
-            self.statistics.counts["problems/given_up"] += 1
-        losses = self.backoff
-        losses.record_failure(problem.recipe.task, error)
-        at = ", ".join(self.inference.urls)
-        gives_up = InferenceError(
-            f"{losses.failures} groups in a row were lost; check the server at {at}: {error}"
-        )
-        if self.processing and losses.failures >= self.process_patience:
-            raise gives_up from error
-        if self.serving and losses.permanent >= self.process_patience:
-            self.end_serving(gives_up)
-
-    async def handle_send_to_api(
-        self,
-        scored_data: Any,
-        item: Problem | None = None,
-        do_send_to_api: bool = True,
-        abort_on_any_max_length_exceeded: bool = True,
->>>>>>> a8bffcb (Inference clients of our own: one decoder into arrays, one client class, failover with hang detection)
     ) -> None:
         """Deliver a group; cancelling the caller does not cancel the delivery."""
         task = asyncio.create_task(self._record(self._deliver(group, problem, rules)))
@@ -227,21 +111,11 @@ class Delivery:
     async def _deliver(
         self, group: dict[str, Any], problem: Problem | None, rules: DeliveryRules
     ) -> GroupOutcome:
-<<<<<<< HEAD
         tokens = sum(map(len, group["tokens"]))
-        find_fault = functools.partial(
-            fault, group, rows=rules.rows, vocabulary=self._vocabulary, is_sound_row=is_sound_row
-        )
-        if reason := await offload(find_fault, tokens=tokens):
+        check = functools.partial(find_fault, group, rows=rules.rows, vocabulary=self._vocabulary)
+        if reason := await offload(check, tokens=tokens):
             return self._refuse(problem, reason)
         if _is_filtered(group, rules):
-=======
-        rows, tokens = self.config.group_size, sum(map(len, group["tokens"]))
-        find = functools.partial(find_fault, group, rows=rows, vocabulary=self._vocabulary)
-        if said := await offload(find, tokens=tokens):
-            return self._refuse(problem, said)
-        if self._filters(group, limited=limited):
->>>>>>> a8bffcb (Inference clients of our own: one decoder into arrays, one client class, failover with hang detection)
             return GroupOutcome.FILTERED
         for name in _ABSENT:
             group.setdefault(name, None)

@@ -150,13 +150,8 @@ class TrainerApi:
         ):
             text = await response.text()
         if not response.ok:
-<<<<<<< HEAD
-            reason = f"{response.status} {response.reason}: {own_words(text)}"
-            if response.status >= 500 or response.status in _TRANSIENT:
-=======
             reason = f"{response.status} {response.reason}: {error_message(text)}"
-            if response.status >= 500 or response.status in _HEALING:
->>>>>>> a8bffcb (Inference clients of our own: one decoder into arrays, one client class, failover with hang detection)
+            if response.status >= 500 or response.status in _TRANSIENT:
                 raise _FailingError(reason)
             raise ApiRefusedError(f"the Atropos API refuses {url} with {reason}")
         try:

@@ -99,7 +99,7 @@ async def test_what_is_refused_is_said_with_its_reason(
     await serving.deliver(scores=[1.0, 0.0, float("nan"), 0.0])
     await serving.deliver(scores=[1.0])
     assert [m for m in caplog.messages if m.startswith("Not sent")] == [
-        "Not sent: a group of gcd, 1 refused so far: nan is no score"
+        "Not sent: a group of gcd, 1 refused so far: nan is not a score"
     ]
 
 
