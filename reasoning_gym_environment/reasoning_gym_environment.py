@@ -41,8 +41,7 @@ from reasoning_gym_environment.problems.curriculum import curriculum_metrics
 from reasoning_gym_environment.problems.task_selection import ProblemSettings
 from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.records import Completion, GroupResult, Problem
-from reasoning_gym_environment.rollouts.accounting import GroupOutcome
-from reasoning_gym_environment.rollouts.metrics import signal_lines
+from reasoning_gym_environment.rollouts.metrics import GroupOutcome, signal_lines
 from reasoning_gym_environment.rollouts.rollouts import GroupObserver, Rollouts, RolloutSettings
 from reasoning_gym_environment.sandbox.pool import StartWorker, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings

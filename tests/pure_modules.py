@@ -8,7 +8,6 @@ PURE = [
     "problems.levels",
     "problems.sampler",
     "problems.seeds",
-    "rollouts.accounting",
     "rollouts.metrics",
     "scoring.extraction",
     "scoring.rewards",

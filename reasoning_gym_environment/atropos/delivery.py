@@ -12,8 +12,7 @@ from typing import Any
 from weakref import WeakSet
 
 from ..records import Problem
-from ..rollouts.accounting import GroupOutcome
-from ..rollouts.metrics import Statistics
+from ..rollouts.metrics import GroupOutcome, Statistics
 from ..util.concurrency import LARGE, StallTolerantSemaphore, offload
 from ..util.outages import Outage, UnreachableError
 from .trainer_api import ApiRefusedError, LostStateError, TrainerApi
