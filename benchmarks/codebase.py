@@ -48,7 +48,10 @@ ENTRIES: dict[str, list[tuple[str, ...]]] = {
         ("commands.export.main",),
         ("commands.report.main",),
     ],
-    "verifier call": [("TaskPool.verify",), ("verifier_child.score_alone",)],
+    "verifier call": [
+        ("TaskPool.verify",),
+        ("verifier_child.score_alone", "verifier_child._single_use_work"),
+    ],
     "reward request": [("Routes.score",)],
 }
 """What each count follows. Each entry lists its names over time; the first that exists counts."""

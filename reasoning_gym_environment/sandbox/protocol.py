@@ -15,7 +15,6 @@ from enum import Enum, IntEnum
 from typing import Any, BinaryIO
 
 from ..records import SOLVED_SCORE, Status, Verdict
-from ..scoring.rewards import combine_forms
 
 LENGTH = struct.Struct("<I")
 """The header of every frame: how many bytes follow."""
@@ -130,6 +129,34 @@ def to_verdict(scores: FormScores, *, solved_from: float = SOLVED_SCORE) -> Verd
         errors=min(2, max(0, scores.errors)),
         seconds=seconds,
         solved_from=solved_from,
+    )
+
+
+def combine_forms(
+    raw: float | None,
+    tagged: float | None,
+    *,
+    errors: int = 0,
+    seconds: float = 0.0,
+    solved_from: float = SOLVED_SCORE,
+) -> Verdict:
+    """Return the verdict on an answer from the scores of its two forms; the higher one wins.
+
+    None stands for a form for which the verifier raised or returned NaN, and counts as 0.
+    Scores are clipped to [0, 1]: some verifiers leave that range.
+    """
+    clipped = [None if s is None or math.isnan(s) else min(1.0, max(0.0, s)) for s in (raw, tagged)]
+    score = max(s or 0.0 for s in clipped)
+    status = Status.SOLVED if score >= solved_from else Status.WRONG
+    if score == 0.0 and errors:
+        status = Status.VERIFIER_ERROR
+    return Verdict(
+        score=score,
+        status=status,
+        seconds=seconds,
+        raw_score=clipped[0],
+        tagged_score=clipped[1],
+        errors=errors,
     )
 
 

@@ -2,39 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from enum import Enum
 
-from ..records import SOLVED_SCORE, Reward, Signal, Status, Verdict
-
-
-def combine_forms(
-    raw: float | None,
-    tagged: float | None,
-    *,
-    errors: int = 0,
-    seconds: float = 0.0,
-    solved_from: float = SOLVED_SCORE,
-) -> Verdict:
-    """Return the verdict on an answer from the scores of its two forms; the higher one wins.
-
-    None stands for a form for which the verifier raised or returned NaN, and counts as 0.
-    Scores are clipped to [0, 1]: some verifiers leave that range.
-    """
-    clipped = [None if s is None or math.isnan(s) else min(1.0, max(0.0, s)) for s in (raw, tagged)]
-    score = max(s or 0.0 for s in clipped)
-    status = Status.SOLVED if score >= solved_from else Status.WRONG
-    if score == 0.0 and errors:
-        status = Status.VERIFIER_ERROR
-    return Verdict(
-        score=score,
-        status=status,
-        seconds=seconds,
-        raw_score=clipped[0],
-        tagged_score=clipped[1],
-        errors=errors,
-    )
+from ..records import Reward, Signal, Status, Verdict
 
 
 def length_factor(length: int, max_length: int, start: float) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from . import extra_text, logic, mathematics, partial_credit
+from . import symbolic, text
 
 
 def max_score(task: str, answer: str, entry: Mapping[str, Any]) -> float:
@@ -40,35 +40,35 @@ Guard = Callable[[str, Mapping[str, Any]], float]
 
 _TASKS: Mapping[Guard, str] = MappingProxyType(
     {
-        extra_text.longer_text: _DEFAULT_SCORING,
-        extra_text.longer_number: "chain_sum products",
-        extra_text.longer_matrix: "manipulate_matrix",
-        extra_text.longer_move: "tsumego",
-        extra_text.one_object: "codeio",
-        extra_text.longer_fraction: "fraction_simplification",
-        extra_text.first_number: "gsm_symbolic",
-        mathematics.complex_number: "complex_arithmetic",
-        mathematics.given_numbers: "number_sorting",
-        mathematics.probability: "coin_flip",
-        mathematics.duration: "time_intervals",
-        mathematics.real_solutions: "polynomial_equations",
-        mathematics.prime_factors: "prime_factorization",
-        mathematics.antiderivative: "simple_integration intermediate_integration",
-        mathematics.polynomial: "polynomial_multiplication",
-        mathematics.make_24: "puzzle24",
-        mathematics.make_target: "countdown",
-        mathematics.literal: "binary_matrix n_queens spiral_matrix string_insertion",
-        partial_credit.number_grid: "mini_sudoku sudoku futoshiki",
-        partial_credit.living_cells: "game_of_life",
-        partial_credit.reversed_word: "spell_backward",
-        partial_credit.read_letters: "figlet_font",
-        partial_credit.same_characters: "emoji_mystery",
-        partial_credit.unscrambled_words: "letter_jumble",
-        partial_credit.reordered_words: "sentence_reordering",
-        partial_credit.sorted_words: "word_sorting",
-        logic.conclusion: "propositional_logic",
-        logic.possible_moves: "boxnet",
-        logic.roles: "knights_knaves",
+        text.longer_text: _DEFAULT_SCORING,
+        text.longer_number: "chain_sum products",
+        text.longer_matrix: "manipulate_matrix",
+        text.longer_move: "tsumego",
+        text.one_object: "codeio",
+        text.longer_fraction: "fraction_simplification",
+        text.first_number: "gsm_symbolic",
+        symbolic.complex_number: "complex_arithmetic",
+        symbolic.given_numbers: "number_sorting",
+        symbolic.probability: "coin_flip",
+        symbolic.duration: "time_intervals",
+        symbolic.real_solutions: "polynomial_equations",
+        symbolic.prime_factors: "prime_factorization",
+        symbolic.antiderivative: "simple_integration intermediate_integration",
+        symbolic.polynomial: "polynomial_multiplication",
+        symbolic.make_24: "puzzle24",
+        symbolic.make_target: "countdown",
+        symbolic.literal: "binary_matrix n_queens spiral_matrix string_insertion",
+        text.number_grid: "mini_sudoku sudoku futoshiki",
+        text.living_cells: "game_of_life",
+        text.reversed_word: "spell_backward",
+        text.read_letters: "figlet_font",
+        text.same_characters: "emoji_mystery",
+        text.unscrambled_words: "letter_jumble",
+        text.reordered_words: "sentence_reordering",
+        text.sorted_words: "word_sorting",
+        symbolic.conclusion: "propositional_logic",
+        symbolic.possible_moves: "boxnet",
+        symbolic.roles: "knights_knaves",
     }
 )
 

@@ -1,4 +1,9 @@
-"""Guards of numeric and symbolic answers: not finite, not the given numbers, not worked out."""
+"""Guards of numbers, expressions, logic and plans.
+
+They refuse what is not finite, uses other numbers than the given ones, leaves the work to the
+verifier, or repeats the question. Functions that import the library run in worker processes, which
+have it loaded.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,16 @@ import json
 import math
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..tolerance import strip_formatting
+from .text import credit_above_chance
+
+if TYPE_CHECKING:
+    from reasoning_gym.logic.propositional_logic import Expression
 
 _PROBABILITY = re.compile(
     r"\s*\+?(\d{1,400}/\d{1,400}|(\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][-+]?\d{1,3})?)\s*",
@@ -206,3 +218,167 @@ def literal(answer: str, entry: Mapping[str, Any]) -> float:
     except _UNREADABLE:
         return 0.0
     return 1.0
+
+
+_LONGEST_CONCLUSION = 1000
+"""In characters: default conclusions have about 10."""
+
+_ANY_STATEMENT = 0.05
+"""The verifier's score of a statement that doesn't follow."""
+
+
+def conclusion(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse restated premises and tautologies: both follow without a step of reasoning.
+
+    A statement restates premises if it has the truth table of one of them, or of some of them
+    joined by "and", and isn't shorter: a shorter one is a simplification, which takes reasoning.
+    Order, brackets, double negation and repetition make no difference. The entry's own example is
+    right even if it is a premise.
+    """
+    from reasoning_gym.logic.propositional_logic import parse_expr
+
+    metadata = entry["metadata"]
+    if len(answer) > _LONGEST_CONCLUSION:
+        return 0.0
+    columns, always = _truth_columns(metadata["variables"])
+    try:
+        statement = _meaning(parse_expr(strip_formatting(answer)), columns, always)
+    except (ValueError, RecursionError, KeyError):  # no statement, or about something else
+        return 0.0
+    if statement.text == _normal_form(parse_expr(metadata["example_answer"])):
+        return 1.0
+    if statement.table == always:
+        return _ANY_STATEMENT
+    premises = [_meaning(parse_expr(text), columns, always) for text in metadata["premises"]]
+    return 0.0 if _restates(statement, premises) else 1.0
+
+
+class _Statement(NamedTuple):
+    """A statement in its normal form, and its truth table: one bit for each assignment."""
+
+    text: str
+    table: int
+
+    @property
+    def size(self) -> int:
+        """The number of names and signs."""
+        return len(self.text) - self.text.count("(") - self.text.count(")")
+
+
+def _restates(statement: _Statement, premises: Sequence[_Statement]) -> bool:
+    implied = [p for p in premises if not statement.table & ~p.table]
+    if _all_of(implied) != statement.table:
+        return False
+    sizes = [p.size for p in implied if p.table == statement.table]
+    for premise in sorted(implied, key=lambda p: p.size, reverse=True):
+        others = [p for p in implied if p is not premise]
+        if _all_of(others) == statement.table:
+            implied = others
+    sizes.append(sum(p.size for p in implied) + len(implied) - 1)
+    return statement.size >= min(sizes)
+
+
+def _all_of(statements: Sequence[_Statement]) -> int:
+    return reduce(operator.and_, (one.table for one in statements), -1)
+
+
+def _meaning(statement: Expression, columns: Mapping[str, int], always: int) -> _Statement:
+    return _Statement(_normal_form(statement), _table(statement, columns, always))
+
+
+def _truth_columns(names: Sequence[str]) -> tuple[dict[str, int], int]:
+    """Return each name's column of a truth table as bits, and the column of a tautology."""
+    always = (1 << (1 << len(names))) - 1
+    return {name: always // ((1 << (1 << i)) + 1) for i, name in enumerate(names)}, always
+
+
+def _table(statement: Expression, columns: Mapping[str, int], always: int) -> int:
+    """Return a statement's truth table; raise KeyError for a name without a column."""
+    sign = statement.operator  # an enumeration of texts
+    if sign is None:
+        return columns[statement.left]
+    left = _table(statement.left, columns, always)
+    if sign == "¬":
+        return always ^ left
+    right = _table(statement.right, columns, always)
+    if sign == "∧":
+        return left & right
+    if sign == "→":
+        return (always ^ left) | right
+    return always ^ left ^ right if sign == "↔" else left | right
+
+
+def _normal_form(statement: Expression) -> str:
+    """Return one text for all statements that differ only in notation."""
+    sign = statement.operator  # an enumeration of texts
+    if sign is None:
+        return str(statement.left)
+    left = _normal_form(statement.left)
+    if sign == "¬":
+        return left[1:] if left.startswith("¬") else f"¬{left}"
+    right = _normal_form(statement.right)
+    if sign == "→":
+        return f"({left}→{right})"
+    if left == right and sign != "↔":
+        return left
+    return f"({min(left, right)}{sign.value}{max(left, right)})"
+
+
+def roles(answer: str, entry: Mapping[str, Any]) -> float:
+    """Pay for roles above chance: half are right by luck, both for half of the people always."""
+    from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
+
+    found = KnightsKnavesDataset._normalize_answer(answer)
+    right = KnightsKnavesDataset._normalize_answer(entry["answer"])
+    by_name = dict(found)
+    if len(by_name) != len(found) or by_name.keys() != dict(right).keys():
+        return 0.0
+    names = sorted(by_name)
+    expected = [dict(right)[name] for name in names]
+    return credit_above_chance(
+        [by_name[name] for name in names], [None] * len(names), expected, chance=0.5
+    )
+
+
+def possible_moves(answer: str, entry: Mapping[str, Any]) -> float:
+    """Return the share of needed moves among needed and impossible ones.
+
+    The verifier skips moves that can't be made, but the question asks to name an agent only if it
+    has something to do. Needed moves are counted on the shortest paths: moving to and fro doesn't
+    make up for impossible moves.
+    """
+    from reasoning_gym.games.boxnet import action_from_response
+
+    start = state = entry["metadata"]["initial_state"]
+    idle = 0
+    try:
+        for step in json.loads(answer):
+            for agent, move in step.items():
+                after = action_from_response(state, [{agent: move}])
+                idle += after == state
+                state = after
+    except json.JSONDecodeError:  # the verifier can't read it either
+        return 1.0
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError):
+        return 0.0  # the verifier raises
+    needed = _moves_needed(start)
+    return needed / (needed + idle)
+
+
+def _moves_needed(state: Mapping[str, Sequence[str]]) -> int:
+    """Count the moves that take each box to the nearest free target of its color."""
+    held = [(tuple(map(float, at.split("_"))), what) for at, all_ in state.items() for what in all_]
+    targets = [(at, what) for at, what in held if what.startswith("target_")]
+    moves = 0
+    for (row, column), box in held:
+        if not box.startswith("box_"):
+            continue
+        ways = {
+            (at, what): abs(at[0] - row) + abs(at[1] - column)
+            for at, what in targets
+            if what.removeprefix("target_") == box.removeprefix("box_")
+        }
+        nearest = min(ways, key=ways.__getitem__)
+        targets.remove(nearest)
+        moves += int(ways[nearest]) + 1
+    return moves
