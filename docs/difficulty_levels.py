@@ -24,20 +24,24 @@ from reasoning_gym_environment.tasks.ladders import TaskLadder
 PAGE = Path(__file__).with_name("difficulty-levels.md")
 PROCESSES = 2
 WIDTH = 120
-"""Characters of a level's parameters that are shown."""
+"""The width of a level's parameters, in characters."""
+
+ORIGINS = {
+    "curriculum": "the library's curriculum, with ranges as a window near the level",
+    "repaired": "in place of a curriculum that is broken, slow, too long or starts too hard",
+    "own": "our own, in place of a curriculum that is missing or useless",
+    "none": "a single level",
+}
 
 HEAD = """# Difficulty levels
 
-Written by `python docs/difficulty_levels.py` on reasoning-gym {version}: {levels} levels of
-{tasks} tasks, {items} items each. Every item came within the generation deadline of
-{deadline:g} s, the task's own answer earned 1 where there is one, and neighbouring levels differ
-in their parameters and in the questions that equal seeds give.
+This page lists the {levels} levels of {tasks} tasks, each proven on {items} items of reasoning-gym
+{version}. `python docs/difficulty_levels.py` writes it, and fails if a level is faulty: every item
+is generated within {deadline:g} s, the task's own answer, if any, earns 1, and neighboring levels
+differ in their parameters and in the questions of equal seeds.
 
-A ladder is the library's curriculum, with ranges as a window near the level; or repaired, where
-that is broken, slow, too long or too hard from the start; or our own.
-
-| origin | tasks |
-| --- | --- |
+| origin | ladder | tasks |
+| --- | --- | --- |
 {origins}
 
 {single}
@@ -109,7 +113,9 @@ def page(ladders: Mapping[str, TaskLadder], proofs: Sequence[Sequence[LevelProof
         tasks=len(ladders),
         items=len(proofs[0][0].questions),
         deadline=PoolSettings(processes=1).generation_timeout,
-        origins="\n".join(f"| {origin} | {count} |" for origin, count in counts.most_common()),
+        origins="\n".join(
+            f"| {origin} | {ORIGINS[origin]} | {count} |" for origin, count in counts.most_common()
+        ),
         single=single_levels(ladders),
     )
     sections = [section(ladders[of_task[0].task], of_task) for of_task in proofs]

@@ -1,9 +1,9 @@
-"""TRL's GRPOTrainer learns with problems and rewards of this package: 20 steps on a CPU.
+"""Train a model with TRL's GRPOTrainer on problems and rewards of this package: 20 steps on a CPU.
 
     python examples/train_with_trl.py                                # a tiny model from nothing
     python examples/train_with_trl.py --model NAME_OR_FOLDER --rate 1e-5
 
-Demonstrations come first, a few: where nothing is solved, no completion is better than another.
+Demonstrations come first: without solved completions there is no signal.
 """
 
 import argparse
@@ -27,7 +27,7 @@ SIZE = {
 }
 
 parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-parser.add_argument("--model", help="a name or folder; without it, a tiny one is made")
+parser.add_argument("--model", help="a name or folder; by default a tiny untrained model")
 parser.add_argument("--task", default="aiw")
 parser.add_argument("--demonstrations", type=int, default=400)
 parser.add_argument("--passes", type=int, default=4, help="over the demonstrations")
@@ -37,7 +37,7 @@ options = parser.parse_args()
 
 
 def solved(row):
-    """The row as a demonstration."""
+    """Return the row as a demonstration."""
     text = f"<answer>{row['oracle']}</answer>"
     return {"prompt": row["prompt"], "completion": [{"role": "assistant", "content": text}]}
 
@@ -47,7 +47,7 @@ with ReasoningGym() as gym, tempfile.TemporaryDirectory() as folder:
     common = {"output_dir": folder, "use_cpu": True, "bf16": False, "report_to": "none"}
     problems = gym.problems(options.task, level=0, count=options.demonstrations + 1000)
     rows = problem_dataset(problems, system_prompt=SYSTEM_PROMPT)
-    shown, asked = rows.take(options.demonstrations), rows.skip(options.demonstrations)
+    demonstrated, asked = rows.take(options.demonstrations), rows.skip(options.demonstrations)
     if options.model:
         model = AutoModelForCausalLM.from_pretrained(options.model)
         tokenizer = AutoTokenizer.from_pretrained(options.model)
@@ -60,7 +60,7 @@ with ReasoningGym() as gym, tempfile.TemporaryDirectory() as folder:
         learning_rate=2 * options.rate,
         **common,
     )
-    examples = shown.map(solved, remove_columns=shown.column_names)
+    examples = demonstrated.map(solved, remove_columns=demonstrated.column_names)
     SFTTrainer(model, demonstrations, train_dataset=examples, processing_class=tokenizer).train()
     reinforcement = GRPOConfig(
         max_steps=options.steps,

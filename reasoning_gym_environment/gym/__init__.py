@@ -1,1 +1,4 @@
-"""Problems, scores and streams for any trainer, without a server or tokenizer."""
+"""Problems, scores and streams for any trainer, in plain Python.
+
+Needs no server, tokenizer or event loop.
+"""

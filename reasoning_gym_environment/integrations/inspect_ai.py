@@ -21,18 +21,24 @@ from .shared import evaluation_problems, parse_recipe, shared_gym
 def reasoning_gym(
     tasks: str | Sequence[str] = (),
     per_task: int = 5,
-    complexity_level: float | None = None,
+    difficulty: float | None = None,
     seed: int = 0,
     system_prompt: str = "think",
+    complexity_level: float | None = None,
 ) -> Task:
     """Return a task of held-out problems: see `evaluation_problems`.
 
     Args:
         system_prompt: "think", "direct" or a text that explains the answer format.
+        complexity_level: the old name of difficulty.
     """
     names = [tasks] if isinstance(tasks, str) else tasks
     problems = evaluation_problems(
-        shared_gym(), names, per_task=per_task, complexity_level=complexity_level, seed=seed
+        shared_gym(),
+        names,
+        per_task=per_task,
+        difficulty=complexity_level if difficulty is None else difficulty,
+        seed=seed,
     )
     system = resolve_system_prompt(system_prompt)
     samples = [problem_sample(problem, system) for problem in problems]

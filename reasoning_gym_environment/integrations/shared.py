@@ -25,24 +25,24 @@ def evaluation_problems(
     tasks: Sequence[str] = (),
     *,
     per_task: int,
-    complexity_level: float | None = None,
+    difficulty: float | None = None,
     seed: int = 0,
 ) -> list[Problem]:
     """Make held-out problems, which training never draws.
 
     Args:
         tasks: tasks and categories; empty means all.
-        complexity_level: the difficulty from 0, each task's easiest level, to 1, its hardest. None
+        difficulty: from 0, each task's easiest level, to 1, its hardest. None
             is the library's default configuration: the problems of `evaluate` with that eval_seed.
 
     Raises:
         UnknownTaskError: a name is neither a task nor a category.
-        ConfigurationError: `per_task` or `complexity_level` is out of range.
+        ConfigurationError: `per_task` or `difficulty` is out of range.
     """
     if per_task < 1:
         raise ConfigurationError(f"per_task must be an integer ≥ 1, got {per_task}")
-    if not 0 <= (complexity_level or 0) <= 1:
-        raise ConfigurationError(f"complexity_level must be in [0, 1], got {complexity_level}")
+    if not 0 <= (difficulty or 0) <= 1:
+        raise ConfigurationError(f"difficulty must be in [0, 1], got {difficulty}")
     known = {task.name: task for task in gym.tasks()}
     categories = {name: task.category for name, task in known.items()}
     discovery = Discovery(categories=categories, failures={}, warning=None)
@@ -52,7 +52,7 @@ def evaluation_problems(
         if task.used
         for problem in gym.problems(
             task.name,
-            level=_nearest_level(complexity_level, known[task.name].levels),
+            level=_nearest_level(difficulty, known[task.name].levels),
             count=per_task,
             seed=seed,
             split="eval",

@@ -21,12 +21,14 @@ class ReasoningGymConfig(vf.TasksetConfig):
         tasks: tasks and categories; empty means all.
         per_task: the number of held-out problems per task; None means an endless stream of
             training problems.
-        complexity_level: the difficulty from 0, each task's easiest level, to 1, its hardest; None
-            is the library's default configuration.
+        difficulty: from 0, each task's easiest level, to 1, its hardest; None is the library's
+            default configuration.
+        complexity_level: the old name of difficulty.
     """
 
     tasks: list[str] = Field(default_factory=list)
     per_task: int | None = Field(default=None, ge=1)
+    difficulty: float | None = None
     complexity_level: float | None = None
     seed: int = 0
 
@@ -75,17 +77,18 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
 
     def _problems(self) -> Iterable[Problem]:
         gym, config = shared_gym(), self.config
+        difficulty = config.complexity_level if config.difficulty is None else config.difficulty
         if config.per_task is None:
             return gym.stream(
                 config.tasks,
-                complexity_mode=None if config.complexity_level is None else "fixed",
-                complexity_level=config.complexity_level,
+                complexity_mode=None if difficulty is None else "fixed",
+                difficulty=difficulty,
                 seed=config.seed,
             )
         return evaluation_problems(
             gym,
             config.tasks,
             per_task=config.per_task,
-            complexity_level=config.complexity_level,
+            difficulty=difficulty,
             seed=config.seed,
         )

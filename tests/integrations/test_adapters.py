@@ -43,23 +43,21 @@ def test_categories_stand_for_their_tasks(gym: ReasoningGym) -> None:
     assert tasks == {"coin_flip"}
 
 
-@pytest.mark.parametrize(("complexity_level", "level"), [(0, 0), (0.44, 4), (1, 10)])
-def test_a_complexity_level_is_the_nearest_on_each_ladder(
-    complexity_level: float, level: int, gym: ReasoningGym
+@pytest.mark.parametrize(("difficulty", "level"), [(0, 0), (0.44, 4), (1, 10)])
+def test_a_difficulty_is_the_nearest_on_each_ladder(
+    difficulty: float, level: int, gym: ReasoningGym
 ) -> None:
     heights = {task.name: task.levels for task in gym.tasks()}
     assert heights["chain_sum"] == 11
-    [hard] = evaluation_problems(gym, ["chain_sum"], per_task=1, complexity_level=complexity_level)
+    [hard] = evaluation_problems(gym, ["chain_sum"], per_task=1, difficulty=difficulty)
     assert hard.recipe.level == level
 
 
-@pytest.mark.parametrize("complexity_level", [-0.1, 1.1])
-def test_a_complexity_level_out_of_bounds_is_refused(
-    complexity_level: float, gym: ReasoningGym
-) -> None:
+@pytest.mark.parametrize("difficulty", [-0.1, 1.1])
+def test_a_difficulty_out_of_bounds_is_refused(difficulty: float, gym: ReasoningGym) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        evaluation_problems(gym, ["gcd"], per_task=1, complexity_level=complexity_level)
-    assert str(refused.value) == f"complexity_level must be in [0, 1], got {complexity_level}"
+        evaluation_problems(gym, ["gcd"], per_task=1, difficulty=difficulty)
+    assert str(refused.value) == f"difficulty must be in [0, 1], got {difficulty}"
 
 
 def test_no_problems_at_all_are_refused(gym: ReasoningGym) -> None:

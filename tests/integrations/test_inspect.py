@@ -46,7 +46,7 @@ async def test_its_command_asks_held_out_problems_and_logs_what_became_of_them(
     tmp_path: Path,
 ) -> None:
     with ReasoningGym(processes=1) as gym:
-        problems = evaluation_problems(gym, ["gcd", "lcm"], per_task=2, complexity_level=0.5)
+        problems = evaluation_problems(gym, ["gcd", "lcm"], per_task=2, difficulty=0.5)
     replies = {p.question: f"<answer>{p.oracle}</answer>" for p in problems}
     replies[problems[0].question] = "no idea"
     async with AnsweringServer(replies) as server:
