@@ -16,26 +16,26 @@ usage: reasoning-gym-environment COMMAND [options]
 
 Train language models on reasoning-gym's tasks with Atropos.
 
-commands that ask inference servers (options: COMMAND --help):
+commands that use an inference server (for options: COMMAND --help):
   serve      feed a trainer through the Atropos API
   process    collect groups into files, without a trainer
   evaluate   run the fixed evaluation set
 
-what needs no server:
-  demo       run everything here for half a minute, with a simulated policy
+commands that need no server:
+  demo       run everything for half a minute with a simulated policy
   init       write a commented configuration to start from
-  rewards    serve scores and problems over HTTP, for any trainer
-  tasks      list every task, whether it is used and why not; --levels TASK shows its difficulty
-  problems   problems of chosen tasks and levels as data, with or without their solution
-  audit      what every task's verifier pays for; fails on what isn't known
+  rewards    serve scores and problems over HTTP to any trainer
+  tasks      list all tasks and which are used; --levels TASK shows a task's levels
+  problems   write problems of chosen tasks and levels, with or without their solutions
+  audit      check what every task's verifier pays for; fails on unknown findings
   rescore    score stored rollouts again under other settings, without inference
-  show       print stored rollouts for people to read
-  export     stored rollouts for SFT or DPO training, or whole, as Parquet or datasets
-  compare    two evaluation results, paired by item
-  report     make a page to look at from dumps and evaluation results
+  show       print stored rollouts for people
+  export     write stored rollouts for SFT or DPO, or whole, as JSONL, Parquet or a dataset
+  compare    compare two evaluation results, paired by item
+  report     make an HTML page from dumps and evaluation results
 
-Settings come from --env.NAME VALUE (the environment) and --openai.NAME VALUE (the
-inference server), or from a file: --config FILE.yaml.
+Settings are options, --env.NAME VALUE (the environment) and --openai.NAME VALUE (the
+inference server), or come from a file: --config FILE.yaml.
 """
 
 COMMANDS = {
@@ -54,13 +54,13 @@ COMMANDS = {
     "compare": "commands.compare",
     "report": "commands.report",
 }
-"""Command to the module whose `main` runs it; None is for those that share `commands.run`."""
+"""Command to the module whose `main` runs it; those with None share `commands.run`."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command that comes first among the arguments; imports no other command's code.
+    """Run the command in the first argument; import no other command's code.
 
-    One whose output nobody reads on, as with `| head`, has done its work.
+    A closed pipe, as with `| head`, is a success.
     """
     module = COMMANDS[arguments[0]] or "commands.run"
     command: Callable[[Sequence[str]], int] = importlib.import_module(
@@ -78,16 +78,16 @@ def run(arguments: Sequence[str]) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code.
 
-    2 is for what the user can put right, 75 for what the same command may get past later.
+    The code is 2 for errors that the user can fix, and 75 if the same command may succeed later.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(USAGE)
         return 0 if arguments else 2
     if arguments[0] not in COMMANDS:
-        known = f"there are {', '.join(COMMANDS)}"
+        known = f"the commands are {', '.join(COMMANDS)}"
         hint = did_you_mean(arguments[0], COMMANDS, otherwise=known, most=1)
-        return _fail(f"there is no command {arguments[0]!r}; {hint}")
+        return _fail(f"unknown command {arguments[0]!r}; {hint}")
     configure_logging()
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch is not needed
     try:

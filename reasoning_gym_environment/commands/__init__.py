@@ -1,4 +1,4 @@
-"""Our own commands, one a file: each has `main(arguments) -> int`, the exit code.
+"""The commands, one a module; `main(arguments)` of each returns the exit code.
 
-What they compute is in the packages; Atropos's own commands are `cli`'s.
+They parse options and print. The packages do the work.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,33 +12,18 @@ from ..audit.pages import as_html, as_json, as_markdown, as_text, chance_floors
 from ..audit.run import AuditSettings, audit_tasks
 from ..util.files import require_place
 
+PAGES = {"html": "an HTML page", "markdown": "a Markdown page", "floors": "the floors"}
+
 
 def main(
     arguments: Sequence[str], *, known: Mapping[str, Mapping[str, Known]] | None = None
 ) -> int:
-    """Examine every task; 1 when something is found that isn't known.
+    """Audit every task; return 1 if there are unknown findings.
 
     Args:
-        known: instead of the package's own table.
+        known: replaces the package's table of known findings.
     """
-    parser = ArgumentParser(
-        prog="reasoning-gym-environment audit",
-        description="Examine every task's verifier and levels.",
-    )
-    parser.add_argument("--tasks", default="", help="names, separated by commas; default: all")
-    parser.add_argument(
-        "--items",
-        type=int,
-        default=30,
-        help="of each task (default: 30); floors are measured on ten times as many",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    for kind, what in (("html", "a page"), ("markdown", "a page"), ("floors", "the floors")):
-        parser.add_argument(f"--{kind}", metavar="FILE", type=Path, help=f"write {what} there")
-    options = parser.parse_args(arguments)
-    if options.items < 1:
-        parser.error(f"--items is {options.items}: at least one is needed")
-
+    options = parse(arguments)
     for output in (options.html, options.markdown, options.floors):
         if output is not None:
             require_place(output.parent, str(output))
@@ -55,3 +40,27 @@ def main(
             path.write_text(render(audit), encoding="utf-8")
     print(as_json(audit) if options.json else as_text(audit))
     return 1 if audit.unexplained else 0
+
+
+def parse(arguments: Sequence[str]) -> Namespace:
+    """Parse the options; exits with a message if one is invalid."""
+    parser = ArgumentParser(
+        prog="reasoning-gym-environment audit",
+        description="Check what every task's verifier pays for, and its levels.",
+    )
+    parser.add_argument("--tasks", default="", help="names, separated by commas (default: all)")
+    parser.add_argument(
+        "--items",
+        type=int,
+        default=30,
+        help="items of each task (default: 30); floors use ten times as many",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    for kind in PAGES:
+        parser.add_argument(
+            f"--{kind}", metavar="FILE", type=Path, help=f"also write {PAGES[kind]}"
+        )
+    options = parser.parse_args(arguments)
+    if options.items < 1:
+        parser.error(f"--items must be an integer ≥ 1, got {options.items}")
+    return options

@@ -17,14 +17,14 @@ _SHOWN = 60
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print what changed from one evaluation to the other."""
+    """Print what changed between two evaluations."""
     parser = ArgumentParser(
         prog="reasoning-gym-environment compare",
-        description="Compare two evaluations, item by item.",
+        description="Compare two evaluations, paired by item.",
     )
     for name in ("before", "after"):
         parser.add_argument(name, type=Path, help="folder of an evaluation, or its samples file")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args(arguments)
     before, after = read_results(options.before), read_results(options.after)
     settings = before.differing(after)
@@ -40,15 +40,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def nothing_in_common(before: EvaluationResults, after: EvaluationResults) -> str:
-    """Say why no item can be compared."""
+    """Explain why no item can be compared."""
     reasons = [f"{n} ({shown(a)}, {shown(b)})" for n, (a, b) in before.differing(after).items()]
     if not before.tasks & after.tasks:
         reasons = ["all tasks"]
-    differs = ", ".join(reasons) or "the questions, or what was scored"
-    return f"{before.path} and {after.path} have no scored item in common; what differs: {differs}"
+    differs = ", ".join(reasons) or "the questions, or which items are scored"
+    return f"{before.path} and {after.path} have no scored item in common; they differ in {differs}"
 
 
 def shown(value: Any) -> str:
-    """Write a setting's value, cut where it is long."""
+    """Return a setting's value as JSON, shortened."""
     text = json.dumps(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -1,4 +1,4 @@
-"""`export`: stored rollouts as data that others train on."""
+"""`export`: stored rollouts as training data."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from ..storage.rows import StoredGroup
 from ..util.files import require_not_read
 
 COLUMNS = {"sft": SFT_COLUMNS, "dpo": DPO_COLUMNS, "records": RECORD_COLUMNS, "nemo-gym": {}}
-"""By format; that of NeMo Gym is written as JSONL alone, which asks for none."""
+"""By format; NeMo Gym's is JSONL, which needs none."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the rows of all files and say how many."""
+    """Write the rows of all files and print their counts."""
     options = parse(arguments)
     files = distinct_files(options.files)
     names = ["train", "test"] if options.test_share else ["train"]
@@ -53,10 +53,10 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{len(rows)} rows for {name} in {paths[name]}")
     print(f"from {len(groups)} groups")
     for count, what in (
-        (prepared.duplicates, "duplicates left out"),
-        (sum(content.torn for content in contents), "torn lines left out"),
+        (prepared.duplicates, "duplicates skipped"),
+        (sum(content.torn for content in contents), "torn lines skipped"),
         (prepared.broken, "broken characters replaced by U+FFFD"),
-        (of_evaluations, "groups are of evaluation items: don't train on what you evaluate on"),
+        (of_evaluations, "groups are evaluation items: do not train on them"),
     ):
         if count:
             print(f"{count} {what}")
@@ -64,30 +64,30 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
-    """Parse the options; raises SystemExit, after saying why, where they don't go together."""
+    """Parse the options; exits with a message if they are incompatible."""
     parser = build_parser()
     options = parser.parse_args(arguments)
     if not 0 <= options.test_share < 1:
-        parser.error(f"--test-share is {options.test_share}; it must be in [0, 1)")
+        parser.error(f"--test-share must be ≥ 0 and < 1, got {options.test_share}")
     if options.min_score is not None and options.format != "sft":
-        parser.error("--min-score is for --format sft")
+        parser.error("--min-score needs --format sft")
     if options.format == "nemo-gym" and options.output.suffix != ".jsonl":
-        parser.error(f"-o is {options.output}; --format nemo-gym needs a name that ends in .jsonl")
+        parser.error(f"-o must end in .jsonl with --format nemo-gym, got {options.output}")
     return options
 
 
 def build_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="reasoning-gym-environment export",
-        description="Write stored rollouts as data that others train on.",
+        description="Write stored rollouts as training data.",
     )
     parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="dumps or samples")
     parser.add_argument(
         "--format",
         choices=COLUMNS,
         required=True,
-        help="sft: good completions; dpo: a right and a wrong one of each group; records: all; "
-        "nemo-gym: the problems, as NeMo Gym reads them",
+        help="sft: good completions; dpo: a solved and an unsolved one of a group; records: all; "
+        "nemo-gym: the problems as NeMo Gym's rows",
     )
     parser.add_argument(
         "-o",
@@ -95,20 +95,23 @@ def build_parser() -> ArgumentParser:
         metavar="OUT",
         type=Path,
         required=True,
-        help="a file that ends in .jsonl or .parquet, or a folder for a dataset of Hugging Face",
+        help="a .jsonl or .parquet file, or a folder for a Hugging Face dataset",
     )
     parser.add_argument(
-        "--min-score", type=float, help="sft: least reward (default: the status solved)"
+        "--min-score", type=float, help="sft: least reward (default: status solved)"
     )
     parser.add_argument(
-        "--test-share", type=float, default=0.0, help="of the questions, put aside for tests"
+        "--test-share",
+        type=float,
+        default=0.0,
+        help="share of the questions for a test split (default: 0)",
     )
-    parser.add_argument("--force", action="store_true", help="replace what is there")
+    parser.add_argument("--force", action="store_true", help="replace existing output")
     return parser
 
 
 def rows_of(group: StoredGroup, options: Namespace) -> Iterator[Item]:
-    """Make the rows that a group gives in the format asked for."""
+    """Return a group's rows in the chosen format."""
     if options.format == "sft":
         return sft_rows(group, min_score=options.min_score)
     if options.format == "nemo-gym":
@@ -117,12 +120,12 @@ def rows_of(group: StoredGroup, options: Namespace) -> Iterator[Item]:
 
 
 def nothing(split_name: str, groups: int, options: Namespace) -> str:
-    """Say why there is nothing to write, and the way out."""
+    """Explain why there is nothing to write, and what to do."""
     ways = {
-        "sft": "a lower --min-score takes more",
-        "dpo": "only groups with solved and unsolved rollouts give a pair",
-        "records": "the items are too few",
-        "nemo-gym": "the items are too few",
+        "sft": "lower --min-score",
+        "dpo": "pairs need groups with solved and unsolved rollouts",
+        "records": "there are too few items",
+        "nemo-gym": "there are too few items",
     }
-    share = "; or another --test-share" if options.test_share else ""
+    share = ", or change --test-share" if options.test_share else ""
     return f"{groups} groups give no rows for {split_name}: {ways[options.format]}{share}"

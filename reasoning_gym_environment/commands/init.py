@@ -17,7 +17,7 @@ ENGINES = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the configuration, or write it where asked."""
+    """Print the configuration or write it to a file."""
     parser = ArgumentParser(
         prog="reasoning-gym-environment init",
         description="Write a commented configuration to start from.",
@@ -25,8 +25,10 @@ def main(arguments: Sequence[str]) -> int:
     )
     engines = "; ".join(f"{name}: {about}" for name, about in ENGINES.items())
     parser.add_argument("engine", choices=ENGINES, help=engines)
-    parser.add_argument("-o", "--output", metavar="FILE.yaml", type=Path, help="default: print it")
-    parser.add_argument("--force", action="store_true", help="replace what is there")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE.yaml", type=Path, help="file to write (default: print it)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
     options = parser.parse_args(arguments)
     text = (FOLDER / f"{options.engine}.yaml").read_text(encoding="utf-8")
     if options.output is None:
@@ -34,5 +36,5 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     require_free(options.output, force=options.force)
     write_whole(options.output, text)
-    print(f"Wrote {options.output}: set the model and the servers in it")
+    print(f"Wrote {options.output}; set the model and the servers in it")
     return 0

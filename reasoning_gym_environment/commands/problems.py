@@ -1,4 +1,4 @@
-"""`problems`: problems of chosen tasks and levels as data, with or without their solution."""
+"""`problems`: problems of chosen tasks and levels as data, with or without solutions."""
 
 from __future__ import annotations
 
@@ -37,21 +37,20 @@ SETTINGS = (
     "generation_timeout",
     "task_processes",
 )
-"""The settings of `serve` that matter here."""
-
+"""The settings of `serve` that apply here."""
 
 COLUMNS = {"prompts": PROBLEM_COLUMNS, "nemo-gym": {}}
-"""By format; that of NeMo Gym is written as JSONL alone, which asks for none."""
+"""By format; NeMo Gym's is JSONL, which needs none."""
 
 
 class Made(NamedTuple):
-    """The rows, and what is left out of them.
+    """The rows, and what was skipped.
 
     Attributes:
-        tasks: how many tasks have rows.
-        refused: questions that are in the evaluation set; others took their places.
+        tasks: number of tasks with rows.
+        refused: replaced questions that are in the evaluation set.
         without_oracle: tasks without a single right answer.
-        unsolved: demonstrations that the task's own verifier doesn't call solved.
+        unsolved: demonstrations that the task's own verifier rejects.
     """
 
     rows: list[dict[str, Any]]
@@ -62,51 +61,49 @@ class Made(NamedTuple):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the rows and say how many."""
+    """Write the rows and print their counts."""
     options = parse(arguments)
     path = targets(options.output, ["train"])["train"]
     require_replaceable(path, force=options.force)
     made = asyncio.run(make(options, environment_of(options, SETTINGS)))
     if not made.rows:
-        raise FixableError(f"there is nothing to write: {'; '.join(left_out(made))}")
+        raise FixableError(f"no problems to write: {'; '.join(skipped(made))}")
     columns = SFT_COLUMNS if options.demonstrations else COLUMNS[options.format]
     write_splits(options.output, {"train": made.rows}, columns)
     what = "demonstrations" if options.demonstrations else "problems"
-    print(f"{len(made.rows)} {what} of {made.tasks} tasks in {path}", *left_out(made), sep="\n")
+    print(f"{len(made.rows)} {what} of {made.tasks} tasks in {path}", *skipped(made), sep="\n")
     return 0
 
 
-def left_out(made: Made) -> list[str]:
-    """Say what is left out, a line each."""
+def skipped(made: Made) -> list[str]:
+    """Return a line for each reason to skip or replace problems."""
     lines = []
     if made.without_oracle:
-        lines.append(f"left out, having no single oracle: {', '.join(made.without_oracle)}")
+        lines.append(f"skipped tasks without a single oracle: {', '.join(made.without_oracle)}")
     if made.unsolved:
-        lines.append(f"{made.unsolved} left out: their own verifier doesn't call them solved")
+        lines.append(f"skipped {made.unsolved} that their own verifier rejects")
     if made.refused:
-        lines.append(f"{made.refused} replaced: their questions are in the evaluation set")
+        lines.append(f"replaced {made.refused} whose questions are in the evaluation set")
     return lines
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
-    """Parse the options; raises SystemExit, after saying why, where they don't go together."""
+    """Parse the options; exits with a message if they are incompatible."""
     parser = build_parser()
     options = parser.parse_args(arguments)
     if options.format == "nemo-gym":
         if options.demonstrations:
-            parser.error("--demonstrations is for --format prompts")
+            parser.error("--demonstrations needs --format prompts")
         if options.output.suffix != ".jsonl":
-            parser.error(
-                f"-o is {options.output}; --format nemo-gym needs a name that ends in .jsonl"
-            )
+            parser.error(f"-o must end in .jsonl with --format nemo-gym, got {options.output}")
     return options
 
 
 def build_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="reasoning-gym-environment problems",
-        description="Write problems of chosen tasks and levels as data, without a server. None is "
-        "in the evaluation set that the settings describe.",
+        description="Write problems of chosen tasks and levels, without the questions of the "
+        "configured evaluation set. No server is used.",
     )
     parser.add_argument(
         "-o",
@@ -114,26 +111,28 @@ def build_parser() -> ArgumentParser:
         metavar="OUT",
         type=Path,
         required=True,
-        help="a file that ends in .jsonl or .parquet, or a folder for a dataset of Hugging Face",
+        help="a .jsonl or .parquet file, or a folder for a Hugging Face dataset",
     )
-    parser.add_argument("--count", type=at_least_one, required=True, help="of each task and level")
+    parser.add_argument(
+        "--count", type=at_least_one, required=True, help="problems of each task and level"
+    )
     parser.add_argument(
         "--levels",
         type=levels,
         default=[None],
         metavar="N,N",
-        help="of each task's ladder, 0 is the easiest (default: the library's configuration)",
+        help="levels of each task, 0 is the easiest (default: the library's configuration)",
     )
     parser.add_argument(
         "--split",
         choices=("train", "eval"),
         default="train",
-        help="train takes env.seed; eval takes env.eval_seed and only seeds that never train",
+        help="train uses env.seed; eval uses env.eval_seed and seeds that are never trained on",
     )
     parser.add_argument(
         "--demonstrations",
         action="store_true",
-        help="add the oracle in the format asked for, as export --format sft does",
+        help="add the oracle as the assistant's answer, in the format of export --format sft",
     )
     parser.add_argument(
         "--format",
@@ -141,25 +140,25 @@ def build_parser() -> ArgumentParser:
         default="prompts",
         help="prompts: messages and recipe, as TRL reads them; nemo-gym: NeMo Gym's rows",
     )
-    parser.add_argument("--force", action="store_true", help="replace what is there")
+    parser.add_argument("--force", action="store_true", help="replace existing output")
     add_options(parser, SETTINGS)
     return parser
 
 
 def at_least_one(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+        raise ArgumentTypeError(f"must be an integer ≥ 1, got {text!r}")
     return int(text)
 
 
 def levels(text: str) -> list[int | None]:
     if not all(part.isascii() and part.isdigit() for part in text.split(",")):
-        raise ArgumentTypeError(f"{text!r} is no list of levels such as 0,1")
+        raise ArgumentTypeError(f"must be a list of levels such as 0,1, got {text!r}")
     return list(dict.fromkeys(map(int, text.split(","))))
 
 
 async def make(options: Namespace, config: EnvironmentSettings) -> Made:
-    """Make the problems and their rows, in the order of tasks, levels and seeds."""
+    """Generate the problems and their rows, ordered by task, level and seed."""
     settings, trains = settings_of(ProblemSettings, config), options.split == "train"
     run_seed = config.seed if trains else config.eval_seed
     async with TaskPool(pool_settings(config), Counter()) as pool:
@@ -169,11 +168,10 @@ async def make(options: Namespace, config: EnvironmentSettings) -> Made:
         reserved = await evaluated_questions(pool, config, ladders) if trains else frozenset()
         own = settings.task_parameters if trains else {}
         series = [
-            recipes(
-                options.split, run_seed, task, level, {**at(ladder, level), **own.get(task, {})}
-            )
+            recipes(options.split, run_seed, task, level, {**parameters, **own.get(task, {})})
             for task, ladder in ladders.items()
             for level in options.levels
+            for parameters in [{} if level is None else ladder[level]]
         ]
         problems, refused = await make_all(pool, series, options.count, reserved)
         if not options.demonstrations:
@@ -189,7 +187,7 @@ async def make(options: Namespace, config: EnvironmentSettings) -> Made:
 
 
 def nemo_gym_problem_row(problem: Problem, system_prompt: str) -> dict[str, Any]:
-    """Make the row of NeMo Gym, with the messages that the environment would send."""
+    """Return NeMo Gym's row, with the messages that the environment sends."""
     messages = build_messages(resolve_system_prompt(system_prompt), problem.question)
     return nemo_gym_row(problem, messages)
 
@@ -197,7 +195,7 @@ def nemo_gym_problem_row(problem: Problem, system_prompt: str) -> dict[str, Any]
 async def evaluated_questions(
     pool: TaskPool, config: EnvironmentSettings, ladders: Mapping[str, Ladder]
 ) -> frozenset[bytes]:
-    """Hash the questions of the evaluation set that the configuration describes."""
+    """Return the hashes of the configured evaluation set's questions."""
     plan = settings_of(
         EvaluationPlan,
         config,
@@ -212,26 +210,21 @@ async def evaluated_questions(
 
 
 def require_levels(chosen: Sequence[int | None], ladders: Mapping[str, Ladder]) -> None:
-    """Refuse a level that some task lacks; the ConfigurationError names all such tasks."""
+    """Raise ConfigurationError naming all tasks that lack the highest level."""
     highest = max(level or 0 for level in chosen)
     tops = {task: len(ladder) - 1 for task, ladder in ladders.items()}
     lacking = [f"{task} (0 to {top})" for task, top in tops.items() if top < highest]
     if lacking:
         raise ConfigurationError(
-            f"--levels: there is no level {highest} of {', '.join(lacking)}; take lower levels, or "
-            "leave tasks out with --env.exclude_tasks"
+            f"--levels: level {highest} does not exist for {', '.join(lacking)}; choose lower "
+            "levels or exclude tasks with --env.exclude_tasks"
         )
-
-
-def at(ladder: Ladder, level: int | None) -> Mapping[str, Any]:
-    """Look up a level's parameters; None is the library's default."""
-    return {} if level is None else ladder[level]
 
 
 def recipes(
     split: str, run_seed: int, task: str, level: int | None, parameters: Mapping[str, Any]
 ) -> Iterator[Recipe]:
-    """Lay out the recipes of a task at a level, without end."""
+    """Yield the recipes of a task at a level, without end."""
     for index in itertools.count():
         seed = split_seed(split, run_seed, task, index)
         yield Recipe(task=task, seed=seed, level=level, parameters=parameters)
@@ -240,7 +233,7 @@ def recipes(
 async def make_all(
     pool: TaskPool, series: Sequence[Iterator[Recipe]], count: int, reserved: Collection[bytes]
 ) -> tuple[list[Problem], int]:
-    """Make `count` problems of each series, and say how many questions were reserved."""
+    """Generate `count` problems of each series; return them and the number of refused questions."""
     progress = Progress("problems", total=len(series) * count)
     source = DecontaminatedPool(pool, reserved, progress.advance)
     with progress.shown():

@@ -1,4 +1,4 @@
-"""`report`: a page from dumps and evaluation results."""
+"""`report`: an HTML page from dumps and evaluation results."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from ..report.page import write_report
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page; raises FixableError on files it can't be made from."""
+    """Write the page; raises FixableError on unusable files."""
     parser = ArgumentParser(
         prog="reasoning-gym-environment report",
-        description="Make one HTML page that needs no network.",
+        description="Make one self-contained HTML page from dumps and evaluation results.",
     )
     parser.add_argument(
         "files",
         nargs="+",
         type=Path,
-        help="dumps, evaluation samples (.jsonl), metrics.json, folders of evaluations",
+        help="dumps, evaluation samples (.jsonl), metrics.json, evaluation folders",
     )
     parser.add_argument(
         "-o",
         "--output",
         type=Path,
         default=Path("report.html"),
-        help="where the page goes (default: report.html)",
+        help="file to write (default: report.html)",
     )
     options = parser.parse_args(arguments)
     write_report(options.files, options.output)

@@ -1,4 +1,4 @@
-"""`rescore`: stored rollouts scored again under the present settings, without inference."""
+"""`rescore`: stored rollouts scored again under other settings, without inference."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ logger = logging.getLogger(__name__)
 
 SETTINGS = [field.name for field in fields(ScoringSettings)]
 SETTINGS += ["generation_timeout", "task_processes"]
-"""The settings of `serve` that matter here."""
+"""The settings of `serve` that apply here."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write a rescored file beside each file; 1 when some rows could not be scored again."""
+    """Write a rescored file beside each file; return 1 if some rows could not be rescored."""
     options = build_parser().parse_args(arguments)
     config = environment_of(options, SETTINGS)
     files = chosen_files(options)
@@ -55,17 +55,17 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def chosen_files(options: Namespace) -> list[Path]:
-    """Choose the files to score again.
+    """Return the files to score again.
 
     Raises:
-        FixableError: there is none, or what would be written is there already.
+        FixableError: there are none, or an output exists.
     """
     files = distinct_files([path for path in options.files if not path.name.endswith(RESCORED)])
     if not files:
-        raise FixableError("every file given is rescored already; give the ones they came from")
+        raise FixableError("all files are rescored already; name the original files")
     for path in options.files:
         if path.name.endswith(RESCORED):
-            logger.warning("%s is left out: it is rescored already", path)
+            logger.warning("Skipping %s: it is rescored already", path)
     for path in files:
         require_free(rescored_path(path), force=options.force)
         require_free(metrics_path(path), force=options.force)
@@ -75,9 +75,9 @@ def chosen_files(options: Namespace) -> list[Path]:
 def build_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="reasoning-gym-environment rescore",
-        description="Make every row's problem again from its recipe, score the stored texts "
-        f"again and write NAME{RESCORED} beside each NAME.jsonl. No inference is used.",
-        epilog="Ends with 1 when rows could not be scored again; those stay as they were.",
+        description="Regenerate every row's problem from its recipe, score the stored texts again "
+        f"and write NAME{RESCORED} beside each NAME.jsonl. No inference is used.",
+        epilog="Exits with 1 if rows could not be rescored; those stay unchanged.",
     )
     parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="dumps or samples")
     parser.add_argument("--force", action="store_true", help="replace rescored files")
@@ -88,29 +88,24 @@ def build_parser() -> ArgumentParser:
 async def rescore_files(
     contents: dict[Path, GroupFile], settings: PoolSettings, scoring: ScoringSettings
 ) -> dict[Path, list[Rescored]]:
-    """Score all files again; each is written as soon as it is done."""
+    """Score all files again and write each as soon as it is done."""
     results: dict[Path, list[Rescored]] = {}
     async with TaskPool(settings, Counter()) as pool:
         for path, content in contents.items():
-            logger.info("Scoring %d groups of %s again", len(content.groups), path)
-            done = await rescore(
-                content.groups,
-                pool,
-                scoring,
-                concurrency=2 * settings.processes,
-            )
+            logger.info("Rescoring %d groups of %s", len(content.groups), path)
+            done = await rescore(content.groups, pool, scoring, concurrency=2 * settings.processes)
             write_whole(rescored_path(path), "".join(result.after.line() for result in done))
             results[path] = done
     return results
 
 
 def metrics_path(path: Path) -> Path:
-    """Name the file of the metrics of an evaluation's rescored samples, beside them."""
+    """Return the path of the metrics of an evaluation's rescored samples."""
     return rescored_path(path).with_suffix(".metrics.json")
 
 
 def measure(samples: Sequence[StoredGroup], path: Path, *, solved_threshold: float) -> str:
-    """Write an evaluation's metrics as Atropos does, and give them as a table."""
+    """Write an evaluation's metrics as Atropos does, and return them as a table."""
     baselines = Baselines.at_threshold(
         solved_threshold,
         categories=known_categories(),

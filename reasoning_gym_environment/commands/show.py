@@ -1,4 +1,4 @@
-"""`show`: single stored rollouts, for people to read."""
+"""`show`: stored rollouts for people to read."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ STATUSES = [status.value for status in Status]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the rollouts asked for; 1 when there is none."""
+    """Print matching rollouts; return 1 if there are none."""
     parser = build_parser()
     options = parser.parse_args(arguments)
     if options.limit < 0:
-        parser.error(f"--limit is {options.limit}; 0 shows all")
+        parser.error(f"--limit must be an integer ≥ 0, got {options.limit}")
     try:
         wanted = build_filter(options)
     except ValueError as error:
@@ -35,25 +35,31 @@ def main(arguments: Sequence[str]) -> int:
 def build_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="reasoning-gym-environment show",
-        description="Print single rollouts of dumps or samples.",
+        description="Print rollouts of dumps or evaluation samples.",
     )
     parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="dumps or samples")
-    parser.add_argument("--task", default="", help="names, separated by commas")
+    parser.add_argument("--task", default="", help="tasks, separated by commas")
     parser.add_argument(
-        "--status", default="", help=f"separated by commas; of {', '.join(STATUSES)}"
+        "--status", default="", help=f"statuses, separated by commas: {', '.join(STATUSES)}"
     )
-    parser.add_argument("--score", metavar="TEST", help="of the reward: '<0.5', '>=1', '=0'")
-    parser.add_argument("--limit", type=int, default=5, help="rollouts; 0 is all (default: 5)")
-    parser.add_argument("--full", action="store_true", help="whole thoughts, and system prompts")
+    parser.add_argument(
+        "--score", metavar="TEST", help="condition on the reward: '<0.5', '>=1', '=0'"
+    )
+    parser.add_argument(
+        "--limit", type=int, default=5, help="rollouts to print; 0 for all (default: 5)"
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="print reasoning in full, and system prompts"
+    )
     return parser
 
 
 def build_filter(options: Namespace) -> RolloutFilter:
-    """Make the filter; raises ValueError on a status or a test that can't be understood."""
+    """Return the filter; raises ValueError on an unknown status or an invalid condition."""
     statuses = [name for name in options.status.split(",") if name]
     for name in statuses:
         if name not in STATUSES:
-            raise ValueError(f"--status: {name!r} is none of {', '.join(STATUSES)}")
+            raise ValueError(f"--status must be among {', '.join(STATUSES)}, got {name!r}")
     return RolloutFilter(
         tasks=[name for name in options.task.split(",") if name],
         statuses=[Status(name) for name in statuses],
@@ -62,7 +68,7 @@ def build_filter(options: Namespace) -> RolloutFilter:
 
 
 def print_rollouts(options: Namespace, wanted: RolloutFilter) -> tuple[int, int]:
-    """Print what matches; return how many were printed, and how many match."""
+    """Print matching rollouts; return how many were printed and how many match."""
     matching = 0
     groups = [group for path in distinct_files(options.files) for group in read_groups(path).groups]
     known = {*known_categories(), *(group.task for group in groups)}
@@ -78,6 +84,6 @@ def print_rollouts(options: Namespace, wanted: RolloutFilter) -> tuple[int, int]
 
 
 def print_safely(text: str) -> None:
-    """Print a text with escapes for characters that the terminal's encoding lacks."""
+    """Print a text, escaping characters that the terminal's encoding lacks."""
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding))

@@ -1,4 +1,4 @@
-"""`tasks`: which tasks there are, which of them a run uses, and how their difficulty moves."""
+"""`tasks`: all tasks, which of them a run uses, and their levels."""
 
 from __future__ import annotations
 
@@ -31,10 +31,12 @@ def main(arguments: Sequence[str]) -> int:
     """List every task, or the levels of one."""
     parser = ArgumentParser(
         prog="reasoning-gym-environment tasks",
-        description="List every task reasoning-gym registers.",
+        description="List all tasks of reasoning-gym, or the levels of one.",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, levels included")
-    parser.add_argument("--levels", metavar="TASK", help="its levels, each with a sample question")
+    parser.add_argument("--json", action="store_true", help="print JSON, with the levels")
+    parser.add_argument(
+        "--levels", metavar="TASK", help="print a task's levels, each with a sample question"
+    )
     parser.add_argument("--include-tasks", default="", help="as env.include_tasks")
     parser.add_argument("--exclude-tasks", default="", help="as env.exclude_tasks")
     print(asyncio.run(_answer(parser.parse_args(arguments))))
@@ -61,7 +63,7 @@ async def _answer(options: Namespace) -> str:
 
 
 async def _ask(pool: TaskPool) -> LibrarySnapshot:
-    """Ask the installed library, where it is of another version than the one known."""
+    """Query the installed library, if it has another version than the snapshot."""
     discovery = await pool.discover()
     if discovery.warning:
         logger.warning("%s", discovery.warning)
@@ -78,7 +80,7 @@ def _json(tasks: Sequence[TaskInfo], ladders: Mapping[str, TaskLadder]) -> str:
 
 
 def _table(tasks: Sequence[TaskInfo], ladders: Mapping[str, TaskLadder]) -> str:
-    """Align columns: name, category, levels, whether it is used and, if not, why."""
+    """Return aligned columns: name, category, levels, and why a task is unused."""
     width = max(len(task.name) for task in tasks)
     category = max(len(task.category) for task in tasks)
     rows = [
@@ -92,7 +94,7 @@ def _table(tasks: Sequence[TaskInfo], ladders: Mapping[str, TaskLadder]) -> str:
 
 
 async def _levels(pool: TaskPool, task: str, ladder: TaskLadder) -> str:
-    """Write every level: its difficulty, what differs from the library's default, a question."""
+    """Return every level with its difficulty, its changed parameters and a question."""
     head = f"{task}: {len(ladder.levels)} levels ({ladder.origin}) {ladder.reason}".rstrip()
     levels = [await _level(pool, task, n, ladder.levels) for n in range(len(ladder.levels))]
     return "\n\n".join([head, *levels])
@@ -104,7 +106,7 @@ async def _level(pool: TaskPool, task: str, level: int, levels: Ladder) -> str:
     try:
         question = (await pool.generate(recipe)).question
     except GenerationError as error:
-        question = f"(can't be made: {error})"
+        question = f"(generation failed: {error})"
     shown = ", ".join(f"{name}={json.dumps(value)}" for name, value in parameters.items())
     difficulty = level / max(1, len(levels) - 1)
     title = f"level {level}  difficulty {difficulty:.2f}  {shown or 'the default'}"

@@ -257,7 +257,8 @@ def requirement(setting: FieldInfo) -> str:
         return f"one of {', '.join(choices)}"
     nouns = [noun for kind, noun in _NOUNS.items() if kind in types]
     noun = nouns[0] if nouns else "of another form"
-    return " ".join(filter(None, (noun, limits(setting))))
+    bounds = limits(setting)
+    return " ".join(filter(None, (noun, "from" if " to " in bounds else "", bounds)))
 
 
 def limits(setting: FieldInfo) -> str:

@@ -55,5 +55,5 @@ def test_names_from_files_are_shown_and_not_obeyed(
 
 def test_what_differs_is_named_where_nothing_is_in_common(tmp_path: Path) -> None:
     folders = [samples(tmp_path / "a", seed=1), samples(tmp_path / "b", seed=2)]
-    with pytest.raises(FixableError, match=r"differs: gcd\\x1b\[2J \(\"a\", \"b\"\)"):
+    with pytest.raises(FixableError, match=r"differ in gcd\\x1b\[2J \(\"a\", \"b\"\)"):
         compare.main(folders)

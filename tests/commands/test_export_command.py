@@ -34,8 +34,8 @@ def test_parquet_with_a_summary(dump: Path, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out.splitlines() == [
         f"20 rows for train in {out}",
         "from 10 groups",
-        "10 duplicates left out",
-        "1 torn lines left out",
+        "10 duplicates skipped",
+        "1 torn lines skipped",
         "10 broken characters replaced by U+FFFD",
     ]
     with pytest.raises(FixableError, match="--force replaces it"):
@@ -58,8 +58,8 @@ def test_a_dataset_folder_with_splits(dump: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--format", "sft", "--min-score", "1.5"], "give no rows for train: a lower --min-score"),
-        (["--format", "sft", "--test-share", "1e-9"], "no rows for test: .*another --test-share"),
+        (["--format", "sft", "--min-score", "1.5"], "give no rows for train: lower --min-score"),
+        (["--format", "sft", "--test-share", "1e-9"], "no rows for test: .*change --test-share"),
     ],
 )
 def test_nothing_to_write_is_an_error_that_leaves_nothing(
@@ -73,9 +73,9 @@ def test_nothing_to_write_is_an_error_that_leaves_nothing(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--format", "dpo", "--min-score", "1"], "--min-score is for --format sft"),
-        (["--format", "dpo", "--test-share", "1"], "--test-share is 1.0; it must be in [0, 1)"),
-        (["--format", "nemo-gym"], "-o is out; --format nemo-gym needs a name that ends in .jsonl"),
+        (["--format", "dpo", "--min-score", "1"], "--min-score needs --format sft"),
+        (["--format", "dpo", "--test-share", "1"], "--test-share must be ≥ 0 and < 1, got 1.0"),
+        (["--format", "nemo-gym"], "-o must end in .jsonl with --format nemo-gym, got out"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(
@@ -131,7 +131,7 @@ def test_nemo_gym_gets_each_problem_once(dump: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.splitlines() == [
         f"10 rows for train in {out}",
         "from 10 groups",
-        "1 torn lines left out",
+        "1 torn lines skipped",
     ]
 
 
@@ -148,4 +148,4 @@ def test_evaluation_items_are_pointed_out(
     rows = [stored(attempt(1.0), seed=seed) for seed in (2, 3, 5)]
     dump = write_dump(tmp_path / "samples.jsonl", rows)
     assert main([str(dump), "--format", "sft", "-o", str(tmp_path / "out")]) == 0
-    assert "2 groups are of evaluation items: don't train" in capsys.readouterr().out
+    assert "2 groups are evaluation items: do not train" in capsys.readouterr().out

@@ -42,9 +42,9 @@ def test_demonstrations_leave_out_what_has_no_oracle_and_what_is_evaluated(
     said = capsys.readouterr().out.splitlines()
     assert said[:2] == [
         f"24 demonstrations of 1 tasks in {out}",
-        "left out, having no single oracle: rush_hour",
+        "skipped tasks without a single oracle: rush_hour",
     ]
-    assert said[2].endswith(" replaced: their questions are in the evaluation set")
+    assert said[2].endswith(" whose questions are in the evaluation set")
     with pytest.raises(FixableError, match=r"sft\.jsonl exists; --force replaces it"):
         main([*SMALL, *tasks, "-o", str(out)])
 
@@ -73,16 +73,16 @@ def test_levels_that_some_task_lacks_are_refused() -> None:
     with pytest.raises(ConfigurationError) as error:
         require_levels([0, 4], ladders)
     assert str(error.value) == (
-        "--levels: there is no level 4 of gcd (0 to 3); take lower levels, or leave tasks out with "
-        "--env.exclude_tasks"
+        "--levels: level 4 does not exist for gcd (0 to 3); choose lower levels or "
+        "exclude tasks with --env.exclude_tasks"
     )
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--count", "0"], "'0' is no whole number of at least 1"),
-        (["--count", "1", "--levels", "0,x"], "'0,x' is no list of levels such as 0,1"),
+        (["--count", "0"], "must be an integer ≥ 1, got '0'"),
+        (["--count", "1", "--levels", "0,x"], "must be a list of levels such as 0,1, got '0,x'"),
         ([], "the following arguments are required: --count"),
     ],
 )
@@ -114,8 +114,8 @@ def test_rows_of_nemo_gym_have_the_messages_and_the_recipe(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-o", "rows.parquet"], "-o is rows.parquet; --format nemo-gym needs a name that ends in"),
-        (["-o", "rows.jsonl", "--demonstrations"], "--demonstrations is for --format prompts"),
+        (["-o", "rows.parquet"], "-o must end in .jsonl with --format nemo-gym, got rows.parquet"),
+        (["-o", "rows.jsonl", "--demonstrations"], "--demonstrations needs --format prompts"),
     ],
 )
 def test_nemo_gym_reads_jsonl_without_demonstrations(

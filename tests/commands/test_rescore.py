@@ -81,7 +81,7 @@ def test_an_evaluations_metrics_are_made_again(
 
 
 def test_rescored_files_alone_are_refused() -> None:
-    with pytest.raises(FixableError, match="every file given is rescored already"):
+    with pytest.raises(FixableError, match="all files are rescored already"):
         main(["dump.rescored.jsonl"])
 
 

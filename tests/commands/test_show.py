@@ -62,9 +62,9 @@ def test_nothing_that_matches_is_a_failure(dump: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--status", "right"], "--status: 'right' is none of solved, wrong, "),
+        (["--status", "right"], "--status must be among solved, wrong, "),
         (["--score", "half"], "'half' must be a comparison such as '<0.5'"),
-        (["--limit", "-1"], "--limit is -1"),
+        (["--limit", "-1"], "--limit must be an integer ≥ 0, got -1"),
     ],
 )
 def test_options_that_mean_nothing_are_named(

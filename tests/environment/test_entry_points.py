@@ -166,7 +166,7 @@ def test_a_ladder_is_shown_with_a_question_of_each_level() -> None:
 def test_an_unknown_command_gets_the_closest_one() -> None:
     done = run(*WAYS["module"], "evalute")
     assert done.returncode == 2
-    assert done.stderr == "error: there is no command 'evalute'; did you mean evaluate?\n"
+    assert done.stderr == "error: unknown command 'evalute'; did you mean evaluate?\n"
 
 
 def test_no_command_shows_the_help_as_a_failure() -> None:
