@@ -25,6 +25,7 @@ from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException as RoutingError
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from ..errors import FixableError, GenerationError, PoolClosedError
 from ..gym.asynchronous import AsyncReasoningGym, Score
@@ -394,7 +395,11 @@ async def _generation_error(_: Request, error: GenerationError) -> Response:
 
 
 async def _closed(_: Request, __: PoolClosedError) -> Response:
-    return error_response(retry_later(503, "this service is shutting down: ask another one"))
+    return error_response(_shutting_down())
+
+
+def _shutting_down() -> HTTPException:
+    return retry_later(503, "this service is shutting down: ask another one")
 
 
 _EXCEPTION_HANDLERS: dict[Any, Any] = {
@@ -417,7 +422,7 @@ class _Server(uvicorn.Server):
 class RewardService:
     """The application on its address, while entered.
 
-    At the end in-flight requests are finished, for 150 s at most; then they are cancelled.
+    At the end in-flight requests are finished, for 150 s at most; others then get status 503.
 
     Args:
         gym: makes and scores problems; its owner closes it.
@@ -436,7 +441,8 @@ class RewardService:
         self.app = create_app(gym, settings)
         self._server = _Server(
             uvicorn.Config(
-                self.app,
+                self._run,
+                interface="asgi3",
                 http="h11",  # limits the size of headers
                 ws="none",
                 lifespan="on",
@@ -449,6 +455,15 @@ class RewardService:
                 timeout_graceful_shutdown=DRAIN_SECONDS,
             )
         )
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application; requests that draining cancels get 503, not uvicorn's 500."""
+        try:
+            await self.app(scope, receive, send)
+        except asyncio.CancelledError:
+            if scope["type"] != "http":
+                raise
+            await error_response(_shutting_down())(scope, receive, send)
 
     async def __aenter__(self) -> RewardService:
         host, port = self._settings.host, self._settings.port

@@ -232,6 +232,33 @@ async def test_bodies_that_are_under_way_have_only_so_many_bytes(
         assert "completions: Field required" in await asked(422)
 
 
+class Hung(AsyncReasoningGym):
+    """Starts no process, and never scores."""
+
+    def __init__(self) -> None:
+        super().__init__(processes=1)
+        self.asked = asyncio.Event()
+
+    async def problem(self, recipe: Recipe) -> Problem:
+        self.asked.set()
+        return await asyncio.Future()
+
+
+async def test_requests_that_outlast_draining_get_503(
+    post: Post, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("reasoning_gym_environment.service.app.DRAIN_SECONDS", 0)
+    gym = Hung()
+    async with started(gym) as service:
+        body = {"recipe": RECIPE, "completions": ["4"]}
+        asked = asyncio.create_task(post("/score", body, url=service.url))
+        await gym.asked.wait()
+    reply = await asked
+    assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
+    assert reply.body == {"error": "this service is shutting down: ask another one"}
+    assert "Traceback" not in caplog.text
+
+
 async def test_openrlhf_and_slime_wait_for_a_place_in_the_queue(
     gym: AsyncReasoningGym, post: Post, problem: Problem
 ) -> None:
