@@ -275,7 +275,7 @@ def create_app(
         openapi_url=None,  # described below, as every other route
         redirect_slashes=False,
         lifespan=lambda _: _lifespan(streams, gym if owns_gym else None),
-        exception_handlers=_EXCEPTION_HANDLERS,
+        exception_handlers=dict.fromkeys(_HANDLED_ERRORS, _reply_to_error),
     )
     app.state.gym, app.state.metrics = gym, metrics
     endpoints.add_to(app)
@@ -372,43 +372,30 @@ def _describe_security(app: FastAPI) -> None:
     document["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
 
 
-async def _invalid_request(_: Request, error: RequestValidationError) -> Response:
-    """Describe the first invalid field."""
-    first = error.errors()[0]
-    field = ".".join(map(str, first["loc"][1:])) or "the body"
-    return error_response(
-        HTTPException(422, f"{field}: {first['msg']}, got {shorten(first['input'])}")
-    )
+async def _reply_to_error(request: Request, error: Exception) -> Response:
+    """Return the JSON error of an exception that `_HANDLED_ERRORS` names."""
+    match error:
+        case RequestValidationError():
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"][1:])) or "the body"
+            reply = HTTPException(422, f"{field}: {first['msg']}, got {shorten(first['input'])}")
+        case HTTPException():
+            reply = error
+        case RoutingError():
+            message = f"{request.method} {request.url.path}: {error.detail}"
+            reply = HTTPException(error.status_code, message, headers=error.headers)
+        case PoolClosedError():
+            reply = _shutting_down()
+        case _:
+            reply = HTTPException(422, str(error))
+    return error_response(reply)
 
 
-async def _routing_error(request: Request, error: RoutingError) -> Response:
-    message = f"{request.method} {request.url.path}: {error.detail}"
-    return error_response(HTTPException(error.status_code, message, headers=error.headers))
-
-
-async def _http_error(_: Request, error: HTTPException) -> Response:
-    return error_response(error)
-
-
-async def _generation_error(_: Request, error: GenerationError) -> Response:
-    return error_response(HTTPException(422, str(error)))
-
-
-async def _closed(_: Request, __: PoolClosedError) -> Response:
-    return error_response(_shutting_down())
+_HANDLED_ERRORS = (RequestValidationError, RoutingError, PoolClosedError, GenerationError)
 
 
 def _shutting_down() -> HTTPException:
     return retry_later(503, "this service is shutting down: ask another one")
-
-
-_EXCEPTION_HANDLERS: dict[Any, Any] = {
-    HTTPException: _http_error,
-    RoutingError: _routing_error,
-    RequestValidationError: _invalid_request,
-    GenerationError: _generation_error,
-    PoolClosedError: _closed,
-}
 
 
 class _Server(uvicorn.Server):

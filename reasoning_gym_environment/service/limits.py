@@ -63,48 +63,33 @@ class Metrics:
     """Prometheus metrics of one application, in a registry of their own.
 
     Attributes:
+        requests, seconds: of requests by route.
         answers: scored completions by status.
         batches, batched_answers: groups scored together, and the completions in them.
     """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._requests = Counter(
+        counter = partial(Counter, registry=self.registry)
+        self.requests = counter(
             "reasoning_gym_requests",
             "Requests by route and HTTP status; 499: the client disconnected.",
             ["route", "code"],
-            registry=self.registry,
         )
-        self._seconds = Histogram(
+        self.seconds = Histogram(
             "reasoning_gym_request_seconds",
             "Seconds until the reply.",
             ["route"],
             buckets=SECONDS,
             registry=self.registry,
         )
-        self.answers = Counter(
-            "reasoning_gym_answers",
-            "Scored completions by status.",
-            ["status"],
-            registry=self.registry,
-        )
+        self.answers = counter("reasoning_gym_answers", "Scored completions by status.", ["status"])
         for status in Status:
             self.answers.labels(status.value)
-        self.batches = Counter(
-            "reasoning_gym_batches",
-            "Groups of completions scored together.",
-            registry=self.registry,
+        self.batches = counter("reasoning_gym_batches", "Groups of completions scored together.")
+        self.batched_answers = counter(
+            "reasoning_gym_batched_answers", "Completions in those groups."
         )
-        self.batched_answers = Counter(
-            "reasoning_gym_batched_answers",
-            "Completions in those groups.",
-            registry=self.registry,
-        )
-
-    def record_request(self, route: str, status: int, seconds: float) -> None:
-        """Count a request that ended."""
-        self._requests.labels(route, status).inc()
-        self._seconds.labels(route).observe(seconds)
 
 
 class RequestMetrics:
@@ -140,7 +125,8 @@ class RequestMetrics:
         finally:
             known = scope["path"] in self._paths and status != 405
             route = scope["path"] if known else "none"
-            self._metrics.record_request(route, status, time.monotonic() - begin)
+            self._metrics.requests.labels(route, status).inc()
+            self._metrics.seconds.labels(route).observe(time.monotonic() - begin)
 
 
 class BearerToken:
