@@ -72,10 +72,17 @@ def _detach(kept: Sequence[int]) -> list[str]:
     return [gap] if gap else []
 
 
-def _restrict(
+def enter_single_use_child(
     reply: int, *, requests: int | None = None, seconds: float, sandboxed: bool
 ) -> list[str]:
-    """Limit processor time, and leave nothing but computing and the pipes if `sandboxed`."""
+    """Put a fresh fork of a zygote, which has the memory limit, under its other limits.
+
+    Args:
+        reply: the only descriptor that it can write to.
+        requests: the only descriptor that it can read from, if any.
+        seconds: processor time; the host's deadline is the sharper limit.
+        sandboxed: whether files, sockets, processes and signals are out of reach.
+    """
     gaps = _detach([reply] if requests is None else [reply, requests])
     _limit(resource.RLIMIT_CPU, math.ceil(seconds) + 1)
     if sandboxed:
@@ -89,17 +96,12 @@ def _restrict(
 def enter_persistent_worker(
     reply: int, requests: int, *, seconds: float, sandboxed: bool = True
 ) -> list[str]:
-    """Put a fresh fork of a verifier host under its limits.
-
-    Args:
-        reply: the only descriptor that it can write to.
-        requests: the only descriptor that it can read from.
-        seconds: processor time; the host's deadline is the sharper limit.
-        sandboxed: whether files, sockets, processes and signals are out of reach.
-    """
+    """Put a fresh fork of a verifier host under its limits; see `enter_single_use_child`."""
     _redirect_standard_streams()
     gaps = _limit_memory(VERIFIER_MEMORY)
-    return gaps + _restrict(reply, requests=requests, seconds=seconds, sandboxed=sandboxed)
+    return gaps + enter_single_use_child(
+        reply, requests=requests, seconds=seconds, sandboxed=sandboxed
+    )
 
 
 def enter_zygote(reply: int, *, sandboxed: bool) -> bool:
@@ -114,11 +116,6 @@ def enter_zygote(reply: int, *, sandboxed: bool) -> bool:
     _limit_memory(VERIFIER_MEMORY)
     _detach([reply])
     return not sandboxed or system_calls.filter_zygote() is not None
-
-
-def enter_single_use_child(reply: int, *, seconds: float, sandboxed: bool) -> list[str]:
-    """Put a fresh fork of a zygote under its limits; see `enter_persistent_worker`."""
-    return _restrict(reply, seconds=seconds, sandboxed=sandboxed)
 
 
 def enter_generator() -> list[str]:

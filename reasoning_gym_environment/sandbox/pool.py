@@ -295,7 +295,6 @@ class TaskPool:
             GenerationError: the recipe is invalid, or the library raised.
             GenerationTimeoutError: it took longer than the deadline.
         """
-        result: Problem | str
         try:
             require_valid_recipe(recipe)
         except ValueError as error:
@@ -316,15 +315,16 @@ class TaskPool:
 
     async def _generate_with_restarts(self, recipe: Recipe) -> Problem | str:
         """Ask another generator if one died, in MAX_ATTEMPTS attempts; raise WorkerLostError."""
+        result: Problem | str
         for attempt in itertools.count(1):
             try:
-                result: Problem | str
                 result = await self._ask_generator(recipe, self._settings.generation_timeout)
-                break
             except WorkerDiedError:
                 if attempt == MAX_ATTEMPTS:
                     raise
                 self._counts["generation/asked_again"] += 1
+            else:
+                break
         return result
 
     async def _ask_generator(self, request: Request, timeout: float) -> Any:

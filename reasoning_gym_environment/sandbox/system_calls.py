@@ -26,97 +26,34 @@ from types import MappingProxyType
 AUDIT = MappingProxyType({"x86_64": 0xC000003E, "aarch64": 0xC00000B7})
 """The kernel's identifiers of the architectures, AUDIT_ARCH_*, by the machine's name in `uname`."""
 
-SYSTEM_CALLS: Mapping[str, tuple[int | None, int | None]] = MappingProxyType(
+_TABLE = """
+    mmap 9 222, mprotect 10 226, munmap 11 215, brk 12 214, mremap 25 216, madvise 28 233,
+    read 0 63, write 1 64, open 2 -, close 3 57, stat 4 -, fstat 5 80, lstat 6 -, poll 7 -,
+    lseek 8 62, ioctl 16 29, pread64 17 67, writev 20 66, access 21 -, select 23 -, dup 32 23,
+    fcntl 72 25, getcwd 79 17, readlink 89 -, getdents64 217 61, epoll_wait 232 -,
+    epoll_ctl 233 21, openat 257 56, newfstatat 262 79, readlinkat 267 78, faccessat 269 48,
+    pselect6 270 72, ppoll 271 73, epoll_pwait 281 22, epoll_create1 291 20, pipe2 293 59,
+    statx 332 291, close_range 436 436, faccessat2 439 439,
+    sendto 44 206, recvfrom 45 207, getsockname 51 204, getpeername 52 205, socketpair 53 199,
+    rt_sigaction 13 134, rt_sigprocmask 14 135, rt_sigreturn 15 139, sched_yield 24 124,
+    getpid 39 172, clone 56 220, exit 60 93, wait4 61 260, getppid 110 173, setsid 112 157,
+    sigaltstack 131 132, prctl 157 167, gettid 186 178, futex 202 98, sched_getaffinity 204 123,
+    set_tid_address 218 96, restart_syscall 219 128, exit_group 231 94, set_robust_list 273 99,
+    prlimit64 302 261, rseq 334 293, clone3 435 435,
+    nanosleep 35 101, gettimeofday 96 169, clock_gettime 228 113, clock_getres 229 114,
+    clock_nanosleep 230 115,
+    uname 63 160, getrusage 98 165, sysinfo 99 179, times 100 153, getuid 102 174, getgid 104 176,
+    geteuid 107 175, getegid 108 177, getrandom 318 278
+"""
+"""Name, number on x86_64, number on aarch64: memory, files, sockets, processes, time, identity."""
+
+SYSTEM_CALLS: Mapping[str, list[int | None]] = MappingProxyType(
     {
-        # memory
-        "mmap": (9, 222),
-        "mprotect": (10, 226),
-        "munmap": (11, 215),
-        "brk": (12, 214),
-        "mremap": (25, 216),
-        "madvise": (28, 233),
-        # descriptors and files
-        "read": (0, 63),
-        "write": (1, 64),
-        "open": (2, None),
-        "close": (3, 57),
-        "stat": (4, None),
-        "fstat": (5, 80),
-        "lstat": (6, None),
-        "poll": (7, None),
-        "lseek": (8, 62),
-        "ioctl": (16, 29),
-        "pread64": (17, 67),
-        "writev": (20, 66),
-        "access": (21, None),
-        "select": (23, None),
-        "dup": (32, 23),
-        "fcntl": (72, 25),
-        "getcwd": (79, 17),
-        "readlink": (89, None),
-        "getdents64": (217, 61),
-        "epoll_wait": (232, None),
-        "epoll_ctl": (233, 21),
-        "openat": (257, 56),
-        "newfstatat": (262, 79),
-        "readlinkat": (267, 78),
-        "faccessat": (269, 48),
-        "pselect6": (270, 72),
-        "ppoll": (271, 73),
-        "epoll_pwait": (281, 22),
-        "epoll_create1": (291, 20),
-        "pipe2": (293, 59),
-        "statx": (332, 291),
-        "close_range": (436, 436),
-        "faccessat2": (439, 439),
-        # sockets
-        "sendto": (44, 206),
-        "recvfrom": (45, 207),
-        "getsockname": (51, 204),
-        "getpeername": (52, 205),
-        "socketpair": (53, 199),
-        # processes, threads, signals
-        "rt_sigaction": (13, 134),
-        "rt_sigprocmask": (14, 135),
-        "rt_sigreturn": (15, 139),
-        "sched_yield": (24, 124),
-        "getpid": (39, 172),
-        "clone": (56, 220),
-        "exit": (60, 93),
-        "wait4": (61, 260),
-        "getppid": (110, 173),
-        "setsid": (112, 157),
-        "sigaltstack": (131, 132),
-        "prctl": (157, 167),
-        "gettid": (186, 178),
-        "futex": (202, 98),
-        "sched_getaffinity": (204, 123),
-        "set_tid_address": (218, 96),
-        "restart_syscall": (219, 128),
-        "exit_group": (231, 94),
-        "set_robust_list": (273, 99),
-        "prlimit64": (302, 261),
-        "rseq": (334, 293),
-        "clone3": (435, 435),
-        # time
-        "nanosleep": (35, 101),
-        "gettimeofday": (96, 169),
-        "clock_gettime": (228, 113),
-        "clock_getres": (229, 114),
-        "clock_nanosleep": (230, 115),
-        # the system and the user
-        "uname": (63, 160),
-        "getrusage": (98, 165),
-        "sysinfo": (99, 179),
-        "times": (100, 153),
-        "getuid": (102, 174),
-        "getgid": (104, 176),
-        "geteuid": (107, 175),
-        "getegid": (108, 177),
-        "getrandom": (318, 278),
+        name: [int(number) if number.isdigit() else None for number in numbers]
+        for name, *numbers in (row.split() for row in _TABLE.split(","))
     }
 )
-"""Numbers per architecture, in the order of `AUDIT`; None where one lacks the call."""
+"""Numbers in the order of `AUDIT`; None where an architecture lacks the call."""
 
 _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _JUMP_IF_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K

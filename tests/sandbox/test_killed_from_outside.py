@@ -60,7 +60,7 @@ async def kill(find: Callable[[], set[int]], times: float) -> None:
 
 
 def hosts_children(pool: TaskPool) -> set[int]:
-    """The processes in between, which start a child for each answer."""
+    """The zygotes, which fork a child for each answer."""
     return {child for pid in pool.pids for child in children(pid)}
 
 

@@ -34,7 +34,7 @@ UNTOLD = {
     *("arc_agi", "figlet_font", "group_anagrams", "rush_hour", "spell_backward", "word_ladder"),
     *("arc_1d", "string_manipulation", "codeio"),
 }
-"""Their datasets are too large to tell a child of, can't be pickled, or share what they know."""
+"""Their datasets are too large to send, can't be pickled, or share data."""
 
 
 def request(problem: Problem, answers: list[str], timeout: float) -> VerifyRequest:
@@ -84,8 +84,8 @@ async def test_after_all_hostile_answers_every_task_scores_as_in_fresh_processes
 def main() -> None:
     """Print what was found, as JSON.
 
-    The tasks whose scores differ; how many groups met a child with a past; the tasks of whose
-    datasets no child can be told; those that a child that was told of them can't read.
+    The tasks whose scores differ; how many groups met a worker that had scored others; the tasks
+    whose datasets can't be sent to a worker; those whose datasets a worker can't load.
     """
     from reasoning_gym_environment.sandbox.verifier_host import (
         Group,

@@ -260,7 +260,7 @@ def test_a_child_has_the_limits_of_its_requests_and_processor_time_enough_for_th
     assert len({first, longer, freer}) == 3
 
 
-def test_a_child_is_told_of_a_dataset_that_was_built_later(asked: Asked) -> None:
+def test_a_worker_is_sent_a_dataset_that_was_built_later(asked: Asked) -> None:
     first = asked.child()
     later = {"level": 2}
     assert asked.child(parameters=later) == first
@@ -338,7 +338,7 @@ def test_a_child_that_reads_nothing_is_out_of_time_and_replaced(asked: Asked) ->
         "os.pipe()",
     ],
 )
-def test_a_child_that_lasts_cannot(asked: Asked, attempt: str, tmp_path: Path) -> None:
+def test_a_persistent_worker_cannot(asked: Asked, attempt: str, tmp_path: Path) -> None:
     tried = attempt.format(path=str(tmp_path / "made"))
     code = f"try:\n    {tried}\nexcept PermissionError:\n    result = 0.5"
     assert [score.raw for score in asked.scores(code, code)] == [0.5, 0.5]

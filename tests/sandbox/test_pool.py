@@ -27,7 +27,7 @@ import os, signal
 def parent(pid):
     return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
 pid = os.getpid()
-while parent(parent(pid)) != TESTS:  # the nursery's parent
+while parent(parent(pid)) != TESTS:  # the fork server's parent
     pid = parent(pid)
 os.kill(pid, signal.SIGKILL)
 """
@@ -336,7 +336,7 @@ async def test_callers_that_are_cancelled_leave_replies_with_those_they_belong_t
 async def test_code_in_an_oracle_runs_nowhere_but_where_nothing_is_contained(
     impatient: TaskPool, unscreened: TaskPool, pool: TaskPool, tmp_path: Path, task: str
 ) -> None:
-    """The one in between warms itself with the oracle, which a recipe may have put there."""
+    """The zygote scores the oracle first, and a recipe may have put it there."""
     problem = await pool.generate(Recipe(task=task, seed=2))
     code = runs(f"import os; os.makedirs('{tmp_path}/ran', exist_ok=True)")
     entry = pickle.dumps({**pickle.loads(problem.entry), "answer": code})

@@ -136,7 +136,7 @@ async def test_a_pool_whose_start_is_cancelled_leaves_no_process() -> None:
     assert await survivors(started) == set()
 
 
-async def test_a_nursery_that_is_killed_costs_no_worker_and_is_started_again() -> None:
+async def test_a_fork_server_that_is_killed_costs_no_worker_and_is_started_again() -> None:
     async with TaskPool(PoolSettings(processes=1), Counter()) as pool:
         workers = set(pool.pids)
         problem = await pool.generate(Recipe(task="gcd", seed=2))
