@@ -161,7 +161,7 @@ async def test_atropos_sets_the_share_of_places_that_may_be_taken() -> None:
 
 
 async def test_an_environments_own_server_class_is_asked_for_text() -> None:
-    async with recording() as (server, config):
+    async with recording() as (_, config):
         manager = ServerManager([config], OpenAIServer)
         [client] = clients_of(manager)
         assert not client.negotiates
