@@ -159,7 +159,7 @@ class ReasoningGymEnv(AtroposEnv):
         await self.prepare()
         await self.inference.require_servers(
             self.reach_seconds,
-            max_length=self.length_limit,
+            length_limit=self.length_limit,
             sampling=self._sampling if self.trains else None,
         )
         self.evaluation.prepare(self._pool, self.problems.categories, self.problems.ladders)
@@ -257,7 +257,7 @@ class ReasoningGymEnv(AtroposEnv):
         group = await self._rollouts.sample(
             item,
             n=self.config.group_size,
-            max_length=self.length_limit,
+            length_limit=self.length_limit,
             sampling=self._sampling,
         )
         self._started_problems()

@@ -42,9 +42,9 @@ from .output import (
     update_wandb_summary,
 )
 from .replica import Replica
+from .scored_data import trained_tokens
 from .servers import AtroposServer, clients_of, root_cause
 from .trainer_api import TrainerApi
-from .validation import trained_tokens
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from ..records import Problem
 from ..rollouts.metrics import GroupOutcome, Statistics
 from ..util.concurrency import LARGE, StallTolerantSemaphore, offload
 from ..util.outages import Outage, UnreachableError
+from .scored_data import COLUMNS, find_fault, pack
 from .trainer_api import ApiRefusedError, LostStateError, TrainerApi
-from .validation import COLUMNS, find_fault, pack
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ import aiohttp
 from ..errors import TRY_AGAIN, FixableError
 from ..inference.errors import error_message
 from ..util.outages import FailingRequests, UnreachableError, is_loopback
-from .validation import pack
+from .scored_data import pack
 
 logger = logging.getLogger(__name__)
 

@@ -44,7 +44,7 @@ class RolloutSource(Protocol):
     """What an evaluation needs of rollouts."""
 
     async def sample(
-        self, problem: Problem, *, n: int, max_length: int, sampling: SamplingParams
+        self, problem: Problem, *, n: int, length_limit: int, sampling: SamplingParams
     ) -> GroupResult: ...
 
     def row(self, group: GroupResult, identity: Mapping[str, Any]) -> StoredGroup: ...
@@ -217,7 +217,7 @@ class Evaluation:
         attempts = self._settings.eval_attempts
         try:
             return await self._rollouts.sample(
-                problem, n=attempts, max_length=length_limit, sampling=self._settings.sampling
+                problem, n=attempts, length_limit=length_limit, sampling=self._settings.sampling
             )
         except InferenceError as error:
             self._counts["evaluation/failed_requests"] += 1

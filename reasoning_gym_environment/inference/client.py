@@ -87,22 +87,22 @@ class InferenceClient:
         tokens = tuple(self._tokenizer.encode(text, add_special_tokens=False))
         return Prompt(messages=messages, text=text, tokens=tokens)
 
-    async def has_room(self, question: str, max_length: int) -> bool:
+    async def has_room(self, question: str, length_limit: int) -> bool:
         """Return whether the prompt leaves room for a completion."""
-        return await run_in_thread(lambda: self._room(question, max_length) > 0)
+        return await run_in_thread(lambda: self._room(question, length_limit) > 0)
 
-    def _room(self, question: str, max_length: int) -> int:
-        """Return how many of `max_length` tokens the prompt leaves for a completion."""
-        return max_length - len(self.prompt(question).tokens) - max(1, len(self._turn_end))
+    def _room(self, question: str, length_limit: int) -> int:
+        """Return how many of `length_limit` tokens the prompt leaves for a completion."""
+        return length_limit - len(self.prompt(question).tokens) - max(1, len(self._turn_end))
 
     async def require_servers(
-        self, seconds: float, *, max_length: int, sampling: SamplingParams | None
+        self, seconds: float, *, length_limit: int, sampling: SamplingParams | None
     ) -> None:
         """Wait for the servers, and negotiate what they return.
 
         Args:
             seconds: how long to wait for one that answers.
-            max_length: tokens of prompt and completion.
+            length_limit: tokens of prompt and completion.
             sampling: None if nothing will train on the completions.
 
         Raises:
@@ -126,7 +126,7 @@ class InferenceClient:
             requirements = Requirements(
                 request=replace(request, candidates=1),
                 text_ids=tuple(self._tokenizer.encode(PROBE_TEXT, add_special_tokens=False)),
-                max_length=max_length,
+                length_limit=length_limit,
                 sampling=sampling,
             )
             await negotiate(clients, requirements, seconds)
@@ -146,21 +146,21 @@ class InferenceClient:
         )
 
     async def sample(
-        self, question: str, *, n: int, max_length: int, sampling: SamplingParams
+        self, question: str, *, n: int, length_limit: int, sampling: SamplingParams
     ) -> list[Completion]:
-        """Return exactly `n` completions of at most `max_length` tokens with their prompt.
+        """Return exactly `n` completions of at most `length_limit` tokens with their prompt.
 
         Raises:
             InferenceError: the servers failed, or the prompt leaves no room.
         """
-        prompt, room = self.prompt(question), self._room(question, max_length)
+        prompt, room = self.prompt(question), self._room(question, length_limit)
         if room < 1:
-            raise InferenceError(f"the prompt leaves no room in {max_length} tokens")
+            raise InferenceError(f"the prompt leaves no room in {length_limit} tokens")
         request = self._request(prompt, n=n, max_tokens=room, sampling=sampling)
         sizes = [min(self._max_n, n - begun) for begun in range(0, n, self._max_n)]
         try:
             parts = await gather_or_cancel(
-                self._part(prompt, replace(request, n=size), max_length, sampling.split)
+                self._part(prompt, replace(request, n=size), length_limit, sampling.split)
                 for size in sizes
             )
         except Exception as error:
@@ -171,7 +171,7 @@ class InferenceClient:
         return completions
 
     async def _part(
-        self, prompt: Prompt, request: GenerationRequest, max_length: int, split: str
+        self, prompt: Prompt, request: GenerationRequest, length_limit: int, split: str
     ) -> list[Completion]:
         """Return the completions of one request, asking again for those that are missing."""
         completions = list[Completion]()
@@ -179,7 +179,11 @@ class InferenceClient:
             rest = replace(request, n=request.n - len(completions))
             completions += await self.failover.send(
                 functools.partial(
-                    self._sample, prompt=prompt, request=rest, max_length=max_length, split=split
+                    self._sample,
+                    prompt=prompt,
+                    request=rest,
+                    length_limit=length_limit,
+                    split=split,
                 ),
                 retry_seconds=self.retry_seconds.get(split, 0.0),
             )
@@ -192,13 +196,13 @@ class InferenceClient:
         server: ServerClient,
         prompt: Prompt,
         request: GenerationRequest,
-        max_length: int,
+        length_limit: int,
         split: str,
     ) -> list[Completion]:
         samples = await server.sample(replace(request, model=server.config.model_name), split)
         texts = [sample for sample in samples if isinstance(sample, TextSample)]
         if texts:
-            return await run_in_thread(lambda: self._encode(prompt, texts, max_length))
+            return await run_in_thread(lambda: self._encode(prompt, texts, length_limit))
         tokens = [sample for sample in samples if isinstance(sample, Sample)]
         async with self._decoding:
             await asyncio.sleep(0)
@@ -208,7 +212,7 @@ class InferenceClient:
             )
 
     def _encode(
-        self, prompt: Prompt, samples: Sequence[TextSample], max_length: int
+        self, prompt: Prompt, samples: Sequence[TextSample], length_limit: int
     ) -> list[Completion]:
         return completions_from_texts(
             self._tokenizer,
@@ -216,7 +220,7 @@ class InferenceClient:
             [join_reasoning(prompt.text, s.reasoning, s.content) for s in samples],
             finish_reasons=[sample.finish_reason for sample in samples],
             turn_end=self._turn_end,
-            max_length=max_length,
+            length_limit=length_limit,
         )
 
     def _decode(self, prompt: Prompt, sample: Sample) -> Completion:

@@ -45,13 +45,13 @@ class Requirements:
     Attributes:
         request: for two completions of one token at temperature 1, with one candidate.
         text_ids: our token ids of `PROBE_TEXT`.
-        max_length: tokens of prompt and completion.
+        length_limit: tokens of prompt and completion.
         sampling: None if nothing will train on the completions.
     """
 
     request: GenerationRequest
     text_ids: tuple[int, ...]
-    max_length: int
+    length_limit: int
     sampling: SamplingParams | None
 
 
@@ -255,10 +255,11 @@ def blocker(found: Capabilities, requirements: Requirements) -> str | None:
             f"ours {_shown(requirements.text_ids)}; set --env.tokenizer_name to its model's "
             "tokenizer"
         )
-    if found.context is not None and found.context < requirements.max_length:
+    if found.context is not None and found.context < requirements.length_limit:
         return (
-            f"{at} takes {found.context} tokens and max_token_length is {requirements.max_length}: "
-            "lower --env.max_token_length, or start the server with a longer context"
+            f"{at} takes {found.context} tokens and max_token_length is "
+            f"{requirements.length_limit}: lower --env.max_token_length, or start the server with "
+            "a longer context"
         )
     if found.dialect and found.raw and sampling and {sampling.temperature, sampling.top_p} != {1}:
         return (

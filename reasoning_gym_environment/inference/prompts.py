@@ -137,7 +137,7 @@ def completions_from_texts(
     *,
     finish_reasons: Sequence[str],
     turn_end: Sequence[int],
-    max_length: int,
+    length_limit: int,
 ) -> list[Completion]:
     """Return completions with tokens and masks, encoded together to use several cores.
 
@@ -145,14 +145,14 @@ def completions_from_texts(
         texts: as the model wrote them. Half a surrogate pair gets the tokens of U+FFFD.
         finish_reasons: one per text.
         turn_end: appended unless a completion was truncated.
-        max_length: tokens of prompt and completion. Encoding can give more tokens than the server
+        length_limit: tokens of prompt and completion. Encoding can give more tokens than the server
             counted; the excess is cut off, and the completion then counts as truncated.
     """
     if not texts:
         return []
     whole = [replace_surrogates(text)[0] for text in texts]
     encoded = tokenizer(whole, add_special_tokens=False)["input_ids"]
-    room = max(0, max_length - len(prompt_tokens))
+    room = max(0, length_limit - len(prompt_tokens))
     return [
         _from_text(
             prompt_tokens,

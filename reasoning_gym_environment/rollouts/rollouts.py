@@ -21,9 +21,9 @@ class InferenceClient(Protocol):
     def prompt(self, question: str) -> Prompt: ...
 
     async def sample(
-        self, question: str, *, n: int, max_length: int, sampling: SamplingParams
+        self, question: str, *, n: int, length_limit: int, sampling: SamplingParams
     ) -> list[Completion]:
-        """Exactly `n` completions of at most `max_length` tokens with their prompt.
+        """Exactly `n` completions of at most `length_limit` tokens with their prompt.
 
         Raises:
             InferenceError: there are none.
@@ -78,7 +78,7 @@ class Rollouts:
         self._scoring = scoring
 
     async def sample(
-        self, problem: Problem, *, n: int, max_length: int, sampling: SamplingParams
+        self, problem: Problem, *, n: int, length_limit: int, sampling: SamplingParams
     ) -> GroupResult:
         """Return a scored group of `n` completions.
 
@@ -89,7 +89,7 @@ class Rollouts:
             InferenceError: the servers returned no completions.
         """
         completions = await self._client.sample(
-            problem.question, n=n, max_length=max_length, sampling=sampling
+            problem.question, n=n, length_limit=length_limit, sampling=sampling
         )
         return await self.score(problem, completions)
 

@@ -133,7 +133,9 @@ async def test_evaluation_has_places_of_its_own_at_the_server(running: Running) 
     running.script.play("<answer>1</answer>")
     sampling = SamplingParams(temperature=0.1, top_p=1.0, split="eval")
     length = running.env.length_limit
-    await running.env.inference.sample(problem.question, n=9, max_length=length, sampling=sampling)
+    await running.env.inference.sample(
+        problem.question, n=9, length_limit=length, sampling=sampling
+    )
     assert len(server.request_timings) == trained
     assert len(server.eval_request_timings) == evaluated + 2  # at most 8 completions a request
 

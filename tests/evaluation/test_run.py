@@ -73,7 +73,7 @@ class Policy:
         self.ended = 0
 
     async def sample(
-        self, problem: Problem, *, n: int, max_length: int, sampling: SamplingParams
+        self, problem: Problem, *, n: int, length_limit: int, sampling: SamplingParams
     ) -> GroupResult:
         self._running += 1
         self.most = max(self.most, self._running)

@@ -73,7 +73,7 @@ def requirements(**changes: Any) -> Requirements:
     required = Requirements(
         request=GenerationRequest(**request),
         text_ids=tuple(recorded["text_ids"]),
-        max_length=512,
+        length_limit=512,
         sampling=SamplingParams(temperature=0.7, top_p=1.0, split="train"),
     )
     return replace(required, **changes)
@@ -222,7 +222,7 @@ async def test_more_tokens_than_the_context_are_refused(kind: str) -> None:
 async def test_a_context_below_the_row_length_blocks() -> None:
     async with replayed("vllm") as server:
         found = await probe(server, requirements())
-    assert blocker(found, requirements(max_length=2048)) == (
+    assert blocker(found, requirements(length_limit=2048)) == (
         f"the inference server at {found.url} takes 1024 tokens and max_token_length is 2048: "
         "lower --env.max_token_length, or start the server with a longer context"
     )

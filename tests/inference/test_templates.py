@@ -144,7 +144,7 @@ class Model:
             [text],
             finish_reasons=[finish_reason],
             turn_end=end_of_turn(self.tokenizer),
-            max_length=4096,
+            length_limit=4096,
         )
         return completion
 

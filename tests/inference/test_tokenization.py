@@ -51,7 +51,7 @@ def thoughtless(tokenizer_folder: str) -> Any:
 
 
 def complete(
-    tokenizer: Any, text: str = TEXT, finish_reason: str = "stop", max_length: int = 4096
+    tokenizer: Any, text: str = TEXT, finish_reason: str = "stop", length_limit: int = 4096
 ) -> tuple[str, list[int], Completion]:
     """The prompt, its tokens, and the completion of the text."""
     prompt = render_prompt(tokenizer, MESSAGES)
@@ -62,7 +62,7 @@ def complete(
         [text],
         finish_reasons=[finish_reason],
         turn_end=end_of_turn(tokenizer),
-        max_length=max_length,
+        length_limit=length_limit,
     )
     return prompt, prompt_tokens, completion
 
@@ -74,7 +74,7 @@ def test_texts_that_are_encoded_together_have_the_tokens_they_have_alone(tokeniz
     alone = [tokenizer.encode(replace_surrogates(t)[0], add_special_tokens=False) for t in texts]
     turn_end = end_of_turn(tokenizer)
     made = completions_from_texts(
-        tokenizer, prompt, texts, finish_reasons=reasons, turn_end=turn_end, max_length=4096
+        tokenizer, prompt, texts, finish_reasons=reasons, turn_end=turn_end, length_limit=4096
     )
     assert [completion.text for completion in made] == texts
     assert [completion.finish_reason for completion in made] == reasons
@@ -83,7 +83,7 @@ def test_texts_that_are_encoded_together_have_the_tokens_they_have_alone(tokeniz
         for tokens, reason in zip(alone, reasons, strict=True)
     ]
     nothing = completions_from_texts(
-        tokenizer, prompt, [], finish_reasons=[], turn_end=turn_end, max_length=4096
+        tokenizer, prompt, [], finish_reasons=[], turn_end=turn_end, length_limit=4096
     )
     assert nothing == []
 
@@ -155,7 +155,7 @@ def test_a_truncated_completion_has_no_end_of_turn(chatml: Any) -> None:
 def test_what_exceeds_the_length_is_cut_off_and_counts_as_truncated(chatml: Any) -> None:
     _, prompt_tokens, whole = complete(chatml)
     for room in (0, 1, len(whole.tokens) - len(prompt_tokens) - 1):
-        _, _, cut = complete(chatml, max_length=len(prompt_tokens) + room)
+        _, _, cut = complete(chatml, length_limit=len(prompt_tokens) + room)
         assert cut.tokens == whole.tokens[: len(prompt_tokens) + room]
         assert cut.truncated
         assert cut.completion_tokens == room
@@ -164,7 +164,7 @@ def test_what_exceeds_the_length_is_cut_off_and_counts_as_truncated(chatml: Any)
 
 def test_a_completion_that_just_fits_is_whole(chatml: Any) -> None:
     _, _, whole = complete(chatml)
-    _, _, fitting = complete(chatml, max_length=len(whole.tokens))
+    _, _, fitting = complete(chatml, length_limit=len(whole.tokens))
     assert fitting == whole
 
 

@@ -66,7 +66,7 @@ def requirements_of(tokenizer: Any, model: str) -> Requirements:
     return Requirements(
         request=request,
         text_ids=tuple(tokenizer.encode(PROBE_TEXT, add_special_tokens=False)),
-        max_length=512,
+        length_limit=512,
         sampling=SamplingParams(temperature=0.7, top_p=1.0, split="train"),
     )
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from json_values import ODD, places, with_value
 
-from reasoning_gym_environment.atropos.validation import (
+from reasoning_gym_environment.atropos.scored_data import (
     COLUMNS,
     find_fault,
     nine_digits,
@@ -72,7 +72,7 @@ def is_sound(tokens: list[Any], masks: list[Any], row: list[Any] | None) -> bool
         type(mask) is int and mask in (MASKED, token)
         for token, mask in zip(tokens, masks, strict=False)
     )
-    sound = len(tokens) == len(masks) and ids and labels and {*masks} != {MASKED}
+    sound = len(tokens) == len(masks) and ids and labels and bool({*masks} - {MASKED})
     if row is None or not sound:
         return sound
     finite = all(type(p) in (int, float) and math.isfinite(p) for p in row)
