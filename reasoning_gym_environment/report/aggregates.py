@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from ..evaluation.estimators import share
 from ..records import FORMAT_FAILURES, SOLVED_SCORE, Signal, Status
-from ..rollouts.metrics import Mean
 from ..storage.rows import StoredGroup, StoredRollout, recipe_key
 from ..tasks.catalogue import ladder_heights
 from ..tasks.chance_floors import Floors, floors
@@ -44,7 +43,7 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Overview:
-    """The headline figures. Shares are in [0, 1]; lengths in tokens, None without any.
+    """The headline figures: shares in [0, 1], lengths in tokens, None where nothing is known.
 
     Attributes:
         format_failures, truncated: shares of the rollouts that have a completion.
@@ -54,8 +53,8 @@ class Overview:
     rollouts: int
     tasks: int
     solved: Share | None
-    score: Mean
-    reward: Mean
+    score: float | None
+    reward: float | None
     statuses: Mapping[Status, int]
     format_failures: float
     truncated: float
@@ -79,13 +78,6 @@ class LevelPoint(NamedTuple):
 
     group: float
     level: float
-
-
-def mean_of(values: Sequence[float]) -> Mean:
-    mean = Mean()
-    for value in values:
-        mean.add(value)
-    return mean
 
 
 def rollouts_of(groups: Sequence[StoredGroup]) -> list[StoredRollout]:
@@ -163,8 +155,8 @@ def overview(groups: Sequence[StoredGroup]) -> Overview:
         rollouts=len(rollouts),
         tasks=len({group.task for group in groups}),
         solved=solved_share(groups),
-        score=mean_of([r.raw_score or 0.0 for r in scored]),
-        reward=mean_of([r.score for r in scored]),
+        score=statistics.fmean(r.raw_score or 0.0 for r in scored) if scored else None,
+        reward=statistics.fmean(r.score for r in scored) if scored else None,
         statuses={s: statuses[s] for s in Status if statuses[s]},
         format_failures=sum(statuses[s] for s in FORMAT_FAILURES) / given,
         truncated=sum(r.truncated for r in rollouts) / given,

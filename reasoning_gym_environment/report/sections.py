@@ -1,16 +1,22 @@
-"""The sections of the page: figures, charts, and tables."""
+"""The sections of the page: figures, tables, and the data of charts.
+
+Vega-Lite specifications of the charts are in `assets/charts`; colors are names of the page's CSS
+variables, so that they follow its theme.
+"""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..evaluation.comparison import compare, comparison_table
-from ..storage.rows import StoredGroup
+from ..records import FORMAT_FAILURES, Status
+from ..storage.rows import StoredGroup, StoredRollout
 from ..util.grouping import group_by
-from . import charts as draw
 from .aggregates import (
     Bucket,
     Overview,
@@ -23,7 +29,6 @@ from .aggregates import (
     shares_by,
     solved_share,
 )
-from .charts import Chart
 from .loading import (
     EVALUATION,
     FAILED_GROUPS,
@@ -35,6 +40,52 @@ from .loading import (
     category_of,
     split_of,
 )
+
+SHAPES = {"circle": "●", "square": "■", "triangle-up": "▲", "diamond": "◆", "cross": "✚"}
+"""Shapes of the series in order, and their characters in legends."""
+
+_SCORE_BINS = 20
+_LENGTH_BINS = 30
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chart:
+    """The data of a chart, and its specification.
+
+    Attributes:
+        spec: name of the specification in `assets/charts`.
+        description: text for screen readers.
+        values: data rows with the specification's keys.
+        parameters: the specification's parameters.
+        note: text beside the chart; may be empty.
+    """
+
+    spec: str
+    description: str
+    values: Sequence[Mapping[str, Any]]
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
+
+
+def words(name: str) -> str:
+    """Return a name with spaces."""
+    return name.replace("_", " ")
+
+
+def status_kind(status: Status) -> str:
+    """Return the kind of a status; each of the five kinds has a color."""
+    if status in FORMAT_FAILURES:
+        return "format failure"
+    return status.value if status.value in ("solved", "wrong", "unscored") else "fault"
+
+
+def interval(share: Share) -> str:
+    return f"{share.low:.1%} to {share.high:.1%}"
+
+
+def shape_of(number: int) -> str:
+    """Return the shape of the series with that number; shapes repeat."""
+    return list(SHAPES)[number % len(SHAPES)]
 
 
 class ShareRow(NamedTuple):
@@ -107,7 +158,7 @@ def build_sections(data: ReportData) -> Sections:
     series = series_of(data)
     shares = share_tables(series)
     charts = {
-        place: draw.solved_shares(_description(place), rows, list(series))
+        place: solved_shares(_description(place), rows, list(series))
         for place, rows in shares.items()
     }
     return Sections(
@@ -124,7 +175,7 @@ def build_sections(data: ReportData) -> Sections:
             **charts,
             **distributions(splits, overviews),
             **over_time(parts),
-            **levels_over_time(in_order),
+            **level_lines(in_order),
             **level_maps(leveled),
         },
         shares=shares,
@@ -247,30 +298,34 @@ def distributions(
     charts = {}
     for split, found in overviews.items():
         rollouts = rollouts_of(splits[split])
-        charts[f"status/{split}"] = draw.status_shares(found.statuses)
-        if found.score.count:
-            charts[f"score/{split}"] = draw.score_histogram(rollouts)
+        charts[f"status/{split}"] = status_shares(found.statuses)
+        if found.score is not None:
+            charts[f"score/{split}"] = score_histogram(rollouts)
         if found.longest_tokens:
-            charts[f"length/{split}"] = draw.length_histogram(rollouts)
+            charts[f"length/{split}"] = length_histogram(rollouts)
     return charts
 
 
 def over_time(parts: Sequence[Bucket]) -> dict[str, Chart]:
     charts = {}
     if any(bucket.solved for bucket in parts):
-        charts["time/solved"] = draw.solved_over_time(parts)
+        charts["time/solved"] = solved_over_time(parts)
     if any(bucket.signal for bucket in parts):
-        charts["time/signal"] = draw.signal_over_time(parts)
+        charts["time/signal"] = signal_over_time(parts)
     return charts
 
 
-def levels_over_time(training: Sequence[StoredGroup]) -> dict[str, Chart]:
+def level_lines(training: Sequence[StoredGroup]) -> dict[str, Chart]:
     """Return one chart for each category, all with the same axes."""
     lines = {c: points for c, points in level_points(training).items() if len(points) > 1}
     highest = max((point.level for points in lines.values() for point in points), default=0.0)
+    axes = {"groups": len(training), "highest": max(1.0, highest)}
     return {
-        f"level_time/{category}": draw.levels_over_time(
-            category, points, groups=len(training), highest=max(1.0, highest)
+        f"level_time/{category}": Chart(
+            spec="levels_over_time",
+            description=f"Mean difficulty level of {category} in the order of training",
+            values=[{"group": point.group, "level": point.level} for point in points],
+            parameters=axes,
         )
         for category, points in lines.items()
     }
@@ -282,5 +337,148 @@ def level_maps(leveled: Mapping[str, Sequence[StoredGroup]]) -> dict[str, Chart]
     for split, groups in leveled.items():
         for category, own in sorted(group_by(category_of, groups).items()):
             shares = dict(shares_by(lambda group: (group.task, group.recipe.level or 0.0), own))
-            charts[f"level_map/{split}/{category}"] = draw.level_map(category, shares)
+            charts[f"level_map/{split}/{category}"] = level_map(category, shares)
     return charts
+
+
+def solved_shares(
+    description: str, shares: Sequence[tuple[str, str, Share]], order: Sequence[str]
+) -> Chart:
+    """Return a point, an interval and the floors for each name and series, in the order given.
+
+    Args:
+        order: all series of the page; a series has the same shape in all charts.
+    """
+    values = [
+        {
+            "name": name,
+            "of": series,
+            "shape": shape_of(order.index(series)),
+            "split": series if series == TRAINING else EVALUATION,
+            "solved": share.solved,
+            "low": share.low,
+            "high": share.high,
+            "interval": interval(share),
+            "chance": share.chance,
+            "no reasoning": share.no_reasoning,
+            "rollouts": share.rollouts,
+            "problems": share.problems,
+        }
+        for name, series, share in shares
+    ]
+    return Chart(spec="solved_shares", description=description, values=values)
+
+
+def histogram(
+    description: str, counts: Mapping[tuple[int, bool], int], width: float, *, omitted: int = 0
+) -> Chart:
+    """Return shares by bin and by whether rollouts are solved; bin i begins at i * width.
+
+    Args:
+        omitted: rollouts outside all bins, which count in the total.
+    """
+    total = sum(counts.values()) + omitted
+    values = [
+        {
+            "start": round(number * width, 6),
+            "end": round((number + 1) * width, 6),
+            "kind": "solved" if solved else "not solved",
+            "share": count / total,
+            "rollouts": count,
+        }
+        for (number, solved), count in sorted(counts.items())
+    ]
+    return Chart(spec="histogram", description=description, values=values)
+
+
+def score_histogram(rollouts: Sequence[StoredRollout]) -> Chart:
+    """Return the histogram of scores; a score of 1 is in the last bin."""
+    counts = Counter(
+        (min(_SCORE_BINS - 1, math.floor(r.raw_score * _SCORE_BINS + 1e-9)), r.solved)
+        for r in rollouts
+        if r.raw_score is not None
+    )
+    return histogram("Distribution of the verifier's scores", counts, 1 / _SCORE_BINS)
+
+
+def length_histogram(rollouts: Sequence[StoredRollout]) -> Chart:
+    """Return the histogram of completion lengths."""
+    lengths = [(r.length, r.solved) for r in rollouts if r.length]
+    longest = percentile([tokens for tokens, _ in lengths], 0.99)
+    width = round_width(longest / _LENGTH_BINS)
+    counts = Counter((n // width, solved) for n, solved in lengths if n <= longest)
+    beyond = len(lengths) - counts.total()
+    chart = histogram("Distribution of completion lengths in tokens", counts, width, omitted=beyond)
+    return replace(chart, note=f"{beyond:,} longer than {longest:,} omitted" if beyond else "")
+
+
+def percentile(values: Sequence[int], share: float) -> int:
+    """Return the smallest value with at least this share of values up to it; 1 without values.
+
+    Example:
+        >>> percentile([1, 2, 3, 900], 0.75)
+        3
+    """
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)] if values else 1
+
+
+def round_width(width: float) -> int:
+    """Round up to the next of 1, 2, 5, 10, 20, 50, …
+
+    Example:
+        >>> round_width(33.4)
+        50
+    """
+    power: int = 10 ** math.floor(math.log10(max(1.0, width)))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= width)
+
+
+def status_shares(statuses: Mapping[Status, int]) -> Chart:
+    total = sum(statuses.values())
+    values = [
+        {
+            "status": words(status.value),
+            "kind": status_kind(status),
+            "share": count / total,
+            "rollouts": count,
+        }
+        for status, count in statuses.items()
+    ]
+    return Chart(spec="statuses", description="Shares of rollouts by status", values=values)
+
+
+def solved_over_time(buckets: Sequence[Bucket]) -> Chart:
+    values = [
+        {
+            "group": (bucket.start + bucket.end) / 2,
+            "groups": f"{bucket.start + 1:,} to {bucket.end:,}",
+            "solved": bucket.solved.solved,
+            "low": bucket.solved.low,
+            "high": bucket.solved.high,
+            "interval": interval(bucket.solved),
+        }
+        for bucket in buckets
+        if bucket.solved
+    ]
+    description = "Solved share of training groups in the order of training"
+    return Chart(spec="solved_over_time", description=description, values=values)
+
+
+def signal_over_time(buckets: Sequence[Bucket]) -> Chart:
+    values = [
+        {"start": b.start, "end": b.end, "kind": words(kind.value), "share": share, "rank": rank}
+        for b in buckets
+        for rank, (kind, share) in enumerate(b.signal.items())
+    ]
+    description = "Shares of mixed, all solved and unsolved groups in the order of training"
+    return Chart(spec="signal_over_time", description=description, values=values)
+
+
+def level_map(category: str, shares: Mapping[tuple[str, float], Share]) -> Chart:
+    """Return the solved share by task and level."""
+    values = [
+        {"task": task, "level": level, "solved": share.solved, "rollouts": share.rollouts}
+        for (task, level), share in sorted(shares.items())
+    ]
+    description = f"Solved share of {category} by task and difficulty level"
+    return Chart(spec="level_map", description=description, values=values)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from report_files import row, write
 
 from reasoning_gym_environment.records import Status
-from reasoning_gym_environment.report import charts
 from reasoning_gym_environment.report.aggregates import (
     equal_parts,
     overview,
@@ -19,7 +18,13 @@ from reasoning_gym_environment.report.aggregates import (
     solved_share,
 )
 from reasoning_gym_environment.report.loading import read_report_data
-from reasoning_gym_environment.report.sections import Sections, build_sections
+from reasoning_gym_environment.report.sections import (
+    Sections,
+    build_sections,
+    length_histogram,
+    round_width,
+    score_histogram,
+)
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.tasks.chance_floors import chance_floors, no_reasoning_floors
 
@@ -37,7 +42,7 @@ def test_unscored_rollouts_count_in_no_share_but_their_own(tmp_path: Path) -> No
     assert found.solved is not None
     assert (found.solved.solved, found.solved.rollouts) == (0.5, 2)
     assert found.statuses == {Status.SOLVED: 1, Status.WRONG: 1, Status.UNSCORED: 2}
-    assert found.score.value == 0.5
+    assert found.score == 0.5
 
 
 def test_groups_of_which_nothing_is_known_have_no_share(tmp_path: Path) -> None:
@@ -176,7 +181,7 @@ def test_histograms_count_every_value_once(tmp_path: Path) -> None:
     own = groups(tmp_path, [row([0.0, 0.04, 0.05, 0.5, 1.0, None])])
     [last] = [r for r in own[0].rollouts if r.score == 1.0]
     strict = replace(last, raw_score=0.5, status=Status.WRONG)
-    values = charts.score_histogram([*own[0].rollouts, strict]).values
+    values = score_histogram([*own[0].rollouts, strict]).values
     assert [(v["start"], v["kind"], v["rollouts"]) for v in values] == [
         (0.0, "not solved", 2),
         (0.05, "not solved", 1),
@@ -188,17 +193,17 @@ def test_histograms_count_every_value_once(tmp_path: Path) -> None:
 
 @given(width=st.floats(0.001, 1e6))
 def test_bins_have_round_widths_that_suffice(width: float) -> None:
-    rounded = charts.round_width(width)
+    rounded = round_width(width)
     assert width <= rounded <= max(1, 2.5 * width + 1e-9)
     assert str(rounded).rstrip("0") in ("1", "2", "5")
 
 
 def test_lengths_beyond_the_99th_percentile_are_counted_instead_of_drawn(tmp_path: Path) -> None:
     rows = [row([1.0] * 100, tokens=50, number=n) for n in range(2)]
-    usual = charts.length_histogram(rollouts_of(groups(tmp_path, rows)))
+    usual = length_histogram(rollouts_of(groups(tmp_path, rows)))
     assert (usual.note, [value["share"] for value in usual.values]) == ("", [1.0])
     rows.append(row([1.0, 1.0], tokens=9000, number=2))
-    cut = charts.length_histogram(rollouts_of(groups(tmp_path, rows)))
+    cut = length_histogram(rollouts_of(groups(tmp_path, rows)))
     assert cut.note == "2 longer than 50 omitted"
     assert [(value["rollouts"], value["share"]) for value in cut.values] == [(200, 200 / 202)]
 
