@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, TypeVar
 
 import msgspec
+
+from .text import replace_surrogates
 
 Model = TypeVar("Model")
 
@@ -25,8 +28,9 @@ def validate(value: Any, model: type[Model]) -> Model:
         return msgspec.convert(value, model)
     except msgspec.ValidationError as error:
         raise ValueError(_describe(str(error), value)) from None
-    except UnicodeEncodeError as error:
-        raise ValueError(f"{error.object!r:.50} is not valid Unicode") from None
+    except UnicodeEncodeError:  # a lone surrogate in a key or an enumeration's value
+        text, _ = replace_surrogates(json.dumps(value, ensure_ascii=False))
+        return validate(json.loads(text), model)
 
 
 def _describe(error: str, value: Any) -> str:

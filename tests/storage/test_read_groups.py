@@ -121,7 +121,7 @@ def test_a_value_that_makes_no_sense_is_named(
             "rollouts[0]: object missing required field `score`",
         ),
         ("rollouts.0.status", "splendid", "rollouts[0].status: invalid enum value 'splendid'"),
-        ("rollouts.0.status", "\ud800", r"'\ud800' is not valid Unicode"),
+        ("rollouts.0.status", "\ud800", "rollouts[0].status: invalid enum value '\ufffd'"),
         (
             "recipe.parameters",
             {"n": 10**300},
