@@ -60,7 +60,7 @@ async def test_commands_keep_everything_but_the_api_key(bench: Any, tokenizer: A
     async with PolicyServer(HALF, tokenizer) as server:
         options = [*bench.options(server.url, **settings), "--openai.api_key", KEY]
         printed, logged = await said_by(bench, "process", *options)
-        assert any("gives text alone" in line for line in logged)
+        assert any("returns only text" in line for line in logged)
         assert any("gcd: answer '1'" in line for line in logged)
         assert not any("Traceback" in line or KEY in line for line in logged)
         files = sorted((bench.folder / "dumps").glob("*.jsonl"))
