@@ -40,14 +40,13 @@ from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.problems.curriculum import curriculum_metrics
 from reasoning_gym_environment.problems.task_selection import ProblemSettings
 from reasoning_gym_environment.problems.training import TrainingProblems
-from reasoning_gym_environment.records import Completion, GroupResult, Problem
+from reasoning_gym_environment.records import Completion, GroupResult, Problem, recipe_key
 from reasoning_gym_environment.rollouts.metrics import GroupOutcome, signal_lines
 from reasoning_gym_environment.rollouts.rollouts import GroupObserver, Rollouts, RolloutSettings
 from reasoning_gym_environment.sandbox.pool import StartWorker, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 from reasoning_gym_environment.settings import pool_settings, settings_of
 from reasoning_gym_environment.storage.dumps import DumpWriter
-from reasoning_gym_environment.storage.rows import recipe_key
 from reasoning_gym_environment.util.text import escape_control_characters
 
 logger = logging.getLogger(__name__)

@@ -6,6 +6,7 @@ recipe -> problem -> completions -> attempts -> group result.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
@@ -72,6 +73,11 @@ class Recipe:
     def from_json(cls, data: Mapping[str, Any]) -> Recipe:
         """Return a recipe from `to_json`; raises TypeError on a missing or unknown key."""
         return cls(**data)
+
+
+def recipe_key(recipe: Recipe) -> str:
+    """Return a text that is equal for equal recipes: its JSON with sorted keys."""
+    return json.dumps(recipe.to_json(), sort_keys=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

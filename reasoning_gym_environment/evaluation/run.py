@@ -14,10 +14,20 @@ from typing import Any, Protocol, TextIO
 
 from ..inference.dialects import SamplingParams
 from ..inference.errors import InferenceError
-from ..records import Attempt, Completion, GroupResult, Ladder, Problem, Reward, Status, Verdict
+from ..records import (
+    Attempt,
+    Completion,
+    GroupResult,
+    Ladder,
+    Problem,
+    Reward,
+    Status,
+    Verdict,
+    recipe_key,
+)
 from ..sandbox.pool import ProblemGenerator
 from ..scoring.grading import ScoringSettings
-from ..storage.rows import StoredGroup, recipe_key, stable_json
+from ..storage.rows import StoredGroup, stable_json
 from ..util.progress import with_progress
 from .metrics import Baselines, EvaluationReport, evaluation_report, evaluation_table, headline
 from .plan import EvaluationItem, EvaluationPlan, EvaluationSet

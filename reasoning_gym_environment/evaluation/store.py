@@ -18,8 +18,9 @@ from typing import Any
 from msgspec import Struct
 
 from ..errors import ConfigurationError, FixableError
+from ..records import recipe_key
 from ..storage.dumps import read_rows
-from ..storage.rows import StoredGroup, recipe_key
+from ..storage.rows import StoredGroup
 from ..util.files import append_whole, write_whole
 from ..util.models import validate
 from .metrics import EvaluationReport

@@ -13,10 +13,9 @@ from ..errors import ConfigurationError, GenerationError, PoolClosedError
 from ..problems.seeds import split_seed
 from ..problems.stream import fixed_exclusions, make_problems, question_hash
 from ..problems.training import TrainingProblems
-from ..records import SOLVED_SCORE, Problem, Recipe, Status
+from ..records import SOLVED_SCORE, Problem, Recipe, Status, recipe_key
 from ..sandbox.pool import PoolSettings, StartWorker, TaskPool, default_processes
 from ..scoring.grading import verify_texts
-from ..storage.rows import recipe_key
 from ..tasks.catalogue import known_categories, require_known
 from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import read_recipe

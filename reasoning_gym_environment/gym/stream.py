@@ -57,7 +57,9 @@ def problem_settings(tasks: Sequence[str], options: StreamOptions) -> ProblemSet
     """Validate a stream's options; raise ConfigurationError for an invalid one."""
     named = options.get("complexity_mode")
     mode = None if named is None else _choice(ComplexityMode, named, "complexity_mode")
-    difficulty = options.get("difficulty", options.get("complexity_level"))
+    difficulty = options.get("difficulty")
+    if difficulty is None:
+        difficulty = options.get("complexity_level")
     require_difficulty_where_fixed(mode, difficulty)
     target = options.get("curriculum_target_accuracy", 0.7)
     if not 0 < target < 1:

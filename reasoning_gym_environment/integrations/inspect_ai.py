@@ -12,8 +12,7 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
 from ..inference.prompts import resolve_system_prompt
-from ..records import FORMAT_FAILURES, Problem
-from ..storage.rows import recipe_key
+from ..records import FORMAT_FAILURES, Problem, recipe_key
 from .shared import evaluation_problems, parse_recipe, shared_gym
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..records import Problem, Recipe
+from ..records import Problem, Recipe, recipe_key
 from ..storage.export import Item, item
-from ..storage.rows import StoredGroup, recipe_key
+from ..storage.rows import StoredGroup
 
 
 def nemo_gym_row(problem: Problem, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:

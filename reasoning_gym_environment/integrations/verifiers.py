@@ -9,8 +9,7 @@ import verifiers.v1 as vf
 from pydantic import Field
 
 from ..inference.prompts import SYSTEM_PROMPTS
-from ..records import Problem, Status
-from ..storage.rows import recipe_key
+from ..records import Problem, Status, recipe_key
 from .shared import evaluation_problems, parse_recipe, shared_gym
 
 

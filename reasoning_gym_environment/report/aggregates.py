@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ..evaluation.estimators import share
-from ..records import FORMAT_FAILURES, SOLVED_SCORE, Signal, Status
-from ..storage.rows import StoredGroup, StoredRollout, recipe_key
+from ..records import FORMAT_FAILURES, SOLVED_SCORE, Signal, Status, recipe_key
+from ..storage.rows import StoredGroup, StoredRollout
 from ..tasks.catalogue import ladder_heights
 from ..tasks.chance_floors import Floors, floors
 from ..util.grouping import Key, group_by

@@ -6,9 +6,8 @@ from types import MappingProxyType
 from typing import Any
 
 from ..inference.prompts import SYSTEM_PROMPTS, build_messages, resolve_system_prompt
-from ..records import Problem, Status
+from ..records import Problem, Status, recipe_key
 from ..scoring.grading import Verifier, verify_texts
-from ..storage.rows import recipe_key
 
 PROBLEM_COLUMNS = MappingProxyType(
     {"prompt": "messages", "question": "text", "oracle": "text", "task": "text", "recipe": "json"}

@@ -13,7 +13,7 @@ from fastapi import HTTPException
 
 from ..gym.asynchronous import Score
 from ..records import Problem, Recipe
-from ..tasks.datasets import restore_json_entry
+from ..tasks.catalogue import restore_json_entry
 from ..tasks.recipes import read_recipe, shorten
 from .schemas import MAX_CHARACTERS, OpenRlhfRequest, VerifyRequest, read_json
 

@@ -162,6 +162,7 @@ class StreamRequestOptions(RequestBody):
     task_weights: dict[str, Annotated[float, Field(ge=0, le=1e9)]] = {}
     task_parameters: dict[str, dict[str, Any]] = {}
     complexity_mode: str | None = None
+    difficulty: Share | None = None
     complexity_level: Share | None = None
     curriculum_target_accuracy: Annotated[float, Field(gt=0, lt=1)] = 0.7
     sampling: str = "uniform"

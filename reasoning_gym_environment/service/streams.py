@@ -18,8 +18,7 @@ from ..gym.asynchronous import AsyncReasoningGym
 from ..gym.stream import AsyncProblemStream, StreamOptions
 from ..problems.levels import ComplexityMode
 from ..problems.sampler import TaskSampling
-from ..records import Problem, Recipe
-from ..storage.rows import recipe_key
+from ..records import Problem, Recipe, recipe_key
 from ..tasks.recipes import read_recipe
 from ..util.concurrency import DaemonWriter
 from ..util.files import UnwritableError, write_whole

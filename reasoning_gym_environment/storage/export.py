@@ -16,10 +16,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..errors import FixableError
+from ..records import recipe_key
 from ..util.files import replacing, require_free, write_whole
 from ..util.text import replace_surrogates
 from .dumps import read_rows
-from .rows import StoredGroup, StoredRollout, recipe_key, stable_json
+from .rows import StoredGroup, StoredRollout, stable_json
 
 ORIGIN = MappingProxyType({"task": "text", "recipe": "json"})
 SFT_COLUMNS = MappingProxyType({"messages": "messages", **ORIGIN, "score": "number"})

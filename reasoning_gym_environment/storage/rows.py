@@ -322,11 +322,6 @@ class StoredGroup:
 _GROUP_KEYS = ("item_id", "rollouts", "schema_version", "recipe", "oracle")
 
 
-def recipe_key(recipe: Recipe) -> str:
-    """Return the same text for equal recipes."""
-    return stable_json(recipe.to_json())
-
-
 def stable_json(value: Any) -> str:
     """Return the same JSON for equal values."""
     return json.dumps(value, sort_keys=True)

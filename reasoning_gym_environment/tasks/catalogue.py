@@ -1,4 +1,4 @@
-"""The library's tasks: discovery, a snapshot of one version, and the choice of a run's tasks.
+"""The library's tasks: discovery, a snapshot of one version, selection, and entries from outside.
 
 `make docs` writes `library_snapshot.json`, which lists the tasks and ladders of one version of
 reasoning-gym, so that they are known without importing it.
@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, did_you_mean
-from .facts import NOT_A_TASK, PAYS_ANY_ANSWER
+from .facts import NOT_A_TASK, PAYS_ANY_ANSWER, UNTRUSTED_ENTRIES
 from .ladders import TaskLadder
 
 SNAPSHOT_FILE = Path(__file__).with_name("library_snapshot.json")
@@ -222,3 +223,52 @@ def task_weights(tasks: Sequence[TaskInfo], configured: Mapping[str, float]) -> 
             "no task has a weight above 0: check include_tasks, exclude_tasks and task_weights"
         )
     return weights
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _list_of_tuples(value: Any) -> Any:
+    return list(map(_tuples, value)) if isinstance(value, list) else value
+
+
+_RESTORE: Mapping[str, tuple[str, Callable[[Any], Any]]] = MappingProxyType(
+    {
+        "advanced_geometry": ("ortho", _tuples),
+        "arc_agi": ("output", _tuples),
+        "complex_arithmetic": ("result", _tuples),
+        "knight_swap": ("solution", _list_of_tuples),
+        "rearc": ("output", _tuples),
+    }
+)
+"""Task to the metadata field that its verifier reads and JSON changes, and how to restore it."""
+
+
+def restore_json_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Restore an entry that went through JSON, which turns tuples into lists.
+
+    `tests/service/test_entries.py` proves for every task that the verdicts are then the same.
+
+    Args:
+        entry: `question` and `answer`, both texts, and `metadata` with `source_dataset`.
+
+    Raises:
+        ValueError: the entry can't be scored; the message says why, and what to do.
+    """
+    metadata = entry["metadata"]
+    task = metadata.get("source_dataset")
+    if not isinstance(task, str) or task not in known_categories():
+        raise ValueError(
+            f"metadata.source_dataset must be a task of reasoning-gym, got {task!r:.50}"
+        )
+    way_out = "send the recipe of a problem made by this package instead"
+    if task in UNTRUSTED_ENTRIES:
+        raise ValueError(f"entries of {task} are not scored: {UNTRUSTED_ENTRIES[task]}; {way_out}")
+    if entry["answer"] is None:
+        raise ValueError(f"answer is null, so this {task} entry can't be checked; {way_out}")
+    if task in _RESTORE:
+        name, restore = _RESTORE[task]
+        if name in metadata:
+            metadata = {**metadata, name: restore(metadata[name])}
+    return {"question": entry["question"], "answer": entry["answer"], "metadata": dict(metadata)}

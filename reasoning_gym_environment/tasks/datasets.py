@@ -1,4 +1,4 @@
-"""reasoning-gym's dataset objects, and the entries they make.
+"""reasoning-gym's dataset objects, and the problems they make.
 
 The library evaluates some of its parameters, so a recipe is checked before the library sees it:
 its shape by `recipes`, its parameters against the values each is known to take. These are the
@@ -13,21 +13,18 @@ import json
 import pickle
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cache, partial
-from types import MappingProxyType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..records import Problem, Recipe
-from .catalogue import known_categories
 from .extra_parameters import choose_entry, library_parameters, parameter_names
 from .facts import (
     NOT_A_TASK,
     SEEDED_AT_CONSTRUCTION,
     SEEDS_NUMPY,
     SHARES_DATA,
-    UNTRUSTED_ENTRIES,
     UNUSABLE_ORACLES,
 )
 from .ladders import OWN_LADDERS, REPAIRS, curriculum_levels
@@ -165,52 +162,3 @@ def _levels(task: str) -> Iterator[Mapping[str, Any]]:
     for table in (OWN_LADDERS, REPAIRS):
         if task in table:
             yield from table[task].levels
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-def _list_of_tuples(value: Any) -> Any:
-    return list(map(_tuples, value)) if isinstance(value, list) else value
-
-
-_RESTORE: Mapping[str, tuple[str, Callable[[Any], Any]]] = MappingProxyType(
-    {
-        "advanced_geometry": ("ortho", _tuples),
-        "arc_agi": ("output", _tuples),
-        "complex_arithmetic": ("result", _tuples),
-        "knight_swap": ("solution", _list_of_tuples),
-        "rearc": ("output", _tuples),
-    }
-)
-"""Task to the metadata field that its verifier reads and JSON changes, and how to restore it."""
-
-
-def restore_json_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Restore an entry that went through JSON, which turns tuples into lists.
-
-    `tests/service/test_entries.py` proves for every task that the verdicts are then the same.
-
-    Args:
-        entry: `question` and `answer`, both texts, and `metadata` with `source_dataset`.
-
-    Raises:
-        ValueError: the entry can't be scored; the message says why, and what to do.
-    """
-    metadata = entry["metadata"]
-    task = metadata.get("source_dataset")
-    if not isinstance(task, str) or task not in known_categories():
-        raise ValueError(
-            f"metadata.source_dataset must be a task of reasoning-gym, got {task!r:.50}"
-        )
-    way_out = "send the recipe of a problem made by this package instead"
-    if task in UNTRUSTED_ENTRIES:
-        raise ValueError(f"entries of {task} are not scored: {UNTRUSTED_ENTRIES[task]}; {way_out}")
-    if entry["answer"] is None:
-        raise ValueError(f"answer is null, so this {task} entry can't be checked; {way_out}")
-    if task in _RESTORE:
-        name, restore = _RESTORE[task]
-        if name in metadata:
-            metadata = {**metadata, name: restore(metadata[name])}
-    return {"question": entry["question"], "answer": entry["answer"], "metadata": dict(metadata)}
