@@ -35,12 +35,12 @@ ENTRIES: dict[str, list[tuple[str, ...]]] = {
         ("ReasoningGymEnv.get_next_item",),
         ("ReasoningGymEnv.collect_trajectories",),
         ("ReasoningGymEnv.handle_send_to_api",),
-        ("VllmServer._tokens_and_logprobs_completion_wrapper",),
+        ("ServerClient.sample", "VllmServer._tokens_and_logprobs_completion_wrapper"),
         ("generator.run",),
     ],
     "evaluation": [
         ("ReasoningGymEnv.evaluate",),
-        ("VllmServer._tokens_and_logprobs_completion_wrapper",),
+        ("ServerClient.sample", "VllmServer._tokens_and_logprobs_completion_wrapper"),
     ],
     "row to rescore, export, report": [
         ("commands.rescore.rescore_files",),
@@ -52,7 +52,7 @@ ENTRIES: dict[str, list[tuple[str, ...]]] = {
         ("TaskPool.verify",),
         ("verifier_child.score_alone", "verifier_child._single_use_work"),
     ],
-    "reward request": [("Routes.score",)],
+    "reward request": [("Endpoints.score", "Routes.score")],
 }
 """What each count follows. Each entry lists its names over time; the first that exists counts."""
 
