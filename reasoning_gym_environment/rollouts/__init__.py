@@ -1,4 +1,4 @@
-"""One group of rollouts: its prompt, tokens, completions, grades and counts.
+"""One group of rollouts: completions, grades, accounting and retries.
 
-How an inference server is spoken to is in `atropos`.
+How completions are requested is in `inference`.
 """

@@ -7,28 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
+from ..inference.client import InferenceClient
 from ..inference.dialects import SamplingParams
-from ..inference.prompts import Prompt
 from ..records import Completion, GroupResult, Problem
 from ..scoring.grading import ScoringSettings, Verifier, grade
 from ..storage.dumps import DumpWriter, dump_kind
 from ..storage.rows import StoredGroup
-
-
-class InferenceClient(Protocol):
-    """What rollouts need of an inference client."""
-
-    def prompt(self, question: str) -> Prompt: ...
-
-    async def sample(
-        self, question: str, *, n: int, length_limit: int, sampling: SamplingParams
-    ) -> list[Completion]:
-        """Exactly `n` completions of at most `length_limit` tokens with their prompt.
-
-        Raises:
-            InferenceError: there are none.
-        """
-        ...
 
 
 class GroupObserver(Protocol):
