@@ -13,8 +13,8 @@ import pickle
 import sys
 from pathlib import Path
 
-from reasoning_gym_environment.sandbox import verifier_host
-from reasoning_gym_environment.sandbox.protocol import VerifyRequest
+from reasoning_gym_environment.sandbox import _verifier_host as verifier_host
+from reasoning_gym_environment.sandbox._protocol import VerifyRequest
 from reasoning_gym_environment.tasks.datasets import Datasets
 
 

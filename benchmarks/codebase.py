@@ -36,7 +36,7 @@ ENTRIES: dict[str, list[tuple[str, ...]]] = {
         ("ReasoningGymEnv.collect_trajectories",),
         ("ReasoningGymEnv.handle_send_to_api",),
         ("ServerClient.sample", "VllmServer._tokens_and_logprobs_completion_wrapper"),
-        ("generator.run",),
+        ("generator.run", "_generator.run"),
     ],
     "evaluation": [
         ("ReasoningGymEnv.evaluate",),
@@ -50,7 +50,7 @@ ENTRIES: dict[str, list[tuple[str, ...]]] = {
     ],
     "verifier call": [
         ("TaskPool.verify",),
-        ("verifier_child.score_alone", "verifier_child._single_use_work"),
+        ("verifier_child.score_alone", "_verifier_child._single_use_work"),
     ],
     "reward request": [("Endpoints.score", "Routes.score")],
 }

@@ -14,8 +14,8 @@ from collections import Counter
 
 from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.records import Problem
+from reasoning_gym_environment.sandbox._protocol import Containment
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
-from reasoning_gym_environment.sandbox.protocol import Containment
 from reasoning_gym_environment.tasks.catalogue import known_categories
 from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER
 

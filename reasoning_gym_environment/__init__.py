@@ -3,25 +3,27 @@
 Example:
     from reasoning_gym_environment import ReasoningGym, ReasoningGymEnv, ReasoningGymEnvConfig
 
-The packages, each of which imports from itself and from those before it:
+`__all__` names what is public, beside `integrations` and the commands. A package imports only from
+itself and from packages listed before it:
 
-    records, errors, util   the vocabulary, shared failures, what isn't about the subject
+    records, errors, util   vocabulary, shared errors, helpers
     tasks                   what reasoning-gym offers: catalogue, ladders, facts, chance floors
-    scoring                 from a text to a reward: extraction, guards, grading
-    workers                 the processes in which the library runs, and what contains them
+    scoring                 from a completion's text to a reward: extraction, guards, grading
+    sandbox                 worker processes that run the library, and their containment
     problems                which problem comes next: sampler, curriculum, stream
     storage                 groups on disk: rows, dumps, rescoring, export
     gym                     problems and scores for any trainer, in Python
-    rewards                 the same over HTTP
-    rollouts                one group: prompt, completions, grades, counts
+    service                 the same over HTTP
+    inference               client library for inference servers
+    rollouts                one group: completions, grades, accounting, retries
     integrations            TRL, verifiers, NeMo Gym, Inspect
     evaluation              plan, run, store, metrics, comparison
     report, audit           a page of rollouts; what every verifier pays for
-    settings                all options: command line, help and checks are made from them
-    atropos                 all that speaks atroposlib or wandb
+    settings                all options; command line, help and checks are made from them
+    atropos                 everything that imports atroposlib or wandb
     reasoning_gym_environment   ReasoningGymEnv, which holds the parts
     demo                    a simulated policy behind real HTTP
-    commands, cli           one command a file
+    commands, cli           one command per module
 
 docs/architecture.md follows one training group through them.
 """
@@ -34,32 +36,69 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .atropos.config import ReasoningGymEnvConfig
-    from .gym.asynchronous import AsyncReasoningGym
-    from .gym.blocking import ReasoningGym
+    from .errors import (
+        ConfigurationError,
+        FixableError,
+        GenerationError,
+        PoolClosedError,
+        WorkerStartError,
+    )
+    from .gym.asynchronous import AsyncReasoningGym, Score, TaskSummary
+    from .gym.blocking import ProblemStream, ReasoningGym
+    from .gym.stream import AsyncProblemStream, StreamOptions
     from .reasoning_gym_environment import ReasoningGymEnv
-    from .storage.dumps import read_dump
+    from .records import Problem, Recipe, Status
+    from .service.app import RewardService, ServiceSettings
+    from .storage.dumps import DumpContent, read_dump
 
 __all__ = [
+    "AsyncProblemStream",
     "AsyncReasoningGym",
+    "ConfigurationError",
+    "DumpContent",
+    "FixableError",
+    "GenerationError",
+    "PoolClosedError",
+    "Problem",
+    "ProblemStream",
     "ReasoningGym",
     "ReasoningGymEnv",
     "ReasoningGymEnvConfig",
+    "Recipe",
+    "RewardService",
+    "Score",
+    "ServiceSettings",
+    "Status",
+    "StreamOptions",
+    "TaskSummary",
+    "WorkerStartError",
     "read_dump",
 ]
 
 _HOMES = {
-    "AsyncReasoningGym": ".gym.asynchronous",
-    "ReasoningGym": ".gym.blocking",
-    "ReasoningGymEnv": ".reasoning_gym_environment",
-    "ReasoningGymEnvConfig": ".atropos.config",
-    "read_dump": ".storage.dumps",
+    ".atropos.config": {"ReasoningGymEnvConfig"},
+    ".errors": {
+        "ConfigurationError",
+        "FixableError",
+        "GenerationError",
+        "PoolClosedError",
+        "WorkerStartError",
+    },
+    ".gym.asynchronous": {"AsyncReasoningGym", "Score", "TaskSummary"},
+    ".gym.blocking": {"ProblemStream", "ReasoningGym"},
+    ".gym.stream": {"AsyncProblemStream", "StreamOptions"},
+    ".reasoning_gym_environment": {"ReasoningGymEnv"},
+    ".records": {"Problem", "Recipe", "Status"},
+    ".service.app": {"RewardService", "ServiceSettings"},
+    ".storage.dumps": {"DumpContent", "read_dump"},
 }
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for: Atropos takes seconds to import."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name], __name__), name)
+    """Import a public name on first access: importing Atropos takes seconds."""
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(home, __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, settings
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.sandbox._protocol import Containment
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
-from reasoning_gym_environment.sandbox.protocol import Containment
 from reasoning_gym_environment.tasks.catalogue import known_categories
 
 # Property tests state no times: a slow machine is no failure.

@@ -11,12 +11,12 @@ PURE = [
     "rollouts.metrics",
     "scoring.extraction",
     "scoring.rewards",
-    "scoring.tolerance",
+    "scoring._tolerance",
     "tasks.recipes",
     "util.grouping",
     "util.concurrency",
     "util.outages",
     "util.text",
-    "sandbox.protocol",
+    "sandbox._protocol",
 ]
 """Below the package. A bare interpreter imports them: see `test_layers.py`."""

@@ -142,6 +142,16 @@ def test_atropos_is_imported_in_few_packages() -> None:
     assert {place(module) for module in users} <= SPEAK_ATROPOS
 
 
+def test_private_modules_are_imported_by_their_own_package_alone() -> None:
+    outside = {
+        (module, name)
+        for module, names in IMPORTS.items()
+        for name in names
+        if "._" in name and not f"{module}.".startswith(f"{name.partition('._')[0]}.")
+    }
+    assert not outside
+
+
 def test_only_tasks_and_guards_know_reasoning_gym() -> None:
     users = {module for module in SOURCES if "reasoning_gym" in top_levels(module)}
     assert {place(module) for module in users} == {"tasks", "scoring"}

@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 
-from reasoning_gym_environment.sandbox.fork_server import ForkServer, WorkerProcess
+from reasoning_gym_environment.sandbox._fork_server import ForkServer, WorkerProcess
 
 
 class LentWorker:

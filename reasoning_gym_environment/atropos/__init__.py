@@ -1,4 +1,6 @@
-"""All that speaks atroposlib or wandb: remedies for the base class, delivery, scored data.
+"""Everything that imports atroposlib or wandb: the base class, delivery, replicas, scored data.
 
-Everything left of this package works without Atropos installed.
+The rest of the package works without Atropos, except the environment and the demo.
 """
+
+__all__ = ["base", "config", "launch", "scored_data"]

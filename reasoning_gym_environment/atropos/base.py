@@ -31,8 +31,8 @@ from ..rollouts.retries import FailureBackoff, RetryBudget
 from ..storage.checkpoints import STREAM
 from ..util.concurrency import graceful_shutdown, offload
 from ..util.outages import UnreachableError, require_reachable
-from .delivery import Delivery, DeliveryRules
-from .output import (
+from ._delivery import Delivery, DeliveryRules
+from ._output import (
     describe_output,
     finish_wandb_at_exit,
     redact_api_keys,
@@ -41,10 +41,10 @@ from .output import (
     start_wandb,
     update_wandb_summary,
 )
-from .replica import Replica
+from ._replica import Replica
+from ._servers import AtroposServer, clients_of, root_cause
+from ._trainer_api import TrainerApi
 from .scored_data import trained_tokens
-from .servers import AtroposServer, clients_of, root_cause
-from .trainer_api import TrainerApi
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,6 @@
 """The audit: what every task's verifier pays for, floors without reasoning, proof of the ladders.
 
-The expected findings are in `findings`; the guards are in `scoring`.
+`findings` lists the expected findings; the guards are in `scoring`.
 """
+
+__all__ = ["findings", "ladder_proof", "pages", "run"]

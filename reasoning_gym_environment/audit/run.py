@@ -23,6 +23,7 @@ from ..tasks.catalogue import Discovery, require_known
 from ..tasks.chance_floors import Floor, Floors
 from ..tasks.facts import EXECUTES_ANSWERS, NOT_A_TASK, SLOW_ON_WRONG_ANSWERS
 from ..util.progress import with_progress
+from ._strategies import OWN_WORK, strategies
 from .findings import (
     EMPTY,
     JUNK,
@@ -35,7 +36,6 @@ from .findings import (
     probes_for,
 )
 from .ladder_proof import LevelProof, prove_level
-from .strategies import OWN_WORK, strategies
 
 _SEED = 1
 _FLOOR_SEED = 2

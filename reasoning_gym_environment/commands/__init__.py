@@ -2,3 +2,18 @@
 
 They parse options and print. The packages do the work.
 """
+
+__all__ = [
+    "audit",
+    "compare",
+    "demo",
+    "export",
+    "init",
+    "problems",
+    "report",
+    "rescore",
+    "rewards",
+    "run",
+    "show",
+    "tasks",
+]

@@ -2,3 +2,5 @@
 
 The environment never imports this package.
 """
+
+__all__ = ["policy", "report", "server", "session", "tokenizer", "trainer"]

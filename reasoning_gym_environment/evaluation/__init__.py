@@ -2,3 +2,5 @@
 
 Chance floors come from `tasks`; `report` makes pages of the results.
 """
+
+__all__ = ["comparison", "estimators", "metrics", "plan", "run", "store"]

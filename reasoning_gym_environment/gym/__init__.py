@@ -2,3 +2,5 @@
 
 Needs no server, tokenizer or event loop.
 """
+
+__all__ = ["asynchronous", "blocking", "stream"]

@@ -13,10 +13,10 @@ import numpy as np
 from ..records import Completion
 from ..util.concurrency import gather_or_cancel, offload, run_in_thread
 from ..util.outages import require_reachable
+from ._failover import Failover
+from ._negotiation import PROBE_TEXT, Requirements, negotiate
 from .dialects import GenerationRequest, Sample, SamplingParams, TextSample
 from .errors import InferenceError, describe, is_transient
-from .failover import Failover
-from .negotiation import PROBE_TEXT, Requirements, negotiate
 from .prompts import (
     Prompt,
     Tokenizer,

@@ -1,1 +1,6 @@
-"""Adapters for other frameworks, one per module. Each needs its framework, none needs Atropos."""
+"""Adapters for other frameworks, one per module.
+
+Each needs its framework. None needs Atropos.
+"""
+
+__all__ = ["inspect_ai", "nemo_gym", "shared", "trl", "verifiers"]

@@ -15,6 +15,8 @@ from ..inference.prompts import resolve_system_prompt
 from ..records import FORMAT_FAILURES, Problem, recipe_key
 from .shared import evaluation_problems, parse_recipe, shared_gym
 
+__all__ = ["reasoning_gym"]
+
 
 @task
 def reasoning_gym(

@@ -9,6 +9,8 @@ from ..records import Problem, Recipe, recipe_key
 from ..storage.export import Item, item
 from ..storage.rows import StoredGroup
 
+__all__ = ["nemo_gym_row"]
+
 
 def nemo_gym_row(problem: Problem, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """Return the row of a problem.

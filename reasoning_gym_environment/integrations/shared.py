@@ -13,6 +13,8 @@ from ..problems.levels import position_of
 from ..records import Problem
 from ..tasks.catalogue import Discovery, select_tasks
 
+__all__ = ["evaluation_problems", "shared_gym"]
+
 
 @functools.cache
 def shared_gym() -> ReasoningGym:

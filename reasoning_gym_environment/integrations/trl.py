@@ -13,6 +13,8 @@ from ..records import Problem
 from ..rollouts.demonstrations import problem_row
 from .shared import parse_recipe
 
+__all__ = ["ReasoningGymReward", "problem_dataset"]
+
 TRLCompletion = str | Sequence[Mapping[str, Any]]
 """A text, or messages if the prompt is messages."""
 

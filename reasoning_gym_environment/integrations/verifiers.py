@@ -12,6 +12,8 @@ from ..inference.prompts import SYSTEM_PROMPTS
 from ..records import Problem, Status, recipe_key
 from .shared import evaluation_problems, parse_recipe, shared_gym
 
+__all__ = ["ReasoningGymConfig", "ReasoningGymData", "ReasoningGymTask", "ReasoningGymTaskset"]
+
 
 class ReasoningGymConfig(vf.TasksetConfig):
     """The options `--env.taskset.*`.

@@ -2,3 +2,5 @@
 
 The generators of `sandbox` make the problems, and `evaluation` plans evaluation items.
 """
+
+__all__ = ["curriculum", "levels", "sampler", "seeds", "stream", "task_selection", "training"]

@@ -2,3 +2,5 @@
 
 Figures are calculated here from stored groups; nothing is scored or sampled.
 """
+
+__all__ = ["loading", "page"]

@@ -25,8 +25,8 @@ from ..errors import FixableError
 from ..scoring.extraction import split_thought
 from ..storage.rows import StoredGroup, StoredRollout
 from ..util.files import replacing, require_not_read
+from ._sections import SHAPES, Chart, Sections, build_sections, interval, shape_of, words
 from .loading import ReportData, category_of, read_report_data, split_of
-from .sections import SHAPES, Chart, Sections, build_sections, interval, shape_of, words
 
 _SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)
 _ASSETS = files(__package__) / "assets"

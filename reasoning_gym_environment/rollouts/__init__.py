@@ -2,3 +2,5 @@
 
 How completions are requested is in `inference`.
 """
+
+__all__ = ["demonstrations", "metrics", "progress", "retries", "rollouts"]

@@ -29,9 +29,9 @@ from ..records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
 from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import require_valid_recipe, shorten
-from .fork_server import ForkServer
-from .generator import LADDERS_REQUEST, CatalogueRequest, Request
-from .protocol import Containment, VerifyRequest, unpack_verdicts
+from ._fork_server import ForkServer
+from ._generator import LADDERS_REQUEST, CatalogueRequest, Request
+from ._protocol import Containment, VerifyRequest, unpack_verdicts
 
 logger = logging.getLogger(__name__)
 

@@ -2,3 +2,5 @@
 
 The library's verifiers run in `sandbox`.
 """
+
+__all__ = ["extraction", "grading", "guards", "rewards"]

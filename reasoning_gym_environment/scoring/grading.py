@@ -19,9 +19,9 @@ from ..records import (
     Verdict,
 )
 from ..tasks.facts import MARKS_ARE_ANSWER
+from ._tolerance import strip_formatting
 from .extraction import extract_answer
 from .rewards import ScoreMode, shape_rewards
-from .tolerance import strip_formatting
 
 logger = logging.getLogger(__name__)
 

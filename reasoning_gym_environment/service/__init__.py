@@ -2,3 +2,5 @@
 
 An ASGI application over the gym, which makes the problems and scores the completions.
 """
+
+__all__ = ["app"]

@@ -32,9 +32,9 @@ from ..gym.asynchronous import AsyncReasoningGym, Score
 from ..tasks.recipes import shorten
 from ..util.concurrency import gather_or_cancel
 from ..util.outages import is_loopback
-from . import schemas
-from .batching import Scorer, ScoringQueue
-from .formats import (
+from . import _schemas as schemas
+from ._batching import Scorer, ScoringQueue
+from ._formats import (
     Target,
     entry_target,
     label_target,
@@ -44,7 +44,7 @@ from .formats import (
     verify_reply,
     verify_target,
 )
-from .limits import (
+from ._limits import (
     Admission,
     BearerToken,
     BodyLimiter,
@@ -54,7 +54,7 @@ from .limits import (
     retry,
     retry_later,
 )
-from .streams import NamedStreams
+from ._streams import NamedStreams
 
 logger = logging.getLogger(__name__)
 

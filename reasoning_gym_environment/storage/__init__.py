@@ -2,3 +2,5 @@
 
 Evaluation results have the same rows; their folders belong to `evaluation`.
 """
+
+__all__ = ["checkpoints", "dumps", "export", "rendering", "rescoring", "rows"]

@@ -1,4 +1,6 @@
 """What reasoning-gym offers: tasks, their categories, dataset objects, ladders, chance floors.
 
-Scoring an answer is not here, nor is the choice of the next problem.
+Scoring an answer is in `scoring`, choosing the next problem in `problems`.
 """
+
+__all__ = ["catalogue", "chance_floors", "datasets", "facts", "ladders", "recipes"]

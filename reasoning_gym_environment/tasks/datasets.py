@@ -19,7 +19,7 @@ from functools import cache, partial
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..records import Problem, Recipe
-from .extra_parameters import choose_entry, library_parameters, parameter_names
+from ._extra_parameters import choose_entry, library_parameters, parameter_names
 from .facts import (
     NOT_A_TASK,
     SEEDED_AT_CONSTRUCTION,

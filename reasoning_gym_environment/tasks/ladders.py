@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..records import Ladder
-from .extra_parameters import parameter_names
+from ._extra_parameters import parameter_names
 
 _REPAIRS_FILE = Path(__file__).with_name("ladder_repairs.json")
 

@@ -1,4 +1,16 @@
-"""What has nothing to do with the subject: grouping, terminals, progress, whole files, lifetime.
+"""Helpers that know nothing of the subject: files, text, concurrency, outages, logs, progress.
 
 No module here knows what a rollout is.
 """
+
+__all__ = [
+    "command_line",
+    "concurrency",
+    "files",
+    "grouping",
+    "logs",
+    "models",
+    "outages",
+    "progress",
+    "text",
+]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reasoning_gym_environment.atropos.replica import LeaderElection, Replica
+from reasoning_gym_environment.atropos._replica import LeaderElection, Replica
 
 
 def ticking() -> Callable[[], float]:

@@ -13,7 +13,7 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig, Rea
 from atroposlib.envs.server_handling.server_manager import ServerManager
 from tenacity import AsyncRetrying, RetryError, stop_after_attempt
 
-from reasoning_gym_environment.atropos.servers import AtroposServer, clients_of, root_cause
+from reasoning_gym_environment.atropos._servers import AtroposServer, clients_of, root_cause
 from reasoning_gym_environment.inference.dialects import ChatTokens, TextSample
 
 pytestmark = pytest.mark.processes  # OpenAI's client asks for the system's name

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from reasoning_gym_environment.atropos._trainer_api import TrainerApi
 from reasoning_gym_environment.atropos.scored_data import pack
-from reasoning_gym_environment.atropos.trainer_api import TrainerApi
 
 
 @asynccontextmanager

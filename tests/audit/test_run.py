@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from reasoning_gym_environment.audit._strategies import strategies
 from reasoning_gym_environment.audit.findings import TaskAudit, known_findings
 from reasoning_gym_environment.audit.ladder_proof import (
     LevelProof,
@@ -20,7 +21,6 @@ from reasoning_gym_environment.audit.run import (
     find_floors,
     floor,
 )
-from reasoning_gym_environment.audit.strategies import strategies
 from reasoning_gym_environment.cli import main
 from reasoning_gym_environment.commands.audit import main as run_audit
 from reasoning_gym_environment.problems.seeds import evaluation_recipes

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reasoning_gym_environment.audit.strategies import OWN_WORK, strategies
+from reasoning_gym_environment.audit._strategies import OWN_WORK, strategies
 from reasoning_gym_environment.tasks.catalogue import known_categories
 
 MATRIX = "Rotate the matrix below by 180 degrees:\n1 2\n3 4\n"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reasoning_gym_environment.atropos.output import redact_api_keys
+from reasoning_gym_environment.atropos._output import redact_api_keys
 from reasoning_gym_environment.commands import compare
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer

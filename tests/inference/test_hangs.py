@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 from clock import Clock
 
+from reasoning_gym_environment.inference._failover import HangDetector
 from reasoning_gym_environment.inference.errors import HangingError
-from reasoning_gym_environment.inference.failover import HangDetector
 
 
 class Server:

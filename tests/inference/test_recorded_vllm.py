@@ -16,9 +16,9 @@ from aiohttp import web
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 
 from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.inference._negotiation import Requirements, blocker, probe
 from reasoning_gym_environment.inference.dialects import Dialect, GenerationRequest, SamplingParams
 from reasoning_gym_environment.inference.errors import ReplyError
-from reasoning_gym_environment.inference.negotiation import Requirements, blocker, probe
 from reasoning_gym_environment.inference.servers import SERVER_TYPES, ServerClient
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"

@@ -23,8 +23,8 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from transformers import AutoTokenizer
 
 from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.inference._negotiation import PROBE_TEXT, Requirements, probe
 from reasoning_gym_environment.inference.dialects import GenerationRequest, SamplingParams
-from reasoning_gym_environment.inference.negotiation import PROBE_TEXT, Requirements, probe
 from reasoning_gym_environment.inference.servers import ServerClient
 
 

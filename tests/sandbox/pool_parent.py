@@ -8,8 +8,8 @@ import sys
 from collections import Counter
 
 from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.sandbox._protocol import Containment
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
-from reasoning_gym_environment.sandbox.protocol import Containment
 
 HUNDRED_SECONDS = PoolSettings(
     processes=1,

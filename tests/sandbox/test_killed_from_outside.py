@@ -14,8 +14,8 @@ from process_tree import children, descendants, in_linux, is_alive
 
 from reasoning_gym_environment.errors import GenerationError, WorkerDiedError
 from reasoning_gym_environment.records import Problem, Recipe, Status
+from reasoning_gym_environment.sandbox._protocol import Containment
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
-from reasoning_gym_environment.sandbox.protocol import Containment
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),

@@ -17,8 +17,8 @@ import pytest
 from hostile_answers import CASES, hostile_answer
 
 from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.sandbox._protocol import VerifyRequest
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.sandbox.protocol import VerifyRequest
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.processes]
@@ -87,7 +87,7 @@ def main() -> None:
     The tasks whose scores differ; how many groups met a worker that had scored others; the tasks
     whose datasets can't be sent to a worker; those whose datasets a worker can't load.
     """
-    from reasoning_gym_environment.sandbox.verifier_host import (
+    from reasoning_gym_environment.sandbox._verifier_host import (
         Group,
         PersistentWorker,
         VerifierHost,

@@ -21,15 +21,15 @@ import numpy as np
 import pytest
 from filter_attempts import where_filtered
 
-from reasoning_gym_environment.sandbox.protocol import (
+from reasoning_gym_environment.sandbox._protocol import (
     FORM_SCORES,
     Containment,
     FormScores,
     Outcome,
     VerifyRequest,
 )
-from reasoning_gym_environment.sandbox.verifier_child import ParentGoneError
-from reasoning_gym_environment.sandbox.verifier_host import _MAX_GROUPS, VerifierHost
+from reasoning_gym_environment.sandbox._verifier_child import ParentGoneError
+from reasoning_gym_environment.sandbox._verifier_host import _MAX_GROUPS, VerifierHost
 
 pytestmark = pytest.mark.processes
 

@@ -13,8 +13,8 @@ import pytest_asyncio
 
 from reasoning_gym_environment.errors import GenerationError, PoolClosedError
 from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
+from reasoning_gym_environment.sandbox._protocol import Containment
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
-from reasoning_gym_environment.sandbox.protocol import Containment
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.processes]

@@ -13,9 +13,9 @@ from process_tree import PROC, children, descendants, is_alive, survivors
 
 from reasoning_gym_environment.errors import WorkerStartError
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.sandbox.fork_server import ForkServer, worker_environment
+from reasoning_gym_environment.sandbox._fork_server import ForkServer, worker_environment
+from reasoning_gym_environment.sandbox._protocol import Containment
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
-from reasoning_gym_environment.sandbox.protocol import Containment
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),

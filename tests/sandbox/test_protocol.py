@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.records import Status
-from reasoning_gym_environment.sandbox.protocol import (
+from reasoning_gym_environment.sandbox._protocol import (
     FORM_SCORES,
     LENGTH,
     FormScores,

@@ -18,14 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.sandbox.protocol import Containment, VerifyRequest, to_verdict
-from reasoning_gym_environment.sandbox.screen import (
+from reasoning_gym_environment.sandbox._protocol import Containment, VerifyRequest, to_verdict
+from reasoning_gym_environment.sandbox._screen import (
     NOT_AN_EXPRESSION,
     UNREADABLE,
     executes_nothing,
     screen,
 )
-from reasoning_gym_environment.sandbox.verifier_child import screen_and_score
+from reasoning_gym_environment.sandbox._verifier_child import screen_and_score
 from reasoning_gym_environment.tasks.datasets import Datasets
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 from reasoning_gym_environment.tasks.ladders import build_ladders

@@ -21,7 +21,7 @@ from filter_attempts import ALLOW, FORBIDDEN, KILL, PROLOGUE, REFUSE, decision, 
 
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe
-from reasoning_gym_environment.sandbox import system_calls
+from reasoning_gym_environment.sandbox import _system_calls as system_calls
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 
 pytestmark = pytest.mark.processes
@@ -442,7 +442,7 @@ def scores_in_a_child(
 
 def main() -> None:
     """Print the tasks whose scores differ, then how many tasks there were."""
-    from reasoning_gym_environment.sandbox.verifier_host import warm_up
+    from reasoning_gym_environment.sandbox._verifier_host import warm_up
     from reasoning_gym_environment.tasks.datasets import Datasets
 
     tasks = pickle.loads(Path(sys.argv[1]).read_bytes())

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.records import SOLVED_SCORE, Status, Verdict
-from reasoning_gym_environment.sandbox.protocol import combine_forms
+from reasoning_gym_environment.sandbox._protocol import combine_forms
 from reasoning_gym_environment.scoring.rewards import (
     length_factor,
     shape_rewards,

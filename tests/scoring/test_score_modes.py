@@ -3,7 +3,7 @@
 import pytest
 
 from reasoning_gym_environment.records import Status, Verdict
-from reasoning_gym_environment.sandbox.protocol import combine_forms
+from reasoning_gym_environment.sandbox._protocol import combine_forms
 from reasoning_gym_environment.scoring.rewards import ScoreMode, shape_rewards
 
 

@@ -14,10 +14,10 @@ from reward_requests import Post, right
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.gym.asynchronous import Score
 from reasoning_gym_environment.records import Problem, Recipe, Status
+from reasoning_gym_environment.service._batching import MAX_BATCH, ScoringQueue
+from reasoning_gym_environment.service._formats import RecipeTarget, Target
+from reasoning_gym_environment.service._limits import MAX_PENDING_BYTES, Metrics, retry
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
-from reasoning_gym_environment.service.batching import MAX_BATCH, ScoringQueue
-from reasoning_gym_environment.service.formats import RecipeTarget, Target
-from reasoning_gym_environment.service.limits import MAX_PENDING_BYTES, Metrics, retry
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -12,8 +12,8 @@ from reward_requests import Post, row
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.gym.asynchronous import Scorable, Score
 from reasoning_gym_environment.records import Problem, Status
-from reasoning_gym_environment.service.batching import Scorer
-from reasoning_gym_environment.service.formats import entry_target
+from reasoning_gym_environment.service._batching import Scorer
+from reasoning_gym_environment.service._formats import entry_target
 from reasoning_gym_environment.tasks.facts import UNTRUSTED_ENTRIES
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

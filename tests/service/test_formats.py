@@ -10,12 +10,9 @@ from worker_stock import WorkerStock
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.gym.asynchronous import Score
 from reasoning_gym_environment.records import Status
+from reasoning_gym_environment.service._formats import response_text
+from reasoning_gym_environment.service._schemas import MAX_CHARACTERS, read_json
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings, reward_of
-from reasoning_gym_environment.service.formats import response_text
-from reasoning_gym_environment.service.schemas import (
-    MAX_CHARACTERS,
-    read_json,
-)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from fastapi import HTTPException
 from reward_requests import Post
 
 from reasoning_gym_environment import AsyncReasoningGym
+from reasoning_gym_environment.service._schemas import Observation, StreamRequestOptions
+from reasoning_gym_environment.service._streams import NamedStreams
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
-from reasoning_gym_environment.service.schemas import Observation, StreamRequestOptions
-from reasoning_gym_environment.service.streams import NamedStreams
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

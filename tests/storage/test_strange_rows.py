@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from json_values import ODD, places, with_value, without
 
-from reasoning_gym_environment.report.aggregates import level_points, overview
+from reasoning_gym_environment.report._aggregates import level_points, overview
 from reasoning_gym_environment.report.page import group_sample
 from reasoning_gym_environment.storage.export import dpo_rows, record_rows, sft_rows
 from reasoning_gym_environment.storage.rendering import render_rollout

@@ -9,7 +9,7 @@ import pytest
 
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe, Status
-from reasoning_gym_environment.sandbox.fork_server import ForkServer
+from reasoning_gym_environment.sandbox._fork_server import ForkServer
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.datasets import Datasets
 

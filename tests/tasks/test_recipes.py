@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.sandbox.screen import screen
+from reasoning_gym_environment.sandbox._screen import screen
 from reasoning_gym_environment.tasks.catalogue import known_categories
 from reasoning_gym_environment.tasks.datasets import Datasets, known_parameters, require_allowed
 from reasoning_gym_environment.tasks.ladders import build_ladders

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from . import symbolic, text
+from . import _symbolic as symbolic
+from . import _text as text
 
 
 def max_score(task: str, answer: str, entry: Mapping[str, Any]) -> float:

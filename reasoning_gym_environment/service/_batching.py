@@ -14,8 +14,8 @@ from ..errors import GenerationError, GenerationTimeoutError, WorkerLostError
 from ..gym.asynchronous import AsyncReasoningGym, Score
 from ..records import Problem, Status
 from ..tasks.recipes import shorten
-from .formats import EntryTarget, RecipeTarget, Target
-from .limits import Metrics, retry_later
+from ._formats import EntryTarget, RecipeTarget, Target
+from ._limits import Metrics, retry_later
 
 GATHER_SECONDS = 0.005
 """Wait of a batch's first completion for others; scoring one alone takes longer."""

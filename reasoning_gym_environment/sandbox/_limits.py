@@ -12,7 +12,7 @@ import resource
 import sys
 from collections.abc import Sequence
 
-from . import system_calls
+from . import _system_calls as system_calls
 
 VERIFIER_MEMORY = 512 * 2**20
 """Address space in bytes that a verifier's child may have beyond what its host has."""

@@ -15,7 +15,7 @@ from ..gym.asynchronous import Score
 from ..records import Problem, Recipe
 from ..tasks.catalogue import restore_json_entry
 from ..tasks.recipes import read_recipe, shorten
-from .schemas import MAX_CHARACTERS, OpenRlhfRequest, VerifyRequest, read_json
+from ._schemas import MAX_CHARACTERS, OpenRlhfRequest, VerifyRequest, read_json
 
 _ENTRY_FIELDS = {"question", "answer", "metadata"}
 

@@ -20,9 +20,10 @@ from typing import Any, BinaryIO
 from ..records import Recipe
 from ..tasks.datasets import Datasets
 from ..tasks.facts import EXECUTES_ANSWERS, SHARES_DATA
-from . import limits, protocol
-from .protocol import Containment, FormScores, Outcome, VerifyRequest
-from .verifier_child import (
+from . import _limits as limits
+from . import _protocol as protocol
+from ._protocol import Containment, FormScores, Outcome, VerifyRequest
+from ._verifier_child import (
     ParentGoneError,
     persistent_work,
     read_scores,

@@ -17,7 +17,7 @@ from ..evaluation.comparison import compare, comparison_table
 from ..records import FORMAT_FAILURES, Status
 from ..storage.rows import StoredGroup, StoredRollout
 from ..util.grouping import group_by
-from .aggregates import (
+from ._aggregates import (
     Bucket,
     Overview,
     Share,

@@ -15,7 +15,8 @@ from ..tasks.catalogue import Discovery, discover, read_registry
 from ..tasks.datasets import Datasets
 from ..tasks.facts import NOT_A_TASK
 from ..tasks.ladders import TaskLadder, build_ladders
-from . import limits, protocol
+from . import _limits as limits
+from . import _protocol as protocol
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

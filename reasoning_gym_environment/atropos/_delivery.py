@@ -15,8 +15,8 @@ from ..records import Problem
 from ..rollouts.metrics import GroupOutcome, Statistics
 from ..util.concurrency import LARGE, StallTolerantSemaphore, offload
 from ..util.outages import Outage, UnreachableError
+from ._trainer_api import ApiRefusedError, LostStateError, TrainerApi
 from .scored_data import COLUMNS, find_fault, pack
-from .trainer_api import ApiRefusedError, LostStateError, TrainerApi
 
 logger = logging.getLogger(__name__)
 

@@ -22,9 +22,9 @@ from ..records import Problem, Recipe, recipe_key
 from ..tasks.recipes import read_recipe
 from ..util.concurrency import DaemonWriter
 from ..util.files import UnwritableError, write_whole
-from .formats import recipe_target
-from .limits import retry_later
-from .schemas import Observation, StreamRequestOptions
+from ._formats import recipe_target
+from ._limits import retry_later
+from ._schemas import Observation, StreamRequestOptions
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..tolerance import strip_formatting
-from .text import credit_above_chance
+from .._tolerance import strip_formatting
+from ._text import credit_above_chance
 
 if TYPE_CHECKING:
     from reasoning_gym.logic.propositional_logic import Expression

@@ -31,9 +31,10 @@ import numpy as np
 from ..scoring.guards.registry import max_score
 from ..tasks.datasets import Datasets
 from ..tasks.facts import EXECUTES_ANSWERS, SLOW_ON_WRONG_ANSWERS
-from . import limits, protocol
-from .protocol import FORM_SCORES, Containment, FormScores, Outcome, VerifyRequest
-from .screen import NOT_AN_EXPRESSION, UNREADABLE, executes_nothing, screen
+from . import _limits as limits
+from . import _protocol as protocol
+from ._protocol import FORM_SCORES, Containment, FormScores, Outcome, VerifyRequest
+from ._screen import NOT_AN_EXPRESSION, UNREADABLE, executes_nothing, screen
 
 _OUT_OF_MEMORY_EXIT = 77
 _TIMEOUT_EXIT = 78

@@ -24,7 +24,7 @@ from typing import IO, BinaryIO, NoReturn
 
 from ..errors import WorkerDiedError, WorkerLostError, WorkerStartError, WorkerTimeoutError
 from ..tasks.datasets import Datasets
-from .protocol import LENGTH
+from ._protocol import LENGTH
 
 START_TIMEOUT = 120.0
 """Importing the library takes about 2 s; a loaded machine may take many times that."""
@@ -38,7 +38,7 @@ _NICENESS = 5
 _IMPORT_ROOT = Path(__file__).resolve().parents[2]
 _PROGRAM = (
     "import sys; sys.path.remove(''); "  # import nothing from the working directory
-    "from reasoning_gym_environment.sandbox.fork_server import main; main()"
+    "from reasoning_gym_environment.sandbox._fork_server import main; main()"
 )
 _STDERR_TAIL = 2000
 
@@ -307,7 +307,8 @@ def main() -> None:
     Standard input is the control socket. A message is a role, with the worker's end of a socket
     pair, or `kill` and a process id.
     """
-    from . import generator, verifier_host  # the event loop's process loads neither
+    from . import _generator as generator  # the event loop's process loads neither
+    from . import _verifier_host as verifier_host
 
     os.nice(_NICENESS)
     control = socket.socket(fileno=os.dup(0))
