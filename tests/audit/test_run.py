@@ -175,4 +175,4 @@ def test_a_task_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str])
 def test_an_audit_of_no_items_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["audit", "--items", "0"])
-    assert "at least one" in capsys.readouterr().err
+    assert "≥ 1, got 0" in capsys.readouterr().err

@@ -42,7 +42,7 @@ class LeavingServer(PolicyServer):
             web.HTTPUnauthorized,
             '{"error": "Invalid key."}',
             "401 Unauthorized from {}/v1/chat/completions: Invalid key. (set --openai.api_key to a "
-            "key that the server takes)",
+            "key that the server accepts)",
         ),
         (
             "openai",
