@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 from reasoning_gym_environment.evaluation.comparison import compare, comparison_table
 from reasoning_gym_environment.evaluation.estimators import Estimate, share
 from reasoning_gym_environment.evaluation.store import read_results
-from reasoning_gym_environment.report.loading import read_report_data
+from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.util.grouping import group_by
 

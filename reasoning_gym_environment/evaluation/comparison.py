@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from ..storage.rows import StoredGroup, StoredRollout
@@ -110,13 +110,9 @@ def compare(before: Iterable[StoredGroup], after: Iterable[StoredGroup]) -> Comp
 def _pair(before: StoredGroup, after: StoredGroup, value: Callable[[StoredRollout], float]) -> Pair:
     return Pair(
         task=before.task,
-        before=_mean([value(rollout) for rollout in before.scored]),
-        after=_mean([value(rollout) for rollout in after.scored]),
+        before=fmean([value(rollout) for rollout in before.scored]),
+        after=fmean([value(rollout) for rollout in after.scored]),
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def _differences(pairs: Iterable[Pair]) -> list[float]:
@@ -126,8 +122,8 @@ def _differences(pairs: Iterable[Pair]) -> list[float]:
 def _by_items(pairs: Sequence[Pair]) -> Change:
     return Change(
         items=len(pairs),
-        before=_mean([pair.before for pair in pairs]),
-        after=_mean([pair.after for pair in pairs]),
+        before=fmean([pair.before for pair in pairs]),
+        after=fmean([pair.after for pair in pairs]),
         difference=mean_difference(_differences(pairs)),
     )
 
@@ -136,8 +132,8 @@ def _by_tasks(tasks: Collection[Sequence[Pair]]) -> Change:
     changes = [_by_items(pairs) for pairs in tasks]
     return Change(
         items=sum(change.items for change in changes),
-        before=_mean([change.before for change in changes]),
-        after=_mean([change.after for change in changes]),
+        before=fmean([change.before for change in changes]),
+        after=fmean([change.after for change in changes]),
         difference=macro_difference([_differences(pairs) for pairs in tasks]),
     )
 

@@ -1,9 +1,9 @@
-"""Estimates shares of evaluation items, and differences of two evaluations, with their errors.
+"""Estimators of shares of evaluation items and of differences, with errors and intervals.
 
-Attempts at one item are alike: standard errors of shares are clustered by item, as in Miller
-(2024), "Adding Error Bars to Evals", arXiv:2411.00640. Their intervals are Wilson's, for the
-number of independent tries that the standard error stands for: near 0 and 1, and with few items,
-they stay honest where `value ± 2 errors` would claim to be certain.
+Attempts at one item are similar, so standard errors of shares are clustered by item, as in Miller
+(2024), "Adding Error Bars to Evals", arXiv:2411.00640. Intervals of shares are Wilson's, for the
+number of independent trials with the same standard error. They stay valid near 0 and 1 and with few
+items, where `value ± 2 errors` is too narrow.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ NORMAL_QUANTILE = 1.959964
 """The 97.5 % point of the normal distribution."""
 
 _NEARLY_NORMAL = 1000
-"""Degrees of freedom from which Student's distribution is taken for the normal one."""
+"""Degrees of freedom from which Student's distribution is approximated by the normal one."""
 
 _ROUNDING = 1e-9
-"""A standard error that equal values may have by rounding alone."""
+"""The largest standard error that rounding gives to equal values."""
 
 _EXACT_UP_TO = 100
 _GRAIN = 5040
-"""Differences are counted in parts of this: exact for up to 10 attempts an item."""
+"""Differences are rounded to multiples of 1/5040: exact for up to 10 attempts an item."""
 
 Clusters = Sequence[Sequence[float]]
-"""Values by item: one list for each, none empty."""
+"""Values by item; no item is empty."""
 
 
 class Estimate(NamedTuple):
-    """A mean with its 95 % interval; no standard error where a single item can't tell."""
+    """A mean with its 95 % interval; the standard error of a single item is None."""
 
     value: float
     standard_error: float | None
@@ -41,7 +41,7 @@ class Estimate(NamedTuple):
 
 
 def pass_at_k(attempts: int, solved: int, k: int) -> float:
-    """The chance that one of `k` attempts, drawn from those made, is solved.
+    """Return the probability that at least one of `k` attempts is solved.
 
     The unbiased estimator of Chen et al. (2021), "Evaluating Large Language Models Trained on
     Code", arXiv:2107.03374: `1 - C(attempts - solved, k) / C(attempts, k)`, for k <= attempts.
@@ -54,10 +54,10 @@ def pass_at_k(attempts: int, solved: int, k: int) -> float:
 
 
 def share(clusters: Clusters) -> Estimate:
-    """The mean of all values, each in [0, 1], of at least one item.
+    """Return the mean of all values, each in [0, 1], of at least one item.
 
-    Its standard error is the root of `items / (items - 1) * sum(s * s) / values²`, where `s` is
-    an item's sum of differences from the mean: with one value an item, the usual one.
+    Its standard error is `sqrt(items / (items - 1) * sum(s * s)) / values`, where `s` is an item's
+    sum of differences from the mean. With one value per item it is the usual one.
 
     Example:
         >>> estimate = share([[1.0, 1.0], [0.0, 0.0]])
@@ -75,9 +75,9 @@ def share(clusters: Clusters) -> Estimate:
 
 
 def macro_share(tasks: Sequence[Clusters]) -> Estimate:
-    """The mean of the tasks' means, each task with the same weight.
+    """Return the mean of the tasks' means, each task with the same weight.
 
-    The tasks are those there are, not a sample: only the items within them vary.
+    Only the items within tasks vary: the tasks are not a sample.
     """
     estimates = [share(clusters) for clusters in tasks]
     errors = [e.standard_error for e in estimates if e.standard_error is not None]
@@ -89,39 +89,35 @@ def macro_share(tasks: Sequence[Clusters]) -> Estimate:
 
 
 def _effective(clusters: Clusters) -> float:
-    """Count the items of one size that tell as much where all values of an item are alike.
-
-    Kish (1965), Survey Sampling.
-    """
+    """Return the effective number of items if all values of an item are equal: Kish (1965)."""
     sizes = [len(cluster) for cluster in clusters]
     return sum(sizes) ** 2 / sum(size * size for size in sizes)
 
 
 def wilson(mean: float, error: float | None, *, freedom: int, least: float) -> tuple[float, float]:
-    """Wilson's 95 % score interval of a mean in [0, 1] with any standard error.
+    """Return Wilson's 95 % score interval of a mean in [0, 1] with any standard error.
 
-    Wilson (1927), JASA 22, 209-212. The tries are those that independent ones would need for
-    that standard error, made fewer where it rests on few items (Korn and Graubard 1998, Survey
-    Methodology 24, 193-201).
+    Wilson (1927), JASA 22, 209-212, for the number of independent trials with this standard error,
+    reduced where it rests on few items (Korn and Graubard 1998, Survey Methodology 24, 193-201).
 
     Args:
-        freedom: items beyond those that determine the means.
-        least: tries there are at least: the items, fewer where they differ in size.
+        freedom: degrees of freedom of the standard error.
+        least: the minimum number of trials: the effective number of items.
     """
-    tries = least
+    trials = least
     if error is not None and error > _ROUNDING:
-        doubt = (NORMAL_QUANTILE / student_quantile(freedom)) ** 2
-        tries = max(least, mean * (1 - mean) / error**2 * doubt)
-    scale = 1 + NORMAL_QUANTILE**2 / tries
-    centre = (mean + NORMAL_QUANTILE**2 / (2 * tries)) / scale
-    variance = max(0.0, mean * (1 - mean)) / tries + NORMAL_QUANTILE**2 / (4 * tries**2)
+        reduction = (NORMAL_QUANTILE / student_quantile(freedom)) ** 2
+        trials = max(least, mean * (1 - mean) / error**2 * reduction)
+    scale = 1 + NORMAL_QUANTILE**2 / trials
+    center = (mean + NORMAL_QUANTILE**2 / (2 * trials)) / scale
+    variance = max(0.0, mean * (1 - mean)) / trials + NORMAL_QUANTILE**2 / (4 * trials**2)
     spread = NORMAL_QUANTILE / scale * math.sqrt(variance)
-    return max(0.0, centre - spread), min(1.0, centre + spread)
+    return max(0.0, center - spread), min(1.0, center + spread)
 
 
 @cache
 def student_quantile(freedom: int) -> float:
-    """The 97.5 % point of Student's distribution, `freedom` >= 1.
+    """Return the 97.5 % point of Student's distribution, `freedom` ≥ 1.
 
     Example:
         >>> round(student_quantile(4), 4)
@@ -137,7 +133,7 @@ def student_quantile(freedom: int) -> float:
 
 
 def _within(t: float, freedom: int) -> float:
-    """Compute P(|T| < t): Abramowitz and Stegun (1964), 26.7.3 and 26.7.4."""
+    """Return P(|T| < t): Abramowitz and Stegun (1964), 26.7.3 and 26.7.4."""
     angle = math.atan(t / math.sqrt(freedom))
     odd = freedom % 2
     term = math.cos(angle) if odd else 1.0
@@ -151,11 +147,10 @@ def _within(t: float, freedom: int) -> float:
 
 
 def mean_difference(differences: Sequence[float]) -> Estimate:
-    """The mean of one difference in [-1, 1] per item, at least one, with its paired t-interval.
+    """Return the mean of one difference in [-1, 1] per item with its paired t-interval.
 
-    Miller (2024), "Adding Error Bars to Evals", arXiv:2411.00640. The interval takes no standard
-    error below that of one item that differs: where few items all agree, their spread of 0
-    proves nothing, however many attempts at each repeat it.
+    Miller (2024), "Adding Error Bars to Evals", arXiv:2411.00640. The interval's standard error is
+    at least that of one item that differs, because few items that all agree prove nothing.
 
     Example:
         >>> mean_difference([1.0, 0.0, 1.0, 0.0]).value
@@ -171,10 +166,9 @@ def mean_difference(differences: Sequence[float]) -> Estimate:
 
 
 def macro_difference(tasks: Sequence[Sequence[float]]) -> Estimate:
-    """The mean of the tasks' mean differences, each task with the same weight.
+    """Return the mean of the tasks' mean differences, each task with the same weight.
 
-    A task with a single item counts with an error of 1: no more can a difference in [-1, 1]
-    stray, whatever the others of its task would show.
+    A task with a single item has the largest possible standard error, 1.
     """
     estimates = [mean_difference(differences) for differences in tasks]
     errors = [1.0 if e.standard_error is None else e.standard_error for e in estimates]
@@ -191,10 +185,10 @@ def _interval(mean: float, error: float, *, items: int, freedom: int) -> tuple[f
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
-    """How likely so large a sum would be if each difference had either sign by chance.
+    """Return the p-value of the two-sided paired randomization test (Fisher 1935).
 
-    The two-sided paired randomisation test (Fisher 1935); with one attempt an item it is
-    McNemar's exact test. Exact up to 100 differing items, the normal distribution beyond.
+    With one attempt per item, it is McNemar's exact test. It is exact up to 100 differing items;
+    beyond, it uses the normal distribution.
 
     Example:
         >>> sign_flip_p([1.0, 1.0, 1.0, 1.0, 0.0])
@@ -215,7 +209,7 @@ def sign_flip_p(differences: Sequence[float]) -> float:
 
 
 def discoveries(p_values: Mapping[str, float], *, rate: float = 0.05) -> frozenset[str]:
-    """The names that stand out, so that at most `rate` of them are expected to be noise.
+    """Return the significant names at an expected share of `rate` false discoveries.
 
     Benjamini and Hochberg (1995), "Controlling the False Discovery Rate", JRSS B 57, 289-300.
 

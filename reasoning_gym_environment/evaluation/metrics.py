@@ -1,15 +1,14 @@
 """Metrics of an evaluation, overall and by task, category and difficulty, and their table.
 
-Metrics of items at the default configuration have plain names, which stay comparable whether or
-not other difficulties are evaluated. Metrics at a difficulty have the same names below
-`difficulty/<d>/`.
+Metrics of items at the default configuration have plain names. Metrics at a difficulty have the
+same names below `difficulty/<d>/`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from ..records import FORMAT_FAILURES, Status
 from ..storage.rows import StoredGroup, StoredRollout
@@ -187,7 +186,7 @@ def _by_tasks(tasks: Sequence[Sequence[StoredGroup]], baselines: Baselines) -> S
     return Slice(
         size=len(tasks),
         shares={name: macro_share(own) for name, own in known.items() if own},
-        means={name: _mean([own[name] for own in means if name in own]) for name in names},
+        means={name: fmean([own[name] for own in means if name in own]) for name in names},
     )
 
 
@@ -222,7 +221,7 @@ def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
             float(r.solved) - floor for floor, r in _against(_higher(chance, no_reasoning), samples)
         ],
     }
-    return {name: _mean(own) for name, own in values.items() if own}
+    return {name: fmean(own) for name, own in values.items() if own}
 
 
 def _higher(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
@@ -245,10 +244,6 @@ def _against(
 def _statuses(samples: Iterable[StoredGroup]) -> dict[Status, float]:
     statuses = [rollout.status for sample in samples for rollout in sample.rollouts]
     return {status: statuses.count(status) / len(statuses) for status in Status}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def _below(prefix: str, numbers: Mapping[str, float]) -> Numbers:

@@ -1,4 +1,4 @@
-"""An evaluation's results on disk: written so that an interrupted run can resume, and read back.
+"""An evaluation's results on disk; an interrupted evaluation can resume.
 
 `run.json` holds the settings. `samples.partial.jsonl` holds every finished sample while the
 evaluation runs; `samples.jsonl`, all samples in order, and `metrics.json` follow at the end.
@@ -133,8 +133,8 @@ def read_samples(path: Path) -> list[StoredGroup]:
 def settings_in(folder: Path) -> dict[str, Any] | None:
     """Read the settings of an evaluation; None without any.
 
-    `max_token_length` is the option and `length_limit` the limit that the trainer left of it.
-    Up to version 0.2.0 `run.json` holds the limit under the option's name.
+    `max_token_length` is the option; `length_limit` is less if the trainer takes fewer tokens. Up
+    to version 0.2.0 `run.json` has only the limit, under the option's name; it counts as both.
 
     Raises:
         FixableError: they can't be read.
@@ -149,28 +149,19 @@ def settings_in(folder: Path) -> dict[str, Any] | None:
             f"{file} can't be read ({type(error).__name__}: {error}): give another folder, or "
             "delete the file; its samples can then be compared, but not continued"
         ) from error
-    if "length_limit" not in settings and "max_token_length" in settings:
-        settings["length_limit"] = settings.pop("max_token_length")
+    if "max_token_length" in settings:
+        settings.setdefault("length_limit", settings["max_token_length"])
     return settings
-
-
-def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Return the names of settings that differ.
-
-    Example:
-        >>> differing({"seed": 1, "model": "a"}, {"seed": 2, "model": "a"})
-        ['seed']
-    """
-    return sorted(n for n in one.keys() | other.keys() if one.get(n) != other.get(n))
 
 
 def _require_same_settings(folder: Path, settings: Mapping[str, Any], *, begun: bool) -> None:
     """Raise ConfigurationError where the folder holds samples with other settings."""
-    before = settings_in(folder)
-    names = differing(before or {}, settings)
-    if not begun or (before is not None and not names):
+    stored = settings_in(folder)
+    before = stored or {}
+    names = sorted(n for n in before.keys() | settings.keys() if before.get(n) != settings.get(n))
+    if not begun or (stored is not None and not names):
         return
-    there = {name: (before or {}).get(name) for name in names}
+    there = {name: before.get(name) for name in names}
     here = {name: settings.get(name) for name in names}
     raise ConfigurationError(
         f"{folder} holds an evaluation with another {', '.join(names)} (there: {there}, now: "
@@ -238,8 +229,10 @@ def _sample_settings(samples: Iterable[StoredGroup]) -> dict[str, Any]:
     """
     values: defaultdict[str, list[Any]] = defaultdict(list)
     for sample in samples:
-        versions = {n: sample.about[n] for n in ("library_versions",) if n in sample.about}
-        for name, value in {**sample.scoring, **versions}.items():
+        settings = dict(sample.scoring)
+        if sample.library_versions:
+            settings["library_versions"] = sample.library_versions
+        for name, value in settings.items():
             if value not in values[name]:
                 values[name].append(value)
     return {name: known[0] if len(known) == 1 else known for name, known in values.items()}

@@ -10,35 +10,34 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import PurePath
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from ..evaluation.comparison import compare, comparison_table
 from ..records import FORMAT_FAILURES, Status
 from ..storage.rows import StoredGroup, StoredRollout
 from ..util.grouping import group_by
-from ._aggregates import (
-    Bucket,
-    Overview,
-    Share,
-    buckets,
-    difficulty_of,
-    level_points,
-    overview,
-    rollouts_of,
-    shares_by,
-    solved_share,
-)
-from .loading import (
+from .data import (
     EVALUATION,
     FAILED_GROUPS,
     PARTIAL_GROUPS,
     SPLITS,
     SUCCESSFUL_GROUPS,
     TRAINING,
+    Bucket,
+    Overview,
     ReportData,
+    Share,
+    buckets,
     category_of,
-    split_of,
+    difficulty_of,
+    equal_parts,
+    overview,
+    rollouts_of,
+    shares_by,
+    solved_share,
 )
 
 SHAPES = {"circle": "●", "square": "■", "triangle-up": "▲", "diamond": "◆", "cross": "✚"}
@@ -105,7 +104,7 @@ class ShareRow(NamedTuple):
 
 
 class Headline(NamedTuple):
-    """Headline figures with their name and, if known, the settings of their evaluation."""
+    """Headline figures, with the settings of their evaluation if known."""
 
     name: str
     about: str
@@ -152,15 +151,12 @@ def build_sections(data: ReportData) -> Sections:
     splits = {split: groups for split in SPLITS if (groups := data.of(split))}
     training = splits.get(TRAINING, [])
     overviews = {split: overview(groups) for split, groups in splits.items()}
-    leveled = {split: with_level(groups) for split, groups in splits.items()}
+    maps = level_maps(splits)
     in_order = training if data.ordered else []
     parts = buckets(in_order)
     series = series_of(data)
     shares = share_tables(series)
-    charts = {
-        place: solved_shares(_description(place), rows, list(series))
-        for place, rows in shares.items()
-    }
+    charts = {place: solved_shares(place, rows, list(series)) for place, rows in shares.items()}
     return Sections(
         data=data,
         dumped=frozenset(
@@ -176,11 +172,11 @@ def build_sections(data: ReportData) -> Sections:
             **distributions(splits, overviews),
             **over_time(parts),
             **level_lines(in_order),
-            **level_maps(leveled),
+            **maps,
         },
         shares=shares,
         buckets=parts,
-        leveled=any(leveled.values()),
+        leveled=bool(maps),
         series=list(series),
         comparison=comparison_of([groups for name, groups in series.items() if name != TRAINING]),
     )
@@ -207,31 +203,19 @@ def comparison_of(evaluations: Sequence[Sequence[StoredGroup]]) -> str:
 
 def headlines(data: ReportData) -> list[Headline]:
     """Return the figures of training, then of each evaluation and each of its difficulties."""
-    places = {source.name: place for place, source in enumerate(data.sources)}
-    evaluations = {group.file for group in data.of(EVALUATION)}
-    parts = group_by(lambda group: part_of(group, places), data.groups)
-    found = []
-    for (split, place, difficulty), groups in sorted(parts.items()):
-        name, about = SPLITS[split].capitalize(), ""
-        if place >= 0:
-            about = data.sources[place].about
-        if place >= 0 and len(evaluations) > 1:
-            name += f" {short_name(data.sources[place].name)}"
-        if difficulty >= 0:
-            name += f", difficulty {difficulty:g}"
-        found.append(Headline(name, about, overview(groups)))
+    training = data.of(TRAINING)
+    found = [Headline("Training", "", overview(training))] if training else []
+    evaluations = group_by(lambda group: str(group.file), data.of(EVALUATION))
+    for source in data.sources:
+        parts = group_by(lambda group: group.difficulty, evaluations.get(source.name, ()))
+        for difficulty in sorted(parts, key=lambda each: -1.0 if each is None else each):
+            name = "Evaluation"
+            if len(evaluations) > 1:
+                name += f" {short_name(source.name)}"
+            if difficulty is not None:
+                name += f", difficulty {difficulty:g}"
+            found.append(Headline(name, source.about, overview(parts[difficulty])))
     return found
-
-
-def part_of(group: StoredGroup, places: Mapping[str, int]) -> tuple[int, int, float]:
-    """Return a group's split, file and difficulty as numbers; -1 stands for none.
-
-    Args:
-        places: of the files, by name.
-    """
-    place = places[str(group.file)] if split_of(group) == EVALUATION else -1
-    difficulty = -1.0 if group.difficulty is None else group.difficulty
-    return SPLITS.index(split_of(group)), place, difficulty
 
 
 def with_level(groups: Sequence[StoredGroup]) -> list[StoredGroup]:
@@ -242,10 +226,6 @@ def library_versions(groups: Sequence[StoredGroup]) -> Iterator[str]:
     for group in groups:
         if versions := group.library_versions:
             yield ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
-
-
-def _description(place: str) -> str:
-    return f"Solved share with 95% intervals and floors, by {place.replace('/', ' in ')}"
 
 
 def share_tables(series: Mapping[str, Sequence[StoredGroup]]) -> dict[str, list[ShareRow]]:
@@ -316,56 +296,68 @@ def over_time(parts: Sequence[Bucket]) -> dict[str, Chart]:
 
 
 def level_lines(training: Sequence[StoredGroup]) -> dict[str, Chart]:
-    """Return one chart for each category, all with the same axes."""
-    lines = {c: points for c, points in level_points(training).items() if len(points) > 1}
-    highest = max((point.level for points in lines.values() for point in points), default=0.0)
-    axes = {"groups": len(training), "highest": max(1.0, highest)}
+    """Return the mean levels over time of each category with enough groups, with equal axes."""
+    placed = [
+        (category_of(group), number, group.recipe.level)
+        for number, group in enumerate(training)
+        if group.recipe.level is not None
+    ]
+    lines = {}
+    for category, own in sorted(group_by(itemgetter(0), placed).items()):
+        lines[category] = [
+            {
+                "group": fmean(number for _, number, _ in own[part]),
+                "level": fmean(level for _, _, level in own[part]),
+            }
+            for part in equal_parts(len(own))
+        ]
+    lines = {category: points for category, points in lines.items() if len(points) > 1}
+    highest = max((point["level"] for points in lines.values() for point in points), default=0.0)
     return {
         f"level_time/{category}": Chart(
             spec="levels_over_time",
             description=f"Mean difficulty level of {category} in the order of training",
-            values=[{"group": point.group, "level": point.level} for point in points],
-            parameters=axes,
+            values=points,
+            parameters={"groups": len(training), "highest": max(1.0, highest)},
         )
         for category, points in lines.items()
     }
 
 
-def level_maps(leveled: Mapping[str, Sequence[StoredGroup]]) -> dict[str, Chart]:
+def level_maps(splits: Mapping[str, Sequence[StoredGroup]]) -> dict[str, Chart]:
     """Return a map for each split and category of groups with a level."""
     charts = {}
-    for split, groups in leveled.items():
-        for category, own in sorted(group_by(category_of, groups).items()):
+    for split, groups in splits.items():
+        for category, own in sorted(group_by(category_of, with_level(groups)).items()):
             shares = dict(shares_by(lambda group: (group.task, group.recipe.level or 0.0), own))
             charts[f"level_map/{split}/{category}"] = level_map(category, shares)
     return charts
 
 
-def solved_shares(
-    description: str, shares: Sequence[tuple[str, str, Share]], order: Sequence[str]
-) -> Chart:
-    """Return a point, an interval and the floors for each name and series, in the order given.
+def solved_shares(place: str, rows: Sequence[ShareRow], order: Sequence[str]) -> Chart:
+    """Return a point, an interval and the floors for each row, in the order given.
 
     Args:
         order: all series of the page; a series has the same shape in all charts.
     """
     values = [
         {
-            "name": name,
-            "of": series,
-            "shape": shape_of(order.index(series)),
-            "split": series if series == TRAINING else EVALUATION,
-            "solved": share.solved,
-            "low": share.low,
-            "high": share.high,
-            "interval": interval(share),
-            "chance": share.chance,
-            "no reasoning": share.no_reasoning,
-            "rollouts": share.rollouts,
-            "problems": share.problems,
+            "name": row.name,
+            "of": row.series,
+            "shape": shape_of(order.index(row.series)),
+            "split": row.split,
+            "solved": row.share.solved,
+            "low": row.share.low,
+            "high": row.share.high,
+            "interval": interval(row.share),
+            "chance": row.share.chance,
+            "no reasoning": row.share.no_reasoning,
+            "rollouts": row.share.rollouts,
+            "problems": row.share.problems,
         }
-        for name, series, share in shares
+        for row in rows
     ]
+    description = f"Solved share with 95% intervals and floors, by {place.replace('/', ' in ')}"
     return Chart(spec="solved_shares", description=description, values=values)
 
 

@@ -26,7 +26,7 @@ from ..scoring.extraction import split_thought
 from ..storage.rows import StoredGroup, StoredRollout
 from ..util.files import replacing, require_not_read
 from ._sections import SHAPES, Chart, Sections, build_sections, interval, shape_of, words
-from .loading import ReportData, category_of, read_report_data, split_of
+from .data import ReportData, category_of, read_report_data, rollouts_of, split_of
 
 _SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)
 _ASSETS = files(__package__) / "assets"
@@ -95,7 +95,7 @@ class Samples:
 def embed_samples(data: ReportData) -> Samples:
     """Select at most 10,000 rollouts, cut long texts, and pack them."""
     groups = thin_out(data.groups)
-    lengths = [len(rollout.text) for group in groups for rollout in group.rollouts]
+    lengths = [len(rollout.text) for rollout in rollouts_of(groups)]
     longest = fitting_length(lengths)
     samples = [group_sample(group, longest) for group in groups]
     starts = range(0, len(samples), _CHUNK_GROUPS)
@@ -167,7 +167,7 @@ def _rollout_sample(rollout: StoredRollout, longest: int) -> dict[str, Any]:
 
 def _index(groups: Sequence[StoredGroup]) -> dict[str, Any]:
     """Return columns: task, split and size of each group; status and so on of each rollout."""
-    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    rollouts = rollouts_of(groups)
     tasks = sorted({group.task for group in groups})
     places = {task: place for place, task in enumerate(tasks)}
     return {

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from ..errors import FixableError
 from ..util.concurrency import DaemonWriter
 from ..util.files import LockFile, UnwritableError, require_writable, write_whole
@@ -150,14 +148,6 @@ def _step(path: Path) -> int:
     return int(number) if number.isdecimal() and number.isascii() else -1
 
 
-class _Versioned(Struct, kw_only=True):
-    schema_version: Any = VERSION
-
-
-class _Checkpoint(_Versioned, kw_only=True):
-    stream_state: Any
-
-
 def read_checkpoint(path: Path) -> Any:
     """Return the stream's state in a checkpoint, for its owner to validate.
 
@@ -172,10 +162,13 @@ def read_checkpoint(path: Path) -> Any:
         raise ValueError("it is nested too deeply") from error
     except ValueError as error:
         raise ValueError(f"it is not valid JSON: {error}") from error
-    version = validate(content, _Versioned).schema_version
+    checkpoint = validate(content, dict[str, Any])
+    version = checkpoint.get("schema_version", VERSION)
     if version != VERSION:
         raise ValueError(f"schema_version is {version!r:.50}, this program reads {VERSION}")
-    return validate(content, _Checkpoint).stream_state
+    if STREAM not in checkpoint:
+        raise ValueError(f"object missing required field `{STREAM}`")
+    return checkpoint[STREAM]
 
 
 def unusable(path: Path, reason: object) -> FixableError:

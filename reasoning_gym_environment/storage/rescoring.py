@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from statistics import fmean
 
 from ..errors import GenerationError
 from ..records import Problem
@@ -209,11 +210,7 @@ def _titled(title: str, rows: Sequence[str]) -> list[str]:
 def _movement(changes: Sequence[ScoreChange]) -> str:
     up = sum(change.difference > 0 for change in changes)
     down = sum(change.difference < 0 for change in changes)
-    before = _mean([change.before.score for change in changes])
-    after = _mean([change.after.score for change in changes])
+    before = fmean([change.before.score for change in changes] or [0.0])
+    after = fmean([change.after.score for change in changes] or [0.0])
     moved = f"{up + down} of {len(changes)} scores changed, {up} up, {down} down"
     return f"{moved}; mean {before:.3f} -> {after:.3f}"
-
-
-def _mean(scores: Sequence[float]) -> float:
-    return sum(scores) / len(scores) if scores else 0.0

@@ -10,7 +10,7 @@ from stored_values import as_stored, said, write_dump
 from reasoning_gym_environment.commands.rescore import SETTINGS, build_parser, main
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.report.loading import read_metrics
+from reasoning_gym_environment.report.data import read_metrics
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
 from reasoning_gym_environment.scoring.rewards import ScoreMode

@@ -291,6 +291,17 @@ async def test_results_of_0_2_0_name_the_trainers_limit_max_token_length(tmp_pat
     assert other.differing(new) == {}
 
 
+async def test_an_interrupted_evaluation_of_0_2_0_resumes(tmp_path: Path) -> None:
+    await results(tmp_path, max_token_length=100, length_limit=100)
+    run = json.loads((tmp_path / "run.json").read_text())
+    del run["settings"]["length_limit"]
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    stored = len((tmp_path / "samples.jsonl").read_text().splitlines())
+    again = await results(tmp_path, max_token_length=100, length_limit=100)
+    assert len(again.samples) == stored
+    assert again.settings["length_limit"] == 100
+
+
 async def test_an_evaluation_with_another_option_is_not_continued(tmp_path: Path) -> None:
     await results(tmp_path, max_token_length=200, length_limit=100)
     with pytest.raises(ConfigurationError, match="another max_token_length "):

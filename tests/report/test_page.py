@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from report_files import row, write
 
 from reasoning_gym_environment.cli import main
-from reasoning_gym_environment.report.loading import read_report_data
+from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.report.page import (
     clip,
     embed,

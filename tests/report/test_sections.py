@@ -11,12 +11,6 @@ from hypothesis import strategies as st
 from report_files import row, write
 
 from reasoning_gym_environment.records import Status
-from reasoning_gym_environment.report._aggregates import (
-    equal_parts,
-    overview,
-    rollouts_of,
-    solved_share,
-)
 from reasoning_gym_environment.report._sections import (
     Sections,
     build_sections,
@@ -24,7 +18,13 @@ from reasoning_gym_environment.report._sections import (
     round_width,
     score_histogram,
 )
-from reasoning_gym_environment.report.loading import read_report_data
+from reasoning_gym_environment.report.data import (
+    equal_parts,
+    overview,
+    read_report_data,
+    rollouts_of,
+    solved_share,
+)
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.tasks.chance_floors import chance_floors, no_reasoning_floors
 

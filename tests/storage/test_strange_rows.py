@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from json_values import ODD, places, with_value, without
 
-from reasoning_gym_environment.report._aggregates import level_points, overview
+from reasoning_gym_environment.report._sections import level_lines
+from reasoning_gym_environment.report.data import overview
 from reasoning_gym_environment.report.page import group_sample
 from reasoning_gym_environment.storage.export import dpo_rows, record_rows, sft_rows
 from reasoning_gym_environment.storage.rendering import render_rollout
@@ -31,7 +32,7 @@ def require_readable(row: Any) -> None:
     for rows_of in (sft_rows, dpo_rows, record_rows):
         list(rows_of(group))
     overview([group])
-    level_points([group])
+    level_lines([group])
     group_sample(group, 100)
 
 

@@ -1,4 +1,4 @@
-"""What a report is made from: read once, told apart, put in order, refused in words."""
+"""Files of a report are read once, split, ordered, and refused with a reason."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from report_files import row, write
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.report.loading import read_report_data
+from reasoning_gym_environment.report.data import read_report_data
 
 
 def test_seeds_tell_training_from_evaluation(tmp_path: Path) -> None:

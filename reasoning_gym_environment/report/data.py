@@ -1,24 +1,194 @@
-"""Aggregates of groups of rollouts: solved shares, overviews, and changes over time."""
+"""The data of a report: stored groups, read from files, and their figures."""
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any
 
+from msgspec import Struct
+
+from ..errors import FixableError
 from ..evaluation.estimators import share
+from ..evaluation.store import METRICS, RUN, SAMPLES, settings_in
 from ..records import FORMAT_FAILURES, SOLVED_SCORE, Signal, Status, recipe_key
+from ..storage.dumps import FAILED, PARTIAL, distinct_files, read_groups
 from ..storage.rows import StoredGroup, StoredRollout
-from ..tasks.catalogue import ladder_heights
+from ..tasks.catalogue import known_categories, ladder_heights
 from ..tasks.chance_floors import Floors, floors
 from ..util.grouping import Key, group_by
-from .loading import category_of
+from ..util.models import validate
+
+TRAINING, EVALUATION = "training", "evaluation"
+SPLITS = (TRAINING, EVALUATION)
+SUCCESSFUL_GROUPS, FAILED_GROUPS = "successful groups", "failed groups"
+PARTIAL_GROUPS = "partly successful groups"
+
+_LABELS = {
+    "model_name": "model",
+    "step": "step",
+    "eval_temperature": "temperature",
+    "eval_attempts": "attempts",
+    "eval_seed": "seed",
+    "length_limit": "token limit",
+}
+"""Labels of the evaluation settings that stand beside its figures."""
+
+_CATEGORIES = known_categories()
 
 _MOST_BUCKETS = 40
 _SMALLEST_BUCKET = 10
+
+
+class _Results(Struct):
+    all: dict[str, Any]
+
+
+class _Metrics(Struct):
+    results: _Results
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """The summary of one file.
+
+    Attributes:
+        kind: what it holds, in words.
+        torn: number of lines that could not be read.
+        about: the evaluation's model and settings; empty if unknown.
+    """
+
+    name: str
+    kind: str
+    groups: int = 0
+    rollouts: int = 0
+    torn: int = 0
+    about: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReportData:
+    """All data of a report.
+
+    Attributes:
+        groups: oldest first if every row has its time, else in the order of the files.
+        ordered: whether training groups are in the order of training. Successful and failed
+            groups have separate files, so without times their order is unknown.
+        recorded: the metrics of each metrics.json, by its path.
+    """
+
+    groups: tuple[StoredGroup, ...]
+    ordered: bool
+    sources: tuple[Source, ...]
+    recorded: Mapping[str, Mapping[str, float]]
+
+    def of(self, split: str) -> list[StoredGroup]:
+        return [group for group in self.groups if split_of(group) == split]
+
+
+def read_report_data(paths: Sequence[Path]) -> ReportData:
+    """Read dumps, evaluation samples, metrics.json files and folders of these, each once.
+
+    Raises:
+        FixableError: a file can't be read, has other content, or is given with its rescored form;
+            or no file holds rollouts.
+    """
+    groups: list[StoredGroup] = []
+    sources: list[Source] = []
+    recorded = {}
+    for path in map(Path.resolve, distinct_files(expanded(paths))):
+        if path.suffix == ".json":
+            recorded[str(path)] = read_metrics(path)
+            sources.append(Source(name=str(path), kind="evaluation metrics"))
+            continue
+        own, torn = read_groups(path)
+        groups += own
+        sources.append(summarize(path, own, torn))
+    if not groups:
+        raise FixableError(f"no rollouts in {', '.join(map(str, paths))}: name a dump file")
+    timed = all(group.time for group in groups)
+    if timed:
+        groups.sort(key=lambda group: group.time)
+    kinds = {source.kind for source in sources if source.groups}
+    return ReportData(
+        groups=tuple(groups),
+        ordered=timed or not kinds >= {SUCCESSFUL_GROUPS, FAILED_GROUPS},
+        sources=tuple(sources),
+        recorded=recorded,
+    )
+
+
+def expanded(paths: Sequence[Path]) -> list[Path]:
+    """Replace folders with the files of all evaluations in them.
+
+    Raises:
+        FixableError: a folder holds no evaluation.
+    """
+    files: list[Path] = []
+    for path in paths:
+        own = [path]
+        if path.is_dir():
+            own = [file for name in (SAMPLES, METRICS) for file in sorted(path.rglob(name))]
+        if not own:
+            raise FixableError(f"{path} holds no {SAMPLES} or {METRICS}; give the files themselves")
+        files += own
+    return files
+
+
+def category_of(group: StoredGroup) -> str:
+    """Return the category of the group's task; "other" for tasks that are not the library's."""
+    return _CATEGORIES.get(group.task, "other")
+
+
+def split_of(group: StoredGroup) -> str:
+    """Return "training" or "evaluation", by the recipe's seed."""
+    return SPLITS[group.has_evaluation_seed]
+
+
+def read_metrics(path: Path) -> dict[str, float]:
+    """Read the numbers of an evaluation's metrics.json.
+
+    Raises:
+        FixableError: the file can't be read, or holds something else.
+    """
+    try:
+        metrics = validate(json.loads(path.read_bytes()), _Metrics).results.all
+    except OSError as error:
+        raise FixableError(f"{path} can't be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise FixableError(f"{path} is not an evaluation's metrics.json: {error}") from error
+    return {n: float(value) for n, value in metrics.items() if isinstance(value, int | float)}
+
+
+def summarize(path: Path, groups: Sequence[StoredGroup], torn: int) -> Source:
+    of_names = {FAILED.name: FAILED_GROUPS, PARTIAL.name: PARTIAL_GROUPS}
+    named = [kind for name, kind in of_names.items() if name in path.name]
+    training = named[0] if named else SUCCESSFUL_GROUPS
+    kinds = {TRAINING: training, EVALUATION: "evaluation samples"}
+    splits = {split_of(group) for group in groups}
+    return Source(
+        name=str(path),
+        kind=" and ".join(kinds[split] for split in SPLITS if split in splits) or "empty",
+        groups=len(groups),
+        rollouts=sum(len(group.rollouts) for group in groups),
+        torn=torn,
+        about=about_evaluation(path.parent) if EVALUATION in splits else "",
+    )
+
+
+def about_evaluation(folder: Path) -> str:
+    """Return the evaluation's model and settings, as far as the folder's `run.json` has them."""
+    try:
+        settings = settings_in(folder) or {}
+    except FixableError:
+        return f"{RUN} can't be read"
+    known = [(label, settings[name]) for name, label in _LABELS.items() if name in settings]
+    return " · ".join(f"{label} {value}" for label, value in known if value is not None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,13 +241,6 @@ class Bucket:
     end: int
     solved: Share | None
     signal: Mapping[Signal, float]
-
-
-class LevelPoint(NamedTuple):
-    """The mean level of some groups, and the mean of their positions."""
-
-    group: float
-    level: float
 
 
 def rollouts_of(groups: Sequence[StoredGroup]) -> list[StoredRollout]:
@@ -184,21 +347,3 @@ def equal_parts(count: int) -> list[slice]:
     parts = min(_MOST_BUCKETS, count // _SMALLEST_BUCKET)
     ends = [number * count // parts for number in range(parts + 1)] if parts else []
     return [slice(start, end) for start, end in pairwise(ends)]
-
-
-def level_points(groups: Sequence[StoredGroup]) -> dict[str, list[LevelPoint]]:
-    """Return the mean levels of each category over time; none with few groups."""
-    points: dict[str, list[LevelPoint]] = {}
-    for category in sorted(set(map(category_of, groups))):
-        own = [
-            LevelPoint(float(number), group.recipe.level)
-            for number, group in enumerate(groups)
-            if category_of(group) == category and group.recipe.level is not None
-        ]
-        points[category] = [mean_point(own[part]) for part in equal_parts(len(own))]
-    return {category: own for category, own in points.items() if own}
-
-
-def mean_point(points: Sequence[LevelPoint]) -> LevelPoint:
-    groups, levels = zip(*points, strict=True)
-    return LevelPoint(statistics.fmean(groups), statistics.fmean(levels))
