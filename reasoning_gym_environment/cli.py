@@ -38,23 +38,23 @@ Settings are options, --env.NAME VALUE (the environment) and --openai.NAME VALUE
 inference server), or come from a file: --config FILE.yaml.
 """
 
-COMMANDS = {
-    "serve": None,
-    "process": None,
-    "evaluate": None,
-    "demo": "commands.demo",
-    "init": "commands.init",
-    "rewards": "commands.rewards",
-    "tasks": "commands.tasks",
-    "problems": "commands.problems",
-    "audit": "commands.audit",
-    "rescore": "commands.rescore",
-    "show": "commands.show",
-    "export": "commands.export",
-    "compare": "commands.compare",
-    "report": "commands.report",
-}
-"""Command to the module whose `main` runs it; those with None share `commands.run`."""
+SERVING = ("serve", "process", "evaluate")
+"""The commands of `commands.run`; each other command has a module of its name."""
+
+COMMANDS = (
+    *SERVING,
+    "demo",
+    "init",
+    "rewards",
+    "tasks",
+    "problems",
+    "audit",
+    "rescore",
+    "show",
+    "export",
+    "compare",
+    "report",
+)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -62,12 +62,13 @@ def run(arguments: Sequence[str]) -> int:
 
     A closed pipe, as with `| head`, is a success.
     """
-    module = COMMANDS[arguments[0]] or "commands.run"
+    name, *options = arguments
+    module = "run" if name in SERVING else name
     command: Callable[[Sequence[str]], int] = importlib.import_module(
-        f".{module}", __package__
+        f".commands.{module}", __package__
     ).main
     try:
-        code = command(arguments if module == "commands.run" else arguments[1:])
+        code = command(arguments if name in SERVING else options)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit

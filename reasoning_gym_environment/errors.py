@@ -22,12 +22,6 @@ class FixableError(Exception):
 
     exit_status: int = 2
 
-    def reworded(self, message: str) -> FixableError:
-        """Return the error with another message and the same exit status."""
-        same = FixableError(message)
-        same.exit_status = self.exit_status
-        return same
-
 
 class ConfigurationError(FixableError, ValueError):
     """An invalid setting."""

@@ -13,7 +13,6 @@ from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -23,16 +22,15 @@ from .errors import ConfigurationError
 from .inference.prompts import SYSTEM_PROMPTS
 from .problems.levels import ComplexityMode, require_difficulty_where_fixed
 from .problems.sampler import TaskSampling
-from .problems.task_selection import require_names
 from .records import SOLVED_SCORE
-from .sandbox.pool import PoolSettings, default_processes
 from .scoring.rewards import ScoreMode
-from .tasks.catalogue import bundled_snapshot, select_tasks, task_weights
 from .util.command_line import ENV, FLAGS, SERVER, Given, Section, build, read_file
 from .util.files import require_place
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+    from .sandbox.pool import PoolSettings
 
 DEFAULT_MODEL = "NousResearch/DeepHermes-3-Llama-3-8B-Preview"
 
@@ -58,8 +56,9 @@ def parse_weights(value: Any) -> dict[str, float]:
         {'gcd': 2.0, 'games': 0.5}
     """
     try:
-        weights = dict(value) if isinstance(value, Mapping) else dict(map(_pair, _parts(value)))
-        numbers = {str(name): float(weight) for name, weight in weights.items()}
+        is_mapping = isinstance(value, Mapping)
+        pairs = value.items() if is_mapping else (part.split("=") for part in _parts(value))
+        numbers = {str(name).strip(): float(weight) for name, weight in pairs}
     except (AttributeError, TypeError, ValueError):
         raise ValueError(f"must be weights such as gcd=2,games=0.5, got {value!r}") from None
     for name, weight in numbers.items():
@@ -70,11 +69,6 @@ def parse_weights(value: Any) -> dict[str, float]:
 
 def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _pair(part: str) -> tuple[str, float]:
-    name, _, weight = part.partition("=")
-    return name.strip(), float(weight)
 
 
 def parse_parameters(value: Any) -> dict[str, dict[str, Any]]:
@@ -363,6 +357,16 @@ class EnvironmentSettings(  # pydantic orders fields from the last base to the f
         self.wandb_name = self.wandb_name or "reasoning_gym"  # the API registers no nameless one
         return self
 
+    @property
+    def complexity_level(self) -> float | None:
+        """The old name of `difficulty`."""
+        return self.difficulty
+
+    @property
+    def eval_levels(self) -> list[float]:
+        """The old name of `eval_difficulties`."""
+        return self.eval_difficulties
+
     def require_places(self) -> None:
         """Check that all configured outputs are writable.
 
@@ -409,57 +413,49 @@ class RunFlags(Section):
     testing: bool = option(False, "Use Atropos's mock server.")
 
 
-GROUPS: MappingProxyType[str, tuple[str, type[Section]]] = MappingProxyType(
-    {
-        "Common options": (ENV, CommonSettings),
-        "Tasks and difficulty": (ENV, TaskSettings),
-        "Scoring": (ENV, ScoreSettings),
-        "Evaluation": (ENV, EvalSettings),
-        "Storage": (ENV, StorageSettings),
-        "Processes and logs": (ENV, ProcessSettings),
-        "Inference server": (SERVER, CommonServerSettings),
-        "More of the inference server": (SERVER, ServerSettings),
-        "More of Atropos": (ENV, AtroposSettings),
-    }
-)
+GROUPS: Mapping[str, tuple[str, type[Section]]] = {
+    "Common options": (ENV, CommonSettings),
+    "Tasks and difficulty": (ENV, TaskSettings),
+    "Scoring": (ENV, ScoreSettings),
+    "Evaluation": (ENV, EvalSettings),
+    "Storage": (ENV, StorageSettings),
+    "Processes and logs": (ENV, ProcessSettings),
+    "Inference server": (SERVER, CommonServerSettings),
+    "More of the inference server": (SERVER, ServerSettings),
+    "More of Atropos": (ENV, AtroposSettings),
+}
 """Section and class of the options by heading; the short help omits those named `More …`."""
 
 
-ENVIRONMENT_DEFAULTS: MappingProxyType[str, Any] = MappingProxyType(
-    {
-        "tokenizer_name": DEFAULT_MODEL,
-        "group_size": 8,
-        "max_token_length": 8192,
-        "total_steps": 250,
-        "batch_size": 1024,
-        "steps_per_eval": 25,
-        "wandb_name": "reasoning_gym_think",
-        "eval_handling": "NONE",
-        "num_rollouts_per_group_for_logging": 4,
-        "num_rollouts_to_keep": 50,
-    }
-)
+ENVIRONMENT_DEFAULTS: Mapping[str, Any] = {
+    "tokenizer_name": DEFAULT_MODEL,
+    "group_size": 8,
+    "max_token_length": 8192,
+    "total_steps": 250,
+    "batch_size": 1024,
+    "steps_per_eval": 25,
+    "wandb_name": "reasoning_gym_think",
+    "eval_handling": "NONE",
+    "num_rollouts_per_group_for_logging": 4,
+    "num_rollouts_to_keep": 50,
+}
 """Defaults of the command line where they differ from the classes', which have Atropos's."""
 
-COMMAND_DEFAULTS: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
-    {
-        "process": {
-            "ensure_scores_are_not_same": False,
-            "include_messages": True,
-            "dump_all_rollouts": True,
-        }
+COMMAND_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "process": {
+        "ensure_scores_are_not_same": False,
+        "include_messages": True,
+        "dump_all_rollouts": True,
     }
-)
+}
 """By command, on top of the others."""
 
-SERVER_DEFAULTS: MappingProxyType[str, Any] = MappingProxyType(
-    {
-        "model_name": DEFAULT_MODEL,
-        "base_url": "http://localhost:9004/v1",  # Atropos's launch scripts put the first there
-        "api_key": "x",
-        "num_requests_for_eval": 256,
-    }
-)
+SERVER_DEFAULTS: Mapping[str, Any] = {
+    "model_name": DEFAULT_MODEL,
+    "base_url": "http://localhost:9004/v1",  # Atropos's launch scripts put the first there
+    "api_key": "x",
+    "num_requests_for_eval": 256,
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -537,6 +533,9 @@ def check_start(command: str, env: EnvironmentSettings) -> None:
         ConfigurationError: no task is left, or a parameter doesn't exist.
         UnwritableError: an output can't be written.
     """
+    from .problems.task_selection import require_names  # imports worker processes; help doesn't
+    from .tasks.catalogue import bundled_snapshot, select_tasks, task_weights
+
     if known := bundled_snapshot():  # the worker processes check for other versions of the library
         tasks = select_tasks(known.discovery, include=env.include_tasks, exclude=env.exclude_tasks)
         task_weights(tasks, env.task_weights)
@@ -590,4 +589,6 @@ def settings_of(part: type[PartSettings], env: EnvironmentSettings, **more: Any)
 
 def pool_settings(env: EnvironmentSettings) -> PoolSettings:
     """Return the settings of the worker processes."""
+    from .sandbox.pool import PoolSettings, default_processes  # imports asyncio; help doesn't
+
     return settings_of(PoolSettings, env, processes=env.task_processes or default_processes())

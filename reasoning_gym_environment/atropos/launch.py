@@ -106,4 +106,5 @@ def run_command_line(env_class: type[BaseEnv], arguments: Sequence[str]) -> None
         check_start(command, settings.env)
         launch(env_class, command, settings)
     except FixableError as error:
-        raise error.reworded(redactor.clean(str(error))) from error
+        error.args = (redactor.clean(str(error)),)
+        raise

@@ -71,8 +71,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
         parser.error(f"--test-share must be ≥ 0 and < 1, got {options.test_share}")
     if options.min_score is not None and options.format != "sft":
         parser.error("--min-score needs --format sft")
-    if options.format == "nemo-gym" and options.output.suffix != ".jsonl":
-        parser.error(f"-o must end in .jsonl with --format nemo-gym, got {options.output}")
+    require_jsonl_for_nemo_gym(parser, options)
     return options
 
 
@@ -89,14 +88,7 @@ def build_parser() -> ArgumentParser:
         help="sft: good completions; dpo: a solved and an unsolved one of a group; records: all; "
         "nemo-gym: the problems as NeMo Gym's rows",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="OUT",
-        type=Path,
-        required=True,
-        help="a .jsonl or .parquet file, or a folder for a Hugging Face dataset",
-    )
+    add_output_options(parser)
     parser.add_argument(
         "--min-score", type=float, help="sft: least reward (default: status solved)"
     )
@@ -106,8 +98,26 @@ def build_parser() -> ArgumentParser:
         default=0.0,
         help="share of the questions for a test split (default: 0)",
     )
-    parser.add_argument("--force", action="store_true", help="replace existing output")
     return parser
+
+
+def add_output_options(parser: ArgumentParser) -> None:
+    """Add `-o` and `--force`, as of every command that writes training data."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        type=Path,
+        required=True,
+        help="a .jsonl or .parquet file, or a folder for a Hugging Face dataset",
+    )
+    parser.add_argument("--force", action="store_true", help="replace existing output")
+
+
+def require_jsonl_for_nemo_gym(parser: ArgumentParser, options: Namespace) -> None:
+    """Exit with a message if NeMo Gym's rows would go to another kind of file."""
+    if options.format == "nemo-gym" and options.output.suffix != ".jsonl":
+        parser.error(f"-o must end in .jsonl with --format nemo-gym, got {options.output}")
 
 
 def rows_of(group: StoredGroup, options: Namespace) -> Iterator[Item]:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, FixableError
 from ..evaluation.plan import EvaluationPlan, EvaluationSet
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
-from ..problems.seeds import split_seed
-from ..problems.stream import DecontaminatedPool, make_problems, question_hash
+from ..problems.stream import DecontaminatedPool, make_problems, question_hash, set_recipes
 from ..problems.task_selection import ProblemSettings, select
 from ..records import Ladder, Problem, Recipe
 from ..rollouts.demonstrations import PROBLEM_COLUMNS, demonstration_row, problem_row
@@ -23,6 +20,7 @@ from ..sandbox.pool import TaskPool
 from ..settings import EnvironmentSettings, add_options, environment_of, pool_settings, settings_of
 from ..storage.export import SFT_COLUMNS, require_replaceable, targets, write_splits
 from ..util.progress import Progress, with_progress
+from .export import add_output_options, require_jsonl_for_nemo_gym
 
 SETTINGS = (
     "include_tasks",
@@ -91,11 +89,9 @@ def parse(arguments: Sequence[str]) -> Namespace:
     """Parse the options; exits with a message if they are incompatible."""
     parser = build_parser()
     options = parser.parse_args(arguments)
-    if options.format == "nemo-gym":
-        if options.demonstrations:
-            parser.error("--demonstrations needs --format prompts")
-        if options.output.suffix != ".jsonl":
-            parser.error(f"-o must end in .jsonl with --format nemo-gym, got {options.output}")
+    if options.demonstrations and options.format == "nemo-gym":
+        parser.error("--demonstrations needs --format prompts")
+    require_jsonl_for_nemo_gym(parser, options)
     return options
 
 
@@ -105,14 +101,7 @@ def build_parser() -> ArgumentParser:
         description="Write problems of chosen tasks and levels, without the questions of the "
         "configured evaluation set. No server is used.",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="OUT",
-        type=Path,
-        required=True,
-        help="a .jsonl or .parquet file, or a folder for a Hugging Face dataset",
-    )
+    add_output_options(parser)
     parser.add_argument(
         "--count", type=at_least_one, required=True, help="problems of each task and level"
     )
@@ -140,7 +129,6 @@ def build_parser() -> ArgumentParser:
         default="prompts",
         help="prompts: messages and recipe, as TRL reads them; nemo-gym: NeMo Gym's rows",
     )
-    parser.add_argument("--force", action="store_true", help="replace existing output")
     add_options(parser, SETTINGS)
     return parser
 
@@ -168,7 +156,7 @@ async def make(options: Namespace, config: EnvironmentSettings) -> Made:
         reserved = await evaluated_questions(pool, config, ladders) if trains else frozenset()
         own = settings.task_parameters if trains else {}
         series = [
-            recipes(options.split, run_seed, task, level, {**parameters, **own.get(task, {})})
+            set_recipes(options.split, run_seed, task, level, {**parameters, **own.get(task, {})})
             for task, ladder in ladders.items()
             for level in options.levels
             for parameters in [{} if level is None else ladder[level]]
@@ -219,15 +207,6 @@ def require_levels(chosen: Sequence[int | None], ladders: Mapping[str, Ladder]) 
             f"--levels: level {highest} does not exist for {', '.join(lacking)}; choose lower "
             "levels or exclude tasks with --env.exclude_tasks"
         )
-
-
-def recipes(
-    split: str, run_seed: int, task: str, level: int | None, parameters: Mapping[str, Any]
-) -> Iterator[Recipe]:
-    """Yield the recipes of a task at a level, without end."""
-    for index in itertools.count():
-        seed = split_seed(split, run_seed, task, index)
-        yield Recipe(task=task, seed=seed, level=level, parameters=parameters)
 
 
 async def make_all(

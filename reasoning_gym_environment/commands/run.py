@@ -90,7 +90,8 @@ def main(arguments: Sequence[str]) -> int:
         check_start(command, settings.env)
         _launch(command, settings, logs, redactor)
     except FixableError as error:
-        raise error.reworded(redactor.clean(str(error))) from error
+        error.args = (redactor.clean(str(error)),)
+        raise
     except Exception:  # noqa: BLE001 - printed whole, but for the keys
         print(redactor.clean(traceback.format_exc()), file=sys.stderr, end="")
         return 1
@@ -150,9 +151,11 @@ def entry(option: Option, *, everything: bool) -> str:
         room = max(24, _WIDTH - _COLUMN - len(brackets) - 1)
         about = textwrap.shorten(first_clause(option.about), room, placeholder=" …")
         return f"{name:{_COLUMN}}{about} {brackets}"
-    lines = textwrap.wrap(f"{option.about} {brackets}", _WIDTH - _COLUMN)
-    first = name if len(name) < _COLUMN else f"{name}\n{'':{_COLUMN}}".rstrip("\n")
-    return f"{first:{_COLUMN}}" + f"\n{'':{_COLUMN}}".join(lines)
+    margin = " " * _COLUMN
+    text = textwrap.fill(
+        f"{option.about} {brackets}", _WIDTH, initial_indent=margin, subsequent_indent=margin
+    )
+    return name + text[len(name) :] if len(name) < _COLUMN else f"{name}\n{text}"
 
 
 def first_clause(text: str) -> str:

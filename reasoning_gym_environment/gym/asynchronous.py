@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
-from ..problems.seeds import split_seed
-from ..problems.stream import fixed_exclusions, make_problems, question_hash
+from ..problems.stream import fixed_exclusions, make_problems, question_hash, set_recipes
 from ..problems.training import TrainingProblems
 from ..records import SOLVED_SCORE, Problem, Recipe, Status, recipe_key
 from ..sandbox.pool import PoolSettings, StartWorker, TaskPool, default_processes
@@ -203,15 +201,7 @@ class AsyncReasoningGym:
             raise ConfigurationError(f"split must be 'train' or 'eval', got {split!r}")
         require_known([task], await self._known_ladders(), "task", what="task")
         at_level = {} if level is None else await self._level(task, level)
-        recipes = (
-            Recipe(
-                task=task,
-                seed=split_seed(split, seed, task, index),
-                level=level,
-                parameters={**at_level, **(parameters or {})},
-            )
-            for index in itertools.count()
-        )
+        recipes = set_recipes(split, seed, task, level, {**at_level, **(parameters or {})})
         return await make_problems(await self._workers(), recipes, count)
 
     async def _level(self, task: str, level: int) -> Mapping[str, Any]:

@@ -21,6 +21,7 @@ from ..sandbox.pool import ProblemGenerator, TaskPool, generate_with_retry
 from ..tasks.recipes import shorten
 from ..util.models import validate
 from .sampler import Sampler
+from .seeds import split_seed
 
 logger = logging.getLogger(__name__)
 
@@ -208,6 +209,15 @@ def require_stream_state(state: Any) -> None:
 
 class EvaluationQuestionError(GenerationError):
     """A problem's question is in the evaluation set."""
+
+
+def set_recipes(
+    split: str, run_seed: int, task: str, level: int | None, parameters: Mapping[str, Any]
+) -> Iterator[Recipe]:
+    """Yield a task's recipes for a set of "train" or "eval", without end."""
+    for index in itertools.count():
+        seed = split_seed(split, run_seed, task, index)
+        yield Recipe(task=task, seed=seed, level=level, parameters=parameters)
 
 
 async def make_problems(

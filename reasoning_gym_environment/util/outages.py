@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import math
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from ..errors import TRY_AGAIN, FixableError
+from ..errors import TRY_AGAIN, ConfigurationError, FixableError
 
 logger = logging.getLogger(__name__)
 
@@ -129,12 +130,6 @@ class UnreachableError(FixableError):
     exit_status = TRY_AGAIN
 
 
-class UnusableUrlError(UnreachableError):
-    """A URL without a host or with a bad port."""
-
-    exit_status = 2
-
-
 def is_loopback(host: str) -> bool:
     """Return whether only this machine reaches an address.
 
@@ -176,28 +171,27 @@ async def require_reachable(
 
     Raises:
         UnreachableError: no server listens in time.
-        UnusableUrlError: a URL is malformed.
+        ConfigurationError: a URL is malformed.
     """
     loop = asyncio.get_running_loop()
     give_up = loop.time() + seconds
-    pause = min(_PAUSE_SECONDS, interval)
-    rounds_a_line = round(interval / pause)
-    attempt = 0
-    while True:
-        attempt += 1
+    log_at = loop.time()
+    for attempt in itertools.count(1):
         problems = []
         for url in urls:
             try:
                 await _connect(url)
                 return
             except ValueError as error:
-                raise UnusableUrlError(f"{what}: {url!r} is not a valid URL: {error}") from error
+                raise ConfigurationError(f"{what}: {url!r} is not a valid URL: {error}") from error
             except OSError as error:
                 problems.append(f"{url} ({error})")
         message = f"{what} can't be reached at {', '.join(problems)}"
-        if loop.time() >= give_up:
+        now = loop.time()
+        left = give_up - now
+        if left <= 0:
             raise UnreachableError(f"{message}: {way_out}")
-        left = give_up - loop.time()
-        if (attempt - 1) % rounds_a_line == 0:
+        if now >= log_at:
+            log_at = now + interval
             logger.warning("%s, attempt %d: %s; %.0f s left", message, attempt, way_out, left)
-        await asyncio.sleep(min(pause, left))
+        await asyncio.sleep(min(_PAUSE_SECONDS, interval, left))

@@ -111,6 +111,7 @@ def test_old_names_of_settings_are_accepted() -> None:
         eval_levels="0.75",
     )
     assert (config.difficulty, config.eval_difficulties) == (0.5, [0.75])
+    assert (config.complexity_level, config.eval_levels) == (0.5, [0.75])
     said = refusal(complexity_level=0.5, difficulty=0.25)
     assert said == "difficulty is set twice, once by its old name"
 

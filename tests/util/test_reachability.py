@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.util.outages import UnreachableError, require_reachable
 
 
@@ -101,6 +101,6 @@ async def test_a_server_that_comes_up_late_is_waited_for(
     ["", "localhost:8000", "http://", "http://127.0.0.1:99999", "http://host:port", "http://[::1"],
 )
 async def test_a_malformed_url_is_named_at_once(url: str) -> None:
-    with pytest.raises(UnreachableError, match="is not a valid URL") as caught:
+    with pytest.raises(ConfigurationError, match="is not a valid URL") as caught:
         await require(url, seconds=60.0)
     assert repr(url) in str(caught.value)
