@@ -87,6 +87,10 @@ class CustomServerClient(ServerClient):
             for choice in reply.choices
         ]
 
+    async def close(self) -> None:
+        if client := getattr(self._server, "openai", None):
+            await client.close()
+
 
 def clients_of(manager: ServerManager) -> list[ServerClient]:
     """Return the clients of a manager's servers."""

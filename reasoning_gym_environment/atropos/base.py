@@ -270,6 +270,7 @@ class AtroposEnv(BaseEnv):
             last_first.push_async_callback(self._leave_api)
             if "replica" in self.__dict__:
                 last_first.push_async_callback(asyncio.to_thread, self.replica.close)
+            last_first.push_async_callback(self.inference.close)
             last_first.push_async_callback(self.close_parts)
             last_first.push_async_callback(self.delivery.close)
             running = [*self.workers, *self.eval_workers, *filter(None, [self.eval_runner])]

@@ -1,7 +1,7 @@
 """Failover between inference servers, with hang detection.
 
-The requests themselves are the health check: a request that fails goes to the next server. A long
-completion is silent too, so a server that is quiet for seconds is asked for a sign of life.
+A request that fails goes to the next server. A server at work on long completions sends nothing
+either, so after seconds without a reply it is asked for a sign of life.
 """
 
 from __future__ import annotations
@@ -15,36 +15,34 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TypeVar
 
-from ..util.outages import LOG_INTERVAL, FailingRequests, UnreachableError
+from ..util.outages import LOG_INTERVAL, FailingRequests, Outage, UnreachableError
 from .errors import HangingError, describe, is_transient
 from .servers import ServerClient
 
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
-_LONGEST_PAUSE = 10.0
-_REST_SECONDS = 30.0
+_MAX_PAUSE = 10.0
+_COOLDOWN_SECONDS = 30.0
 _QUIET_SECONDS = 4.0
 """Seconds without a reply after which a server is asked for a sign of life, for up to 4 s."""
-_TIMES_THE_LONGEST = 10
-_REPLIES_THAT_TELL = 32
-"""Replies after which the longest one counts as typical."""
+_SLOWEST_FACTOR = 10
+_WARM_UP_REPLIES = 32
+"""Replies after which the slowest one is representative."""
 
 T = TypeVar("T")
 
 
 class HangDetector:
-    """Awaits the replies of one server and abandons requests that no reply is expected for.
+    """Awaits the replies of one server and abandons requests that will hardly get one.
 
-    Args:
-        clock: returns the time in seconds.
+    A server may also forget a request while it is alive. So a request is abandoned after ten times
+    the slowest reply's seconds as well, and the next such request gets twice as long.
 
     Attributes:
-        check_seconds: interval between two looks at a waiting request.
-        silence_timeout: seconds without a sign of life after which requests are abandoned. A
-            request that takes longer than this, and ten times as long as any before, is abandoned
-            as well; the next such request gets twice the time. Until 32 replies have come, the
-            longest counts as at least this.
+        check_seconds: interval between two checks of a waiting request.
+        silence_timeout: seconds without a sign of life after which requests are abandoned. Until
+            32 replies have arrived, the slowest counts as at least this.
     """
 
     check_seconds = 1.0
@@ -53,9 +51,9 @@ class HangDetector:
         self.silence_timeout = 60.0
         self._server = server
         self._clock = clock
-        self._begun: dict[object, float] = {}
+        self._started: dict[object, float] = {}
         self._last_sign = self._last_check = -math.inf
-        self._longest = self._extended_limit = 0.0
+        self._slowest = self._extended_limit = 0.0
         self._replies = 0
         name = f"The inference server at {server.config.base_url}"
         self._outage = FailingRequests(name, clock, lost="requests given up")
@@ -64,13 +62,13 @@ class HangDetector:
         """Await the reply to a request.
 
         Args:
-            check: called at every look; what it raises ends the wait.
+            check: called while waiting; what it raises ends the wait.
 
         Raises:
-            HangingError: no reply is expected.
+            HangingError: the request was abandoned.
             Exception: what the request raises.
         """
-        self._begun[request] = self._clock()
+        self._started[request] = self._clock()
         limit = max(self.silence_timeout, self._extended_limit)
         try:
             while not (await asyncio.wait({request}, timeout=self.check_seconds))[0]:
@@ -78,13 +76,13 @@ class HangDetector:
                 if request.done():
                     break
                 check()
-                self._require_hope(self._clock() - self._begun[request], limit)
+                self._raise_if_hanging(self._clock() - self._started[request], limit)
             answer = request.result()
         finally:
-            begun = self._begun.pop(request)
+            started = self._started.pop(request)
             request.cancel()
         self._last_sign = self._clock()
-        self._longest = max(self._longest, self._last_sign - begun)
+        self._slowest = max(self._slowest, self._last_sign - started)
         self._replies += 1
         self._outage.answered(self)
         return answer
@@ -96,7 +94,7 @@ class HangDetector:
 
     def _silence(self) -> float:
         """Return the seconds for which requests have waited without a sign of life."""
-        return self._clock() - max(self._last_sign, min(self._begun.values()))
+        return self._clock() - max(self._last_sign, min(self._started.values()))
 
     async def _check_alive(self) -> None:
         """Ask a silent server for a sign of life; log if there is none."""
@@ -108,22 +106,22 @@ class HangDetector:
             self._outage.answered(self)
         else:
             silence = self._silence()
-            why = f"{len(self._begun)} requests in flight, no data for {silence:.0f} s"
+            why = f"{len(self._started)} requests in flight, no data for {silence:.0f} s"
             self._outage.fails(self, why, already=silence)
 
-    def _require_hope(self, age: float, limit: float) -> None:
+    def _raise_if_hanging(self, age: float, limit: float) -> None:
         at, timeout = self._server.config.base_url, self.silence_timeout
         if min(age, self._silence()) >= timeout:
             self._outage.dropped(self, lost=1)
             raise HangingError(f"the inference server at {at} was silent for {timeout:g} s")
-        longest = self._longest
-        if self._replies < _REPLIES_THAT_TELL:
-            longest = max(longest, timeout)
-        if age >= max(limit, _TIMES_THE_LONGEST * longest):
+        slowest = self._slowest
+        if self._replies < _WARM_UP_REPLIES:
+            slowest = max(slowest, timeout)
+        if age >= max(limit, _SLOWEST_FACTOR * slowest):
             self._extended_limit = 2 * age
             raise HangingError(
                 f"no reply from {at} after {age:.0f} s; the longest before took "
-                f"{self._longest:.1f} s"
+                f"{self._slowest:.1f} s"
             )
 
 
@@ -132,13 +130,10 @@ class Failover:
 
     A server that failed comes last for a while; then a single request tries it again.
 
-    Args:
-        clock: returns the time in seconds.
-
     Attributes:
         outage_timeout: seconds of nothing but failures after which requests to a silent server
             fail as well, and retries end.
-        detectors: the hang detector of each server.
+        detectors: one per server.
     """
 
     def __init__(
@@ -151,8 +146,8 @@ class Failover:
         self._in_flight: Counter[int] = Counter()
         self._failed_at: dict[int, float] = {}
         self._logged_at: dict[int, float] = {}
-        self._failing_since: float | None = None
-        self._last_failure = ""
+        self._outage = Outage(clock)
+        self._first_failure = ""
 
     async def send(
         self,
@@ -171,18 +166,18 @@ class Failover:
         Raises:
             Exception: what the last server raised; a transient error takes precedence.
         """
-        begun, attempts = self._clock(), 0
+        started, attempts = self._clock(), 0
         while True:
             attempts += 1
             try:
                 return await self._try_all(request)
             except Exception as error:
-                seconds = max(self._clock() - begun, self._failing_seconds())
+                seconds = max(self._clock() - started, self._outage.seconds)
                 enough = attempts >= _ATTEMPTS or isinstance(error, HangingError)
                 is_last = enough and seconds >= min(retry_seconds, self.outage_timeout)
                 if is_last or isinstance(error, UnreachableError) or not is_transient(error):
                     raise
-            await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE, 2 ** (attempts - 1))))
+            await asyncio.sleep(random.uniform(0, min(_MAX_PAUSE, 2 ** (attempts - 1))))
 
     async def _try_all(self, request: Callable[[ServerClient], Coroutine[None, None, T]]) -> T:
         failures: list[Exception] = []
@@ -194,18 +189,19 @@ class Failover:
                 failures.append(error)
             else:
                 self._failed_at.pop(number, None)
-                self._failing_since = None
+                self._outage.over()
                 return answer
         worst = next(filter(is_transient, reversed(failures)), failures[-1])
-        if self._failing_since is None:
-            self._failing_since, self._last_failure = self._clock(), describe(worst)
+        if not self._outage:
+            self._first_failure = describe(worst)
+        self._outage.failed()
         raise worst
 
     def _order(self) -> list[int]:
         """Return all servers' numbers, the one to try first in front."""
         now = self._clock()
-        resting = {n for n, at in self._failed_at.items() if now - at < _REST_SECONDS}
-        order = sorted(range(len(self._servers)), key=lambda n: (n in resting, self._in_flight[n]))
+        cooling = {n for n, at in self._failed_at.items() if now - at < _COOLDOWN_SECONDS}
+        order = sorted(range(len(self._servers)), key=lambda n: (n in cooling, self._in_flight[n]))
         if order[0] in self._failed_at:
             self._failed_at[order[0]] = now  # others wait for this request's result
         return order
@@ -221,15 +217,11 @@ class Failover:
         finally:
             self._in_flight[number] -= 1
 
-    def _failing_seconds(self) -> float:
-        """Return the seconds for which there were nothing but failures."""
-        return 0.0 if self._failing_since is None else self._clock() - self._failing_since
-
     def _check_outage(self, detector: HangDetector) -> None:
         """Raise UnreachableError if all have failed for too long and the server is silent."""
-        if detector.is_silent and self._failing_seconds() > self.outage_timeout:
+        if detector.is_silent and self._outage.seconds > self.outage_timeout:
             raise UnreachableError(
-                f"no server has answered for {self.outage_timeout:g} s: {self._last_failure}"
+                f"no server has answered for {self.outage_timeout:g} s: {self._first_failure}"
             )
 
     def _note_failure(self, number: int, error: Exception) -> None:

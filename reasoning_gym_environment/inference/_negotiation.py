@@ -1,7 +1,7 @@
 """Negotiation with the inference servers before the first rollout.
 
-Each server gets small requests of the kind that rollouts send. Its replies show what it is capable
-of; what the run requires decides whether that is enough.
+Each server gets small requests of the kind that rollouts send. Its replies show its capabilities,
+which are compared with what the run requires.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .servers import CHAT_TEXT, ServerClient
 logger = logging.getLogger(__name__)
 
 PROBE_TEXT = "Sort 3, 14 and 159: x = [3, 14, 159]\n\té 日本 🎉 <think></think>"
-"""A text that hardly two tokenizers encode alike: digits, white space, accents, emoji, tags."""
+"""A text that tokenizers encode differently: digits, white space, accents, emoji, tags."""
 
 _NO_SUCH_PATH = (404, 405)
 _TRY_NEXT_DIALECT = (400, *_NO_SUCH_PATH, 422)
-_ODD_REPLY = (AttributeError, LookupError, TypeError, ValueError)
+_UNEXPECTED_SHAPE = (AttributeError, LookupError, TypeError, ValueError)
 _REPLY_SECONDS = 60.0
 _PAUSE_SECONDS = 1.0
 _LOG_EVERY = 10
@@ -34,8 +34,8 @@ _LOG_EVERY = 10
 _NOISE = 0.25
 """Largest relative difference between a logprob in two equal requests (bfloat16)."""
 _CERTAIN = -1e-5
-"""A logprob above this is 0 but for rounding."""
-_SHOWN_IDS = 6
+"""Logprobs above this are 0 with a rounding error."""
+_PREVIEWED_IDS = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,13 +57,13 @@ class Requirements:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Capabilities:
-    """What one server has shown; None stands for what it doesn't tell.
+    """Capabilities of one server; None for what it does not report.
 
     Attributes:
         dialect: None if the server returns only text.
         text_ids: its token ids of `PROBE_TEXT`.
-        context: the largest number of tokens of prompt and completion.
-        prompt_tokens: how many tokens it counts in the request's prompt.
+        context: the most tokens of prompt and completion.
+        prompt_tokens: the server's token count of the request's prompt.
         raw: whether logprobs are those before temperature and top_p.
     """
 
@@ -90,8 +90,8 @@ async def negotiate(
 ) -> None:
     """Probe all servers and set each one's dialect.
 
-    A server that is down takes the dialect of the first other one, because it may come back. If
-    one server returns only text, all are asked for text.
+    A server that is down may come back, so it gets the dialect of the first other one. If one
+    server returns only text, text is requested of all.
 
     Raises:
         ConfigurationError: a server refuses, or doesn't meet the requirements.
@@ -114,27 +114,27 @@ async def negotiate(
 async def _probe_until_one_answers(
     servers: Sequence[ServerClient], requirements: Requirements, seconds: float
 ) -> list[Capabilities | str]:
-    """Return each server's capabilities, or why it did not answer."""
+    """Return each server's capabilities, or a description of its failure."""
     loop = asyncio.get_running_loop()
     give_up, attempt = loop.time() + seconds, 0
     while True:
-        results = await asyncio.gather(*(_probe_or_say(s, requirements) for s in servers))
+        results = await asyncio.gather(*(_probe_or_explain(s, requirements) for s in servers))
         failures = [result for result in results if isinstance(result, str)]
-        said = f"no answer from {'; '.join(failures)}"
+        outage = f"no answer from {'; '.join(failures)}"
         if len(failures) < len(results):
             if failures:
-                logger.warning("Starting without some servers: %s", said)
+                logger.warning("Starting without some servers: %s", outage)
             return results
         left = give_up - loop.time()
         if left <= 0:
-            raise UnreachableError(f"{said}: check the server's own log")
+            raise UnreachableError(f"{outage}: check the server's own log")
         if attempt % _LOG_EVERY == 0:
-            logger.warning("%s; trying for another %.0f s", said.capitalize(), left)
+            logger.warning("%s; trying for another %.0f s", outage.capitalize(), left)
         attempt += 1
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def _probe_or_say(server: ServerClient, requirements: Requirements) -> Capabilities | str:
+async def _probe_or_explain(server: ServerClient, requirements: Requirements) -> Capabilities | str:
     """Return the server's capabilities, or describe a transient failure."""
     try:
         return await asyncio.wait_for(probe(server, requirements), _REPLY_SECONDS)
@@ -148,7 +148,7 @@ async def _probe_or_say(server: ServerClient, requirements: Requirements) -> Cap
 
 
 async def probe(server: ServerClient, requirements: Requirements) -> Capabilities:
-    """Return what a server's replies show.
+    """Return a server's capabilities.
 
     Raises:
         ConfigurationError: the server refuses, or its replies are unusable.
@@ -179,14 +179,14 @@ async def probe(server: ServerClient, requirements: Requirements) -> Capabilitie
 async def _first_dialect(
     server: ServerClient, request: GenerationRequest
 ) -> tuple[Dialect | None, bytes]:
-    """Return the first dialect that gets token ids with its reply; no dialect if all get text.
+    """Return the first dialect that gets token ids, and its reply; None if all get text.
 
     Raises:
-        aiohttp.ClientResponseError: every dialect was refused; this refusal is the most specific.
+        aiohttp.ClientResponseError: the most specific refusal, if all dialects were refused.
         ReplyError: there are no token ids, and the server's type requires them.
     """
     dialects: list[Dialect | ChatText] = [*server.type.dialects]
-    dialects += [CHAT_TEXT] if server.type.may_return_text else []
+    dialects += [CHAT_TEXT] if server.type.is_chat else []
     refusals: list[aiohttp.ClientResponseError] = []
     body = b""
     for dialect in dialects:
@@ -202,7 +202,7 @@ async def _first_dialect(
     if len(refusals) == len(dialects):
         specific = (error for error in reversed(refusals) if error.status not in _NO_SUCH_PATH)
         raise next(specific, refusals[0])
-    if not server.type.may_return_text:
+    if not server.type.is_chat:
         raise ReplyError(
             "it returns no token ids; use a newer version of it, or --openai.server_type openai"
         )
@@ -213,14 +213,14 @@ def _has_tokens(dialect: Dialect, body: bytes) -> bool:
     reply = parse(body, dialect.path)
     try:
         return dialect.has_tokens(reply)
-    except _ODD_REPLY:
+    except _UNEXPECTED_SHAPE:
         return False
 
 
 def _prompt_tokens(body: bytes) -> int | None:
     try:
         return int(parse(body, "a chat")["usage"]["prompt_tokens"])
-    except _ODD_REPLY:
+    except _UNEXPECTED_SHAPE:
         return None
 
 
@@ -232,12 +232,12 @@ async def _has_raw_logprobs(
     replies = [parse(reply, dialect.path) for reply in (body, warmer)]
     try:
         return are_raw(*map(dialect.top_logprob, replies))
-    except _ODD_REPLY:
+    except _UNEXPECTED_SHAPE:
         return None
 
 
 async def _context(server: ServerClient) -> int | None:
-    """Return the context of our model as vLLM and SGLang list it."""
+    """Return the model's context as vLLM and SGLang list it."""
     try:
         models = (await server.json("GET", "/v1/models"))["data"]
         [length] = [m["max_model_len"] for m in models if m["id"] == server.config.model_name]
@@ -247,13 +247,13 @@ async def _context(server: ServerClient) -> int | None:
 
 
 def blocker(found: Capabilities, requirements: Requirements) -> str | None:
-    """Return why a run can't start with this server and what to do, or None if it can."""
+    """Return why a run can't start with this server and what to do; None if it can."""
     at, sampling = f"the inference server at {found.url}", requirements.sampling
     if found.text_ids is not None and not _is_same_text(found.text_ids, requirements.text_ids):
         return (
-            f"{at} has another tokenizer: its token ids of a text begin {_shown(found.text_ids)}, "
-            f"ours {_shown(requirements.text_ids)}; set --env.tokenizer_name to its model's "
-            "tokenizer"
+            f"{at} has another tokenizer: its token ids of a text begin "
+            f"{_preview(found.text_ids)}, ours {_preview(requirements.text_ids)}; set "
+            "--env.tokenizer_name to its model's tokenizer"
         )
     if found.context is not None and found.context < requirements.length_limit:
         return (
@@ -294,15 +294,15 @@ def _describe_refusal(url: str, error: aiohttp.ClientResponseError) -> str:
 
 
 def _is_same_text(theirs: Sequence[int], ours: Sequence[int]) -> bool:
-    """Return whether the ids are ours, perhaps after a token that begins a text."""
+    """Return whether the ids are ours, perhaps after a beginning-of-text token."""
     return list(ours) in (list(theirs), list(theirs[1:]))
 
 
 def are_raw(at_one: float, at_two: float) -> bool | None:
     """Return whether the most probable token's logprob is the same at temperatures 1 and 2.
 
-    None if the token is certain, since its logprob is 0 either way. Any other token's changes much:
-    temperature 2 multiplies even the -0.01 of an all but certain one.
+    None if the token is certain: its logprob is 0 at any temperature. Otherwise temperature 2
+    changes it a lot, even the -0.01 of a nearly certain token.
 
     Example:
         >>> are_raw(-0.7, -0.7), are_raw(-0.7, -2.9), are_raw(-0.01, -0.01), are_raw(0.0, 0.0)
@@ -313,5 +313,5 @@ def are_raw(at_one: float, at_two: float) -> bool | None:
     return abs(at_one - at_two) < _NOISE * abs(at_one)
 
 
-def _shown(ids: Sequence[int]) -> str:
-    return f"{list(ids[:_SHOWN_IDS])} of {len(ids)}"
+def _preview(ids: Sequence[int]) -> str:
+    return f"{list(ids[:_PREVIEWED_IDS])} of {len(ids)}"

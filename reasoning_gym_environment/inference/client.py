@@ -30,20 +30,20 @@ from .prompts import (
 )
 from .servers import ServerClient
 
-_KEPT_PROMPTS = 1024
+_CACHED_PROMPTS = 1024
 _ROUNDS = 3
-"""Requests to a server until it has returned all completions."""
+"""Requests for a group until all its completions have been returned."""
 
 
 class InferenceClient:
     """Client for completions of one or several inference servers.
 
     Args:
-        system_prompt: its text.
         max_n: completions per request; larger groups are several requests.
 
     Attributes:
-        failover: decides which server is asked.
+        failover: chooses the server of each request.
+        prompt: returns a question's prompt.
         retry_seconds: by split, how long failing requests are retried; at least three times.
     """
 
@@ -61,10 +61,10 @@ class InferenceClient:
         self._system_prompt = system_prompt
         self._max_n = max_n
         self._turn_end = end_of_turn(tokenizer)
-        self._decoding = asyncio.Lock()  # one group at a time, so that the event loop gets its turn
+        self._decoding = asyncio.Lock()  # one group per iteration of the event loop
         self.failover = Failover(servers)
         self.retry_seconds: dict[str, float] = {}
-        self.prompt = functools.lru_cache(_KEPT_PROMPTS)(self._render)
+        self.prompt = functools.lru_cache(_CACHED_PROMPTS)(self._render)
 
     @property
     def model(self) -> str:
@@ -77,9 +77,13 @@ class InferenceClient:
         return [url for server in self._servers if (url := server.config.base_url)]
 
     def give_up_after(self, seconds: float) -> None:
-        """Fail all requests after that long of nothing but failures, and retry until then."""
+        """Retry failing requests until none has succeeded for that long; then fail all."""
         self.failover.outage_timeout = seconds
         self.retry_seconds = {"train": seconds, "eval": seconds}
+
+    async def close(self) -> None:
+        """Close the connections to the servers."""
+        await gather_or_cancel(server.close() for server in self._servers)
 
     def _render(self, question: str) -> Prompt:
         messages = build_messages(self._system_prompt, question)
@@ -92,7 +96,7 @@ class InferenceClient:
         return await run_in_thread(lambda: self._room(question, length_limit) > 0)
 
     def _room(self, question: str, length_limit: int) -> int:
-        """Return how many of `length_limit` tokens the prompt leaves for a completion."""
+        """Return the number of tokens that the prompt leaves for a completion."""
         return length_limit - len(self.prompt(question).tokens) - max(1, len(self._turn_end))
 
     async def require_servers(
@@ -173,7 +177,7 @@ class InferenceClient:
     async def _part(
         self, prompt: Prompt, request: GenerationRequest, length_limit: int, split: str
     ) -> list[Completion]:
-        """Return the completions of one request, asking again for those that are missing."""
+        """Return the completions of one request; request missing ones again."""
         completions = list[Completion]()
         for _ in range(_ROUNDS):
             rest = replace(request, n=request.n - len(completions))

@@ -1,13 +1,12 @@
 """Request and reply formats of inference servers, and the validation of what they return.
 
-A dialect turns a `GenerationRequest` into a request's JSON, and the bytes of a reply into samples.
-A reply of 16 completions of 8,000 tokens has 10 MB. The wire models name the fields that are used,
-so that nothing else becomes objects, and each completion becomes arrays before the next is read.
+A dialect turns a `GenerationRequest` into a request's JSON, and a reply's bytes into samples. 16
+completions of 8,000 tokens are a reply of 10 MB. So wire models name only the fields that are used,
+and each completion becomes arrays before the next is decoded.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 from abc import ABC, abstractmethod
 from array import array
@@ -31,7 +30,7 @@ _UNCHANGED = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SamplingParams:
-    """How completions are sampled; `split` is "train" or "eval" and decides on admission."""
+    """How completions are sampled; `split` is "train" or "eval", which have separate limits."""
 
     temperature: float
     top_p: float
@@ -90,12 +89,8 @@ class TextSample(NamedTuple):
     finish_reason: str
 
 
-class Row(NamedTuple):
-    """One completion as decoded, before its values are checked."""
-
-    tokens: Sequence[int]
-    logprobs: Sequence[float]
-    finish_reason: str
+Row = tuple[Sequence[int], Sequence[float], str]
+"""Token ids, logprobs and finish reason of one completion, before they are checked."""
 
 
 class Dialect(ABC):
@@ -136,25 +131,26 @@ class Dialect(ABC):
         """
         reply = decode(self.model, body, self.name)
         try:
-            return [_checked(row, request) for row in self.rows(reply, request)]
+            return [_checked(*row, request) for row in self.rows(reply, request)]
         except (LookupError, OverflowError, ValueError) as error:
-            raise _invalid(self.name, f"{type(error).__name__}: {error}") from error
+            why = f"{type(error).__name__}: {error}"
+            raise ReplyError(f"the reply to {self.name} is invalid: {why}") from error
 
 
 def decode(model: Any, body: bytes | memoryview, name: str) -> Any:
     """Decode a reply's JSON into a wire model; raise ReplyError if it does not fit.
 
-    What msgspec's parser refuses is parsed by the standard library's: it reads NaN, halves of
-    surrogate pairs and duplicate keys.
+    The standard library's parser reads what msgspec's refuses: NaN, halves of surrogate pairs and
+    duplicate keys.
     """
     try:
-        return _decoder(model).decode(body)
+        return msgspec.json.decode(body, type=model)
     except (msgspec.DecodeError, OverflowError, RecursionError, ValueError):
         reply = parse(body, name)
     try:
         return msgspec.convert(reply, model)
     except (msgspec.ValidationError, OverflowError, RecursionError, ValueError) as error:
-        raise _invalid(name, str(error)) from error
+        raise ReplyError(f"the reply to {name} is invalid: {error}") from error
 
 
 def parse(body: bytes | memoryview, name: str) -> Any:
@@ -162,37 +158,33 @@ def parse(body: bytes | memoryview, name: str) -> Any:
     try:
         return json.loads(bytes(body))
     except (RecursionError, ValueError) as error:
-        said = error_message(bytes(body).decode(errors="replace"))
-        raise ReplyError(f"the reply to {name} is not valid JSON: {said!r}") from error
+        excerpt = error_message(bytes(body).decode(errors="replace"))
+        raise ReplyError(f"the reply to {name} is not valid JSON: {excerpt!r}") from error
 
 
-def _invalid(name: str, why: str) -> ReplyError:
-    return ReplyError(f"the reply to {name} is invalid: {why}")
-
-
-@functools.cache
-def _decoder(model: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(model)
-
-
-def _checked(row: Row, request: GenerationRequest) -> Sample:
-    if len(row.tokens) != len(row.logprobs):
-        raise ReplyError(f"{len(row.tokens)} token ids with {len(row.logprobs)} logprobs")
-    if len(row.tokens) > request.max_tokens:
-        raise ReplyError(f"{len(row.tokens)} tokens, although max_tokens is {request.max_tokens}")
-    ids, logprobs = np.asarray(row.tokens, np.int64), np.asarray(row.logprobs, np.double)
+def _checked(
+    tokens: Sequence[int],
+    token_logprobs: Sequence[float],
+    finish_reason: str,
+    request: GenerationRequest,
+) -> Sample:
+    if len(tokens) != len(token_logprobs):
+        raise ReplyError(f"{len(tokens)} token ids with {len(token_logprobs)} logprobs")
+    if len(tokens) > request.max_tokens:
+        raise ReplyError(f"{len(tokens)} tokens, although max_tokens is {request.max_tokens}")
+    ids, logprobs = np.asarray(tokens, np.int64), np.asarray(token_logprobs, np.double)
     if (outside := (ids < 0) | (ids >= request.vocabulary)).any():
         raise ReplyError(
             f"{ids[outside][0]} is not a token id: the vocabulary has {request.vocabulary}"
         )
     if (odd := ~(np.isfinite(logprobs) & (logprobs <= MAX_LOGPROB))).any():
         raise ReplyError(f"{logprobs[odd][0]} is not a logprob")
-    if row.finish_reason not in _FINISH_REASONS:
-        raise ReplyError(f"a completion has the finish reason {row.finish_reason!r}")
+    if finish_reason not in _FINISH_REASONS:
+        raise ReplyError(f"a completion has the finish reason {finish_reason!r}")
     return Sample(
         array("i", ids.astype(np.intc).tobytes()),
         array("d", np.minimum(logprobs, 0.0).tobytes()),
-        row.finish_reason,
+        finish_reason,
     )
 
 
@@ -248,10 +240,10 @@ class VllmCompletions(Dialect):
     def rows(self, reply: _Completions, request: GenerationRequest) -> Iterable[Row]:
         for choice in reply.choices:
             _require_prompt(choice.prompt_token_ids, request)
-            yield Row(choice.token_ids, choice.logprobs.token_logprobs, choice.finish_reason)
+            yield choice.token_ids, choice.logprobs.token_logprobs, choice.finish_reason
 
     def has_tokens(self, reply: Any) -> bool:
-        return _has(reply["choices"][0], "token_ids", "logprobs")
+        return _has_values(reply["choices"][0], "token_ids", "logprobs")
 
     def top_logprob(self, reply: Any) -> float:
         return float(max(reply["choices"][0]["logprobs"]["top_logprobs"][0].values()))
@@ -279,14 +271,11 @@ class VllmGenerate(Dialect):
 
     def rows(self, reply: _Generated, request: GenerationRequest) -> Iterable[Row]:
         for positions, reason in zip(reply.logprobs, reply.finish_reasons, strict=True):
-            tokens, logprobs = [], []
-            for sampled, *_ in (list(position[0].items()) for position in positions):
-                tokens.append(int(sampled[0]))
-                logprobs.append(sampled[1])
-            yield Row(tokens, logprobs, reason)
+            sampled = [first for first, *_ in (position[0].items() for position in positions)]
+            yield [int(token) for token, _ in sampled], [p for _, p in sampled], reason
 
     def has_tokens(self, reply: Any) -> bool:
-        return _has(reply, "logprobs", "finish_reasons")
+        return _has_values(reply, "logprobs", "finish_reasons")
 
     def top_logprob(self, reply: Any) -> float:
         return float(max(value for entry in reply["logprobs"][0][0] for value in entry.values()))
@@ -333,10 +322,10 @@ class SglangGenerate(Dialect):
         for result in reply if isinstance(reply, list) else [reply]:
             entries = result.meta_info.output_token_logprobs
             reason = result.meta_info.finish_reason.type
-            yield Row([e.token for e in entries], [e.logprob for e in entries], reason)
+            yield [e.token for e in entries], [e.logprob for e in entries], reason
 
     def has_tokens(self, reply: Any) -> bool:
-        return _has(self._first(reply), "output_token_logprobs")
+        return _has_values(self._first(reply), "output_token_logprobs")
 
     def top_logprob(self, reply: Any) -> float:
         return float(max(entry[0] for entry in self._first(reply)["output_top_logprobs"][0]))
@@ -390,12 +379,12 @@ class ChatTokens(Dialect):
             _require_prompt(prompt, request)
             tokens = _first_set(choice.token_ids, choice.response_token_ids)
             logprobs = [entry.logprob for entry in choice.logprobs.content]
-            yield Row(tokens, logprobs, choice.finish_reason)
+            yield tokens, logprobs, choice.finish_reason
 
     def has_tokens(self, reply: Any) -> bool:
         choice = reply["choices"][0]
         ids = choice.get("token_ids", choice.get("response_token_ids"))
-        return ids is not None and _has(choice, "logprobs")
+        return ids is not None and _has_values(choice, "logprobs")
 
     def top_logprob(self, reply: Any) -> float:
         first = reply["choices"][0]["logprobs"]["content"][0]
@@ -450,5 +439,5 @@ def _with_token_ids(request: GenerationRequest) -> dict[str, Any]:
     return {"model": request.model, **request.sampling, "return_token_ids": True, **_UNCHANGED}
 
 
-def _has(part: Mapping[str, Any], *names: str) -> bool:
+def _has_values(part: Mapping[str, Any], *names: str) -> bool:
     return all(part.get(name) is not None for name in names)

@@ -37,11 +37,11 @@ class InferenceError(FixableError):
 
 
 class ReplyError(Exception):
-    """A server's reply does not answer the request."""
+    """A server's reply is malformed or does not match the request."""
 
 
 class HangingError(FixableError):
-    """A request was abandoned because no reply is expected."""
+    """A request was abandoned because the server hangs or has forgotten it."""
 
 
 def is_transient(error: BaseException) -> bool:
@@ -64,11 +64,11 @@ def describe(error: BaseException) -> str:
 
 def _describe_refusal(error: aiohttp.ClientResponseError) -> str:
     phrase = HTTPStatus(error.status).phrase if error.status in set(HTTPStatus) else ""
-    said, remedy = error_message(error.message), REMEDIES.get(error.status)
+    message, remedy = error_message(error.message), REMEDIES.get(error.status)
     return (
         f"{error.status} {phrase}".rstrip()
         + f" from {error.request_info.real_url}"
-        + (f": {said}" if said and said != phrase else "")
+        + (f": {message}" if message and message != phrase else "")
         + (f" ({remedy})" if remedy else "")
     )
 
@@ -83,12 +83,12 @@ def error_message(body: str) -> str:
         '<h1>Bad gateway</h1>'
     """
     try:
-        said: Any = json.loads(body)
+        part: Any = json.loads(body)
     except (RecursionError, ValueError):
-        said = body
-    while isinstance(said, dict):
-        said = next((said[key] for key in ("error", "message", "detail") if key in said), body)
-    return _one_line(str(said))
+        part = body
+    while isinstance(part, dict):
+        part = next((part[key] for key in ("error", "message", "detail") if key in part), body)
+    return _one_line(str(part))
 
 
 async def require_ok(response: aiohttp.ClientResponse) -> None:

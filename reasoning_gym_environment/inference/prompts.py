@@ -1,12 +1,11 @@
 """Prompts from questions, and token-level training data from completions.
 
 Prompt and completion are encoded separately: templates may rewrite an assistant's message (some
-drop its thought), but training must see what the model wrote. Rendering to text and encoding
-it also avoids `apply_chat_template`'s return type, which changed in transformers 5.
+drop its thought), but training must see what the model wrote.
 
 OpenAI's harmony format (gpt-oss) has channels where other templates have think tags. Such a model
 writes `<|channel|>analysis<|message|>thought<|end|><|start|>assistant<|channel|>final<|message|>
-reply<|return|>`. Training sees just that; everything else reads it with think tags.
+reply<|return|>`. Training sees exactly that; everything else sees think tags.
 """
 
 from __future__ import annotations
@@ -90,15 +89,13 @@ class Tokenizer(Protocol):
 
 def render_prompt(tokenizer: Tokenizer, messages: list[dict[str, str]]) -> str:
     """Return the prompt as text, ready for the assistant's turn."""
+    # tokenize=True returns another type in transformers 5 than before
     text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     return text
 
 
 def end_of_turn(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """Return what a model emits after its message.
-
-    That is the template's text up to the first special token, or else the end-of-sequence token.
-    """
+    """Return the tokens that end a turn: the template's, or else the end-of-sequence token."""
     marker = "end of turn probe"
     conversation = [{"role": "user", "content": "."}, {"role": "assistant", "content": marker}]
     text = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=False)
@@ -110,9 +107,9 @@ def end_of_turn(tokenizer: Tokenizer) -> tuple[int, ...]:
 
 
 def join_reasoning(prompt: str, reasoning: str | None, content: str) -> str:
-    """Return a completion as the model wrote it, from a thought and a content in separate fields.
+    """Return a completion as the model wrote it, from separate fields for thought and content.
 
-    A thought without content was never closed: the completion was cut off within it.
+    A thought without content stays open: the completion was truncated within it.
     """
     if prompt.endswith(TURN):
         return in_channels(reasoning, content)
@@ -125,7 +122,7 @@ def join_reasoning(prompt: str, reasoning: str | None, content: str) -> str:
 def text_of_tokens(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
     """Return the text of a completion's own tokens, with its thought in think tags."""
     begins = tokenizer.decode(tokens[:1], skip_special_tokens=False) if len(tokens) else ""
-    channels = begins == CHANNEL  # indistinguishable without their special tokens
+    channels = begins == CHANNEL  # can't be recognized without their special tokens
     text = tokenizer.decode(tokens, skip_special_tokens=not channels)
     return in_tags(text) if channels else text
 
@@ -142,14 +139,14 @@ def completions_from_texts(
     """Return completions with tokens and masks, encoded together to use several cores.
 
     Args:
-        texts: as the model wrote them. Half a surrogate pair gets the tokens of U+FFFD.
+        texts: as the model wrote them. Unpaired surrogates get the tokens of U+FFFD.
         finish_reasons: one per text.
         turn_end: appended unless a completion was truncated.
-        length_limit: tokens of prompt and completion. Encoding can give more tokens than the server
-            counted; the excess is cut off, and the completion then counts as truncated.
+        length_limit: tokens of prompt and completion. If encoding gives more, the completion is
+            truncated.
     """
     if not texts:
-        return []
+        return []  # tokenizers refuse an empty batch
     whole = [replace_surrogates(text)[0] for text in texts]
     encoded = tokenizer(whole, add_special_tokens=False)["input_ids"]
     room = max(0, length_limit - len(prompt_tokens))

@@ -30,8 +30,10 @@ from .dialects import (
 from .errors import CONNECT_SECONDS, ReplyError, require_ok
 
 _BYTES_PER_TOKEN = 32
-"""Lower estimate for a reply."""
+"""In replies, at least."""
 _ALIVE_SECONDS = 4.0
+_KEEPALIVE_SECONDS = 4.0
+"""Less than the 5 s of uvicorn: a server that closes a connection first fails a request."""
 CHAT_TEXT = ChatText()
 
 
@@ -54,18 +56,17 @@ class ServerType:
 
     Attributes:
         dialects: those that return tokens, the likeliest first.
-        may_return_text: whether a server without token ids is usable.
-        is_chat: whether `base_url` is a chat endpoint's, with any version in its path.
+        is_chat: whether it is a chat endpoint: `base_url` has any version in its path, and the
+            server may return only text.
     """
 
     dialects: tuple[Dialect, ...]
-    may_return_text: bool = False
     is_chat: bool = False
 
 
 SERVER_TYPES = MappingProxyType(
     {
-        "openai": ServerType(dialects=(ChatTokens(),), may_return_text=True, is_chat=True),
+        "openai": ServerType(dialects=(ChatTokens(),), is_chat=True),
         "sglang": ServerType(dialects=(SglangGenerate(),)),
         "trl": ServerType(dialects=(VllmCompletions(),)),
         "vllm": ServerType(dialects=(VllmCompletions(), VllmGenerate())),
@@ -76,7 +77,7 @@ SERVER_TYPES = MappingProxyType(
 class ReplyBuffers:
     """Reusable buffers for the bodies of a few replies at a time.
 
-    Fresh memory takes as long as reading does. A long group's reply takes 10 MB; other replies
+    Allocating 10 MB for a long group's reply takes as long as reading it. Replies beyond `AT_ONCE`
     wait in their connections.
     """
 
@@ -89,7 +90,7 @@ class ReplyBuffers:
 
     @asynccontextmanager
     async def filled(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[memoryview]:
-        """Give a body made of these chunks; its bytes are reused after the context closes."""
+        """Yield the body that the chunks make up; its bytes are reused afterwards."""
         async with self._slots.slot():
             buffer = self._free.pop() if self._free else bytearray()
             size = 0
@@ -103,18 +104,17 @@ class ReplyBuffers:
 
 
 class ServerClient:
-    """Client for one inference server.
+    """Client for one inference server, which keeps its connections until `close`.
 
     Args:
         server_type: the configured one by default.
-        admit: by split, a context that a request holds; by default, a semaphore of the configured
-            size for each.
-        adjust: changes the JSON of a request for completions.
+        admit: returns the context that a split's request holds; by default, semaphores of the
+            configured sizes.
+        adjust: changes the JSON of requests for completions.
 
     Attributes:
-        type: what servers of its type have in common.
-        dialect: how it is asked; negotiation sets it.
-        negotiates: whether negotiation can find out what the server returns.
+        dialect: set by negotiation.
+        negotiates: whether negotiation can determine the dialect.
     """
 
     negotiates = True
@@ -129,16 +129,10 @@ class ServerClient:
     ) -> None:
         self.config = config
         self.type = SERVER_TYPES[server_type or config.server_type]
-        self.dialect: Dialect | ChatText = (
-            CHAT_TEXT if self.type.may_return_text else self.type.dialects[0]
-        )
+        self.dialect: Dialect | ChatText = CHAT_TEXT if self.type.is_chat else self.type.dialects[0]
         self._admit = admit or _semaphores(config).__getitem__
         self._adjust = adjust
         self._buffers = ReplyBuffers()
-
-    @property
-    def returns_tokens(self) -> bool:
-        return isinstance(self.dialect, Dialect)
 
     async def sample(
         self, request: GenerationRequest, split: str
@@ -150,9 +144,9 @@ class ServerClient:
             Exception: what `json` raises.
         """
         async with self._admit(split):
-            if isinstance(self.dialect, Dialect):
-                return await self._sample_tokens(self.dialect, request)
-            return await self._sample_texts(request)
+            if isinstance(self.dialect, ChatText):
+                return await self._sample_texts(request)
+            return await self._sample_tokens(self.dialect, request)
 
     async def _sample_tokens(self, dialect: Dialect, request: GenerationRequest) -> list[Sample]:
         async with self._generated(dialect, dialect.body(request)) as body:
@@ -197,13 +191,13 @@ class ServerClient:
         """Return whether the server answers within seconds, with any status."""
         limit = aiohttp.ClientTimeout(total=_ALIVE_SECONDS)
         try:
-            async with self._session() as session, session.get(self.url("/health"), timeout=limit):
+            async with self._session.get(self.url("/health"), timeout=limit):
                 return True
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError):
             return False
 
     async def token_ids(self, text: str) -> list[int] | None:
-        """Return the server's token ids of a text, or None if it doesn't tell."""
+        """Return the server's token ids of a text, or None if it does not report them."""
         body = {"model": self.config.model_name, "prompt": text, "add_special_tokens": False}
         try:
             return list((await self.json("POST", "/tokenize", body))["tokens"])
@@ -211,10 +205,9 @@ class ServerClient:
             return None
 
     def url(self, path: str) -> str:
-        """Return a path's URL.
+        """Return a path's URL, whether or not `base_url` ends with `/v1`.
 
-        `base_url` may end with `/v1` or not. A chat endpoint may also have no `/v1`, or another
-        version.
+        A chat endpoint's `base_url` already has its version, if there is one.
         """
         base = self.config.base_url
         if base is None and self.type.is_chat:
@@ -224,9 +217,17 @@ class ServerClient:
             return root + path.removeprefix("/v1")
         return root.removesuffix("/v1") + path
 
+    async def close(self) -> None:
+        """Close the connections."""
+        if "_session" in self.__dict__:
+            await self._session.close()
+
+    @functools.cached_property
     def _session(self) -> aiohttp.ClientSession:
         key = self.config.api_key
         return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS),
+            cookie_jar=aiohttp.DummyCookieJar(),  # cookies may bind all requests to one replica
             timeout=aiohttp.ClientTimeout(total=self.config.timeout, sock_connect=CONNECT_SECONDS),
             headers={"Authorization": f"Bearer {key}"} if key else {},
         )
@@ -238,11 +239,8 @@ class ServerClient:
 
     @asynccontextmanager
     async def _reply(self, method: str, path: str, body: Any) -> AsyncIterator[memoryview]:
-        """Give the reply's bytes until the context closes."""
-        async with (
-            self._session() as session,
-            session.request(method, self.url(path), json=body) as response,
-        ):
+        """Yield the reply's bytes, which are reused afterwards."""
+        async with self._session.request(method, self.url(path), json=body) as response:
             await require_ok(response)
             async with self._buffers.filled(response.content.iter_any()) as reply:
                 yield reply

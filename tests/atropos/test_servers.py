@@ -87,19 +87,29 @@ async def ask_as_atropos(config: APIServerConfig, reasoning: ReasoningConfig) ->
     await client.openai.close()
 
 
+@asynccontextmanager
+async def atropos_server(*args: Any, **kwargs: Any) -> AsyncIterator[AtroposServer]:
+    """A server for chats whose client is closed afterwards."""
+    server = AtroposServer("openai", *args, **kwargs)
+    try:
+        yield server
+    finally:
+        await server.client.close()
+
+
 @REASONING
 async def test_a_text_is_requested_as_atroposs_own_client_does(reasoning: ReasoningConfig) -> None:
     async with recording() as (server, config):
         await ask_as_atropos(config, reasoning)
-        ours = AtroposServer("openai", config, reasoning_config=reasoning)
-        samples = await ours.client.sample(REQUEST, "train")
+        async with atropos_server(config, reasoning_config=reasoning) as ours:
+            samples = await ours.client.sample(REQUEST, "train")
     assert samples == [TextSample("4", None, "stop")] * 2
     theirs, own = server.bodies
     assert own == theirs
     assert server.keys == ["Bearer x"] * 2
 
 
-async def test_openais_own_endpoint_gets_the_parameters_that_it_wants() -> None:
+async def test_openais_own_endpoint_gets_its_parameter_names() -> None:
     config = APIServerConfig(base_url="https://api.openai.com/v1", model_name="m", api_key="x")
     server = AtroposServer("openai", config, reasoning_config=ReasoningConfig(effort="low"))
     body = server._add_reasoning({"n": 2, "max_tokens": 4, "temperature": 0.7})
@@ -112,25 +122,29 @@ async def test_openais_own_endpoint_gets_the_parameters_that_it_wants() -> None:
 
 
 async def test_tokens_of_a_chat_are_requested_with_the_settings_of_reasoning() -> None:
-    async with recording() as (server, config):
-        ours = AtroposServer("openai", config, reasoning_config=ReasoningConfig(effort="low"))
+    async with (
+        recording() as (server, config),
+        atropos_server(config, reasoning_config=ReasoningConfig(effort="low")) as ours,
+    ):
         await ours.client.probe(ChatTokens(), REQUEST)
     [body] = server.bodies
     assert body["reasoning"] == {"enabled": True, "effort": "low"}
     assert body["return_token_ids"] is True
 
 
-async def test_an_endpoint_that_ignores_n_is_asked_so_many_times_without_it() -> None:
-    async with recording(n_kwarg_is_ignored=True) as (server, config):
-        samples = await AtroposServer("openai", config).client.sample(REQUEST, "train")
+async def test_an_endpoint_that_ignores_n_gets_n_requests_without_it() -> None:
+    async with (
+        recording(n_kwarg_is_ignored=True) as (server, config),
+        atropos_server(config) as ours,
+    ):
+        samples = await ours.client.sample(REQUEST, "train")
     assert len(samples) == len(server.bodies) == REQUEST.n
     assert not any("n" in body for body in server.bodies)
 
 
-async def test_each_split_has_places_and_timings_of_its_own() -> None:
+async def test_each_split_has_separate_limits_and_timings() -> None:
     settings = {"num_max_requests_at_once": 1, "num_requests_for_eval": 2}
-    async with recording(**settings) as (server, config):
-        ours = AtroposServer("openai", config)
+    async with recording(**settings) as (server, config), atropos_server(config) as ours:
         server.goes_on.clear()
         splits = ["train"] * 3 + ["eval"] * 3
         jobs = [asyncio.create_task(ours.client.sample(REQUEST, split)) for split in splits]
@@ -147,7 +161,7 @@ async def test_each_split_has_places_and_timings_of_its_own() -> None:
     assert metrics["server/server_0_eval_request_time_avg"] > 0
 
 
-async def test_atropos_sets_the_share_of_places_that_may_be_taken() -> None:
+async def test_atropos_weights_limit_concurrent_requests() -> None:
     async with recording(num_max_requests_at_once=4) as (server, config):
         manager = ServerManager([config], lambda *a, **k: AtroposServer("openai", *a, **k))
         await manager.update_weight(0.5)
@@ -158,19 +172,21 @@ async def test_atropos_sets_the_share_of_places_that_may_be_taken() -> None:
         assert len(server.bodies) == 2
         server.goes_on.set()
         await asyncio.gather(*jobs)
+        await client.close()
 
 
-async def test_an_environments_own_server_class_is_asked_for_text() -> None:
+async def test_a_custom_server_class_is_asked_for_text() -> None:
     async with recording() as (_, config):
         manager = ServerManager([config], OpenAIServer)
         [client] = clients_of(manager)
         assert not client.negotiates
         samples = await client.sample(REQUEST, "train")
         assert samples == [TextSample("4", None, "stop")] * 2
-        await manager.servers[0].openai.close()
+        await client.close()
+        assert manager.servers[0].openai.is_closed()
 
 
-async def test_the_cause_of_nested_retries_is_what_failed() -> None:
+async def test_the_root_cause_of_nested_retries_is_returned() -> None:
     async def fail() -> None:
         raise ConnectionError("gone")
 

@@ -19,13 +19,22 @@ class BrokenEnv(ReasoningGymEnv):
         raise OSError("no space left on device")
 
 
+async def require_open(env: ReasoningGymEnv, file: Path) -> None:
+    assert file.exists()
+    assert not await env.server.servers[0].client.is_alive()  # this opens the session
+
+
 async def test_a_part_that_fails_to_close_keeps_no_other_open(
     bench: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = bench.folder / "groups.jsonl"
     with caplog.at_level("INFO"), pytest.raises(OSError, match="no space left"):
-        async with bench.unprepared(NOWHERE, of=BrokenEnv, data_path_to_save_groups=str(file)):
-            assert file.exists()
+        async with bench.unprepared(
+            NOWHERE, of=BrokenEnv, data_path_to_save_groups=str(file)
+        ) as env:
+            await require_open(env, file)
+    with pytest.raises(RuntimeError, match="Session is closed"):
+        await env.server.servers[0].client.json("GET", "/health")
     assert not file.exists()  # it was empty
     assert any(message.startswith("Closed after") for message in caplog.messages)
 

@@ -126,7 +126,7 @@ async def test_logprobs_are_the_servers_and_aligned(running: Running) -> None:
         assert logprobs == pytest.approx(expected)
 
 
-async def test_evaluation_has_places_of_its_own_at_the_server(running: Running) -> None:
+async def test_evaluation_has_separate_request_limits(running: Running) -> None:
     [server] = running.env.server.servers
     trained, evaluated = len(server.request_timings), len(server.eval_request_timings)
     problem = await running.env.get_next_item()
@@ -140,7 +140,7 @@ async def test_evaluation_has_places_of_its_own_at_the_server(running: Running) 
     assert len(server.eval_request_timings) == evaluated + 2  # at most 8 completions a request
 
 
-async def test_the_group_says_how_it_was_sampled(running: Running) -> None:
+async def test_a_group_has_its_sampling_parameters(running: Running) -> None:
     _, _, group = await played(running)
     assert group["generation_params"] == {"temperature": 0.7, "top_p": 0.9}
 
@@ -161,7 +161,7 @@ async def test_messages_are_the_whole_conversation(running: Running) -> None:
         ]
 
 
-async def test_a_group_larger_than_one_request_may_ask_for_is_whole(running: Running) -> None:
+async def test_a_group_larger_than_one_request_is_complete(running: Running) -> None:
     problem = await running.env.get_next_item()
     texts = [f"<answer>{number}</answer>" for number in range(12)]
     running.script.play(*texts)
@@ -173,7 +173,7 @@ async def test_a_group_larger_than_one_request_may_ask_for_is_whole(running: Run
 
 
 @pytest.mark.parametrize("text", ["so " * 2000, "日本🎉" * 2000])
-async def test_no_row_reaches_the_trainers_limit(running: Running, text: str) -> None:
+async def test_rows_stay_below_the_trainers_limit(running: Running, text: str) -> None:
     problem, _, group = await played(running)
     prompt = group["masks"][0].count(-100)
     running.script.play(text)
@@ -187,7 +187,7 @@ async def test_no_row_reaches_the_trainers_limit(running: Running, text: str) ->
     running.env.max_token_len = -1
 
 
-async def test_truncated_completions_count_where_that_is_configured(
+async def test_truncated_completions_are_trained_on_if_configured(
     bench: Any, script: Any, tokenizer: Any
 ) -> None:
     script.play(TRUNCATED, "<answer>1</answer>")
@@ -216,7 +216,7 @@ async def test_reasoning_content_is_the_thought(bench: Any, script: Any, tokeniz
         assert tokenizer.decode([m for m in masks if m != -100]) == text + TURN_END
 
 
-async def test_half_a_surrogate_pair_in_a_reply_is_a_row_and_a_dump(
+async def test_unpaired_surrogates_in_a_reply_are_trained_on_and_dumped(
     bench: Any, tokenizer: Any
 ) -> None:
     async with (
@@ -235,7 +235,9 @@ async def test_half_a_surrogate_pair_in_a_reply_is_a_row_and_a_dump(
     assert {rollout["conversation"][-1]["content"] for rollout in row["rollouts"]} == {BROKEN}
 
 
-async def test_an_endpoint_that_ignores_n_gives_whole_groups(bench: Any, tokenizer: Any) -> None:
+async def test_an_endpoint_that_ignores_n_returns_complete_groups(
+    bench: Any, tokenizer: Any
+) -> None:
     policy = ScriptedPolicy(["<answer>1</answer>"])
     async with (
         PolicyServer(policy, tokenizer, ignores_n=True) as server,
@@ -247,7 +249,7 @@ async def test_an_endpoint_that_ignores_n_gives_whole_groups(bench: Any, tokeniz
     assert len(first["tokens"]) == len(second["tokens"]) == 4
 
 
-async def test_prompts_that_leave_no_room_are_counted_and_others_drawn(
+async def test_prompts_that_leave_no_room_are_counted_and_replaced(
     bench: Any, tokenizer: Any
 ) -> None:
     settings = {"include_tasks": "gcd,sudoku", "system_prompt": "", "max_token_length": 120}
@@ -262,7 +264,7 @@ async def test_prompts_that_leave_no_room_are_counted_and_others_drawn(
     assert all(len(tokens) <= 120 for tokens in group["tokens"])
 
 
-async def test_a_limit_below_every_prompt_is_said(bench: Any, tokenizer: Any) -> None:
+async def test_a_limit_below_every_prompt_is_an_error(bench: Any, tokenizer: Any) -> None:
     async with (
         PolicyServer(ScriptedPolicy([""]), tokenizer) as server,
         bench.environment(server.url, max_token_length=50) as env,
@@ -271,7 +273,7 @@ async def test_a_limit_below_every_prompt_is_said(bench: Any, tokenizer: Any) ->
             await env.get_next_item()
 
 
-async def test_failing_requests_are_tried_again(bench: Any, tokenizer: Any) -> None:
+async def test_failing_requests_are_retried(bench: Any, tokenizer: Any) -> None:
     policy = ScriptedPolicy(["<answer>1</answer>"])
     async with (
         PolicyServer(policy, tokenizer, failure_rate=0.3, seed=1) as server,

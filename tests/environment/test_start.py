@@ -1,4 +1,4 @@
-"""What a start finds out about the servers, and the sentence with which it ends where they fail."""
+"""Negotiation at the start over real HTTP, and the errors that end it."""
 
 import json
 import logging
@@ -85,7 +85,7 @@ async def refusal_of(bench: Any, server: Any, kind: str, **changes: Any) -> str:
     return str(raised.value).replace(server.url, "URL")
 
 
-async def test_chat_completions_with_token_ids_are_taken_as_they_are(
+async def test_chat_completions_with_token_ids_keep_the_servers_tokens(
     bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -109,7 +109,7 @@ async def test_chat_completions_with_token_ids_are_taken_as_they_are(
     )
 
 
-async def test_chat_completions_without_token_ids_are_said_to_be_text(
+async def test_chat_completions_without_token_ids_are_logged_as_text(
     bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -122,7 +122,7 @@ async def test_chat_completions_without_token_ids_are_said_to_be_text(
     assert caplog.text.count("returns only text") == 1
 
 
-async def test_text_from_a_prompt_of_another_length_is_doubted_once(
+async def test_a_different_prompt_token_count_is_warned_about_once(
     bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with CountingServer(ONE, tokenizer) as server:
@@ -143,7 +143,7 @@ async def test_text_from_a_prompt_of_another_length_is_doubted_once(
     )
 
 
-async def test_a_prompt_that_is_not_ours_loses_the_group(bench: Any, tokenizer: Any) -> None:
+async def test_a_group_with_another_prompt_is_lost(bench: Any, tokenizer: Any) -> None:
     async with (
         ForgetfulServer(ONE, tokenizer, chat_tokens=True) as server,
         bench.environment(server.url) as env,
@@ -162,7 +162,7 @@ async def test_a_prompt_that_is_not_ours_loses_the_group(bench: Any, tokenizer: 
         ("trl", True, "vLLM's /v1/completions"),
     ],
 )
-async def test_which_vllm_is_there_is_found_out(
+async def test_the_vllm_dialect_is_detected(
     *,
     kind: str,
     stock_vllm: bool,
@@ -202,7 +202,7 @@ async def test_raw_logprobs_end_the_start_at_another_temperature(
             await env.setup()
 
 
-async def test_vllm_is_told_how_to_give_the_sampled_distributions_logprobs(
+async def test_the_error_names_vllms_option_for_processed_logprobs(
     bench: Any, tokenizer: Any
 ) -> None:
     async with PolicyServer(ONE, tokenizer, raw_logprobs=True) as server:
@@ -233,7 +233,7 @@ async def test_vllm_is_told_how_to_give_the_sampled_distributions_logprobs(
         ),
     ],
 )
-async def test_a_refusal_ends_the_start_with_the_servers_own_words(
+async def test_a_refusal_ends_the_start_with_the_servers_message(
     kind: str, status: int, words: str, said: str, bench: Any, tokenizer: Any
 ) -> None:
     async with RefusingServer(ONE, tokenizer) as server:
@@ -268,7 +268,7 @@ async def test_another_tokenizer_ends_the_start(kind: str, bench: Any, tokenizer
     assert said.endswith("set --env.tokenizer_name to its model's tokenizer")
 
 
-async def test_a_vllm_without_token_ids_is_told_what_to_do(bench: Any, tokenizer: Any) -> None:
+async def test_a_vllm_without_token_ids_ends_the_start(bench: Any, tokenizer: Any) -> None:
     async with TextServer(ONE, tokenizer) as server:
         said = await refusal_of(bench, server, "vllm")
     assert said == (
@@ -277,7 +277,7 @@ async def test_a_vllm_without_token_ids_is_told_what_to_do(bench: Any, tokenizer
     )
 
 
-async def test_a_server_that_is_starting_is_waited_for(
+async def test_the_start_waits_for_a_loading_server(
     bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with RefusingServer(ONE, tokenizer) as server:
@@ -287,7 +287,7 @@ async def test_a_server_that_is_starting_is_waited_for(
     assert "(status 503: loading); trying for another 60 s" in caplog.text
 
 
-async def test_a_server_that_stays_ill_ends_the_start(bench: Any, tokenizer: Any) -> None:
+async def test_a_server_that_keeps_failing_ends_the_start(bench: Any, tokenizer: Any) -> None:
     class Impatient(ReasoningGymEnv):
         reach_seconds = 0.0
 

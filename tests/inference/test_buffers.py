@@ -1,4 +1,4 @@
-"""Replies are read into what was another's before, whole and with nothing of the other."""
+"""Reused buffers hold whole replies, with nothing of earlier ones."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,9 @@ async def read(buffers: ReplyBuffers, body: bytes, size: int = 3) -> bytes:
 
 
 @given(bodies=st.lists(st.binary(max_size=40)), size=st.integers(1, 50))
-def test_a_body_is_whole_whatever_was_read_before(bodies: list[bytes], size: int) -> None:
+def test_a_reused_buffer_yields_the_whole_body_and_nothing_else(
+    bodies: list[bytes], size: int
+) -> None:
     async def one_after_another() -> list[bytes]:
         buffers = ReplyBuffers()
         return [await read(buffers, body, size) for body in bodies]
@@ -30,13 +32,13 @@ def test_a_body_is_whole_whatever_was_read_before(bodies: list[bytes], size: int
     assert asyncio.run(one_after_another()) == bodies
 
 
-async def test_bodies_that_are_read_at_once_are_apart() -> None:
+async def test_bodies_read_concurrently_are_separate() -> None:
     buffers, bodies = ReplyBuffers(), [bytes([number]) * (99 - number) for number in range(9)]
     for _ in range(2):
         assert await asyncio.gather(*(read(buffers, body) for body in bodies)) == bodies
 
 
-async def test_a_few_bodies_are_in_memory_and_the_others_are_not_begun() -> None:
+async def test_few_bodies_are_in_memory_and_the_others_are_not_started() -> None:
     buffers, begun, end = ReplyBuffers(), list[int](), asyncio.Event()
 
     async def parts(number: int) -> AsyncIterator[bytes]:
@@ -56,7 +58,7 @@ async def test_a_few_bodies_are_in_memory_and_the_others_are_not_begun() -> None
     assert begun == [*range(ReplyBuffers.AT_ONCE + 3)]
 
 
-async def test_what_fails_halfway_leaves_the_others_whole() -> None:
+async def test_a_failure_halfway_leaves_later_bodies_intact() -> None:
     buffers = ReplyBuffers()
 
     async def broken() -> AsyncIterator[bytes]:

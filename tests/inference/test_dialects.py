@@ -1,6 +1,6 @@
-"""Whatever a server replies is read as sound completions or refused, as a slow reader would.
+"""Replies are decoded into valid completions or refused, as by a reference decoder.
 
-The slow reader looks at all of a reply's JSON, number by number.
+The reference decoder checks all of a reply's JSON, number by number.
 """
 
 import json
@@ -15,7 +15,7 @@ from asked_completions import REQUEST
 from hypothesis import given
 from hypothesis import strategies as st
 from json_values import ODD, places, with_value, without
-from slow_reader import slowly
+from reference_decoder import decode_by_reference
 
 from reasoning_gym_environment.inference.dialects import (
     ChatText,
@@ -120,26 +120,26 @@ def refusal(dialect: Any, body: bytes, request: GenerationRequest = REQUEST) -> 
 
 
 @KINDS
-def test_a_sound_reply_is_read(kind: str) -> None:
+def test_a_valid_reply_is_decoded(kind: str) -> None:
     dialect, reply = REPLIES[kind]
     assert outcome(dialect, json.dumps(reply).encode()) == SAMPLES
 
 
-def test_one_completion_of_sglang_is_no_list() -> None:
+def test_sglang_replies_with_an_object_for_one_completion() -> None:
     body = json.dumps(sglang(SAMPLES[0])).encode()
     assert outcome(SglangGenerate(), body) == SAMPLES[:1]
 
 
 @KINDS
 @given(data=st.data())
-def test_with_anything_in_any_place_it_is_read_or_refused_as_the_slow_reader_does(
+def test_any_value_in_any_place_is_decoded_or_refused_as_by_the_reference(
     kind: str, data: st.DataObject
 ) -> None:
     dialect, sound = REPLIES[kind]
     place = data.draw(st.sampled_from(list(places(sound))))
     for reply in (with_value(sound, place, data.draw(ODD)), without(sound, place)):
         body = json.dumps(reply).encode()
-        assert outcome(dialect, body) == slowly(dialect, body, REQUEST)
+        assert outcome(dialect, body) == decode_by_reference(dialect, body, REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -152,12 +152,12 @@ def test_with_anything_in_any_place_it_is_read_or_refused_as_the_slow_reader_doe
     ],
     ids=lambda number: number[:9],
 )
-def test_what_is_not_a_logprob_is_named(number: str, said: str) -> None:
+def test_an_invalid_logprob_is_named(number: str, said: str) -> None:
     body = json.dumps(REPLIES["vLLM"][1]).replace("-1.5e-07", number).encode()
     assert said in refusal(VllmCompletions(), body)
 
 
-def test_what_is_not_a_token_id_is_named() -> None:
+def test_an_invalid_token_id_is_named() -> None:
     sound = json.dumps(REPLIES["vLLM"][1])
     assert "10 is not a token id: the vocabulary has 10" in refusal(
         VllmCompletions(), sound.replace("[3, 4]", "[3, 10]").encode()
@@ -169,19 +169,19 @@ def test_what_is_not_a_token_id_is_named() -> None:
 
 @pytest.mark.parametrize("dialect", [VllmCompletions(), ChatText()])
 @pytest.mark.parametrize("body", [b"<h1>Bad gateway</h1>", b'{"choices": [', b"\xff\xfe\xfa"])
-def test_what_is_not_json_is_shown(dialect: Any, body: bytes) -> None:
+def test_invalid_json_is_quoted(dialect: Any, body: bytes) -> None:
     said = refusal(dialect, body)
     assert said.startswith(f"the reply to {dialect.name} is not valid JSON: ")
 
 
-def test_all_of_a_reply_can_be_parsed() -> None:
+def test_parse_accepts_nan_surrogates_and_big_integers() -> None:
     assert parse(b'{"a": [NaN, "\\ud800", 123456789012345678901234567890]}', "/")["a"][1:] == [
         "\ud800",
         123456789012345678901234567890,
     ]
 
 
-def test_a_text_keeps_its_thought_and_halves_of_surrogate_pairs() -> None:
+def test_a_text_keeps_its_thought_and_unpaired_surrogates() -> None:
     body = json.dumps(
         {
             "choices": [
@@ -221,7 +221,7 @@ JUNK = {
 MARK = "the number"
 
 
-def require_sound_or_refused(dialect: Dialect, body: bytes) -> None:
+def require_valid_or_refused(dialect: Dialect, body: bytes) -> None:
     for tokens, logprobs, reason in outcome(dialect, body) or []:
         assert len(tokens) == len(logprobs) <= REQUEST.max_tokens
         assert all(type(token) is int and 0 <= token < REQUEST.vocabulary for token in tokens)
@@ -230,7 +230,7 @@ def require_sound_or_refused(dialect: Dialect, body: bytes) -> None:
 
 
 @KINDS
-def test_a_sound_reply_is_read_into_arrays(kind: str) -> None:
+def test_a_valid_reply_is_decoded_into_arrays(kind: str) -> None:
     dialect, reply = REPLIES[kind]
     for tokens, logprobs, _ in dialect.samples(json.dumps(reply).encode(), REQUEST):
         assert isinstance(tokens, array)
@@ -240,31 +240,29 @@ def test_a_sound_reply_is_read_into_arrays(kind: str) -> None:
 
 @KINDS
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:20])
-def test_whatever_stands_for_a_number_is_read_or_refused_as_the_slow_reader_does(
+def test_any_number_in_any_place_is_decoded_or_refused_as_by_the_reference(
     kind: str, number: str
 ) -> None:
     dialect, sound = REPLIES[kind]
     for place in places(sound):
         marked = json.dumps(with_value(sound, place, MARK))
         body = marked.replace(f'"{MARK}"', number).encode()
-        assert outcome(dialect, body) == slowly(dialect, body, REQUEST)
+        assert outcome(dialect, body) == decode_by_reference(dialect, body, REQUEST)
 
 
 @pytest.mark.parametrize("key", ["token_ids", "token_logprobs", "finish_reason", "choices"])
 @pytest.mark.parametrize("other", ["[]", "[1, 2, 3]", '"stop"', "null", "{}"])
-def test_of_a_key_that_is_there_twice_the_last_counts(key: str, other: str) -> None:
+def test_the_last_of_duplicate_keys_counts(key: str, other: str) -> None:
     dialect, sound = REPLIES["vLLM"]
     body = json.dumps(sound).replace(f'"{key}":', f'"{key}": {other}, "{key}":').encode()
     assert outcome(dialect, body) == SAMPLES
     last = json.dumps(sound).replace(f'"{key}":', f'"{key}": 1, "?":').encode()
-    assert outcome(dialect, last) == slowly(dialect, last, REQUEST)
+    assert outcome(dialect, last) == decode_by_reference(dialect, last, REQUEST)
 
 
 @KINDS
 @given(data=st.data())
-def test_a_reply_that_is_cut_off_or_has_other_bytes_in_it_is_sound_or_refused(
-    kind: str, data: st.DataObject
-) -> None:
+def test_a_truncated_or_corrupted_reply_is_valid_or_refused(kind: str, data: st.DataObject) -> None:
     dialect, sound = REPLIES[kind]
     body = json.dumps(sound, ensure_ascii=data.draw(st.booleans())).encode(errors="surrogatepass")
     begin = data.draw(st.integers(0, len(body)))
@@ -272,19 +270,19 @@ def test_a_reply_that_is_cut_off_or_has_other_bytes_in_it_is_sound_or_refused(
     inserted = data.draw(
         st.binary(max_size=4) | st.sampled_from([b"0", b",", b"]", b"\xff", b"e9"])
     )
-    require_sound_or_refused(dialect, body[:begin])
-    require_sound_or_refused(dialect, body[:begin] + inserted + body[begin:])
-    require_sound_or_refused(dialect, body[:begin] + inserted + body[end:])
+    require_valid_or_refused(dialect, body[:begin])
+    require_valid_or_refused(dialect, body[:begin] + inserted + body[begin:])
+    require_valid_or_refused(dialect, body[:begin] + inserted + body[end:])
 
 
 @KINDS
 @pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
-def test_junk_in_any_place_is_sound_or_refused(kind: str, junk: str) -> None:
+def test_junk_in_any_place_is_valid_or_refused(kind: str, junk: str) -> None:
     dialect, sound = REPLIES[kind]
     assert outcome(dialect, junk.encode()) is None
     for place in [*places(sound)][:: 1 if len(junk) < 10_000 else 7]:
         marked = json.dumps(with_value(sound, place, MARK))
-        require_sound_or_refused(dialect, marked.replace(f'"{MARK}"', junk).encode())
+        require_valid_or_refused(dialect, marked.replace(f'"{MARK}"', junk).encode())
 
 
 def sglang_chat(tokens: list[int], prompt: list[int]) -> dict[str, Any]:
@@ -293,7 +291,7 @@ def sglang_chat(tokens: list[int], prompt: list[int]) -> dict[str, Any]:
     return {**chat(sample, "response_token_ids"), "prompt_token_ids": prompt}
 
 
-def test_sglangs_chat_completions_are_read_with_their_ids() -> None:
+def test_sglangs_chat_completions_are_decoded_with_their_ids() -> None:
     reply = {"choices": [sglang_chat([1, 0], PROMPT), sglang_chat([2, 3, 0], PROMPT)]}
     assert ChatTokens().has_tokens(reply)
     assert outcome(ChatTokens(), json.dumps(reply).encode()) == [
@@ -340,28 +338,28 @@ def recorded_request() -> GenerationRequest:
 
 
 @pytest.mark.parametrize("path", DIALECTS)
-def test_a_recorded_reply_is_read(path: str) -> None:
+def test_a_recorded_reply_is_decoded(path: str) -> None:
     dialect, reply = recorded(path)
     samples = outcome(dialect, json.dumps(reply).encode(), recorded_request())
     assert len(samples) == GROUP
-    assert samples == slowly(dialect, json.dumps(reply).encode(), recorded_request())
+    assert samples == decode_by_reference(dialect, json.dumps(reply).encode(), recorded_request())
 
 
 @pytest.mark.parametrize("path", DIALECTS)
 @given(data=st.data())
-def test_a_recorded_reply_with_anything_in_any_place_is_read_as_the_slow_reader_does(
+def test_a_changed_recording_is_decoded_or_refused_as_by_the_reference(
     path: str, data: st.DataObject
 ) -> None:
     dialect, reply = recorded(path)
     place = data.draw(st.sampled_from(list(places(reply))))
     for changed in (with_value(reply, place, data.draw(ODD)), without(reply, place)):
         body = json.dumps(changed).encode()
-        assert outcome(dialect, body, recorded_request()) == slowly(
+        assert outcome(dialect, body, recorded_request()) == decode_by_reference(
             dialect, body, recorded_request()
         )
 
 
 @KINDS
 @given(reply=ODD)
-def test_a_reply_of_any_shape_is_sound_or_refused(kind: str, reply: Any) -> None:
-    require_sound_or_refused(REPLIES[kind][0], json.dumps(reply).encode())
+def test_a_reply_of_any_shape_is_valid_or_refused(kind: str, reply: Any) -> None:
+    require_valid_or_refused(REPLIES[kind][0], json.dumps(reply).encode())

@@ -95,7 +95,7 @@ async def test_a_failure_without_a_reply_is_transient() -> None:
     assert describe(raised.value).startswith("ClientConnectorError: Cannot connect to host ")
 
 
-def test_a_reply_without_a_message_is_shown_as_it_is() -> None:
+def test_a_body_without_a_message_is_quoted() -> None:
     assert error_message('{"code": 3}') == '{"code": 3}'
 
 

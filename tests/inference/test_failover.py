@@ -1,4 +1,4 @@
-"""Several inference servers: who is asked first, and what a failing one costs."""
+"""Failover between inference servers: order, cooldown, retries."""
 
 import asyncio
 from collections import Counter
@@ -12,7 +12,7 @@ from reasoning_gym_environment.util.outages import UnreachableError
 
 
 class Server:
-    """A name, and whether anything answers there."""
+    """A server with a name, up or down."""
 
     def __init__(self, name: str, down: set[str]) -> None:
         self.config = SimpleNamespace(base_url=name)
@@ -23,7 +23,7 @@ class Server:
 
 
 class Servers:
-    """Servers that are names, some of them down."""
+    """Several servers, some of them down."""
 
     def __init__(self, *names: str, down: str = "") -> None:
         self.down = set(down.split())
@@ -46,14 +46,14 @@ async def test_requests_are_spread_over_the_servers() -> None:
     assert Counter(answers) == {"a": 3, "b": 3, "c": 3}
 
 
-async def test_what_a_server_fails_at_goes_to_the_next() -> None:
+async def test_a_failed_request_goes_to_the_next_server() -> None:
     servers = Servers("a", "b", down="a")
     asking = Failover(servers.all)
     answers = await asyncio.gather(*(asking.send(servers.request) for _ in range(4)))
     assert answers == ["b"] * 4
 
 
-async def test_a_server_that_failed_is_left_alone_for_a_while() -> None:
+async def test_a_failed_server_gets_no_requests_for_a_while() -> None:
     servers = Servers("a", "b", down="a")
     asking = Failover(servers.all)
     for _ in range(10):
@@ -61,7 +61,7 @@ async def test_a_server_that_failed_is_left_alone_for_a_while() -> None:
     assert servers.asked == {"a": 1, "b": 10}
 
 
-async def test_after_a_rest_one_request_tries_it_again() -> None:
+async def test_one_request_tries_a_failed_server_again_after_the_cooldown() -> None:
     servers, now = Servers("a", "b", down="a"), 1000.0
     asking = Failover(servers.all, lambda: now)
     await asking.send(servers.request)
@@ -76,7 +76,7 @@ async def test_after_a_rest_one_request_tries_it_again() -> None:
     assert Counter(answers) == {"a": 2, "b": 2}
 
 
-async def test_without_any_server_the_failure_is_raised() -> None:
+async def test_the_failure_is_raised_if_all_servers_fail() -> None:
     servers = Servers("a", "b", down="a b")
     asking = Failover(servers.all)
     with pytest.raises(ConnectionError, match="b is down"):
@@ -84,7 +84,7 @@ async def test_without_any_server_the_failure_is_raised() -> None:
 
 
 class Hurried:
-    """Time that passes by a second at each look."""
+    """A clock that advances by a second at each call."""
 
     now = 1000.0
 
@@ -101,7 +101,7 @@ async def failed_once(servers: Servers, patience: float) -> Failover:
     return asking
 
 
-async def test_patience_ends_requests_to_a_silent_server_after_failures() -> None:
+async def test_an_outage_timeout_ends_requests_to_a_silent_server() -> None:
     asking = await failed_once(Servers("a", down="a"), patience=5.0)
 
     async def hangs(_: Any) -> None:
@@ -111,7 +111,7 @@ async def test_patience_ends_requests_to_a_silent_server_after_failures() -> Non
         await asyncio.wait_for(asking.send(hangs), timeout=10)
 
 
-async def test_patience_leaves_a_server_that_is_alive_its_time() -> None:
+async def test_an_outage_timeout_spares_requests_to_a_live_server() -> None:
     servers = Servers("a", down="a")
     asking = await failed_once(servers, patience=5.0)
     servers.down.clear()
@@ -123,7 +123,9 @@ async def test_patience_leaves_a_server_that_is_alive_its_time() -> None:
     assert await asking.send(generates) == "long"
 
 
-async def test_each_servers_failure_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_servers_failure_is_logged_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     servers, now = Servers("a", "b", "c", down="a b"), 1000.0
     asking = Failover(servers.all, lambda: now)
     for _ in range(3):
@@ -133,7 +135,7 @@ async def test_each_servers_failure_is_said_once_a_minute(caplog: pytest.LogCapt
     assert caplog.messages == [said.format(name) for name in "abab"]
 
 
-async def test_a_single_servers_failure_is_said_without_others(
+async def test_a_single_servers_failure_is_logged_without_mention_of_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     servers = Servers("a", down="a")
@@ -143,7 +145,7 @@ async def test_a_single_servers_failure_is_said_without_others(
     assert servers.asked["a"] == 3
 
 
-async def test_an_outage_is_waited_for_as_long_as_is_asked_for() -> None:
+async def test_requests_are_retried_for_retry_seconds() -> None:
     servers = Servers("a", down="a")
     asking = Failover(servers.all)
     persistent = asyncio.create_task(asking.send(servers.request, retry_seconds=60.0))
@@ -153,7 +155,7 @@ async def test_an_outage_is_waited_for_as_long_as_is_asked_for() -> None:
     assert await asyncio.wait_for(persistent, timeout=30) == "a"
 
 
-async def test_where_patience_has_ended_none_is_asked_more_often_than_three_times() -> None:
+async def test_after_the_outage_timeout_a_request_is_tried_three_times() -> None:
     servers = Servers("a", down="a")
     asking = Failover(servers.all)
     asking.outage_timeout = 0.0
@@ -162,7 +164,7 @@ async def test_where_patience_has_ended_none_is_asked_more_often_than_three_time
     assert servers.asked["a"] == 3
 
 
-async def test_after_a_long_outage_requests_fail_at_the_third_time() -> None:
+async def test_after_a_long_outage_a_request_fails_at_the_third_attempt() -> None:
     servers, now = Servers("a", down="a"), 1000.0
     asking = Failover(servers.all, lambda: now)
     with pytest.raises(ConnectionError):

@@ -1,4 +1,4 @@
-"""A silent server is told from one that is busy, and no request is waited for in vain."""
+"""A silent server is distinguished from a busy one, and no request waits forever."""
 
 import asyncio
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from reasoning_gym_environment.inference.errors import HangingError
 
 
 class Server:
-    """Says whether it is there."""
+    """A server that is there or not."""
 
     config = SimpleNamespace(base_url="http://here/v1")
 
@@ -25,7 +25,7 @@ class Server:
 
 
 class Hasty(HangDetector):
-    """Looks at the clock all the time."""
+    """Checks all the time."""
 
     check_seconds = 0.001
 
@@ -47,7 +47,7 @@ async def waited(detector: HangDetector, clock: Clock, seconds: int) -> asyncio.
     return waiting
 
 
-async def test_a_silent_server_is_said_within_ten_seconds_and_once_a_minute(
+async def test_a_silent_server_is_logged_within_ten_seconds_and_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server, clock = Server(there=False), Clock()
@@ -72,14 +72,14 @@ async def test_a_silent_server_is_said_within_ten_seconds_and_once_a_minute(
     assert caplog.messages[-1].endswith(" s, 0 requests given up")
 
 
-async def test_requests_to_a_silent_server_are_given_up() -> None:
+async def test_requests_to_a_silent_server_are_abandoned() -> None:
     detector = Hasty(Server(there=False), clock := Clock())
     with pytest.raises(HangingError) as raised:
         await (await waited(detector, clock, 100))
     assert str(raised.value) == "the inference server at http://here/v1 was silent for 60 s"
 
 
-async def test_a_server_that_is_alive_may_take_its_time_and_nothing_is_said(
+async def test_a_slow_live_server_is_waited_for_without_a_log_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server, clock = Server(there=True), Clock()
@@ -92,7 +92,7 @@ async def test_a_server_that_is_alive_may_take_its_time_and_nothing_is_said(
 
 
 async def answered(detector: HangDetector, times: int) -> None:
-    """So many replies that come at once."""
+    """Receive that many replies at once."""
     for _ in range(times):
         reply: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         reply.set_result("here")
@@ -102,7 +102,7 @@ async def answered(detector: HangDetector, times: int) -> None:
 @pytest.mark.parametrize(
     ("replies", "limits"), [(0, (600, 1200)), (31, (600,)), (32, (60, 120, 240))]
 )
-async def test_a_request_that_a_server_has_forgotten_is_given_up_and_the_next_has_longer(
+async def test_a_forgotten_request_is_abandoned_and_the_next_gets_longer(
     replies: int, limits: tuple[int, ...]
 ) -> None:
     detector = Hasty(Server(there=True), clock := Clock())
@@ -114,7 +114,7 @@ async def test_a_request_that_a_server_has_forgotten_is_given_up_and_the_next_ha
         assert clock.now - begun == seconds
 
 
-async def test_requests_that_are_forgotten_together_leave_patience_with_silence_as_it_is() -> None:
+async def test_forgotten_requests_do_not_extend_the_silence_timeout() -> None:
     server = Server(there=True)
     detector = Hasty(server, clock := Clock())
     waiting = [await waited(detector, clock, 1) for _ in range(3)]
@@ -127,7 +127,7 @@ async def test_requests_that_are_forgotten_together_leave_patience_with_silence_
     assert clock.now - begun == 60
 
 
-async def test_who_has_seen_long_completions_waits_for_them() -> None:
+async def test_long_completions_extend_the_limit_of_later_requests() -> None:
     detector = Hasty(Server(there=True), clock := Clock())
     reply: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     waiting = asyncio.create_task(detector.reply(reply, lambda: None))

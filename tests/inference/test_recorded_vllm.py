@@ -1,6 +1,6 @@
-"""A contract: what a real vLLM 0.32 answered to our requests is still read as what it was.
+"""Contract with vLLM 0.32: recorded replies are decoded as before.
 
-`tests/real/record.py` has recorded it. A request that is no longer the recorded one is refused.
+`tests/real/record.py` recorded them. A request that differs from the recorded one is refused.
 """
 
 import json
@@ -59,9 +59,11 @@ async def replayed(
     await site.start()
     url = "http://{}:{}/v1".format(*runner.addresses[0])
     settings = {"model_name": recording()["ask"]["model"], "api_key": "x", **changes}
+    client = ServerClient(APIServerConfig(server_type=kind, base_url=url, **settings))
     try:
-        yield ServerClient(APIServerConfig(server_type=kind, base_url=url, **settings))
+        yield client
     finally:
+        await client.close()
         await runner.cleanup()
 
 
@@ -95,7 +97,7 @@ def read(dialect: Dialect, reply: Any) -> list[Any]:
 
 
 @KINDS
-async def test_the_start_finds_out_what_the_server_gives(kind: str) -> None:
+async def test_a_probe_finds_the_servers_capabilities(kind: str) -> None:
     async with replayed(kind) as server:
         found = await probe(server, requirements())
     assert found.dialect is SERVER_TYPES[kind].dialects[0]
@@ -176,7 +178,7 @@ def abort(choice: dict[str, Any], reply: dict[str, Any]) -> None:
         (abort, "a completion has the finish reason 'abort'"),
     ],
 )
-async def test_a_reply_that_is_half_of_it_is_refused(kind: str, spoil: Any, said: str) -> None:
+async def test_a_partly_invalid_reply_is_refused(kind: str, spoil: Any, said: str) -> None:
     dialect, reply = await group_reply(kind)
     spoil(reply["choices"][1], reply)
     with pytest.raises(ReplyError, match=said):
@@ -184,14 +186,14 @@ async def test_a_reply_that_is_half_of_it_is_refused(kind: str, spoil: Any, said
 
 
 @pytest.mark.parametrize("logprob", [0.1, float("nan"), float("-inf"), None, "-0.5", True])
-async def test_what_is_not_a_logprob_is_refused(logprob: Any) -> None:
+async def test_an_invalid_logprob_is_refused(logprob: Any) -> None:
     dialect, reply = await group_reply("vllm")
     reply["choices"][0]["logprobs"]["token_logprobs"][3] = logprob
     with pytest.raises(ReplyError, match="logprob"):
         read(dialect, reply)
 
 
-async def test_a_logprob_that_is_rounded_above_0_is_0() -> None:
+async def test_a_logprob_rounded_above_0_counts_as_0() -> None:
     dialect, reply = await group_reply("vllm")
     reply["choices"][0]["logprobs"]["token_logprobs"][3] = 1e-6
     assert read(dialect, reply)[0].logprobs[3] == 0.0

@@ -1,11 +1,14 @@
-"""Where a client sends its requests, and how long it waits for a connection and a reply."""
+"""Where a client sends its requests, over how many connections, and how long it waits."""
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import pytest
+from aiohttp import web
 from asked_completions import REQUEST
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 
@@ -13,15 +16,17 @@ from reasoning_gym_environment.inference.errors import describe
 from reasoning_gym_environment.inference.servers import ServerClient
 
 
-def client(kind: str, base_url: str | None) -> ServerClient:
+def client(kind: str, base_url: str | None, **settings: Any) -> ServerClient:
     server = {"server_type": kind, "base_url": base_url, "model_name": "m", "api_key": "x"}
-    return ServerClient(APIServerConfig(**server, timeout=1))
+    return ServerClient(APIServerConfig(**{**server, "timeout": 1, **settings}))
 
 
 async def failure_of(kind: str, base_url: str) -> BaseException:
     """What one request raises."""
-    request = client(kind, base_url).sample(replace(REQUEST, n=1), "train")
+    asking = client(kind, base_url)
+    request = asking.sample(replace(REQUEST, n=1), "train")
     [error] = await asyncio.gather(request, return_exceptions=True)
+    await asking.close()
     assert isinstance(error, Exception)
     return error
 
@@ -71,8 +76,65 @@ def test_the_base_url_may_end_with_v1_or_not(kind: str, base_url: str) -> None:
         (None, "https://api.openai.com/v1/chat/completions"),
     ],
 )
-def test_a_chat_endpoint_is_asked_where_openais_own_client_asks(
+def test_a_chat_endpoints_url_is_that_of_openais_own_client(
     base_url: str | None, chat: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert client("openai", base_url).url("/v1/chat/completions") == chat
+
+
+class ConnectionCounter:
+    """Replies to chats once `expected` of them have arrived, and notes their connections."""
+
+    def __init__(self, expected: int) -> None:
+        self._expected = expected
+        self.connections: list[asyncio.BaseTransport | None] = []
+        self._all_arrived = asyncio.Event()
+
+    async def reply(self, request: web.Request) -> web.Response:
+        self.connections.append(request.transport)
+        if len(self.connections) >= self._expected:
+            self._all_arrived.set()
+        await self._all_arrived.wait()
+        choice = {"message": {"content": "4"}, "finish_reason": "stop"}
+        return web.json_response({"choices": [choice, choice]})
+
+
+class Counted(NamedTuple):
+    """A counter, and a client that sends its requests there."""
+
+    counter: ConnectionCounter
+    chats: ServerClient
+
+
+@asynccontextmanager
+async def counted(expected: int, **settings: int) -> AsyncIterator[Counted]:
+    counter, app = ConnectionCounter(expected), web.Application()
+    app.router.add_post("/v1/chat/completions", counter.reply)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    chats = client("openai", "http://{}:{}/v1".format(*runner.addresses[0]), **settings)
+    try:
+        yield Counted(counter, chats)
+    finally:
+        await chats.close()
+        await runner.cleanup()
+
+
+async def test_requests_reuse_a_connection_until_the_client_is_closed() -> None:
+    async with counted(expected=1) as (counter, chats):
+        for _ in range(3):
+            await chats.sample(REQUEST, "train")
+        [connection] = set(counter.connections)
+        assert connection is not None
+        assert not connection.is_closing()
+        await chats.close()
+        while not connection.is_closing():  # once the server notices
+            await asyncio.sleep(0.01)
+
+
+async def test_only_admission_limits_the_number_of_connections() -> None:
+    async with counted(expected=150, num_max_requests_at_once=150, timeout=30) as (counter, chats):
+        await asyncio.gather(*(chats.sample(REQUEST, "train") for _ in range(150)))
+    assert len(set(counter.connections)) == 150

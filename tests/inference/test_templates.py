@@ -1,6 +1,6 @@
-"""Chat templates that think: the prompt, the mask and the thought are right with each of them.
+"""Prompt, mask and thought with the chat templates of reasoning models.
 
-The templates in `templates/` are our own, to the shape of those that come with the models.
+The files in `templates/` imitate the templates that come with the models.
 """
 
 from dataclasses import dataclass
@@ -169,7 +169,7 @@ def test_the_prompt_is_what_the_template_makes_of_the_messages(model: Model) -> 
     assert model.tokenizer.decode(model.prompt_tokens) == model.template.prompt
 
 
-def test_the_mask_leaves_what_the_model_wrote_and_the_end_of_its_turn(model: Model) -> None:
+def test_the_mask_covers_everything_but_the_completion_and_its_end_of_turn(model: Model) -> None:
     completion = model.complete(model.template.written)
     masked = [mask == MASKED for mask in completion.masks]
     assert masked == sorted(masked, reverse=True)
@@ -177,19 +177,19 @@ def test_the_mask_leaves_what_the_model_wrote_and_the_end_of_its_turn(model: Mod
     assert model.written(completion) == model.template.written + model.template.special[-1]
 
 
-def test_the_thought_is_cut_off(model: Model) -> None:
+def test_the_thought_is_split_from_the_reply(model: Model) -> None:
     text = model.complete(model.template.written).text
     thought, outside = split_thought(text)
     assert (thought, outside) == (THOUGHT, REPLY)
     assert extract_answer(text).answer == "4"
 
 
-def test_a_thought_in_a_field_of_its_own_is_trained_on_as_the_model_wrote_it(model: Model) -> None:
+def test_a_thought_in_its_own_field_is_trained_on_as_the_model_wrote_it(model: Model) -> None:
     text = join_reasoning(model.prompt, THOUGHT, REPLY)
     assert model.complete(text) == model.complete(model.template.written)
 
 
-def test_a_thought_that_broke_off_stays_open(model: Model) -> None:
+def test_a_truncated_thought_stays_open(model: Model) -> None:
     completion = model.complete(join_reasoning(model.prompt, THOUGHT, ""), "length")
     assert model.written(completion) == f"{model.template.thinks[0]}{THOUGHT}"
     assert completion.truncated
@@ -202,7 +202,7 @@ def test_a_reply_without_a_thought_is_trained_on_as_the_model_wrote_it(model: Mo
     assert extract_answer(completion.text).answer == "4"
 
 
-def test_the_text_of_a_servers_tokens_has_its_thought_apart(model: Model) -> None:
+def test_the_text_of_a_servers_tokens_has_its_thought_in_tags(model: Model) -> None:
     tokens = model.encode(model.template.written + model.template.special[-1])
     text = text_of_tokens(model.tokenizer, tokens)
     assert split_thought(text) == (THOUGHT, REPLY)
@@ -215,7 +215,7 @@ def test_without_a_system_prompt_the_template_decides(model: Model) -> None:
     assert prompt.endswith(model.template.prompt.partition("2 + 2?")[2])
 
 
-def test_templates_that_drop_earlier_thoughts_change_nothing_for_us(model: Model) -> None:
+def test_templates_that_drop_earlier_thoughts_leave_completions_unchanged(model: Model) -> None:
     earlier = [
         {"role": "user", "content": "1 + 1?"},
         {"role": "assistant", "content": f"<think>{THOUGHT}</think>2"},

@@ -1,4 +1,4 @@
-"""What training sees is what the model wrote, whatever the chat template makes of it."""
+"""Training sees what the model wrote, whatever the chat template does."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ def complete(
     return prompt, prompt_tokens, completion
 
 
-def test_texts_that_are_encoded_together_have_the_tokens_they_have_alone(tokenizer: Any) -> None:
+def test_texts_encoded_together_have_the_same_tokens_as_alone(tokenizer: Any) -> None:
     texts = ["", "a\ud800", TEXT, "日本 🎉", TEXT * 20]
     reasons = ["stop", "length", "length", "stop", "stop"]
     prompt = tokenizer.encode("2 + 2?", add_special_tokens=False)
@@ -124,21 +124,21 @@ def test_the_end_of_a_turn_is_the_templates_first_special_token_after_the_messag
     assert end_of_turn(chatml) == end_of_turn(thoughtless) == expected
 
 
-def test_a_template_without_marks_ends_its_turn_with_the_end_of_the_sequence(
+def test_a_template_without_special_tokens_ends_a_turn_with_end_of_sequence(
     tokenizer_folder: str,
 ) -> None:
     tokenizer = load(tokenizer_folder, HAS_NO_MARKS)
     assert end_of_turn(tokenizer) == (tokenizer.eos_token_id,)
 
 
-def test_what_a_template_writes_before_its_mark_belongs_to_the_end_of_the_turn(
+def test_the_end_of_a_turn_includes_text_before_the_special_token(
     tokenizer_folder: str,
 ) -> None:
     tokenizer = load(tokenizer_folder, DROPS_THOUGHTS.replace("<|im_end|>", " .<|im_end|>"))
     assert tokenizer.decode(list(end_of_turn(tokenizer))) == " .<|im_end|>"
 
 
-def test_without_marks_and_without_an_end_of_sequence_nothing_ends_a_turn(
+def test_a_turn_has_no_end_without_special_tokens_and_end_of_sequence(
     tokenizer_folder: str,
 ) -> None:
     tokenizer = load(tokenizer_folder, HAS_NO_MARKS)
@@ -152,7 +152,7 @@ def test_a_truncated_completion_has_no_end_of_turn(chatml: Any) -> None:
     assert completion.truncated
 
 
-def test_what_exceeds_the_length_is_cut_off_and_counts_as_truncated(chatml: Any) -> None:
+def test_a_completion_beyond_the_length_limit_is_truncated(chatml: Any) -> None:
     _, prompt_tokens, whole = complete(chatml)
     for room in (0, 1, len(whole.tokens) - len(prompt_tokens) - 1):
         _, _, cut = complete(chatml, length_limit=len(prompt_tokens) + room)
@@ -162,24 +162,24 @@ def test_what_exceeds_the_length_is_cut_off_and_counts_as_truncated(chatml: Any)
         assert cut.text == TEXT
 
 
-def test_a_completion_that_just_fits_is_whole(chatml: Any) -> None:
+def test_a_completion_at_the_length_limit_is_complete(chatml: Any) -> None:
     _, _, whole = complete(chatml)
     _, _, fitting = complete(chatml, length_limit=len(whole.tokens))
     assert fitting == whole
 
 
-def test_an_empty_completion_is_the_end_of_its_turn(chatml: Any) -> None:
+def test_an_empty_completion_is_only_the_end_of_turn(chatml: Any) -> None:
     _, prompt_tokens, completion = complete(chatml, text="")
     assert completion.tokens[len(prompt_tokens) :] == end_of_turn(chatml)
 
 
 @given(text=st.text(st.characters(codec="utf-8"), max_size=40))
-def test_any_text_is_kept_to_the_letter(chatml: Any, text: str) -> None:
+def test_any_text_survives_encoding(chatml: Any, text: str) -> None:
     _, prompt_tokens, completion = complete(chatml, text=text, finish_reason="length")
     assert chatml.decode(list(completion.tokens[len(prompt_tokens) :])) == text
 
 
-def test_a_thought_in_a_field_of_its_own_is_put_before_the_answer(chatml: Any) -> None:
+def test_a_thought_in_its_own_field_precedes_the_answer(chatml: Any) -> None:
     prompt = render_prompt(chatml, MESSAGES)
     assert join_reasoning(prompt, "hm", "<answer>4</answer>") == (
         "<think>hm</think><answer>4</answer>"
@@ -193,11 +193,11 @@ def test_a_thought_that_the_prompt_opened_is_not_opened_again(thoughtless: Any) 
 
 
 @pytest.mark.parametrize("reasoning", [None, ""])
-def test_without_a_thought_the_text_stays_as_it_is(reasoning: str | None) -> None:
+def test_a_text_without_a_thought_is_unchanged(reasoning: str | None) -> None:
     assert join_reasoning("<think>", reasoning, "so: 4") == "so: 4"
 
 
-def test_half_a_surrogate_pair_is_data_and_its_tokens_are_those_of_a_replacement(
+def test_unpaired_surrogates_get_the_tokens_of_the_replacement_character(
     chatml: Any,
 ) -> None:
     broken = "so\ud800 <answer>4\udfff</answer>"

@@ -88,6 +88,7 @@ async def record(url: str, model: str) -> dict[str, Any]:
         settings.model_name = "unknown"
         with suppress(ConfigurationError):
             await probe(server, required)
+        await server.close()
     return {"ask": asdict(required.request), "text_ids": required.text_ids, "exchanges": exchanges}
 
 

@@ -1,4 +1,4 @@
-"""Reads replies from all of their JSON, number by number: what the dialects are compared with."""
+"""Decodes replies from all of their JSON, number by number: the reference for the dialects."""
 
 import json
 import math
@@ -14,8 +14,8 @@ from reasoning_gym_environment.inference.dialects import (
 )
 
 
-def slowly(dialect: Dialect, body: bytes, request: GenerationRequest) -> Any:
-    """Tokens, logprobs and finish reason of each completion; None where one isn't sound."""
+def decode_by_reference(dialect: Dialect, body: bytes, request: GenerationRequest) -> Any:
+    """Tokens, logprobs and finish reason of each completion; None if one is invalid."""
     try:
         rows = ROWS[type(dialect)](json.loads(body), request)
         return [sound(*row, request) for row in rows]
