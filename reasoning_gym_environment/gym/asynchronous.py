@@ -248,10 +248,13 @@ class AsyncReasoningGym:
         by_problem: dict[str, list[int]] = {}
         known: dict[str, Problem | Recipe] = {}
         texts: list[str] = []
+        key, previous = "", None
         for index, (scorable, text) in enumerate(pairs):
-            which = scorable if isinstance(scorable, Problem) else validated(scorable)
-            key = recipe_key(which.recipe if isinstance(which, Problem) else which)
-            known.setdefault(key, which)
+            if scorable is not previous:  # the key takes as long as the rest
+                which = scorable if isinstance(scorable, Problem) else validated(scorable)
+                key = recipe_key(which.recipe if isinstance(which, Problem) else which)
+                known.setdefault(key, which)
+                previous = scorable
             by_problem.setdefault(key, []).append(index)
             texts.append(text)
         groups = by_problem.values()

@@ -6,16 +6,17 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
+import prometheus_client as prometheus
 from fastapi import HTTPException
 
 from ..errors import GenerationError, GenerationTimeoutError, WorkerLostError
 from ..gym.asynchronous import AsyncReasoningGym, Score
 from ..records import Problem, Status
 from ..tasks.recipes import shorten
-from ._formats import EntryTarget, RecipeTarget, Target
-from ._limits import Metrics, retry_later
+from ._messages import Target, retry_later
 
 GATHER_SECONDS = 0.005
 """Wait of a batch's first completion for others; scoring one alone takes longer."""
@@ -43,11 +44,11 @@ class Scorer:
         Raises:
             HTTPException: the target cannot be scored.
         """
-        if isinstance(target, EntryTarget):
+        if target.entry is not None:
             return await self._score_entry(target, completions)
         return await self._score_recipe(target, completions)
 
-    async def _score_recipe(self, target: RecipeTarget, completions: Sequence[str]) -> list[Score]:
+    async def _score_recipe(self, target: Target, completions: Sequence[str]) -> list[Score]:
         try:
             problem = await self._gym.problem(target.recipe)
         except GenerationError as error:
@@ -63,9 +64,9 @@ class Scorer:
             )
         return await self._score(problem, completions)
 
-    async def _score_entry(self, target: EntryTarget, completions: Sequence[str]) -> list[Score]:
+    async def _score_entry(self, target: Target, completions: Sequence[str]) -> list[Score]:
         """Score completions of an entry whose own answer earns the full score."""
-        problem = target.problem()
+        problem = target.entry_problem()
         if target.key not in self._valid_entries:
             [own] = await self._score(problem, [f"<answer>{problem.oracle}</answer>"])
             if own.status in _NO_VERDICT:
@@ -75,8 +76,9 @@ class Scorer:
                 raise HTTPException(
                     422,
                     f"entry: its own answer, {shorten(problem.oracle)}, earns {own.score} "
-                    f"({own.status.value}) by the default {target.task} instead of 1: the entry "
-                    "is broken or needs parameters that it does not name; send a recipe instead",
+                    f"({own.status.value}) by the default {problem.recipe.task} instead of 1: the "
+                    "entry is broken or needs parameters that it does not name; send a recipe "
+                    "instead",
                 )
             self._valid_entries[target.key] = None
             if len(self._valid_entries) > MAX_KNOWN_ENTRIES:
@@ -96,9 +98,11 @@ def _is_transient(error: GenerationError) -> bool:
     return isinstance(error, GenerationTimeoutError) or isinstance(error.__cause__, WorkerLostError)
 
 
-class _Answer(NamedTuple):
-    completion: str
-    score: asyncio.Future[Score]
+class _Share(NamedTuple):
+    """Completions of one call in a batch, and the scores that it awaits."""
+
+    completions: Sequence[str]
+    scores: asyncio.Future[list[Score]]
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
@@ -106,13 +110,15 @@ class _Batch:
     """Completions of one target that will be scored together.
 
     Attributes:
+        room: completions that can still be added.
         task: waits for a slot and scores them.
         started: whether completions can no longer be added or withdrawn.
     """
 
     key: str
     target: Target
-    answers: list[_Answer] = field(default_factory=list)
+    shares: list[_Share] = field(default_factory=list)
+    room: int = MAX_BATCH
     task: asyncio.Task[None] | None = None
     started: bool = False
 
@@ -122,6 +128,7 @@ class ScoringQueue:
 
     Args:
         score: scores completions of one target, in order.
+        registry: takes the queue's metrics.
         most: completions that may be pending.
         concurrency: batches scored at once.
 
@@ -132,18 +139,26 @@ class ScoringQueue:
     def __init__(
         self,
         score: Callable[[Target, Sequence[str]], Awaitable[list[Score]]],
-        metrics: Metrics,
+        registry: prometheus.CollectorRegistry,
         *,
         most: int,
         concurrency: int,
     ) -> None:
         self._score = score
-        self._metrics = metrics
         self._most = most
         self._slots = asyncio.Semaphore(concurrency)
         self._open: dict[str, _Batch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.pending = 0
+        counter = partial(prometheus.Counter, registry=registry)
+        self._scored = counter("reasoning_gym_answers", "Scored completions by status.", ["status"])
+        for status in Status:
+            self._scored.labels(status.value)
+        self._batches = counter("reasoning_gym_batches", "Groups of completions scored together.")
+        self._batched = counter("reasoning_gym_batched_answers", "Completions in those groups.")
+        prometheus.Gauge(
+            "reasoning_gym_queued_answers", "Completions that are pending.", registry=registry
+        ).set_function(lambda: self.pending)
 
     def require_room(self, completions: int = 1) -> None:
         """Raise HTTPException 429 if the queue has no room for so many completions."""
@@ -159,38 +174,45 @@ class ScoringQueue:
             HTTPException: the queue is full, or the target cannot be scored.
         """
         self.require_room(len(completions))
+        placed = self._place(target, completions)
         self.pending += len(completions)
-        key = target.key
-        placed = [self._add(key, target, completion) for completion in completions]
         try:
-            scores = await asyncio.gather(*(answer.score for _, answer in placed))
+            parts = await asyncio.gather(*(share.scores for _, share in placed))
         finally:
             self.pending -= len(completions)
-            for batch, answer in placed:
-                self._withdraw(batch, answer)
+            for batch, share in placed:
+                self._withdraw(batch, share)
+        scores = [score for part in parts for score in part]
         for status, count in Counter(score.status for score in scores).items():
-            self._metrics.answers.labels(status.value).inc(count)
+            self._scored.labels(status.value).inc(count)
         return scores
 
-    def _add(self, key: str, target: Target, completion: str) -> tuple[_Batch, _Answer]:
-        """Add a completion to the open batch of its target, or to a new one."""
-        batch = self._open.get(key)
-        if batch is None or len(batch.answers) == MAX_BATCH:
-            batch = self._open[key] = _Batch(key=key, target=target)
-            batch.task = asyncio.create_task(self._run(batch))
-            self._tasks.add(batch.task)
-            batch.task.add_done_callback(self._tasks.discard)
-        answer = _Answer(completion, asyncio.get_running_loop().create_future())
-        batch.answers.append(answer)
-        return batch, answer
+    def _place(self, target: Target, completions: Sequence[str]) -> list[tuple[_Batch, _Share]]:
+        """Add completions to the open batch of their target, and to new ones."""
+        key = target.key
+        placed = []
+        while completions:
+            batch = self._open.get(key)
+            if batch is None or not batch.room:
+                batch = self._open[key] = _Batch(key=key, target=target)
+                batch.task = asyncio.create_task(self._run(batch))
+                self._tasks.add(batch.task)
+                batch.task.add_done_callback(self._tasks.discard)
+            share = _Share(completions[: batch.room], asyncio.get_running_loop().create_future())
+            batch.shares.append(share)
+            batch.room -= len(share.completions)
+            placed.append((batch, share))
+            completions = completions[len(share.completions) :]
+        return placed
 
-    def _withdraw(self, batch: _Batch, answer: _Answer) -> None:
-        """Remove an answer whose caller is gone, and a batch that is empty after it."""
-        answer.score.cancel()
-        if batch.started or not answer.score.cancelled():
+    def _withdraw(self, batch: _Batch, share: _Share) -> None:
+        """Remove a share whose caller is gone, and a batch that is empty after it."""
+        share.scores.cancel()
+        if batch.started or not share.scores.cancelled():
             return
-        batch.answers.remove(answer)
-        if not batch.answers:
+        batch.shares.remove(share)
+        batch.room += len(share.completions)
+        if not batch.shares:
             self._close(batch)
             if batch.task is not None:
                 batch.task.cancel()
@@ -204,19 +226,21 @@ class ScoringQueue:
         await asyncio.sleep(GATHER_SECONDS)
         async with self._slots:
             self._close(batch)
-            await self._score_batch(batch.target, batch.answers)
+            await self._score_batch(batch)
 
-    async def _score_batch(self, target: Target, answers: Sequence[_Answer]) -> None:
-        """Score answers and resolve those that are still awaited."""
-        self._metrics.batches.inc()
-        self._metrics.batched_answers.inc(len(answers))
+    async def _score_batch(self, batch: _Batch) -> None:
+        """Score a batch and resolve the shares that are still awaited."""
+        completions = [text for share in batch.shares for text in share.completions]
+        self._batches.inc()
+        self._batched.inc(len(completions))
         try:
-            scores = await self._score(target, [answer.completion for answer in answers])
+            scores = iter(await self._score(batch.target, completions))
         except Exception as error:  # noqa: BLE001 - raised in each caller
-            for answer in answers:
-                if not answer.score.done():
-                    answer.score.set_exception(error)
+            for share in batch.shares:
+                if not share.scores.done():
+                    share.scores.set_exception(error)
             return
-        for answer, score in zip(answers, scores, strict=True):
-            if not answer.score.done():
-                answer.score.set_result(score)
+        for share in batch.shares:
+            part = [next(scores) for _ in share.completions]
+            if not share.scores.done():
+                share.scores.set_result(part)

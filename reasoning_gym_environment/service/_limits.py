@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..records import Status
+from ._messages import retry_later
 
 T = TypeVar("T")
 
@@ -30,11 +30,6 @@ CLIENT_CLOSED_REQUEST = 499
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 """Upper bounds of the histogram of request times."""
-
-
-def retry_later(status: int, message: str) -> HTTPException:
-    """Return an error that asks the client to retry after a second."""
-    return HTTPException(status, message, headers={"Retry-After": "1"})
 
 
 async def retry(attempt: Callable[[], Awaitable[T]], delays: Sequence[float]) -> T:
@@ -59,50 +54,32 @@ def error_response(error: HTTPException) -> Response:
     )
 
 
-class Metrics:
-    """Prometheus metrics of one application, in a registry of their own.
-
-    Attributes:
-        requests, seconds: of requests by route.
-        answers: scored completions by status.
-        batches, batched_answers: groups scored together, and the completions in them.
-    """
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        counter = partial(Counter, registry=self.registry)
-        self.requests = counter(
-            "reasoning_gym_requests",
-            "Requests by route and HTTP status; 499: the client disconnected.",
-            ["route", "code"],
-        )
-        self.seconds = Histogram(
-            "reasoning_gym_request_seconds",
-            "Seconds until the reply.",
-            ["route"],
-            buckets=SECONDS,
-            registry=self.registry,
-        )
-        self.answers = counter("reasoning_gym_answers", "Scored completions by status.", ["status"])
-        for status in Status:
-            self.answers.labels(status.value)
-        self.batches = counter("reasoning_gym_batches", "Groups of completions scored together.")
-        self.batched_answers = counter(
-            "reasoning_gym_batched_answers", "Completions in those groups."
-        )
-
-
 class RequestMetrics:
     """Middleware that records each request.
 
     Args:
+        registry: takes the metrics.
         paths: label their requests; other paths are `none`.
     """
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, paths: Collection[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, *, registry: CollectorRegistry, paths: Collection[str]
+    ) -> None:
         self._app = app
-        self._metrics = metrics
         self._paths = paths
+        self._requests = Counter(
+            "reasoning_gym_requests",
+            "Requests by route and HTTP status; 499: the client disconnected.",
+            ["route", "code"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "reasoning_gym_request_seconds",
+            "Seconds until the reply.",
+            ["route"],
+            buckets=SECONDS,
+            registry=registry,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -125,8 +102,8 @@ class RequestMetrics:
         finally:
             known = scope["path"] in self._paths and status != 405
             route = scope["path"] if known else "none"
-            self._metrics.requests.labels(route, status).inc()
-            self._metrics.seconds.labels(route).observe(time.monotonic() - begin)
+            self._requests.labels(route, status).inc()
+            self._seconds.labels(route).observe(time.monotonic() - begin)
 
 
 class BearerToken:
@@ -198,7 +175,7 @@ class BodyLimiter:
         except HTTPException as error:
             await error_response(error)(scope, receive, send)
         except ClientDisconnect:
-            pass  # nobody reads a reply
+            pass  # there is nobody to reply to
         finally:
             self._reserved -= size
 
@@ -287,9 +264,8 @@ class BodyLimiter:
         try:
             await self._app(scope, receive_body, send_tracked)
         except asyncio.CancelledError:
-            if watching.done():
-                raise ClientDisconnect from None
-            raise
+            if not watching.done():
+                raise
         finally:
             watching.cancel()
 

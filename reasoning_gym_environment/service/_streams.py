@@ -22,9 +22,7 @@ from ..records import Problem, Recipe, recipe_key
 from ..tasks.recipes import read_recipe
 from ..util.concurrency import DaemonWriter
 from ..util.files import UnwritableError, write_whole
-from ._formats import recipe_target
-from ._limits import retry_later
-from ._schemas import Observation, StreamRequestOptions
+from ._messages import Observation, StreamRequestOptions, recipe_target, retry_later
 
 logger = logging.getLogger(__name__)
 

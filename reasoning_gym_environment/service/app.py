@@ -8,7 +8,7 @@ import json
 import logging
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -19,9 +19,9 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse
 from fastapi.routing import APIRoute
-from prometheus_client import Gauge, generate_latest
+from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException as RoutingError
 from starlette.routing import Route
@@ -32,27 +32,19 @@ from ..gym.asynchronous import AsyncReasoningGym, Score
 from ..tasks.recipes import shorten
 from ..util.concurrency import gather_or_cancel
 from ..util.outages import is_loopback
-from . import _schemas as schemas
+from . import _messages as messages
 from ._batching import Scorer, ScoringQueue
-from ._formats import (
+from ._limits import Admission, BearerToken, BodyLimiter, RequestMetrics, error_response, retry
+from ._messages import (
     Target,
     entry_target,
     label_target,
     openrlhf_pairs,
     recipe_target,
     response_text,
+    retry_later,
     verify_reply,
     verify_target,
-)
-from ._limits import (
-    Admission,
-    BearerToken,
-    BodyLimiter,
-    Metrics,
-    RequestMetrics,
-    error_response,
-    retry,
-    retry_later,
 )
 from ._streams import NamedStreams
 
@@ -73,7 +65,7 @@ KEEP_ALIVE_SECONDS = 75
 _Responses = dict[int | str, dict[str, Any]]
 
 _ERRORS: _Responses = {
-    status: {"model": schemas.ErrorReply, "description": description}
+    status: {"model": messages.ErrorReply, "description": description}
     for status, description in {
         400: "The body is not valid JSON.",
         401: "The bearer token is missing or wrong.",
@@ -120,7 +112,7 @@ class _JSONRequest(Request):
     """A request whose body is parsed within bounds."""
 
     async def json(self) -> Any:
-        return schemas.read_json(await self.body(), "the body")
+        return messages.read_json(await self.body(), "the body")
 
 
 class _JSONRoute(APIRoute):
@@ -142,36 +134,30 @@ class Endpoints:
     """Handlers of the routes that read a body."""
 
     def __init__(
-        self, queue: ScoringQueue, streams: NamedStreams, settings: ServiceSettings
+        self, queue: ScoringQueue, streams: NamedStreams, retry_delays: Sequence[float]
     ) -> None:
         self._queue = queue
         self._streams = streams
-        self._retry_delays = settings.pauses
+        self._retry_delays = retry_delays
 
-    def add_to(self, app: FastAPI) -> None:
-        """Add the routes to an application."""
+    def add_to(self, app: FastAPI) -> dict[str, Admission]:
+        """Add the routes; return, by path, what each requires before it reads a body."""
         app.router.route_class = _JSONRoute
-        app.post("/score", responses=_ERRORS, response_model=schemas.ScoreReply)(self.score)
-        app.post("/verify", responses=_ERRORS, response_model=schemas.VerifyReply)(self.verify)
+        app.post("/score", responses=_ERRORS, response_model=messages.ScoreReply)(self.score)
+        app.post("/verify", responses=_ERRORS, response_model=messages.VerifyReply)(self.verify)
         app.post("/openrlhf", responses=_ERRORS)(self.openrlhf)
         app.post("/slime", responses=_ERRORS)(self.slime)
         app.post("/problems", responses=_ERRORS)(self.problems)
         app.post("/observe", responses=_ERRORS)(self.observe)
-
-    def admissions(self) -> dict[str, Admission]:
-        """Return what each route requires before it reads a body."""
         scoring = Admission(self._queue.require_room)
         patient = Admission(self._queue.require_room, self._retry_delays)
         return {
-            "/score": scoring,
-            "/verify": scoring,
-            "/openrlhf": patient,
-            "/slime": patient,
-            "/problems": Admission(),
-            "/observe": Admission(),
+            **dict.fromkeys(("/score", "/verify"), scoring),
+            **dict.fromkeys(("/openrlhf", "/slime"), patient),
+            **dict.fromkeys(("/problems", "/observe"), Admission()),
         }
 
-    async def score(self, request: schemas.ScoreRequest) -> Response:
+    async def score(self, request: messages.ScoreRequest) -> Response:
         """Score completions of one problem."""
         if (request.recipe is None) == (request.entry is None):
             raise HTTPException(422, "give exactly one of recipe and entry")
@@ -179,26 +165,24 @@ class Endpoints:
             recipe_target(request.recipe) if request.entry is None else entry_target(request.entry)
         )
         scores = await self._queue.score(target, request.completions)
-        reply = schemas.ScoreReply(
-            scores=[schemas.ScoredCompletion.model_validate(score) for score in scores]
-        )
+        reply = messages.ScoreReply.model_validate({"scores": scores})
         return Response(reply.model_dump_json(), media_type="application/json")  # validates once
 
-    async def verify(self, request: schemas.VerifyRequest) -> Response:
+    async def verify(self, request: messages.VerifyRequest) -> Response:
         """Score the response to a NeMo Gym row."""
         target = verify_target(request)
         [score] = await self._queue.score(target, [response_text(request.response.output)])
         reply = verify_reply(request.model_dump(exclude_unset=True), target, score)
         return Response(json.dumps(reply), media_type="application/json")
 
-    async def openrlhf(self, request: schemas.OpenRlhfRequest) -> schemas.OpenRlhfReply:
+    async def openrlhf(self, request: messages.OpenRlhfRequest) -> messages.OpenRlhfReply:
         """Return the rewards of OpenRLHF's queries."""
         pairs = openrlhf_pairs(request)
-        return schemas.OpenRlhfReply(
+        return messages.OpenRlhfReply(
             rewards=await gather_or_cancel(self._reward(*pair) for pair in pairs)
         )
 
-    async def slime(self, request: schemas.SlimeRequest) -> schemas.Share:
+    async def slime(self, request: messages.SlimeRequest) -> messages.Share:
         """Return the reward of one slime sample, as a number."""
         return await self._reward(label_target(request.label, "label"), request.response)
 
@@ -211,20 +195,20 @@ class Endpoints:
 
         return await retry(attempt, self._retry_delays)
 
-    async def problems(self, request: schemas.ProblemsRequest) -> schemas.ProblemsReply:
+    async def problems(self, request: messages.ProblemsRequest) -> messages.ProblemsReply:
         """Return the next problems of a stream."""
         problems = await self._streams.next(request.stream, request.count, request.options)
-        return schemas.ProblemsReply(
+        return messages.ProblemsReply(
             problems=[
-                schemas.StreamedProblem(recipe=problem.recipe.to_json(), question=problem.question)
+                messages.StreamedProblem(recipe=problem.recipe.to_json(), question=problem.question)
                 for problem in problems
             ]
         )
 
-    async def observe(self, request: schemas.ObserveRequest) -> schemas.ObserveReply:
+    async def observe(self, request: messages.ObserveRequest) -> messages.ObserveReply:
         """Tell a stream the results of its problems."""
         await self._streams.observe(request.stream, request.results)
-        return schemas.ObserveReply(observed=len(request.results))
+        return messages.ObserveReply(observed=len(request.results))
 
 
 def reward_of(score: Score) -> float:
@@ -234,20 +218,21 @@ def reward_of(score: Score) -> float:
     return score.score
 
 
-class _WorkerRestarts(Collector):
-    """Counter of replaced worker processes, read from the gym."""
+class _GymMetrics(Collector):
+    """The state of the worker processes."""
 
     def __init__(self, gym: AsyncReasoningGym) -> None:
         self._gym = gym
 
-    def collect(self) -> list[CounterMetricFamily]:
-        return [
-            CounterMetricFamily(
-                "reasoning_gym_worker_restarts",
-                "Worker processes that were lost and replaced.",
-                value=self._gym.counts.get("sandbox/restarts", 0),
-            )
-        ]
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "reasoning_gym_ready", "1 while worker processes are up.", value=self._gym.ready
+        )
+        yield CounterMetricFamily(
+            "reasoning_gym_worker_restarts",
+            "Worker processes that were lost and replaced.",
+            value=self._gym.counts.get("sandbox/restarts", 0),
+        )
 
 
 def create_app(
@@ -262,13 +247,12 @@ def create_app(
     Example:
         app = create_app(AsyncReasoningGym(), ServiceSettings(), owns_gym=True)
     """
-    metrics = Metrics()
+    registry = CollectorRegistry()
+    registry.register(_GymMetrics(gym))
     streams = NamedStreams(gym, settings.streams)
     queue = ScoringQueue(
-        Scorer(gym).score, metrics, most=settings.queue, concurrency=settings.side_by_side
+        Scorer(gym).score, registry, most=settings.queue, concurrency=settings.side_by_side
     )
-    _observe_state(metrics, queue, gym)
-    endpoints = Endpoints(queue, streams, settings)
     app = FastAPI(
         title="reasoning-gym rewards",
         version=version("reasoning-gym-environment"),
@@ -277,23 +261,12 @@ def create_app(
         lifespan=lambda _: _lifespan(streams, gym if owns_gym else None),
         exception_handlers=dict.fromkeys(_HANDLED_ERRORS, _reply_to_error),
     )
-    app.state.gym, app.state.metrics = gym, metrics
-    endpoints.add_to(app)
+    app.state.gym, app.state.registry = gym, registry
+    admissions = Endpoints(queue, streams, settings.pauses).add_to(app)
     _add_information_routes(app)
-    _add_middleware(app, settings, endpoints.admissions())
+    _add_middleware(app, settings, admissions)
     _describe_security(app)
     return app
-
-
-def _observe_state(metrics: Metrics, queue: ScoringQueue, gym: AsyncReasoningGym) -> None:
-    registry = metrics.registry
-    Gauge(
-        "reasoning_gym_queued_answers", "Completions that are pending.", registry=registry
-    ).set_function(lambda: queue.pending)
-    Gauge(
-        "reasoning_gym_ready", "1 while worker processes are up.", registry=registry
-    ).set_function(lambda: gym.ready)
-    registry.register(_WorkerRestarts(gym))
 
 
 @contextlib.asynccontextmanager
@@ -319,7 +292,7 @@ async def _save_streams(streams: NamedStreams) -> None:
 def _add_information_routes(app: FastAPI) -> None:
     """Add the routes that read no body."""
     starting: _Responses = {
-        503: {"model": schemas.HealthReply, "description": "They are starting."}
+        503: {"model": messages.HealthReply, "description": "They are starting."}
     }
     unauthorized: _Responses = {401: _ERRORS[401]}
 
@@ -330,17 +303,17 @@ def _add_information_routes(app: FastAPI) -> None:
 
     @app.head("/health", include_in_schema=False)
     @app.get("/health", responses=starting)
-    async def health(response: Response) -> schemas.HealthReply:
+    async def health(response: Response) -> messages.HealthReply:
         """Report whether worker processes are up."""
         ready = app.state.gym.ready
         response.status_code = 200 if ready else 503
-        return schemas.HealthReply(status="ready" if ready else "starting")
+        return messages.HealthReply(status="ready" if ready else "starting")
 
     @app.head("/metrics", include_in_schema=False)
     @app.get("/metrics", response_class=PlainTextResponse, responses=unauthorized)
     async def metrics() -> Response:
         """Return metrics for Prometheus."""
-        text = generate_latest(app.state.metrics.registry)
+        text = generate_latest(app.state.registry)
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     @app.head("/openapi.json", include_in_schema=False)
@@ -362,7 +335,7 @@ def _add_middleware(
     if settings.token is not None:
         app.add_middleware(BearerToken, token=settings.token)
     paths = {route.path for route in app.routes if isinstance(route, Route)}
-    app.add_middleware(RequestMetrics, metrics=app.state.metrics, paths=paths)  # the outermost
+    app.add_middleware(RequestMetrics, registry=app.state.registry, paths=paths)  # the outermost
 
 
 def _describe_security(app: FastAPI) -> None:
@@ -460,7 +433,8 @@ class RewardService:
             raise FixableError(
                 f"--host {host} --port {port}: cannot listen ({error.strerror or error})"
             ) from error
-        self.url = f"http://{_in_url(host)}:{sockets[0].getsockname()[1]}"
+        name = f"[{host}]" if ":" in host else host
+        self.url = f"http://{name}:{sockets[0].getsockname()[1]}"
         self._serving = asyncio.create_task(self._server.serve(sockets))
         return self
 
@@ -481,10 +455,6 @@ async def _listen(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
 async def serve(gym: AsyncReasoningGym, settings: ServiceSettings) -> None:
     """Run the service until SIGTERM or SIGINT, then drain in-flight requests.
 
@@ -497,7 +467,9 @@ async def serve(gym: AsyncReasoningGym, settings: ServiceSettings) -> None:
             "127.0.0.1",
             settings.host,
         )
-    async with gym, _first_signal() as received, RewardService(gym, settings) as service:
+    received = _first_signal()
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # has no annotations
+    async with gym, RewardService(gym, settings) as service:
         logger.info("Listening on %s", service.url)
         await gym.start()
         logger.info("Ready")
@@ -505,24 +477,17 @@ async def serve(gym: AsyncReasoningGym, settings: ServiceSettings) -> None:
         logger.info("Draining in-flight requests; a second signal exits immediately")
 
 
-@contextlib.asynccontextmanager
-async def _first_signal() -> AsyncIterator[asyncio.Event]:
-    """Give an event that the first SIGTERM or SIGINT sets; a second one has its usual effect."""
+def _first_signal() -> asyncio.Event:
+    """Return an event that the first SIGTERM or SIGINT sets; a second one has its usual effect."""
     loop = asyncio.get_running_loop()
     received = asyncio.Event()
     handled = (signal.SIGTERM, signal.SIGINT)
 
-    def restore() -> None:
+    def receive() -> None:
+        received.set()
         for number in handled:
             loop.remove_signal_handler(number)
 
-    def receive() -> None:
-        restore()
-        received.set()
-
     for number in handled:
         loop.add_signal_handler(number, receive)
-    try:
-        yield received
-    finally:
-        restore()
+    return received

@@ -9,21 +9,22 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 from fastapi import HTTPException
+from prometheus_client import CollectorRegistry
 from reward_requests import Post, right
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.gym.asynchronous import Score
 from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.service._batching import MAX_BATCH, ScoringQueue
-from reasoning_gym_environment.service._formats import RecipeTarget, Target
-from reasoning_gym_environment.service._limits import MAX_PENDING_BYTES, Metrics, retry
+from reasoning_gym_environment.service._limits import MAX_PENDING_BYTES, retry
+from reasoning_gym_environment.service._messages import Target
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-def target(seed: int) -> RecipeTarget:
-    return RecipeTarget(recipe=Recipe(task="gcd", seed=seed))
+def target(seed: int) -> Target:
+    return Target(recipe=Recipe(task="gcd", seed=seed))
 
 
 class Slow:
@@ -43,7 +44,7 @@ async def test_requests_for_one_recipe_are_scored_together(
     post: Post, service: RewardService, problem: Problem
 ) -> None:
     recipe = problem.recipe.to_json()
-    registry = service.app.state.metrics.registry
+    registry = service.app.state.registry
     names = ("reasoning_gym_batches_total", "reasoning_gym_batched_answers_total")
     before = [registry.get_sample_value(name) for name in names]
     texts = [right(problem), *(f"<answer>{-n}</answer>" for n in range(1, 8))]
@@ -60,7 +61,7 @@ async def test_requests_for_one_recipe_are_scored_together(
 async def test_answers_to_one_item_wait_for_each_other_and_are_told_apart() -> None:
     slow = Slow()
     slow.go.set()
-    queue = ScoringQueue(slow.score, Metrics(), most=1000, concurrency=1)
+    queue = ScoringQueue(slow.score, CollectorRegistry(), most=1000, concurrency=1)
     asked = [queue.score(target(n % 2), [f"{n}"]) for n in range(6)]
     answers = [[s.answer for s in scores] for scores in await asyncio.gather(*asked)]
     assert answers == [[f"{n}"] for n in range(6)]
@@ -71,7 +72,7 @@ async def test_answers_to_one_item_wait_for_each_other_and_are_told_apart() -> N
 async def test_a_group_is_small_enough_that_none_runs_out_of_time_for_another() -> None:
     slow = Slow()
     slow.go.set()
-    queue = ScoringQueue(slow.score, Metrics(), most=1000, concurrency=1)
+    queue = ScoringQueue(slow.score, CollectorRegistry(), most=1000, concurrency=1)
     scores = await queue.score(target(0), [f"{n}" for n in range(40)])
     assert [s.answer for s in scores] == [f"{n}" for n in range(40)]
     assert [len(group) for group in slow.groups] == [MAX_BATCH, MAX_BATCH, 8]
@@ -79,7 +80,7 @@ async def test_a_group_is_small_enough_that_none_runs_out_of_time_for_another() 
 
 async def test_what_has_no_place_is_refused_and_place_comes_back() -> None:
     slow = Slow()
-    queue = ScoringQueue(slow.score, Metrics(), most=3, concurrency=1)
+    queue = ScoringQueue(slow.score, CollectorRegistry(), most=3, concurrency=1)
     waiting = asyncio.create_task(queue.score(target(0), ["a", "b"]))
     await asyncio.sleep(0)
     with pytest.raises(
@@ -94,7 +95,7 @@ async def test_what_has_no_place_is_refused_and_place_comes_back() -> None:
 
 async def test_answers_of_a_caller_that_left_are_not_scored() -> None:
     slow = Slow()
-    queue = ScoringQueue(slow.score, Metrics(), most=1000, concurrency=1)
+    queue = ScoringQueue(slow.score, CollectorRegistry(), most=1000, concurrency=1)
     first = asyncio.create_task(queue.score(target(0), ["first"]))
     while not slow.groups:
         await asyncio.sleep(0.001)
@@ -119,7 +120,7 @@ async def test_a_failure_is_told_to_all_who_wait_and_to_nobody_else() -> None:
             raise HTTPException(422, "no")
         return [Score(score=1.0, status=Status.SOLVED)] * len(completions)
 
-    queue = ScoringQueue(refuse, Metrics(), most=1000, concurrency=2)
+    queue = ScoringQueue(refuse, CollectorRegistry(), most=1000, concurrency=2)
     asked = [queue.score(target(n), ["x"]) for n in (0, 1, 1)]
     good, *bad = await asyncio.gather(*asked, return_exceptions=True)
     assert isinstance(good, list)
@@ -191,7 +192,7 @@ async def test_a_client_that_leaves_is_counted_and_its_neighbour_answered(
     service: RewardService, post: Post, session: aiohttp.ClientSession, problem: Problem
 ) -> None:
     body = {"recipe": problem.recipe.to_json(), "completions": [right(problem)] * 64}
-    registry = service.app.state.metrics.registry
+    registry = service.app.state.registry
 
     def left() -> float:
         labels = {"route": "/score", "code": "499"}

@@ -13,7 +13,7 @@ from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.gym.asynchronous import Scorable, Score
 from reasoning_gym_environment.records import Problem, Status
 from reasoning_gym_environment.service._batching import Scorer
-from reasoning_gym_environment.service._formats import entry_target
+from reasoning_gym_environment.service._messages import entry_target
 from reasoning_gym_environment.tasks.facts import UNTRUSTED_ENTRIES
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -40,7 +40,7 @@ async def compared(
 ) -> tuple[list[tuple[float | None, str]], list[tuple[float | None, str]]]:
     """Verdicts by the entry itself, and by what is left of it after JSON."""
     texts = answers(problem, other)
-    again = entry_target(after_json(problem)).problem()
+    again = entry_target(after_json(problem)).entry_problem()
     assert again.entry != problem.entry or again.question == problem.question
     scored = [await gym.score_many([(p, text) for text in texts]) for p in (problem, again)]
     return told(scored[0]), told(scored[1])

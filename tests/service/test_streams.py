@@ -12,7 +12,7 @@ from fastapi import HTTPException
 from reward_requests import Post
 
 from reasoning_gym_environment import AsyncReasoningGym
-from reasoning_gym_environment.service._schemas import Observation, StreamRequestOptions
+from reasoning_gym_environment.service._messages import Observation, StreamRequestOptions
 from reasoning_gym_environment.service._streams import NamedStreams
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 

@@ -10,8 +10,7 @@ from worker_stock import WorkerStock
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.gym.asynchronous import Score
 from reasoning_gym_environment.records import Status
-from reasoning_gym_environment.service._formats import response_text
-from reasoning_gym_environment.service._schemas import MAX_CHARACTERS, read_json
+from reasoning_gym_environment.service._messages import MAX_CHARACTERS, read_json, response_text
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings, reward_of
 
 
@@ -108,6 +107,6 @@ async def test_what_the_service_fails_at_is_masked_and_not_wrong(
         assert "knight_swap: " in reply.body["detail"]
         reply = await post("/slime", {"response": "", "label": recipe}, service.url)
         assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
-        registry = service.app.state.metrics.registry
+        registry = service.app.state.registry
         answers = registry.get_sample_value("reasoning_gym_answers_total", {"status": "unscored"})
         assert answers == 1 + 3, "slime's is tried three times"

@@ -1,0 +1,428 @@
+"""Messages of the service: requests, replies and errors, and what a request asks to score.
+
+The OpenAPI document is made from the models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import HTTPException
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic_core import from_json
+
+from ..gym.asynchronous import Score
+from ..records import Problem, Recipe, Status
+from ..tasks.catalogue import restore_json_entry
+from ..tasks.recipes import read_recipe, shorten
+
+MAX_COMPLETIONS = 256
+"""Completions in one request."""
+
+MAX_CHARACTERS = 2**19
+"""Characters of one completion."""
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0, le=2**31)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+_RECIPE = {
+    "type": "object",
+    "properties": {
+        "task": {"type": "string", "maxLength": 100},
+        "seed": {"type": "integer", "minimum": 0, "maximum": 2**53 - 1},
+        "level": {"type": ["integer", "null"], "minimum": 0, "maximum": 999},
+        "parameters": {"type": "object"},
+    },
+    "required": ["task", "seed"],
+    "additionalProperties": False,
+}
+_ENTRY = {
+    "type": "object",
+    "properties": {
+        "question": {"type": "string"},
+        "answer": {"type": ["string", "null"]},
+        "metadata": {"type": "object", "properties": {"source_dataset": {"type": "string"}}},
+    },
+    "required": ["question", "answer", "metadata"],
+}
+
+
+def _schema(description: str, *kinds: dict[str, Any]) -> WithJsonSchema:
+    """Describe a field that the functions below validate."""
+    return WithJsonSchema({"description": description, "anyOf": list(kinds)})
+
+
+RecipeField = Annotated[
+    Any, _schema("A recipe, as an object or its JSON text.", _RECIPE, {"type": "string"})
+]
+EntryField = Annotated[Any, _schema("An entry made by reasoning-gym.", _ENTRY)]
+LabelField = Annotated[
+    Any,
+    _schema("A recipe or an entry, or its JSON text.", _RECIPE, _ENTRY, {"type": "string"}),
+]
+Completion = Annotated[str, Field(max_length=MAX_CHARACTERS)]
+Completions = Annotated[list[Completion], Field(min_length=1, max_length=MAX_COMPLETIONS)]
+
+
+class RequestBody(BaseModel):
+    """A request; unknown fields are errors."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class Row(BaseModel):
+    """A request of another framework; other fields are ignored."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+
+class ScoreRequest(RequestBody):
+    """Completions of one problem, given by its recipe or its entry."""
+
+    recipe: RecipeField = None
+    entry: EntryField = None
+    completions: Completions
+
+
+class ScoreReply(BaseModel):
+    """One score per completion, in order."""
+
+    scores: list[ScoredCompletion]
+
+
+class ScoredCompletion(BaseModel):
+    """The score of one completion; null means that the service failed, not that it is wrong."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    score: Share | None
+    status: Status
+    answer: str | None
+    detail: str
+    seconds: float
+
+
+class VerifyRequest(Row):
+    """A NeMo Gym row with the model's response."""
+
+    responses_create_params: dict[str, Any]
+    response: NemoResponse
+    recipe: RecipeField = None
+    question: str | None = None
+    answer: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class NemoResponse(Row):
+    """A response of OpenAI's Responses API."""
+
+    output: list[dict[str, Any]]
+
+
+class VerifyReply(Row):
+    """The request's fields and the reward; `mask_sample` is true for an unscored response."""
+
+    responses_create_params: dict[str, Any]
+    response: dict[str, Any]
+    reward: Share
+    score: Share
+    status: Status
+    detail: str
+    mask_sample: bool
+    extracted_answer: str | None
+    task_name: str
+
+
+class OpenRlhfRequest(Row):
+    """An OpenRLHF batch: prompts with completions, prompts, and labels.
+
+    Lists may be empty: with fewer samples than services, some services get none.
+    """
+
+    query: Annotated[list[Completion], Field(max_length=MAX_COMPLETIONS)]
+    prompts: list[str]
+    labels: list[LabelField]
+
+
+class OpenRlhfReply(BaseModel):
+    """One reward per query, in order."""
+
+    rewards: list[Share]
+
+
+class SlimeRequest(Row):
+    """One slime sample; its prompt is ignored."""
+
+    prompt: Any = None
+    response: Completion
+    label: LabelField
+
+
+class StreamRequestOptions(RequestBody):
+    """Options of a stream, as the environment's options of the same names."""
+
+    tasks: list[str] = []
+    exclude_tasks: list[str] = []
+    task_weights: dict[str, Annotated[float, Field(ge=0, le=1e9)]] = {}
+    task_parameters: dict[str, dict[str, Any]] = {}
+    complexity_mode: str | None = None
+    difficulty: Share | None = None
+    complexity_level: Share | None = None
+    curriculum_target_accuracy: Annotated[float, Field(gt=0, lt=1)] = 0.7
+    sampling: str = "uniform"
+    seed: Annotated[int, Field(ge=0, lt=2**53)] = 0
+    replica: Annotated[str, Field(max_length=100)] = ""
+    reserved: list[str] = []
+
+
+class ProblemsRequest(RequestBody):
+    """A request for the next problems of a stream; `options` start a new one."""
+
+    stream: Name
+    count: Annotated[int, Field(ge=1, le=64)] = 1
+    options: StreamRequestOptions | None = None
+
+
+class StreamedProblem(BaseModel):
+    """A question and the recipe that scores and observes it."""
+
+    recipe: dict[str, Any]
+    question: str
+
+
+class ProblemsReply(BaseModel):
+    """The next problems of the stream."""
+
+    problems: list[StreamedProblem]
+
+
+class Observation(RequestBody):
+    """The result of a problem: `solved` of `attempts` scored completions were correct."""
+
+    recipe: RecipeField
+    solved: Count
+    attempts: Count
+
+
+class ObserveRequest(RequestBody):
+    """Results of problems that a stream handed out."""
+
+    stream: Name
+    results: Annotated[list[Observation], Field(min_length=1, max_length=256)]
+
+
+class ObserveReply(BaseModel):
+    """The number of results that the stream observed."""
+
+    observed: int
+
+
+class ErrorReply(BaseModel):
+    """An error: a sentence that names the field, its value, and what to do."""
+
+    error: str
+
+
+class HealthReply(BaseModel):
+    """The state of the worker processes: `ready` or `starting`."""
+
+    status: str
+
+
+def read_json(text: bytes | str, name: str) -> Any:
+    """Return the value of JSON text that is at most 200 levels deep and has only finite numbers.
+
+    Args:
+        name: of the text, for the error.
+
+    Raises:
+        HTTPException: it is not such JSON.
+    """
+    try:
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise HTTPException(400, f"{name} is not valid JSON: {error}") from None
+    try:
+        json.dumps(value, allow_nan=False)  # 1e999 parses as infinity
+    except ValueError:
+        raise HTTPException(400, f"{name} has a number that is too large") from None
+    return value
+
+
+def retry_later(status: int, message: str) -> HTTPException:
+    """Return an error that asks the client to retry after a second."""
+    return HTTPException(status, message, headers={"Retry-After": "1"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """The problem of completions to score.
+
+    Attributes:
+        recipe: generates the problem; of an entry, it only names the task.
+        question: of the row, which must equal the problem's; None if the row has none.
+        entry: of reasoning-gym, which came as JSON and is the problem; None for a recipe.
+    """
+
+    recipe: Recipe
+    question: str | None = None
+    entry: Mapping[str, Any] | None = None
+
+    @property
+    def key(self) -> str:
+        """A key that equal targets share."""
+        text = json.dumps([self.recipe.to_json(), self.question, self.entry], sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def entry_problem(self) -> Problem:
+        """Return the entry as a problem for worker processes."""
+        assert self.entry is not None
+        return Problem(
+            recipe=self.recipe,
+            question=self.entry["question"],
+            oracle=self.entry["answer"],
+            entry=pickle.dumps(self.entry),
+        )
+
+
+def recipe_target(value: Any, *, question: str | None = None) -> Target:
+    """Return the target of a recipe, given as JSON or its text; HTTPException if it is invalid."""
+    data = read_json(value, "recipe") if isinstance(value, str) else value
+    try:
+        return Target(recipe=read_recipe(data), question=question)
+    except ValueError as error:
+        raise HTTPException(422, f"invalid recipe: {error}") from None
+
+
+def entry_target(value: Any) -> Target:
+    """Return the target of an entry; HTTPException if it is invalid."""
+    if not isinstance(value, dict) or not value.keys() >= set(_ENTRY["required"]):
+        raise HTTPException(
+            422, f"entry must have question, answer and metadata, got {shorten(value)}"
+        )
+    question, answer, metadata = value["question"], value["answer"], value["metadata"]
+    if not isinstance(question, str):
+        raise HTTPException(422, f"entry: question must be a string, got {shorten(question)}")
+    if not isinstance(answer, str | None):
+        raise HTTPException(422, f"entry: answer must be a string or null, got {shorten(answer)}")
+    if not isinstance(metadata, dict):
+        raise HTTPException(422, f"entry: metadata must be an object, got {shorten(metadata)}")
+    try:
+        entry = restore_json_entry(value)
+    except ValueError as error:
+        raise HTTPException(422, f"entry: {error}") from None
+    return Target(recipe=Recipe(task=metadata["source_dataset"], seed=0), entry=entry)
+
+
+def label_target(label: Any, name: str) -> Target:
+    """Return the target of a label: a recipe or an entry, given as JSON or its text.
+
+    Args:
+        name: of the label, for the error.
+
+    Raises:
+        HTTPException: it is neither.
+    """
+    data = read_json(label, name) if isinstance(label, str) else label
+    if isinstance(data, dict) and "metadata" in data:
+        return entry_target(data)
+    if isinstance(data, dict) and "task" in data:
+        return recipe_target(data)
+    raise HTTPException(422, f"{name} must be a recipe or an entry, as JSON, got {shorten(data)}")
+
+
+def verify_target(request: VerifyRequest) -> Target:
+    """Return the target of a NeMo Gym row: its recipe, else the entry that it is."""
+    if request.recipe is not None:
+        return recipe_target(request.recipe, question=request.question)
+    if request.metadata is None:
+        raise HTTPException(
+            422, "the row needs a recipe, or reasoning-gym's question, answer and metadata"
+        )
+    return entry_target(
+        {"question": request.question, "answer": request.answer, "metadata": request.metadata}
+    )
+
+
+def response_text(output: list[dict[str, Any]]) -> str:
+    """Return the text of the assistant's messages in a response, without reasoning.
+
+    Raises:
+        HTTPException: a message's content is not text, or the text is too long.
+    """
+    text = "".join(
+        _part_text(part)
+        for message in output
+        if message.get("type", "message") == "message"
+        for part in _parts(message.get("content", ""))
+        if isinstance(part, dict) and part.get("type") == "output_text"
+    )
+    if len(text) > MAX_CHARACTERS:
+        raise _invalid_output(f"String should have at most {MAX_CHARACTERS} characters", text)
+    return text
+
+
+def _parts(content: Any) -> list[Any]:
+    if isinstance(content, str):
+        return [{"type": "output_text", "text": content}]
+    if not isinstance(content, list):
+        raise _invalid_output("a message's content must be a string or a list", content)
+    return content
+
+
+def _part_text(part: dict[str, Any]) -> str:
+    text = part.get("text")
+    if not isinstance(text, str):
+        raise _invalid_output("an output_text's text must be a string", text)
+    return text
+
+
+def _invalid_output(what: str, value: Any) -> HTTPException:
+    return HTTPException(422, f"response.output: {what}, got {shorten(value)}")
+
+
+def verify_reply(row: dict[str, Any], target: Target, score: Score) -> dict[str, Any]:
+    """Return the row with its reward, as NeMo Gym reads it: 0 and masked if unscored."""
+    reward = score.score or 0.0
+    return {
+        **row,
+        "reward": reward,
+        "score": reward,
+        "status": score.status.value,
+        "detail": score.detail,
+        "mask_sample": score.score is None,
+        "extracted_answer": score.answer,
+        "task_name": target.recipe.task,
+    }
+
+
+def openrlhf_pairs(request: OpenRlhfRequest) -> list[tuple[Target, str]]:
+    """Return each label's target with the completion, which is the query without its prompt.
+
+    Raises:
+        HTTPException: lists differ in length, a query lacks its prompt, or a label is invalid.
+    """
+    count = len(request.query)
+    for name, values in (("prompts", request.prompts), ("labels", request.labels)):
+        if len(values) != count:
+            raise HTTPException(
+                422, f"{name} must have one value per query ({count}), got {len(values)}"
+            )
+    pairs = []
+    for index, query in enumerate(request.query):
+        prompt = request.prompts[index]
+        _, found, completion = query.partition(prompt) if prompt else ("", "found", query)
+        if not found:
+            raise HTTPException(
+                422,
+                f"query.{index} does not contain prompts.{index}, {shorten(prompt)}: cannot tell "
+                "the completion from the prompt",
+            )
+        pairs.append((label_target(request.labels[index], f"labels.{index}"), completion))
+    return pairs
