@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -98,7 +99,7 @@ def _is_transient(error: GenerationError) -> bool:
     return isinstance(error, GenerationTimeoutError) or isinstance(error.__cause__, WorkerLostError)
 
 
-class _Share(NamedTuple):
+class _Part(NamedTuple):
     """Completions of one call in a batch, and the scores that it awaits."""
 
     completions: Sequence[str]
@@ -111,13 +112,12 @@ class _Batch:
 
     Attributes:
         room: completions that can still be added.
-        task: waits for a slot and scores them.
         started: whether completions can no longer be added or withdrawn.
     """
 
     key: str
     target: Target
-    shares: list[_Share] = field(default_factory=list)
+    parts: list[_Part] = field(default_factory=list)
     room: int = MAX_BATCH
     task: asyncio.Task[None] | None = None
     started: bool = False
@@ -177,17 +177,17 @@ class ScoringQueue:
         placed = self._place(target, completions)
         self.pending += len(completions)
         try:
-            parts = await asyncio.gather(*(share.scores for _, share in placed))
+            scored = await asyncio.gather(*(part.scores for _, part in placed))
         finally:
             self.pending -= len(completions)
-            for batch, share in placed:
-                self._withdraw(batch, share)
-        scores = [score for part in parts for score in part]
+            for batch, part in placed:
+                self._withdraw(batch, part)
+        scores = list(itertools.chain.from_iterable(scored))
         for status, count in Counter(score.status for score in scores).items():
             self._scored.labels(status.value).inc(count)
         return scores
 
-    def _place(self, target: Target, completions: Sequence[str]) -> list[tuple[_Batch, _Share]]:
+    def _place(self, target: Target, completions: Sequence[str]) -> list[tuple[_Batch, _Part]]:
         """Add completions to the open batch of their target, and to new ones."""
         key = target.key
         placed = []
@@ -198,21 +198,21 @@ class ScoringQueue:
                 batch.task = asyncio.create_task(self._run(batch))
                 self._tasks.add(batch.task)
                 batch.task.add_done_callback(self._tasks.discard)
-            share = _Share(completions[: batch.room], asyncio.get_running_loop().create_future())
-            batch.shares.append(share)
-            batch.room -= len(share.completions)
-            placed.append((batch, share))
-            completions = completions[len(share.completions) :]
+            part = _Part(completions[: batch.room], asyncio.get_running_loop().create_future())
+            batch.parts.append(part)
+            batch.room -= len(part.completions)
+            placed.append((batch, part))
+            completions = completions[len(part.completions) :]
         return placed
 
-    def _withdraw(self, batch: _Batch, share: _Share) -> None:
-        """Remove a share whose caller is gone, and a batch that is empty after it."""
-        share.scores.cancel()
-        if batch.started or not share.scores.cancelled():
+    def _withdraw(self, batch: _Batch, part: _Part) -> None:
+        """Remove a part whose caller is gone, and a batch that is empty after it."""
+        part.scores.cancel()
+        if batch.started or not part.scores.cancelled():
             return
-        batch.shares.remove(share)
-        batch.room += len(share.completions)
-        if not batch.shares:
+        batch.parts.remove(part)
+        batch.room += len(part.completions)
+        if not batch.parts:
             self._close(batch)
             if batch.task is not None:
                 batch.task.cancel()
@@ -229,18 +229,18 @@ class ScoringQueue:
             await self._score_batch(batch)
 
     async def _score_batch(self, batch: _Batch) -> None:
-        """Score a batch and resolve the shares that are still awaited."""
-        completions = [text for share in batch.shares for text in share.completions]
+        """Score a batch and resolve the parts that are still awaited."""
+        completions = [text for part in batch.parts for text in part.completions]
         self._batches.inc()
         self._batched.inc(len(completions))
         try:
             scores = iter(await self._score(batch.target, completions))
         except Exception as error:  # noqa: BLE001 - raised in each caller
-            for share in batch.shares:
-                if not share.scores.done():
-                    share.scores.set_exception(error)
+            for part in batch.parts:
+                if not part.scores.done():
+                    part.scores.set_exception(error)
             return
-        for share in batch.shares:
-            part = [next(scores) for _ in share.completions]
-            if not share.scores.done():
-                share.scores.set_result(part)
+        for part in batch.parts:
+            own = [next(scores) for _ in part.completions]
+            if not part.scores.done():
+                part.scores.set_result(own)

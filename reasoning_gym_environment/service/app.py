@@ -56,9 +56,6 @@ SAVE_SECONDS = 10.0
 DRAIN_SECONDS = 150
 """Time for in-flight requests at the end: more than one batch takes, less than many hung ones."""
 
-BACKLOG = 2048
-"""Connections that wait to be accepted."""
-
 KEEP_ALIVE_SECONDS = 75
 """Time for which an idle connection stays open, longer than a client's pool reuses it."""
 
@@ -402,7 +399,7 @@ class RewardService:
         self._server = _Server(
             uvicorn.Config(
                 self._run,
-                interface="asgi3",
+                interface="asgi3",  # uvicorn does not detect that of a method
                 http="h11",  # limits the size of headers
                 ws="none",
                 lifespan="on",
@@ -451,7 +448,7 @@ async def _listen(host: str, port: int) -> list[socket.socket]:
     sockets = [each.dup() for each in server.sockets]
     server.close()
     for each in sockets:
-        each.listen(BACKLOG)
+        each.listen()
     return sockets
 
 
