@@ -1,12 +1,14 @@
 """Answers without reasoning: copies from the question, and trivial calculations with it.
 
-A strategy has the same label for all questions and is deterministic. It gives no answer where the
-question lacks what it copies.
+A strategy is deterministic and has the same label for all questions. A question that lacks what the
+strategy copies gets no answer from it.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import random
 import re
 import statistics
@@ -16,13 +18,13 @@ from fractions import Fraction
 from types import MappingProxyType
 
 _MOST_CHARACTERS = 4000
-"""Length of an answer; no honest answer to a default question is longer."""
+"""Longest answer to try; no right answer to a default question is longer."""
 
 _MOST_NUMBERS = 60
 _MOST_FACTORS = 12
 _MOVES = 700
 _ENDS = 6
-"""Number of first and of last pieces of each kind to try."""
+"""Number of pieces of each kind to try from the start and from the end."""
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][+-]?\d{1,2})?(?![\w])")
 _WORD = re.compile(r"[^\W\d_]+")
@@ -39,7 +41,7 @@ Answers = Iterator[tuple[str, str]]
 
 
 def strategies(question: str) -> dict[str, str]:
-    """Return some hundred answers to a question by the labels of the strategies.
+    """Return some hundred answers to a question by the labels of their strategies.
 
     Example:
         >>> answers = strategies("Find the LCM of these numbers: 4, 6")
@@ -59,7 +61,7 @@ def strategies(question: str) -> dict[str, str]:
 def _places(question: str) -> dict[str, str]:
     """Return the places in a question to copy from, by the end of their label."""
     paragraphs = [part for part in re.split(r"\n\s*\n", question) if part.strip()]
-    lines = split_lines(question)
+    lines = _lines(question)
     colon = question.rpartition(": ")[2]
     return {
         "": question,
@@ -94,21 +96,21 @@ def _copies(text: str) -> Answers:
     yield "the text backwards", text[::-1]
     yield "the words backwards", " ".join(reversed(text.split()))
     yield "the words sorted", " ".join(sorted(text.split()))
-    all_words = find_words(text)
-    yield from _ends("line", split_lines(text))
+    all_words = _WORD.findall(text)
+    yield from _ends("line", _lines(text))
     yield from _ends("word", all_words)
     yield from _ends("name", [word for word in all_words if word.istitle()])
-    yield from _ends("quotation", find_quotations(text))
-    yield from _ends("example", find_examples(text))
-    yield from _ends("bracket", find_brackets(text))
-    yield from _ends("line end", [line.split()[-1] for line in split_lines(text)])
+    yield from _ends("quotation", _quotations(text))
+    yield from _ends("example", _EXAMPLE.findall(text))
+    yield from _ends("bracket", _brackets(text))
+    yield from _ends("line end", [line.split()[-1] for line in _lines(text)])
     if all_words:
         yield "the last word backwards", all_words[-1][::-1]
 
 
 def _numbers(text: str) -> Answers:
     """Copy the numbers, and calculate with them."""
-    found = find_numbers(text)
+    found = _NUMBER.findall(text)
     yield from _ends("number", found)
     if not 1 <= len(found) <= _MOST_NUMBERS:
         return
@@ -137,10 +139,7 @@ def _numbers(text: str) -> Answers:
         "half the last number": last / 2,
     }
     if len(values) <= _MOST_FACTORS:
-        product = Fraction(1)
-        for value in values:
-            product *= value
-        results["the product of the numbers"] = product
+        results["the product of the numbers"] = math.prod(values, start=Fraction(1))
     quotients = {"the first": (first, second), "the last": (before, last)}
     for which, (above, below) in quotients.items():
         if below:
@@ -161,8 +160,8 @@ def _plain(value: Fraction) -> str:
 
 def _grids(text: str) -> Answers:
     """Copy the grids, and turn the last one."""
-    found = find_grids(text)
-    yield from _ends("grid", [grid_text(grid) for grid in found])
+    found = _find_grids(text)
+    yield from _ends("grid", [_grid_text(grid) for grid in found])
     if not found:
         return
     grid = found[-1]
@@ -187,7 +186,7 @@ def _grids(text: str) -> Answers:
         "with its blanks as zeros": [["0" if c in "_?" else c for c in row] for row in grid],
     }
     for label, rows in shapes.items():
-        yield f"the last grid {label}", grid_text(rows)
+        yield f"the last grid {label}", _grid_text(rows)
     for cell, count in Counter(cells).items():
         yield f"how often {cell} is in the last grid", str(count)
 
@@ -199,23 +198,20 @@ def _filled(row: Sequence[str], *, size: int) -> list[str]:
 
 def _lists(text: str) -> Answers:
     """Reorder what is listed by commas or in brackets, and write it in other forms."""
-    runs = {"list": find_lists(text)}
-    runs["bracket"] = [split_bracket(bracket) for bracket in find_brackets(text)]
+    runs = {"list": [re.split(r", *", run) for run in _RUN.findall(text)]}
+    runs["bracket"] = [_split_bracket(bracket) for bracket in _brackets(text)]
     for kind, found in runs.items():
-        for which, choose in (("longest", lambda lists: max(lists, key=len)), ("last", _last)):
-            if found:
-                for label, answer in _orders(choose(found)):
-                    yield f"the {which} {kind} {label}", answer
-
-
-def _last(lists: Sequence[list[str]]) -> list[str]:
-    return lists[-1]
+        if not found:
+            continue
+        for which, chosen in (("longest", max(found, key=len)), ("last", found[-1])):
+            for label, answer in _orders(chosen):
+                yield f"the {which} {kind} {label}", answer
 
 
 def _orders(listed: Sequence[str]) -> Answers:
     orders = {
         "as it is": list(listed),
-        "backwards": list(reversed(listed)),
+        "backwards": list(listed[::-1]),
         "sorted": sorted(listed),
         "sorted backwards": sorted(listed, reverse=True),
     }
@@ -234,26 +230,25 @@ _READERS: Sequence[Callable[[str], Answers]] = (_copies, _numbers, _grids, _list
 
 def _puzzles(question: str) -> Answers:
     """Answer questions with a form of their own: choices, premises, maps, ladders, moves."""
-    for quotation in find_quotations(question)[-1:]:
+    for quotation in _quotations(question)[-1:]:
         for label, picks in (("first", (0,)), ("second", (1,)), ("first and second", (0, 1))):
             yield f"the last quotation with the {label} choices", _chosen(quotation, picks)
-    premises = find_items(question)
+    premises = _ITEM.findall(question)
     names = sorted(set(re.findall(r"\b[P-Z]\b", " ".join(premises))))
-    for sign, word in (("∧", "and"), ("\N{LOGICAL OR}", "or")):
-        yield f"the premises by {word}", f" {sign} ".join(f"({one})" for one in premises)
-        yield f"the variables by {word}", f" {sign} ".join(names)
-        yield f"two variables by {word}", f" {sign} ".join(names[:2])
-        yield (
-            f"the first premise and a variable by {word}",
-            f" {sign} ".join([f"({one})" for one in premises[:1]] + names[-1:]),
-        )
-    brackets = [split_bracket(bracket) for bracket in find_brackets(question)]
+    bracketed = [f"({one})" for one in premises]
+    for sign, word in ((" ∧ ", "and"), (" \N{LOGICAL OR} ", "or")):
+        yield f"the premises by {word}", sign.join(bracketed)
+        yield f"the variables by {word}", sign.join(names)
+        yield f"two variables by {word}", sign.join(names[:2])
+        first = [*bracketed[:1], *names[-1:]]
+        yield f"the first premise and a variable by {word}", sign.join(first)
+    brackets = [_split_bracket(bracket) for bracket in _brackets(question)]
     if len(brackets) > 1:
         keys, values = brackets[0], [int(v) if v.isdigit() else v for v in brackets[-1]]
         in_turn = {key: values[n % len(values)] for n, key in enumerate(keys)}
         yield "the last bracket mapped onto the first in turn", json.dumps(in_turn)
         yield "the last bracket's first for all", json.dumps(dict.fromkeys(keys, values[0]))
-    ends = [q for q in find_quotations(question) if q.isupper()][:2]
+    ends = [q for q in _quotations(question) if q.isupper()][:2]
     if len(ends) == 2 and len(ends[0]) == len(ends[1]):
         steps = [ends[1][:n] + ends[0][n:] for n in range(len(ends[0]) + 1)]
         yield "the first word changed into the second in order", ",".join(dict.fromkeys(steps))
@@ -262,12 +257,8 @@ def _puzzles(question: str) -> Answers:
 
 def _chosen(text: str, picks: Sequence[int]) -> str:
     """Replace each pair of choices with a slash between by one of them, the picks in turn."""
-    counter = iter(range(len(text)))
-
-    def one(match: re.Match[str]) -> str:
-        return match[1 + picks[next(counter) % len(picks)]]
-
-    return re.sub(r"(\w+)/(\w+)", one, text)
+    in_turn = itertools.cycle(picks)
+    return re.sub(r"(\w+)/(\w+)", lambda match: match[1 + next(in_turn)], text)
 
 
 def _moves(question: str) -> Answers:
@@ -283,56 +274,16 @@ def _moves(question: str) -> Answers:
         yield "random moves of what is on the board", " ".join(moves)
 
 
-def find_numbers(text: str) -> list[str]:
-    """Return the numbers as they are written.
-
-    Example:
-        >>> find_numbers("Add -3 to 1,250.5 (or 2e3), not x2.")
-        ['-3', '1,250.5', '2e3']
-    """
-    return _NUMBER.findall(text)
-
-
-def find_words(text: str) -> list[str]:
-    return _WORD.findall(text)
-
-
-def split_lines(text: str) -> list[str]:
-    """Split into lines, without the blank ones."""
+def _lines(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def find_quotations(text: str) -> list[str]:
+def _quotations(text: str) -> list[str]:
     return ["".join(parts) for parts in _QUOTED.findall(text)]
 
 
-def find_examples(text: str) -> list[str]:
-    """Return what follows "e.g.", "example" or "like", to the end of its line."""
-    return _EXAMPLE.findall(text)
-
-
-def find_items(text: str) -> list[str]:
-    """Return the lines of a numbered list, without their numbers.
-
-    Example:
-        >>> find_items("1. P\\n.2. (P → Q)")
-        ['P', '(P → Q)']
-    """
-    return _ITEM.findall(text)
-
-
-def find_lists(text: str) -> list[list[str]]:
-    """Return the lists of two or more words or numbers with commas between."""
-    return [re.split(r", *", run) for run in _RUN.findall(text)]
-
-
-def find_grids(text: str) -> list[Grid]:
-    """Return what is laid out in rows of short cells with blanks between.
-
-    Example:
-        >>> find_grids("Turn:\\n1 2\\n3 4\\nby 90 degrees")
-        [[['1', '2'], ['3', '4']]]
-    """
+def _find_grids(text: str) -> list[Grid]:
+    """Return the blocks of lines that consist of two or more short cells."""
     found: list[Grid] = [[]]
     for line in text.splitlines():
         row = line.split()
@@ -343,17 +294,9 @@ def find_grids(text: str) -> list[Grid]:
     return [grid for grid in found if grid]
 
 
-def find_brackets(text: str) -> list[str]:
-    """Return the outermost square brackets with their contents.
-
-    Example:
-        >>> find_brackets("of [1, [2]] and [3]")
-        ['[1, [2]]', '[3]']
-    """
-    return list(_outermost(text))
-
-
-def _outermost(text: str) -> Iterator[str]:
+def _brackets(text: str) -> list[str]:
+    """Return the outermost square brackets with their contents, such as `[1, [2]]`."""
+    found = []
     depth = begin = 0
     for place, character in enumerate(text):
         if character == "[":
@@ -362,16 +305,16 @@ def _outermost(text: str) -> Iterator[str]:
         elif character == "]" and depth:
             depth -= 1
             if depth == 0:
-                yield text[begin : place + 1]
+                found.append(text[begin : place + 1])
+    return found
 
 
-def split_bracket(bracket: str) -> list[str]:
+def _split_bracket(bracket: str) -> list[str]:
     """Split the contents of a bracket at its commas, without quotation marks."""
     return [part.strip(" []'\"\n") for part in bracket.split(",")]
 
 
-def grid_text(rows: Sequence[Sequence[str]]) -> str:
-    """Return a grid as text."""
+def _grid_text(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(" ".join(row) for row in rows)
 
 
@@ -390,4 +333,4 @@ OWN_WORK: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "word_sorting": ("the longest list sorted", "the last list sorted", "the words sorted"),
     }
 )
-"""By task, how the labels begin of strategies that do what its question asks."""
+"""Prefixes of the labels of strategies that do what the task itself asks, by task."""

@@ -1,7 +1,4 @@
-"""The answers that the audit tries, what verifiers may pay for them, and what is wrong otherwise.
-
-Probes are tried on many items, so each has a label that is the same for all of them.
-"""
+"""Probes (the answers that the audit tries), findings, and the findings to expect."""
 
 from __future__ import annotations
 
@@ -51,7 +48,7 @@ class Probe:
     """One answer to one item.
 
     Attributes:
-        label: the same for all items; the answer itself where that is always the same.
+        label: the same for all items; a constant answer is its own label.
         is_right: whether the answer is the oracle's.
     """
 
@@ -76,10 +73,10 @@ _NOISE = "asdf qwer"
 
 
 def constants_for(oracles: Iterable[str]) -> tuple[str, ...]:
-    """Return the constants to try on a task: the general ones, and its most frequent answers.
+    """Return the constants to try on a task: the general ones, and its most frequent oracles.
 
     Args:
-        oracles: of other items than those that the constants are tried on.
+        oracles: of items on which the constants are not tried.
 
     Example:
         >>> constants_for(["7", "8", "7"])[-2:]
@@ -91,12 +88,13 @@ def constants_for(oracles: Iterable[str]) -> tuple[str, ...]:
 
 def oracle_probes(oracle: str) -> list[Probe]:
     """Return probes with the right answer, plain and in common forms."""
-    as_it_is = Probe(kind=Kind.ORACLE, label="oracle", answer=oracle, is_right=True)
-    forms = [
-        Probe(kind=Kind.FORM, label=form.format("x"), answer=form.format(oracle), is_right=True)
-        for form in FORMS
+    return [
+        Probe(kind=Kind.ORACLE, label="oracle", answer=oracle, is_right=True),
+        *(
+            Probe(kind=Kind.FORM, label=form.format("x"), answer=form.format(oracle), is_right=True)
+            for form in FORMS
+        ),
     ]
-    return [as_it_is, *forms]
 
 
 def constant_probes(constants: Sequence[str], oracle: str | None) -> list[Probe]:
@@ -125,8 +123,10 @@ def listing_probes(oracle: str, alternatives: Sequence[str]) -> list[Probe]:
         "all, by comma": ", ".join(everything),
         "all, by newline": "\n".join(everything),
     }
-    kind = Kind.LISTING
-    return [noise, *(Probe(kind=kind, label=k, answer=text) for k, text in listings.items())]
+    return [
+        noise,
+        *(Probe(kind=Kind.LISTING, label=k, answer=text) for k, text in listings.items()),
+    ]
 
 
 def probes_for(
@@ -140,10 +140,10 @@ def probes_for(
     """
     probes = constant_probes(constants, oracle)
     probes.append(Probe(kind=Kind.QUESTION, label="question", answer=question))
-    if others:
-        right = oracle is not None and others[0].strip() == oracle.strip()
-        kind = Kind.OTHER
-        probes.append(Probe(kind=kind, label=kind.value, answer=others[0], is_right=right))
+    for other in others[:1]:
+        right = oracle is not None and other.strip() == oracle.strip()
+        label = Kind.OTHER.value
+        probes.append(Probe(kind=Kind.OTHER, label=label, answer=other, is_right=right))
     if oracle is None:
         return probes
     return [*oracle_probes(oracle), *probes, *listing_probes(oracle, others)]
@@ -161,9 +161,11 @@ class Known:
     levels: Collection[int | None] | None = None
 
 
-def explanation(
-    known: Mapping[str, Mapping[str, Known]], task: str, kind: str, level: int | None
-) -> str:
+KnownFindings = Mapping[str, Mapping[str, Known]]
+"""Findings to expect, by task and kind."""
+
+
+def explanation(known: KnownFindings, task: str, kind: str, level: int | None) -> str:
     """Return why a finding is expected, or an empty text."""
     entry = known.get(task, {}).get(kind)
     if entry is None or (entry.levels is not None and level not in entry.levels):
@@ -188,11 +190,11 @@ _SEVERAL, _APPENDED = Kind.LISTING.value, Kind.APPENDED.value
 
 
 def _accepted(task: str, *kinds: str) -> dict[str, Known]:
-    """Return what the guards accept, with the reason in their table."""
+    """Return findings that the guards accept, with the reason in the guards' table."""
     return dict.fromkeys(kinds, Known(reason=f"Accepted: {KNOWN_WEAKNESSES[task]}."))
 
 
-VERIFIERS: Mapping[str, Mapping[str, Known]] = MappingProxyType(
+VERIFIERS: KnownFindings = MappingProxyType(
     {task: {"no oracle": Known(reason=_NO_ORACLE)} for task in _NO_ORACLE_TASKS}
     | {task: {_APPENDED: Known(reason=_SHARE)} for task in _CONTAINED_TASKS}
     | {task: {_APPENDED: Known(reason=_REST)} for task in _GRIDS}
@@ -223,11 +225,11 @@ VERIFIERS: Mapping[str, Mapping[str, Known]] = MappingProxyType(
         "word_sorting": {_APPENDED: Known(reason="Extra words cost their share.")},
     }
 )
-"""What the verifiers pay for behind the environment's screen and guards."""
+"""Expected findings about what verifiers pay for behind the environment's screen and guards."""
 
 
-def known_findings() -> dict[str, Mapping[str, Known]]:
-    """Return `VERIFIERS` and every kind of degenerate answer to the tasks that pay any answer."""
+def known_findings() -> KnownFindings:
+    """Return `VERIFIERS`, and all kinds in `DEGENERATE` for the tasks that pay any answer."""
     pays_any = {
         task: {kind.value: Known(reason=reason) for kind in DEGENERATE}
         for task, reason in PAYS_ANY_ANSWER.items()
@@ -267,7 +269,7 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """Something wrong; `explanation` is empty unless it is expected."""
+    """A fault of a task; `explanation` is empty unless the finding is expected."""
 
     task: str
     kind: str
@@ -283,10 +285,10 @@ class TaskAudit:
     Attributes:
         oracle: share of the items whose own answer has full credit; None without such answers.
         degenerate: the best probe of each kind in `DEGENERATE`, over the items where it is wrong.
-        floors: what the best constant answer and the best strategy without reasoning solve.
         forms: by form, the share of the items on which the right answer keeps full credit.
+        levels: the default configuration first.
         median_seconds, worst_seconds: to score right answers, over all levels.
-        unseen: kinds of expected findings that were not found.
+        unseen: kinds of expected findings that are missing.
     """
 
     task: str
@@ -322,14 +324,21 @@ def of_kind(observations: Iterable[Observation], *kinds: Kind) -> list[Observati
     return [one for one in observations if one.probe.kind in kinds]
 
 
-def answer_findings(task: str, observations: Sequence[Observation]) -> list[Finding]:
+def _best_wrong(observations: Sequence[Observation]) -> dict[str, Share]:
+    """Return the best probe of each kind in `DEGENERATE`, over the items where it is wrong."""
+    shares = {kind: wrong_shares(of_kind(observations, kind)) for kind in DEGENERATE}
+    return {kind.value: found[0] for kind, found in shares.items() if found}
+
+
+def answer_findings(
+    task: str, observations: Sequence[Observation], degenerate: Mapping[str, Share]
+) -> list[Finding]:
     """Return the findings about answers: degenerate ones that pay, verifiers that fail."""
     findings = []
-    for kind in DEGENERATE:
-        for best in wrong_shares(of_kind(observations, kind))[:1]:
-            if best.is_finding:
-                detail = f"{best.label!r} solves {best.solved:.0%}, mean score {best.score:.2f}"
-                findings.append(Finding(task=task, kind=kind.value, detail=detail))
+    for kind, best in degenerate.items():
+        if best.is_finding:
+            detail = f"{best.label!r} solves {best.solved:.0%}, mean score {best.score:.2f}"
+            findings.append(Finding(task=task, kind=kind, detail=detail))
     killed = [one for one in observations if one.verdict.status in _KILLED]
     if killed:
         labels = sorted({f"{o.probe.kind.value} ({o.verdict.status.value})" for o in killed})
@@ -371,28 +380,22 @@ def judge(
     levels: Sequence[LevelProof],
     *,
     floors: Floors,
-    known: Mapping[str, Mapping[str, Known]],
+    known: KnownFindings,
 ) -> TaskAudit:
-    """Return the audit of a task.
-
-    Args:
-        levels: the default configuration first.
-        floors: of the default items.
-        known: findings to expect.
-    """
-    kinds = {kind: wrong_shares(of_kind(observations, kind)) for kind in DEGENERATE}
+    """Return the audit of a task from the observations on its default items and its levels."""
+    degenerate = _best_wrong(observations)
     oracles = of_kind(observations, Kind.ORACLE)
     seconds = [verdict.seconds for proof in levels for verdict in proof.verdicts]
     findings = [
         replace(one, explanation=explanation(known, task, one.kind, one.level))
-        for one in (*answer_findings(task, observations), *level_findings(task, levels))
+        for one in answer_findings(task, observations, degenerate) + level_findings(task, levels)
     ]
     return TaskAudit(
         task=task,
         category=category,
         items=len(levels[0].problems),
         oracle=_full(oracles) if oracles else None,
-        degenerate={kind.value: found[0] for kind, found in kinds.items() if found},
+        degenerate=degenerate,
         floors=floors,
         forms=_forms(observations),
         levels=levels,

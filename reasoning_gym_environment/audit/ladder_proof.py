@@ -1,4 +1,4 @@
-"""Proof of levels and ladders: problems come in time, their answers are right, levels differ."""
+"""Proof of ladders: problems generate in time, their answers are right, levels differ."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class LevelProof:
     Attributes:
         level: None means the default configuration.
         verdicts: on the answers of the problems that have one.
-        errors: why items could not be made, one text an item.
-        late: the same for items that took longer than the deadline.
-        seconds: to make each problem.
+        errors: one text for each item that can't be generated.
+        late: the same for items that exceed the deadline.
+        seconds: to generate each problem.
     """
 
     task: str
@@ -48,7 +48,7 @@ class LevelProof:
 
     @property
     def questions(self) -> dict[int, str]:
-        """The questions by seed."""
+        """Questions by seed."""
         return {problem.recipe.seed: problem.question for problem in self.problems}
 
     @property
@@ -80,11 +80,11 @@ async def prove_level(
     seed: int = _SEED,
     stop_at_failure: bool = False,
 ) -> LevelProof:
-    """Make items of one level, one after the other, and score their own answers.
+    """Generate items of one level in sequence, and score their own answers.
 
     Args:
         seed: of the set of items.
-        stop_at_failure: end at the first item that could not be made.
+        stop_at_failure: end at the first item that can't be generated.
     """
     problems: list[Problem] = []
     errors: list[str] = []
@@ -115,7 +115,7 @@ async def prove_level(
 
 
 async def verify_oracles(pool: TaskPool, problems: Sequence[Problem]) -> list[Verdict]:
-    """Score the problems' own answers, where they have one."""
+    """Score the oracles of the problems that have one."""
     return [
         verdict
         for problem in problems
@@ -124,20 +124,10 @@ async def verify_oracles(pool: TaskPool, problems: Sequence[Problem]) -> list[Ve
     ]
 
 
-async def prove_ladder(
-    pool: TaskPool, task: str, ladder: TaskLadder, *, items: int
-) -> list[LevelProof]:
-    """Prove all levels of a task, with the same seeds."""
-    return [
-        await prove_level(pool, task, level, parameters, items=items)
-        for level, parameters in enumerate(ladder.levels)
-    ]
-
-
 async def prove_ladders(
     pool: TaskPool, ladders: Mapping[str, TaskLadder], *, items: int, at_once: int
 ) -> list[list[LevelProof]]:
-    """Prove every ladder, `at_once` tasks at a time, with a progress bar on a terminal.
+    """Prove all levels of every ladder with the same seeds, `at_once` tasks at a time.
 
     With more tasks at a time than the pool has processes, the seconds include waiting.
     """
@@ -145,7 +135,10 @@ async def prove_ladders(
 
     async def one(task: str, ladder: TaskLadder) -> list[LevelProof]:
         async with places:
-            return await prove_ladder(pool, task, ladder, items=items)
+            return [
+                await prove_level(pool, task, level, parameters, items=items)
+                for level, parameters in enumerate(ladder.levels)
+            ]
 
     return await with_progress([one(*item) for item in ladders.items()], "ladders")
 

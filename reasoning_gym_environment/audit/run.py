@@ -1,18 +1,19 @@
-"""Run the audit through a real task pool: probes, levels, and floors without reasoning.
+"""The audit through a real task pool: probes, levels, and floors without reasoning.
 
-The best of hundreds of strategies is partly the luckiest, so a floor is chosen on some items and
-measured on others.
+The best of hundreds of strategies is partly the luckiest, so a floor is chosen on one set of items
+and measured on another.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
-from typing import Any
 
 from ..errors import GenerationError
 from ..evaluation.estimators import share
@@ -28,14 +29,14 @@ from .findings import (
     EMPTY,
     JUNK,
     Finding,
-    Known,
+    KnownFindings,
     Observation,
     TaskAudit,
     constants_for,
     judge,
     probes_for,
 )
-from .ladder_proof import LevelProof, prove_level
+from .ladder_proof import prove_level
 
 _SEED = 1
 _FLOOR_SEED = 2
@@ -48,62 +49,53 @@ _EXECUTING_SHARE = 4
 """Divisor of the items of tasks that execute answers: each answer has a process of its own."""
 
 _CHOOSING_SHARE = 3
-"""Items that a floor is measured on for each item that it is chosen on."""
+"""Divisor of the items that a floor is measured on, for those that it is chosen on."""
 
 _FEWER = dict.fromkeys(EXECUTES_ANSWERS, 8) | dict.fromkeys(SLOW_ON_WRONG_ANSWERS, 15)
-"""Divisor of the items that a floor is chosen on, for tasks whose answers take long to score."""
+"""Further divisor of the latter, for tasks whose answers take long to score."""
 
 _SLOW = {"futoshiki": 2, "intermediate_integration": 3, "knight_swap": 3}
-"""Divisor of all items of a floor, for tasks whose items take seconds to make or to score."""
+"""Divisor of all items of a floor, for tasks whose items take seconds to generate or score."""
 
 Answers = Mapping[str, str]
 """Answers to one item by the labels of constants or strategies."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AuditSettings:
-    """What is examined.
-
-    Attributes:
-        tasks: names; empty means every task.
-        items: of each task at its default configuration; floors take ten times as many.
-        known: findings to expect, by task and kind.
-    """
-
-    tasks: Sequence[str] = ()
-    items: int = 30
-    known: Mapping[str, Mapping[str, Known]]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Audit:
-    """The results of all tasks, and the version of the library."""
+    """The results of all tasks."""
 
     library_version: str
     tasks: Sequence[TaskAudit]
 
     @property
     def unexplained(self) -> list[Finding]:
-        """The findings to look at before one trains on these rewards."""
+        """The findings to look at before training on these rewards."""
         findings = [finding for task in self.tasks for finding in task.findings]
         return [finding for finding in findings if not finding.explanation]
 
 
-async def audit_tasks(settings: AuditSettings) -> Audit:
-    """Examine the tasks, with a progress bar on a terminal.
+async def audit_tasks(names: Sequence[str], *, items: int, known: KnownFindings) -> Audit:
+    """Audit tasks, with a progress bar on a terminal.
+
+    Args:
+        names: of tasks; empty means every task.
+        items: of each task at its default configuration; floors take ten times as many.
+        known: findings to expect.
 
     Raises:
-        UnknownTaskError: a name in the settings is no task.
+        UnknownTaskError: a name is unknown.
         WorkerStartError: the worker processes don't start.
     """
     places = asyncio.Semaphore(_TASKS_AT_ONCE)
     async with TaskPool(PoolSettings(processes=default_processes()), Counter()) as pool:
-        tasks = chosen_tasks(await pool.discover(), settings.tasks)
+        tasks = chosen_tasks(await pool.discover(), names)
         ladders = await pool.ladders()
 
         async def one(task: str, category: str) -> TaskAudit:
             async with places:
-                return await audit_task(pool, task, category, ladders[task].levels, settings)
+                levels = ladders[task].levels
+                return await audit_task(pool, task, category, levels, items=items, known=known)
 
         audits = await with_progress([one(*item) for item in tasks.items()], "audit")
     return Audit(library_version=version("reasoning-gym"), tasks=audits)
@@ -121,35 +113,17 @@ def chosen_tasks(discovery: Discovery, names: Sequence[str]) -> dict[str, str]:
 
 
 async def audit_task(
-    pool: TaskPool, task: str, category: str, levels: Ladder, settings: AuditSettings
+    pool: TaskPool, task: str, category: str, levels: Ladder, *, items: int, known: KnownFindings
 ) -> TaskAudit:
-    """Examine one task."""
-    items = settings.items
-    if task in EXECUTES_ANSWERS:
-        items = math.ceil(items / _EXECUTING_SHARE)
-    default = await _prove(pool, task, None, {}, 2 * items)
+    """Audit one task."""
+    # The first failure of a level is a finding, and may have taken long.
+    prove = partial(prove_level, pool, task, seed=_SEED, stop_at_failure=True)
+    probed = math.ceil(items / _EXECUTING_SHARE) if task in EXECUTES_ANSWERS else items
+    default = await prove(None, {}, items=2 * probed)
     observations = await observe_defaults(pool, default.problems)
-    proofs = [
-        default,
-        *[await _prove(pool, task, *level, _LEVEL_ITEMS) for level in enumerate(levels)],
-    ]
-    return judge(
-        task,
-        category,
-        observations,
-        proofs,
-        floors=await find_floors(pool, task, _FLOOR_ITEMS * settings.items),
-        known=settings.known,
-    )
-
-
-async def _prove(
-    pool: TaskPool, task: str, level: int | None, parameters: Mapping[str, Any], items: int
-) -> LevelProof:
-    """Prove a level up to its first failure, which is a finding and may have taken long."""
-    return await prove_level(
-        pool, task, level, parameters, items=items, seed=_SEED, stop_at_failure=True
-    )
+    proofs = [await prove(*level, items=_LEVEL_ITEMS) for level in enumerate(levels)]
+    floors = await find_floors(pool, task, _FLOOR_ITEMS * items)
+    return judge(task, category, observations, [default, *proofs], floors=floors, known=known)
 
 
 async def observe_defaults(pool: TaskPool, problems: Sequence[Problem]) -> list[Observation]:
@@ -169,7 +143,7 @@ async def observe_defaults(pool: TaskPool, problems: Sequence[Problem]) -> list[
 
 
 async def find_floors(pool: TaskPool, task: str, items: int) -> Floors:
-    """Return what the best constant and the best strategy solve of a task's default items.
+    """Measure which share of a task's default items the best constant and strategy solve.
 
     Args:
         items: to measure on; the answers are chosen on at most a third as many others.
@@ -178,14 +152,11 @@ async def find_floors(pool: TaskPool, task: str, items: int) -> Floors:
     choosing = math.ceil(items / _CHOOSING_SHARE / _FEWER.get(task, 1))
     problems = await _problems(pool, task, choosing + items)
     first, others = problems[:choosing], problems[choosing:]
-    constants = constants_to_try(
-        [problem.oracle for problem in first if problem.oracle is not None]
-    )
+    constants = constants_to_try([one.oracle for one in first if one.oracle is not None])
     tried = [await _scores(pool, one, constants, _copies(one)) for one in first]
     constant, strategy = map(best, zip(*tried, strict=True)) if tried else ("", "")
     measured = [
-        await _scores(pool, one, {constant: constant}, _only(strategy, _copies(one)))
-        for one in others
+        await _scores(pool, one, {constant: constant}, _copies(one, strategy)) for one in others
     ]
     return Floors(
         chance=floor(constant, [scores for scores, _ in measured]),
@@ -193,34 +164,33 @@ async def find_floors(pool: TaskPool, task: str, items: int) -> Floors:
     )
 
 
-def _copies(problem: Problem) -> Answers:
-    """Answer without reasoning, except by what the task itself asks for, such as a sum."""
+def _copies(problem: Problem, only: str | None = None) -> Answers:
+    """Answer without reasoning, except by what the task itself asks for, such as a sum.
+
+    Args:
+        only: label of the one strategy to use; None means all.
+    """
     own_work = OWN_WORK.get(problem.recipe.task, ())
-    answers = strategies(problem.question)
-    return {label: text for label, text in answers.items() if not label.startswith(own_work)}
-
-
-def _only(label: str, answers: Answers) -> Answers:
-    return {label: answers[label]} if label in answers else {}
+    return {
+        label: text
+        for label, text in strategies(problem.question).items()
+        if not label.startswith(own_work) and only in (None, label)
+    }
 
 
 async def _problems(pool: TaskPool, task: str, count: int) -> list[Problem]:
-    """Make problems, others in place of those that fail."""
+    """Generate problems, with others in place of those that fail."""
     problems: list[Problem] = []
     for recipe in evaluation_recipes(_FLOOR_SEED, [task], 2 * count):
-        if len(problems) == count:
-            break
-        try:
-            problems.append(await pool.generate(recipe))
-        except GenerationError:
-            continue
+        if len(problems) < count:
+            with contextlib.suppress(GenerationError):
+                problems.append(await pool.generate(recipe))
     return problems
 
 
 def constants_to_try(oracles: Sequence[str]) -> Answers:
-    """Return the constants to try; blank ones are never extracted as an answer."""
-    texts = [*EMPTY, *JUNK, *constants_for(oracles)]
-    return {text: text for text in texts if text.strip()}
+    """Return the constants to try, without blank ones, which are never extracted as an answer."""
+    return {text: text for text in (*EMPTY, *JUNK, *constants_for(oracles)) if text.strip()}
 
 
 async def _scores(pool: TaskPool, problem: Problem, *tries: Answers) -> list[dict[str, float]]:
@@ -231,7 +201,7 @@ async def _scores(pool: TaskPool, problem: Problem, *tries: Answers) -> list[dic
 
 
 def best(scores: Sequence[Mapping[str, float]]) -> str:
-    """Return the label that solves most items, of equal ones that with the higher total score.
+    """Return the label that solves most items; the higher total score breaks ties.
 
     Args:
         scores: by label, one mapping an item; a missing label scores 0.
@@ -249,10 +219,10 @@ def best(scores: Sequence[Mapping[str, float]]) -> str:
 
 
 def floor(label: str, scores: Sequence[Mapping[str, float]]) -> Floor:
-    """Estimate the share of items that a label solves, with its interval.
+    """Estimate the share of items that a label solves; without items, the interval is [0, 1].
 
     Args:
-        scores: as for `best`; no items give the interval from 0 to 1.
+        scores: as for `best`.
     """
     if not scores:
         return Floor(label=label, items=0, solved=0.0, low=0.0, high=1.0)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from ..audit.findings import Known, known_findings
+from ..audit.findings import KnownFindings, known_findings
 from ..audit.pages import as_html, as_json, as_markdown, as_text, chance_floors
-from ..audit.run import AuditSettings, audit_tasks
+from ..audit.run import audit_tasks
 from ..util.files import require_place
 
 PAGES = {"html": "an HTML page", "markdown": "a Markdown page", "floors": "the floors"}
 
 
-def main(
-    arguments: Sequence[str], *, known: Mapping[str, Mapping[str, Known]] | None = None
-) -> int:
+def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int:
     """Audit every task; return 1 if there are unknown findings.
 
     Args:
@@ -29,7 +27,7 @@ def main(
             require_place(output.parent, str(output))
     names = [name for name in options.tasks.split(",") if name]
     table = known_findings() if known is None else known
-    audit = asyncio.run(audit_tasks(AuditSettings(tasks=names, items=options.items, known=table)))
+    audit = asyncio.run(audit_tasks(names, items=options.items, known=table))
     pages = (
         (options.html, as_html),
         (options.markdown, as_markdown),

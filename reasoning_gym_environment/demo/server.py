@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 import re
-import threading
 import time
 import uuid
-from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from ..scoring.extraction import split_thought
-from .policy import Policy, ScriptedPolicy
+from .policy import Policy, Sample, ScriptedPolicy
 from .tokenizer import TURN_END, TURN_START
 
 _PROBE = ScriptedPolicy(["ok"])
@@ -25,86 +20,48 @@ _PROBE = ScriptedPolicy(["ok"])
 _SHUTDOWN_SECONDS = 0.5
 """Time for in-flight requests when the server closes."""
 
-T = TypeVar("T")
-
 
 class PolicyServer:
     """An inference server for a policy on 127.0.0.1: `async with`, or `start` and `close`.
 
     It speaks OpenAI (`/v1/chat/completions`), stock vLLM (`/v1/completions`, `/tokenize`), SGLang
     and atroposlib's vLLM (`/generate`), and TRL before 1.11 (`/generate/`). Requests for a single
-    token are probes: they never fail, never reach the policy and are not counted.
+    token are probes: they never reach the policy and are not counted.
 
     Args:
         tokenizer: of transformers, with a ChatML template.
         port: 0 takes a free one.
-        latency: seconds before each reply.
-        failure_rate: share of requests answered with HTTP 500, in [0, 1].
-        seed: of the failures.
-        splits_reasoning: return the thought of chat completions in `reasoning_content`.
-        ignores_n: return one completion per request, like some hosted endpoints.
-        chat_tokens: return token ids and logprobs of chat completions on request, like vLLM.
-        stock_vllm: serve the paths of `vllm serve`, not only those of atroposlib's vLLM.
-        raw_logprobs: return logprobs before temperature, like vLLM by default.
 
     Attributes:
         url: without a trailing slash; set once it serves.
-        requests: received so far, failures included.
-        failures: answered with HTTP 500 so far.
+        requests: received so far.
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        tokenizer: Any,
-        *,
-        port: int = 0,
-        latency: float = 0.0,
-        failure_rate: float = 0.0,
-        seed: int = 0,
-        splits_reasoning: bool = False,
-        ignores_n: bool = False,
-        chat_tokens: bool = False,
-        stock_vllm: bool = True,
-        raw_logprobs: bool = False,
-    ) -> None:
+    def __init__(self, policy: Policy, tokenizer: Any, *, port: int = 0) -> None:
         self.url = ""
         self.requests = 0
-        self.failures = 0
         self._policy = policy
         self._tokenizer = tokenizer
         self._port = port
-        self._latency = latency
-        self._failure_rate = failure_rate
-        self._rng = random.Random(seed)
-        self._splits_reasoning = splits_reasoning
-        self._ignores_n = ignores_n
-        self._chat_tokens = chat_tokens
-        self._stock_vllm = stock_vllm
-        self._raw_logprobs = raw_logprobs
 
     async def start(self) -> PolicyServer:
         """Start to serve, for callers that can't use `async with`, such as a notebook."""
         app = web.Application()
-        app.add_routes(
-            [
-                web.get("/health", self._health),
-                web.post("/v1/chat/completions", self._chat),
-                *(self._stock_routes() if self._stock_vllm else []),
-                web.post("/generate", self._generate),
-                web.post("/generate/", self._trl_generate),
-            ]
-        )
+        app.add_routes(self._routes())
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
         self.url = "http://{}:{}".format(*self._runner.addresses[0])
         return self
 
-    def _stock_routes(self) -> list[web.RouteDef]:
+    def _routes(self) -> list[web.RouteDef]:
         return [
+            web.get("/health", self._health),
+            web.post("/v1/chat/completions", self._chat),
             web.post("/v1/completions", self._completion),
             web.post("/tokenize", self._tokenize),
+            web.post("/generate", self._generate),
+            web.post("/generate/", self._trl_generate),
         ]
 
     async def close(self) -> None:
@@ -117,19 +74,11 @@ class PolicyServer:
         await self.close()
 
     async def _complete(self, request: GenerationRequest) -> list[Generation]:
-        """Return the completions of all questions; raises HTTP 500 for the share that fails."""
-        policy = self._policy
+        """Return the completions of all questions."""
         if request.max_tokens == 1:
-            policy = _PROBE
-        else:
-            self.requests += 1
-            await asyncio.sleep(self._latency)
-            if self._rng.random() < self._failure_rate:
-                self.failures += 1
-                raise web.HTTPInternalServerError(text="a failure that was asked for")
-        if self._ignores_n:
-            request = request._replace(n=1)
-        return generate(policy, self._tokenizer, request, raw_logprobs=self._raw_logprobs)
+            return generate(_PROBE, self._tokenizer, request)
+        self.requests += 1
+        return generate(self._policy, self._tokenizer, request)
 
     async def _health(self, request: web.Request) -> web.Response:
         return web.Response()
@@ -137,21 +86,20 @@ class PolicyServer:
     async def _chat(self, request: web.Request) -> web.Response:
         body = await request.json()
         generations = await self._complete(parse_chat(body))
-        reply = chat_reply(generations, body["model"], splits_reasoning=self._splits_reasoning)
-        if self._chat_tokens and body.get("return_token_ids"):
-            reply = with_chat_tokens(reply, generations, self._prompt_ids(body["messages"]))
-        return web.json_response(reply)
+        return web.json_response(self._chat_reply(body, generations))
 
-    def _prompt_ids(self, messages: list[dict[str, str]]) -> list[int]:
-        text = self._tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True
-        )
-        return list(self._tokenizer.encode(text))
+    def _chat_reply(
+        self, body: dict[str, Any], generations: Sequence[Generation]
+    ) -> dict[str, Any]:
+        messages = [{"role": "assistant", "content": one.text} for one in generations]
+        choices = [{"message": message} for message in messages]
+        return _openai_reply("chat.completion", body["model"], choices, generations)
 
     async def _completion(self, request: web.Request) -> web.Response:
         body = await request.json()
         generations = await self._complete(parse_completion(body, self._tokenizer))
-        reply = completion_reply(generations, body["model"])
+        choices = [{"text": generation.text} for generation in generations]
+        reply = _openai_reply("text_completion", body["model"], choices, generations)
         if body.get("return_token_ids"):
             reply = with_completion_tokens(reply, generations, self._ids(body["prompt"]))
         return web.json_response(reply)
@@ -177,28 +125,6 @@ class PolicyServer:
         generations = await self._complete(parse_trl(body, self._tokenizer))
         prompt_ids = [self._ids(prompt) for prompt in body["prompts"]]
         return web.json_response(trl_reply(generations, prompt_ids))
-
-
-@contextmanager
-def serve_in_thread(server: PolicyServer) -> Iterator[PolicyServer]:
-    """Serve from an event loop in a thread, for synchronous callers."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="policy-server")
-    thread.start()
-
-    def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
-
-    try:
-        wait_for(server.start())
-        try:
-            yield server
-        finally:
-            wait_for(server.close())
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 _USER_TURN = re.compile(
@@ -252,44 +178,31 @@ def last_question(prompt: str) -> str:
     return turns[-1] if turns else prompt
 
 
-def generate(
-    policy: Policy, tokenizer: Any, request: GenerationRequest, *, raw_logprobs: bool
-) -> list[Generation]:
+def generate(policy: Policy, tokenizer: Any, request: GenerationRequest) -> list[Generation]:
     """Sample the completions of all questions in turn.
 
     If the request asks for candidates, each token is the most probable one.
     """
     return [
-        generation
+        _to_generation(sample, tokenizer, request)
         for question in request.questions
-        for generation in _generate(policy, tokenizer, question, request, raw_logprobs=raw_logprobs)
+        for sample in policy.sample(question, request.n)
     ]
 
 
-def _generate(
-    policy: Policy, tokenizer: Any, question: str, request: GenerationRequest, *, raw_logprobs: bool
-) -> list[Generation]:
-    most_probable = _MOST_PROBABLE * (1.0 if raw_logprobs else request.temperature)
-    generations = []
-    for sample in policy.sample(question, request.n):
-        tokens = tokenizer.encode(sample.text, add_special_tokens=False)
-        finish_reason = sample.finish_reason
-        if finish_reason == "stop":
-            tokens.append(tokenizer.eos_token_id)
-        if request.max_tokens is not None and len(tokens) > request.max_tokens:
-            tokens, finish_reason = tokens[: request.max_tokens], "length"
-        generations.append(
-            Generation(
-                text=tokenizer.decode(tokens).removesuffix(TURN_END),
-                tokens=tokens,
-                logprobs=[
-                    most_probable if request.candidates else -(1 + token % 10) / 10
-                    for token in tokens
-                ],
-                finish_reason=finish_reason,
-            )
-        )
-    return generations
+def _to_generation(sample: Sample, tokenizer: Any, request: GenerationRequest) -> Generation:
+    tokens = tokenizer.encode(sample.text, add_special_tokens=False)
+    finish_reason = sample.finish_reason
+    if finish_reason == "stop":
+        tokens.append(tokenizer.eos_token_id)
+    if request.max_tokens is not None and len(tokens) > request.max_tokens:
+        tokens, finish_reason = tokens[: request.max_tokens], "length"
+    if request.candidates:
+        logprobs = [_MOST_PROBABLE * request.temperature] * len(tokens)
+    else:
+        logprobs = [-(1 + token % 10) / 10 for token in tokens]
+    text = tokenizer.decode(tokens).removesuffix(TURN_END)
+    return Generation(text=text, tokens=tokens, logprobs=logprobs, finish_reason=finish_reason)
 
 
 def parse_chat(body: dict[str, Any]) -> GenerationRequest:
@@ -335,43 +248,6 @@ def _parse(questions: list[str], body: dict[str, Any], candidates: int | None) -
         temperature=body.get("temperature", 1.0),
         candidates=candidates or 0,
     )
-
-
-def chat_reply(
-    generations: Sequence[Generation], model: str, *, splits_reasoning: bool
-) -> dict[str, Any]:
-    """Return a chat reply, with the thought in `reasoning_content` if `splits_reasoning`."""
-    choices = []
-    for generation in generations:
-        message = {"role": "assistant", "content": generation.text}
-        if splits_reasoning:
-            message["reasoning_content"], message["content"] = split_thought(generation.text)
-        choices.append({"message": message})
-    return _openai_reply("chat.completion", model, choices, generations)
-
-
-def with_chat_tokens(
-    reply: dict[str, Any], generations: Sequence[Generation], prompt_ids: list[int]
-) -> dict[str, Any]:
-    """Add what vLLM returns for `return_token_ids` and `logprobs`."""
-    for choice, generation in zip(reply["choices"], generations, strict=True):
-        choice["token_ids"] = generation.tokens
-        choice["logprobs"] = {
-            "content": [
-                {
-                    "token": "",
-                    "logprob": logprob,
-                    "top_logprobs": [{"token": "", "logprob": logprob}],
-                }
-                for logprob in generation.logprobs
-            ]
-        }
-    return {**reply, "prompt_token_ids": prompt_ids}
-
-
-def completion_reply(generations: Sequence[Generation], model: str) -> dict[str, Any]:
-    choices = [{"text": generation.text} for generation in generations]
-    return _openai_reply("text_completion", model, choices, generations)
 
 
 def with_completion_tokens(

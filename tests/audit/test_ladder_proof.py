@@ -1,4 +1,4 @@
-"""What a proof of a ladder finds."""
+"""Faults that the proof of a ladder finds."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from reasoning_gym_environment.audit.ladder_proof import (
     LevelProof,
     changed_share,
     faults,
-    prove_ladder,
+    prove_ladders,
     prove_level,
 )
 from reasoning_gym_environment.errors import GenerationError, WorkerTimeoutError
@@ -65,7 +65,7 @@ def test_every_fault_is_named(upper: LevelProof, fault: str) -> None:
 async def test_a_ladder_is_proved_by_its_items(pool: TaskPool) -> None:
     levels = ({"max_value": 9}, {"max_value": 99}, {"max_value": 99}, {"max_value": 0})
     ladder = TaskLadder(levels=levels, origin="own", reason="for this test")
-    proofs = await prove_ladder(pool, "gcd", ladder, items=2)
+    [proofs] = await prove_ladders(pool, {"gcd": ladder}, items=2, at_once=1)
     assert [len(of_level.questions) for of_level in proofs] == [2, 2, 2, 0]
     found = faults(proofs)
     assert "gcd levels 1 and 2: equal parameters" in found
@@ -82,7 +82,7 @@ class Slow:
 
 
 @pytest.mark.parametrize(("stop_at_failure", "tried"), [(False, 3), (True, 1)])
-async def test_a_late_item_is_no_other_failure_and_may_be_the_last_tried(
+async def test_a_late_item_is_counted_apart_and_can_end_the_proof(
     stop_at_failure: bool, tried: int
 ) -> None:
     late = await prove_level(Slow(), "gcd", 0, {}, items=3, stop_at_failure=stop_at_failure)

@@ -1,4 +1,4 @@
-"""The audit through the real pool: what it finds, what it fails on, what it writes."""
+"""The audit through the real pool: findings, failures, pages."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,6 @@ from reasoning_gym_environment.audit.ladder_proof import (
 from reasoning_gym_environment.audit.pages import as_html, as_json, as_markdown, as_text
 from reasoning_gym_environment.audit.run import (
     Audit,
-    AuditSettings,
     audit_task,
     find_floors,
     floor,
@@ -38,11 +37,10 @@ SOUND = "bitwise_arithmetic"
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def audits(pool: TaskPool) -> dict[str, TaskAudit]:
     """A small audit to which nothing is known, of one task with levels that can't be built."""
-    settings = AuditSettings(items=4, known={})
     ladders = {task: ladder.levels for task, ladder in (await pool.ladders()).items()}
     ladders[REFUSES_LEVELS] = ({}, {"max_empty": 50}, {"no_such_name": 1})
     return {
-        task: await audit_task(pool, task, "category", ladders[task], settings)
+        task: await audit_task(pool, task, "category", ladders[task], items=4, known={})
         for task in (PAYS_ANYTHING, REFUSES_LEVELS, SOUND)
     }
 

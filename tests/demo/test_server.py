@@ -13,9 +13,10 @@ from atroposlib.envs.server_handling.server_baseline import APIServer, APIServer
 from atroposlib.envs.server_handling.sglang_server import SGLangServer
 from atroposlib.envs.server_handling.trl_vllm_server import TrlVllmServer
 from atroposlib.envs.server_handling.vllm_server import VLLMServer
+from misbehaving_server import ConfigurableServer
 
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
-from reasoning_gym_environment.demo.server import PolicyServer, serve_in_thread
+from reasoning_gym_environment.demo.server import PolicyServer
 
 # Of the clients OpenAI's starts a process: it asks for the system's name.
 pytestmark = pytest.mark.processes
@@ -75,7 +76,7 @@ async def test_openai_gets_plain_completions(tokenizer: Any, tokenizer_folder: s
 async def test_reasoning_content_holds_the_thought(tokenizer: Any, tokenizer_folder: str) -> None:
     policy = ScriptedPolicy([TEXT, "<think>cut off"])
     async with (
-        PolicyServer(policy, tokenizer, splits_reasoning=True) as server,
+        ConfigurableServer(policy, tokenizer, splits_reasoning=True) as server,
         client_of(OpenAIServer, server, tokenizer_folder) as client,
     ):
         completion = await client.chat_completion(messages=MESSAGES, n=2)
@@ -87,7 +88,7 @@ async def test_an_endpoint_that_ignores_n_is_asked_again(
     tokenizer: Any, tokenizer_folder: str
 ) -> None:
     async with (
-        PolicyServer(EchoPolicy(), tokenizer, ignores_n=True) as server,
+        ConfigurableServer(EchoPolicy(), tokenizer, ignores_n=True) as server,
         client_of(OpenAIServer, server, tokenizer_folder, n_kwarg_is_ignored=True) as client,
     ):
         completion = await client.chat_completion(messages=MESSAGES, n=4)
@@ -183,7 +184,7 @@ async def test_health_probes_neither_fail_nor_reach_the_policy(
 ) -> None:
     policy = ScriptedPolicy([])  # cannot answer
     async with (
-        PolicyServer(policy, tokenizer, failure_rate=1.0) as server,
+        ConfigurableServer(policy, tokenizer, failure_rate=1.0) as server,
         client_of(kind, server, tokenizer_folder) as client,
     ):
         client.server_healthy = False
@@ -200,7 +201,7 @@ async def test_health_probes_neither_fail_nor_reach_the_policy(
 async def test_the_asked_share_of_requests_fails(tokenizer: Any) -> None:
     body = {"model": "m", "messages": MESSAGES, "max_tokens": 100}
     async with (
-        PolicyServer(EchoPolicy(), tokenizer, failure_rate=0.3, seed=1) as server,
+        ConfigurableServer(EchoPolicy(), tokenizer, failure_rate=0.3, seed=1) as server,
         aiohttp.ClientSession() as session,
     ):
         statuses = []
@@ -210,14 +211,3 @@ async def test_the_asked_share_of_requests_fails(tokenizer: Any) -> None:
     assert server.requests == 100
     assert server.failures == statuses.count(500)
     assert 15 < server.failures < 45
-
-
-def test_a_thread_serves_callers_without_an_event_loop(tokenizer: Any) -> None:
-    async def health(url: str) -> int:
-        async with aiohttp.ClientSession() as session, session.get(f"{url}/health") as response:
-            return response.status
-
-    with serve_in_thread(PolicyServer(EchoPolicy(), tokenizer)) as server:
-        assert asyncio.run(health(server.url)) == 200
-    with pytest.raises(aiohttp.ClientConnectionError):
-        asyncio.run(health(server.url))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from misbehaving_server import ConfigurableServer
 
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
@@ -173,7 +174,7 @@ async def test_a_failing_request_is_one_unscored_sample(bench: Any, tokenizer: A
     assert env.statistics.counts["evaluation/failed_requests"] == 1
 
 
-class CrowdedServer(PolicyServer):
+class CrowdedServer(ConfigurableServer):
     """Knows the largest number of requests it had to answer at the same time."""
 
     now = most = 0

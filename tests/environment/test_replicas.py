@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from misbehaving_server import ConfigurableServer
 from serve_loop import training_from, until_pulled
 
 from reasoning_gym_environment import ReasoningGymEnv
@@ -179,7 +180,7 @@ async def test_a_killed_replica_loses_no_evaluation_and_its_place_is_taken(
         return command
 
     async with (
-        PolicyServer(HONEST, tokenizer, latency=0.2) as server,
+        ConfigurableServer(HONEST, tokenizer, latency=0.2) as server,
         training(tmp_path) as (api, trainer),
         replica("a", "a.txt") as one,
         replica("b", "b.txt") as other,

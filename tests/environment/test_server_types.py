@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from misbehaving_server import ConfigurableServer
 
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.commands.demo import SERVER_TYPES
@@ -202,7 +203,7 @@ async def test_truncated_completions_are_trained_on_if_configured(
 
 async def test_reasoning_content_is_the_thought(bench: Any, script: Any, tokenizer: Any) -> None:
     async with (
-        PolicyServer(script, tokenizer, splits_reasoning=True) as server,
+        ConfigurableServer(script, tokenizer, splits_reasoning=True) as server,
         bench.environment(server.url, include_messages=True) as env,
     ):
         problem = await env.get_next_item()
@@ -240,7 +241,7 @@ async def test_an_endpoint_that_ignores_n_returns_complete_groups(
 ) -> None:
     policy = ScriptedPolicy(["<answer>1</answer>"])
     async with (
-        PolicyServer(policy, tokenizer, ignores_n=True) as server,
+        ConfigurableServer(policy, tokenizer, ignores_n=True) as server,
         bench.environment(server.url) as env,
     ):
         with pytest.warns(UserWarning, match="n kwarg is ignored"):
@@ -276,7 +277,7 @@ async def test_a_limit_below_every_prompt_is_an_error(bench: Any, tokenizer: Any
 async def test_failing_requests_are_retried(bench: Any, tokenizer: Any) -> None:
     policy = ScriptedPolicy(["<answer>1</answer>"])
     async with (
-        PolicyServer(policy, tokenizer, failure_rate=0.3, seed=1) as server,
+        ConfigurableServer(policy, tokenizer, failure_rate=0.3, seed=1) as server,
         bench.environment(server.url, "vllm") as env,
     ):
         problems = [await env.get_next_item() for _ in range(12)]
@@ -290,7 +291,7 @@ async def test_failing_requests_are_retried(bench: Any, tokenizer: Any) -> None:
 
 async def test_a_group_without_completions_is_counted_as_lost(bench: Any, tokenizer: Any) -> None:
     async with (
-        PolicyServer(ScriptedPolicy([""]), tokenizer, failure_rate=1.0) as server,
+        ConfigurableServer(ScriptedPolicy([""]), tokenizer, failure_rate=1.0) as server,
         bench.environment(server.url, "vllm", dump_failed_rollouts=True) as env,
     ):
         assert await env.collect_trajectories(await env.get_next_item()) == (None, [])

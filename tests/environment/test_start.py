@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from atroposlib.envs.base import APIServerConfig
+from misbehaving_server import ConfigurableServer
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
@@ -41,7 +42,7 @@ def _refusal(status: int, words: str) -> web.HTTPException:
     return error
 
 
-class ForgetfulServer(PolicyServer):
+class ForgetfulServer(ConfigurableServer):
     """Renders another prompt than the one it was asked for, once told to."""
 
     forgets = False
@@ -90,7 +91,7 @@ async def test_chat_completions_with_token_ids_keep_the_servers_tokens(
 ) -> None:
     caplog.set_level(logging.INFO)
     async with (
-        PolicyServer(ONE, tokenizer, chat_tokens=True) as server,
+        ConfigurableServer(ONE, tokenizer, chat_tokens=True) as server,
         bench.environment(server.url, temperature=0.7) as env,
     ):
         group, _ = await env.collect_trajectories(await env.get_next_item())
@@ -173,7 +174,7 @@ async def test_the_vllm_dialect_is_detected(
 ) -> None:
     caplog.set_level(logging.INFO)
     async with (
-        PolicyServer(ONE, tokenizer, stock_vllm=stock_vllm) as server,
+        ConfigurableServer(ONE, tokenizer, stock_vllm=stock_vllm) as server,
         bench.environment(server.url, kind) as env,
     ):
         group, _ = await env.collect_trajectories(await env.get_next_item())
@@ -185,7 +186,7 @@ async def test_the_vllm_dialect_is_detected(
 async def test_raw_logprobs_end_the_start_at_another_temperature(
     kind: str, bench: Any, tokenizer: Any
 ) -> None:
-    async with PolicyServer(ONE, tokenizer, raw_logprobs=True, chat_tokens=True) as server:
+    async with ConfigurableServer(ONE, tokenizer, raw_logprobs=True, chat_tokens=True) as server:
         said = await refusal_of(bench, server, kind, temperature=0.7)
         path = "" if kind == "trl" else "/v1"
         assert said == (
@@ -205,7 +206,7 @@ async def test_raw_logprobs_end_the_start_at_another_temperature(
 async def test_the_error_names_vllms_option_for_processed_logprobs(
     bench: Any, tokenizer: Any
 ) -> None:
-    async with PolicyServer(ONE, tokenizer, raw_logprobs=True) as server:
+    async with ConfigurableServer(ONE, tokenizer, raw_logprobs=True) as server:
         said = await refusal_of(bench, server, "vllm", temperature=0.5)
     assert "start it with `vllm serve --logprobs-mode processed_logprobs`" in said
 
@@ -307,7 +308,7 @@ async def test_one_of_two_servers_is_enough_to_start(
 ) -> None:
     async with (
         PolicyServer(ONE, tokenizer) as dead,
-        PolicyServer(ONE, tokenizer, stock_vllm=False) as server,
+        ConfigurableServer(ONE, tokenizer, stock_vllm=False) as server,
     ):
         await dead.close()
         urls = [dead.url, server.url]
