@@ -47,7 +47,7 @@ DECISIVE = (
     "thinking_mode",
     "tokenizer_name",
 )
-"""The options, by their stored names, that determine an evaluation's results besides scoring's."""
+"""Stored names of the options that determine an evaluation's results, besides those of scoring."""
 
 
 class RolloutSource(Protocol):
@@ -200,15 +200,10 @@ class Evaluation:
         missing = [item for item in items if _key(item) not in store.samples]
         finished = len(items) - len(missing)
         resume = f"the same command with --env.data_dir_to_save_evals {store.folder} resumes it"
-        logger.info(
-            "Evaluating %d items, %d already finished; after an interruption %s",
-            len(items),
-            finished,
-            resume,
-        )
-        slots = asyncio.Semaphore(
-            max(1, self._settings.max_eval_workers // self._settings.eval_attempts)
-        )
+        message = "Evaluating %d items, %d already finished; after an interruption %s"
+        logger.info(message, len(items), finished, resume)
+        groups = self._settings.max_eval_workers // self._settings.eval_attempts
+        slots = asyncio.Semaphore(max(1, groups))
 
         async def sample_one(item: EvaluationItem) -> None:
             async with slots:

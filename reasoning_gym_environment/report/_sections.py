@@ -88,11 +88,7 @@ def shape_of(number: int) -> str:
 
 
 class ShareRow(NamedTuple):
-    """One row of a table of solved shares, and one mark of its chart.
-
-    Attributes:
-        series: "training", or the name of the evaluation.
-    """
+    """A row of a table, and a mark of its chart; a series is "training" or an evaluation."""
 
     name: str
     series: str
@@ -118,13 +114,12 @@ class Sections:
     Attributes:
         dumped: the kinds of training groups in the files.
         versions: library versions in the rows.
-        headlines: of training, and of each evaluation and difficulty.
         overviews: by split.
         charts: by their place on the page.
         shares: tables of solved shares, by the same places.
         buckets: of the training groups in order; empty if the order is unknown.
         leveled: whether any recipe has a level.
-        series: training, if any, and each evaluation; each has its own marks.
+        series: training, if any, and each evaluation.
         comparison: the table of `compare` for exactly two evaluations; else empty.
     """
 

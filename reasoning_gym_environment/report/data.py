@@ -167,8 +167,8 @@ def read_metrics(path: Path) -> dict[str, float]:
 
 def summarize(path: Path, groups: Sequence[StoredGroup], torn: int) -> Source:
     of_names = {FAILED.name: FAILED_GROUPS, PARTIAL.name: PARTIAL_GROUPS}
-    named = [kind for name, kind in of_names.items() if name in path.name]
-    training = named[0] if named else SUCCESSFUL_GROUPS
+    named = (kind for name, kind in of_names.items() if name in path.name)
+    training = next(named, SUCCESSFUL_GROUPS)
     kinds = {TRAINING: training, EVALUATION: "evaluation samples"}
     splits = {split_of(group) for group in groups}
     return Source(

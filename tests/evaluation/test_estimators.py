@@ -50,7 +50,7 @@ def test_with_one_attempt_an_item_the_error_is_the_usual_one(scores: list[float]
 
 @example([0.09425126312031121] * 2, 3)  # their mean is another number, by rounding
 @given(st.lists(values, min_size=2, max_size=10), st.integers(2, 5))
-def test_attempts_that_repeat_each_other_add_no_certainty(scores: list[float], k: int) -> None:
+def test_equal_attempts_do_not_narrow_the_interval(scores: list[float], k: int) -> None:
     once, repeated = share([[s] for s in scores]), share([[s] * k for s in scores])
     assert repeated == pytest.approx(once, abs=1e-7)
 

@@ -1,4 +1,4 @@
-"""What is reported: by task, category, difficulty and overall; nothing unscored counts as 0."""
+"""Metrics by task, category, difficulty and overall; unscored attempts never count as 0."""
 
 import math
 
@@ -99,7 +99,7 @@ def test_unscored_attempts_count_in_their_own_share_alone(several: list[StoredGr
     assert beside["eval/unscored"] > alone["eval/unscored"] or alone["eval/unscored"] == 1.0
 
 
-def test_lengths_are_of_the_completions_that_came() -> None:
+def test_lengths_are_those_of_existing_completions() -> None:
     lost = sample(outcome(None, tokens=None), outcome(None, tokens=None))
     cut = sample(outcome(0.0, tokens=30, truncated=True))
     metrics = report(lost, cut, item(1.0))

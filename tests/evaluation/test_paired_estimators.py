@@ -37,7 +37,7 @@ def test_one_item_says_nothing_about_the_others() -> None:
     assert mean_difference([0.5]) == (0.5, None, -1.0, 1.0)
 
 
-def test_a_task_of_one_item_leaves_the_others_their_say() -> None:
+def test_a_task_of_one_item_does_not_hide_the_others() -> None:
     many = [[0.0, 0.1] * 10] * 20
     estimate = macro_difference([*many, [0.5]])
     assert estimate.standard_error == pytest.approx(1 / 21, abs=0.002)
@@ -54,7 +54,7 @@ def test_by_tasks_the_errors_of_the_tasks_add_up() -> None:
 
 
 @given(st.lists(quarters, min_size=1, max_size=9))
-def test_the_randomisation_test_counts_all_signs(differences: list[float]) -> None:
+def test_the_randomization_test_counts_all_signs(differences: list[float]) -> None:
     sums = [
         abs(sum(sign * d for sign, d in zip(signs, differences, strict=True)))
         for signs in itertools.product((-1, 1), repeat=len(differences))
@@ -114,7 +114,7 @@ def test_intervals_cover_the_true_difference_at_the_promised_rate(
 
 
 @pytest.mark.parametrize(("items", "changed"), [(30, 0.03), (10, 0.05), (5, 0.1), (30, 0.1)])
-def test_attempts_that_repeat_each_other_leave_intervals_honest(items: int, changed: float) -> None:
+def test_equal_attempts_do_not_make_intervals_too_narrow(items: int, changed: float) -> None:
     """A policy that answers alike each time solves the share `changed` of items that it didn't."""
     rng, covered, tasks_covered = random.Random(f"{items} {changed}"), 0, 0
     for _ in range(RUNS):

@@ -1,4 +1,4 @@
-"""The evaluation set is complete or says what it lacks; every item's sample is kept."""
+"""The evaluation set is complete or logs what it lacks; every item has a sample."""
 
 import asyncio
 import json
@@ -140,7 +140,7 @@ async def test_the_evaluation_set_is_made_in_the_order_of_its_recipes(pool: Task
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_an_item_that_cannot_be_made_is_missing_and_said_to_be(
+async def test_an_item_that_cannot_be_generated_is_skipped_with_a_warning(
     pool: TaskPool, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = await EvaluationSet(pool, plan("gcd", "no_such_task", "coin_flip")).items()
@@ -164,7 +164,7 @@ async def test_items_at_a_difficulty_are_made_of_its_levels(
     assert "having no levels: coin_flip" in caplog.text
 
 
-async def test_a_tasks_questions_are_made_when_they_are_asked_for_and_only_once() -> None:
+async def test_a_tasks_questions_are_generated_on_demand_and_only_once() -> None:
     source = Numbered()
     made = EvaluationSet(source, plan("gcd", "coin_flip", per_task=2, difficulties=[0.5]))
     assert (len(made), source.made) == (6, 0)
@@ -182,7 +182,7 @@ async def test_a_tasks_questions_are_made_when_they_are_asked_for_and_only_once(
     assert source.made == 6
 
 
-async def test_an_item_is_made_to_the_end_though_who_asks_first_is_cancelled() -> None:
+async def test_an_item_is_generated_though_its_first_caller_is_cancelled() -> None:
     source = Numbered()
     made = EvaluationSet(source, plan("gcd", per_task=2))
     asking = asyncio.create_task(made.questions("gcd"))
@@ -221,7 +221,7 @@ def test_between_two_levels_the_items_mix_them() -> None:
 @pytest.mark.parametrize(
     ("concurrency", "attempts", "most"), [(1, 1, 1), (3, 1, 3), (100, 1, 40), (7, 2, 3), (3, 8, 1)]
 )
-async def test_so_many_completions_are_asked_for_at_a_time(
+async def test_concurrent_completions_are_limited(
     concurrency: int, attempts: int, most: int, tmp_path: Path
 ) -> None:
     policy = Policy()
@@ -247,7 +247,7 @@ async def test_a_failing_sample_is_kept_as_unscored_with_its_reason(
     assert "Evaluation of gcd: no answer to 2" in caplog.text
 
 
-async def test_any_other_failure_ends_the_evaluation_and_every_sample_under_way(
+async def test_any_other_failure_ends_the_evaluation_and_cancels_its_samples(
     tmp_path: Path,
 ) -> None:
     policy = Policy(frozenset({19}), error=ZeroDivisionError)
@@ -343,6 +343,6 @@ class SometimesBusy(Numbered):
         return await super().generate(recipe)
 
 
-async def test_an_item_that_could_not_be_made_is_tried_again_at_the_next_evaluation() -> None:
+async def test_a_failed_item_is_retried_at_the_next_evaluation() -> None:
     items = EvaluationSet(SometimesBusy(), plan("gcd", per_task=4))
     assert [len(await items.items()) for _ in range(3)] == [3, 4, 4]

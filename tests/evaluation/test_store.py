@@ -1,4 +1,4 @@
-"""An evaluation on disk goes on where it stopped, and only with its own settings."""
+"""An evaluation resumes from disk, and only with the same settings."""
 
 import asyncio
 import json
@@ -57,7 +57,7 @@ async def begun(folder: Path, *samples: StoredGroup) -> EvaluationStore:
     return store
 
 
-async def test_an_interrupted_evaluation_goes_on_with_its_finished_samples(tmp_path: Path) -> None:
+async def test_an_interrupted_evaluation_resumes_with_its_finished_samples(tmp_path: Path) -> None:
     await begun(tmp_path / "a" / "b", sample(1), sample(2))
     again = EvaluationStore(tmp_path / "a" / "b", SETTINGS)
     assert seeds(again) == [1, 2]
@@ -76,7 +76,7 @@ async def test_samples_written_at_once_are_whole_lines(tmp_path: Path) -> None:
     assert samples_in(tmp_path) == [sample(n) for n in range(50)]
 
 
-async def test_a_torn_line_costs_itself_alone(tmp_path: Path) -> None:
+async def test_a_torn_line_loses_only_its_own_sample(tmp_path: Path) -> None:
     await begun(tmp_path, sample(1))
     with (tmp_path / PARTIAL).open("a") as partial:
         partial.write('{"recipe": {"task": "g')
@@ -84,7 +84,7 @@ async def test_a_torn_line_costs_itself_alone(tmp_path: Path) -> None:
     assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [1, 2]
 
 
-async def test_samples_in_which_nothing_was_scored_are_asked_for_again(tmp_path: Path) -> None:
+async def test_samples_without_any_score_are_retried(tmp_path: Path) -> None:
     await begun(tmp_path, sample(1, score=None), sample(2))
     assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [2]
 
@@ -96,7 +96,7 @@ async def test_a_complete_evaluation_needs_no_other_file(tmp_path: Path) -> None
     assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [1]
 
 
-async def test_a_finished_evaluation_that_is_run_again_keeps_every_sample_in_two_places(
+async def test_rerunning_a_finished_evaluation_keeps_every_sample_in_two_files(
     tmp_path: Path,
 ) -> None:
     """Whatever empties `samples.jsonl` then loses nothing."""
@@ -128,13 +128,13 @@ def test_a_folder_without_samples_takes_any_settings(tmp_path: Path) -> None:
     EvaluationStore(tmp_path, {"eval_seed": 2})
 
 
-def test_a_folder_that_cannot_be_written_to_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FixableError, match="data_dir_to_save_evals"):
         EvaluationStore(tmp_path / "file" / "below", SETTINGS)
 
 
-async def test_a_sample_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+async def test_a_sample_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     store = EvaluationStore(tmp_path, SETTINGS)
     (tmp_path / PARTIAL).unlink()
     (tmp_path / PARTIAL).mkdir()
@@ -165,7 +165,7 @@ async def test_results_are_read_from_a_folder_complete_or_not_and_from_a_file(
     assert alone.differing(results) == {}
 
 
-def test_what_samples_say_of_their_scoring_wins_over_their_folder(tmp_path: Path) -> None:
+def test_scoring_settings_in_samples_override_those_of_their_folder(tmp_path: Path) -> None:
     EvaluationStore(tmp_path, {**SETTINGS, "score_mode": "partial"})
     again, other = tmp_path / "samples.rescored.jsonl", tmp_path / "other.jsonl"
     binary = {**row(1), "scoring": {"score_mode": "binary"}, "library_versions": {"a": "2"}}
@@ -183,7 +183,7 @@ def test_what_samples_say_of_their_scoring_wins_over_their_folder(tmp_path: Path
 
 
 @pytest.mark.parametrize("content", [None, "", '{"no": "sample"}\n', "torn"])
-def test_what_is_no_evaluation_is_named(content: str | None, tmp_path: Path) -> None:
+def test_the_error_for_another_file_names_it(content: str | None, tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl"
     if content is not None:
         path.write_text(content)

@@ -1,4 +1,4 @@
-"""The page in a real browser: it loads without a word on the console, and does what it says."""
+"""The page in a real browser: it loads without console messages, and its controls work."""
 
 import shutil
 from collections.abc import Iterator
@@ -154,7 +154,7 @@ def test_every_chart_is_drawn(opened: Any) -> None:
         ("text", "nobody said this", "0 rollouts of 105"),
     ],
 )
-def test_a_filter_leaves_what_it_says(opened: Any, name: str, value: str, left: str) -> None:
+def test_a_filter_keeps_matching_rollouts(opened: Any, name: str, value: str, left: str) -> None:
     choose(opened, name, value)
     assert found(opened) == left
 
@@ -186,7 +186,7 @@ def test_the_list_is_read_by_keyboard(opened: Any) -> None:
     assert opened.switch_to.active_element.get_attribute("id") == "detail"
 
 
-def test_a_rollout_shows_all_there_is_to_it(opened: Any) -> None:
+def test_a_rollout_shows_all_its_parts(opened: Any) -> None:
     choose(opened, "text", "question 4?")
     detail = opened.find_element("id", "detail")
     until(opened, "document.querySelectorAll('.siblings button').length === 8")
@@ -250,7 +250,7 @@ def test_a_mark_leads_to_its_tasks_rollouts(opened: Any) -> None:
     until(opened, "document.getElementById('found').textContent.startsWith('32 rollouts')")
 
 
-def test_a_mark_says_its_figures(opened: Any) -> None:
+def test_a_mark_shows_its_figures(opened: Any) -> None:
     marks = "[data-chart='task/other'] .mark-symbol path"
     mark = opened.find_element("css selector", marks)
     opened.execute_script("arguments[0].scrollIntoView({block: 'center'})", mark)
@@ -261,7 +261,7 @@ def test_a_mark_says_its_figures(opened: Any) -> None:
     assert opened.execute_script("return window.hacked") is None
 
 
-def test_charts_take_the_colours_of_the_theme(opened: Any) -> None:
+def test_charts_take_the_colors_of_the_theme(opened: Any) -> None:
     def fill() -> Any:
         return opened.execute_script(
             "return document.querySelector('[data-chart=\"status/training\"] .mark-rect path')"
@@ -277,7 +277,7 @@ def test_charts_take_the_colours_of_the_theme(opened: Any) -> None:
         opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-def test_nothing_sticks_out_on_a_phone(browser: Any, page: Path) -> None:
+def test_nothing_overflows_on_a_phone(browser: Any, page: Path) -> None:
     size = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:

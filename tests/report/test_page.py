@@ -1,4 +1,4 @@
-"""The page as text: whole, self-contained, and the same whatever models say."""
+"""The page as text: complete, self-contained, and safe with any model text."""
 
 import base64
 import json
@@ -57,7 +57,7 @@ def test_embedded_json_keeps_every_text_and_none_of_html(value: object) -> None:
     assert not set(text) & set("<>&")
 
 
-def test_a_number_that_json_lacks_is_not_embedded() -> None:
+def test_a_number_that_json_cannot_hold_is_not_embedded() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         embed(float("nan"))
 
@@ -84,13 +84,13 @@ def test_dumps_are_not_passed_off_as_the_whole_run(tmp_path: Path) -> None:
     assert "Dumps are a selection" not in make_page(tmp_path, [row([1.0], evaluation=True)])
 
 
-def test_a_file_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_for_a_missing_file_names_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "no-such\x1b.jsonl"]) == 2
     assert r"no-such\x1b.jsonl can't be read" in capsys.readouterr().err
 
 
 @pytest.mark.processes
-def test_a_command_whose_output_nobody_reads_ends_quietly(tmp_path: Path) -> None:
+def test_a_command_whose_output_pipe_is_closed_exits_quietly(tmp_path: Path) -> None:
     files = [str(write(tmp_path, [row([1.0])])), "-o", str(tmp_path / "report.html")]
     reading, writing = os.pipe()
     os.close(reading)
@@ -104,7 +104,7 @@ def test_a_command_whose_output_nobody_reads_ends_quietly(tmp_path: Path) -> Non
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_a_page_that_can_not_be_written_is_named(
+def test_the_error_for_an_unwritable_page_names_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dump = write(tmp_path, [row([1.0])])

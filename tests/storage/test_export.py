@@ -1,4 +1,4 @@
-"""What is written is read by the libraries it is written for."""
+"""Exports are read by the libraries that they are written for."""
 
 import copy
 from pathlib import Path
@@ -97,7 +97,7 @@ def test_broken_unicode_is_written_as_replacement_characters(tmp_path: Path) -> 
     assert prepared.broken == 2
 
 
-def test_a_folder_that_is_no_dataset_is_never_replaced(tmp_path: Path) -> None:
+def test_a_folder_without_a_dataset_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     with pytest.raises(FixableError, match="thesis is a folder without a dataset"):
         require_replaceable(tmp_path / "thesis", force=True)

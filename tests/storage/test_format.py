@@ -1,4 +1,4 @@
-"""What earlier versions wrote is read, and what is written now is the same, byte for byte.
+"""Rows of earlier versions are read, and rows are written as before, byte for byte.
 
 `tests/stored` holds a dump and an evaluation that version 0.1.0 wrote.
 """

@@ -1,4 +1,4 @@
-"""What is read again must be ours, and of this version."""
+"""Stored groups are validated when they are read."""
 
 import re
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_a_file_without_groups_is_named(tmp_path: Path, torn: bool) -> None:
         read_groups(write_dump(tmp_path / "d.jsonl", [], torn=torn))
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_file_names_it(tmp_path: Path) -> None:
     with pytest.raises(FixableError, match=r"none\.jsonl can't be read: No such file"):
         read_groups(tmp_path / "none.jsonl")
 
@@ -105,7 +105,7 @@ def require_refused(folder: Path, row: dict[str, object], says: str) -> None:
         ("time", 5, "str"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_named(
+def test_the_error_names_an_invalid_value(
     tmp_path: Path, place: str, value: object, expected: str
 ) -> None:
     key = re.sub(r"\.(\d+)", r"[\1]", place)

@@ -115,7 +115,9 @@ async def test_a_row_whose_problem_cant_be_made_stays_as_it_is(pool: TaskPool) -
     assert result.kept.startswith("the problem can't be regenerated: no_such_task: ")
 
 
-async def test_another_score_mode_changes_scores_and_says_so(pool: TaskPool, gcd: Problem) -> None:
+async def test_another_score_mode_changes_scores_and_is_reported(
+    pool: TaskPool, gcd: Problem
+) -> None:
     row = await trained(pool, gcd, *TEXTS[:2])
     binary = ScoringSettings(
         max_token_length=100, length_penalty_start=0.75, score_mode=ScoreMode.BINARY
@@ -206,7 +208,7 @@ async def test_a_row_whose_recipe_is_hostile_is_kept_as_it_was_and_runs_nothing(
         {"parameters": {"max_value": 10**300}},
     ],
 )
-async def test_a_row_whose_recipe_is_not_sound_is_no_group(
+async def test_a_row_with_an_invalid_recipe_is_refused(
     pool: TaskPool, gcd: Problem, recipe: dict[str, Any]
 ) -> None:
     row = await trained(pool, gcd, *TEXTS)

@@ -40,7 +40,7 @@ def test_a_row_becomes_a_group() -> None:
     assert (outcome.length, outcome.truncated, outcome.solved) == (7, True, 1.0)
 
 
-def test_a_completion_that_never_came_has_no_length() -> None:
+def test_a_missing_completion_has_no_length() -> None:
     missing = {**row()["rollouts"][0], "tokens": 0, "completion_tokens": 0}
     assert StoredGroup.from_json(row(rollouts=[missing])).rollouts[0].length is None
 
@@ -63,7 +63,7 @@ def test_the_same_recipe_and_question_make_the_same_item() -> None:
 
 
 @pytest.mark.parametrize("score", ["x", -0.1, 2, [], float("nan")])
-def test_a_score_that_is_none_is_refused(score: object) -> None:
+def test_an_invalid_score_condition_is_refused(score: object) -> None:
     scored = {**row()["rollouts"][0], "raw_score": score}
     with pytest.raises((TypeError, ValueError)):
         StoredGroup.from_json(row(rollouts=[scored]))

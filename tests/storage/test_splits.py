@@ -1,4 +1,4 @@
-"""Splits part no item, duplicates go, and broken characters are replaced."""
+"""Splits keep questions whole; duplicates are dropped and lone surrogates replaced."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_the_test_split_has_about_its_share(share: float) -> None:
     assert found == pytest.approx(share, abs=0.02)
 
 
-def test_there_is_no_test_split_unless_it_is_asked_for() -> None:
+def test_a_test_split_exists_only_on_request() -> None:
     assert prepare(items("a"), 0.0).splits == {"train": [{"asked": "a"}]}
 
 

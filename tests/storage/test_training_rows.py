@@ -1,4 +1,4 @@
-"""What becomes an example, and which pair of a group."""
+"""Selection of examples and of preference pairs."""
 
 import json
 
@@ -34,7 +34,7 @@ def test_solved_completions_are_examples_with_their_whole_conversation() -> None
     assert (rows[0]["task"], json.loads(rows[0]["recipe"])) == ("gcd", group["recipe"])
 
 
-def test_a_least_score_takes_the_place_of_solved() -> None:
+def test_a_minimum_score_replaces_the_status_solved() -> None:
     group = stored(attempt(1.0), attempt(0.25), attempt(0.1))
     assert [
         item.row["score"] for item in sft_rows(StoredGroup.from_json(group), min_score=0.25)

@@ -1,4 +1,4 @@
-"""A rollout at the terminal: readable, and harmless whatever the model wrote."""
+"""Filters of rollouts, and rollouts at the terminal: readable and safe with any model text."""
 
 import unicodedata
 
@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stored_values import attempt, stored
 
-from reasoning_gym_environment.storage.rendering import abbreviate, render_rollout
+from reasoning_gym_environment.records import Status
+from reasoning_gym_environment.storage.rendering import (
+    RolloutFilter,
+    abbreviate,
+    parse_condition,
+    render_rollout,
+)
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.util.text import escape_control_characters
 
@@ -18,7 +24,7 @@ def shown(text: str, *, full: bool = False, score: float | None = 1.0) -> str:
     return render_rollout(StoredGroup.from_json(stored(attempt(score, text))), 0, full=full)
 
 
-def test_everything_is_shown_under_its_name() -> None:
+def test_every_part_is_shown_with_its_name() -> None:
     text = shown("<think>hm</think><answer>4</answer>")
     names = ["question", "thought", "reply", "answer", "oracle", "status", "reward", "tokens"]
     assert [line.split()[0] for line in text.splitlines()[1:]] == names
@@ -38,11 +44,11 @@ def test_the_score_mode_is_part_of_the_reward() -> None:
     )
 
 
-def test_an_unscored_rollout_says_so() -> None:
+def test_an_unscored_rollout_is_shown_as_unscored() -> None:
     assert "0.75: unscored, length factor 1\n" in shown("", score=None)
 
 
-def test_a_long_thought_is_folded_unless_all_is_asked_for() -> None:
+def test_a_long_thought_is_abbreviated_unless_full_is_set() -> None:
     thought = "begin " + "middle " * 1000 + "end"
     completion = f"<think>{thought}</think><answer>4</answer>"
     assert thought in shown(completion, full=True)
@@ -93,7 +99,7 @@ def test_model_text_cant_begin_a_line_of_ours() -> None:
 
 
 @given(st.text(st.characters(codec=None)))
-def test_only_line_feeds_and_tabs_are_left_of_what_is_not_itself_seen(text: str) -> None:
+def test_line_feeds_and_tabs_are_the_only_unescaped_invisible_characters(text: str) -> None:
     assert {c for c in escape_control_characters(text) if unicodedata.category(c) in UNSAFE} <= {
         "\n",
         "\t",
@@ -103,3 +109,46 @@ def test_only_line_feeds_and_tabs_are_left_of_what_is_not_itself_seen(text: str)
 @given(st.text(st.characters(categories=("L", "N", "P", "S", "Zs"))))
 def test_what_can_be_seen_stays_as_it_is(text: str) -> None:
     assert escape_control_characters(text) == text
+
+
+[ROLLOUT] = StoredGroup.from_json(stored(attempt(0.25))).rollouts
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        ("<0.5", [0.0, 0.25]),
+        ("<=0.5", [0.0, 0.25, 0.5]),
+        (">.5", [1.0]),
+        (" >= 0.5 ", [0.5, 1.0]),
+        ("=0", [0.0]),
+    ],
+)
+def test_a_condition_compares(text: str, passes: list[float]) -> None:
+    condition = parse_condition(text)
+    assert [score for score in (0.0, 0.25, 0.5, 1.0) if condition(score)] == passes
+
+
+@pytest.mark.parametrize("text", ["", "0.5", "<", "<x", "=<1", "<1e9", "<0.5>", "<-1"])
+def test_what_is_no_comparison_is_refused_with_examples(text: str) -> None:
+    with pytest.raises(ValueError, match="must be a comparison such as"):
+        parse_condition(text)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "passes"),
+    [
+        (RolloutFilter(), True),
+        (RolloutFilter(tasks=["gcd", "dice"]), True),
+        (RolloutFilter(tasks=["dice"]), False),
+        (RolloutFilter(statuses=[Status.WRONG]), True),
+        (RolloutFilter(statuses=[Status.SOLVED]), False),
+        (RolloutFilter(score=parse_condition(">0.2")), True),
+        (
+            RolloutFilter(tasks=["gcd"], statuses=[Status.WRONG], score=parse_condition(">0.3")),
+            False,
+        ),
+    ],
+)
+def test_all_conditions_must_hold(wanted: RolloutFilter, passes: bool) -> None:
+    assert wanted.matches("gcd", ROLLOUT) is passes
