@@ -1,8 +1,8 @@
 """Groups a second, stalls and processor time with completions as reasoning models write them.
 
-Groups of 16, 8,000 tokens each with logprobs, 64 groups under way: an inference server that speaks
+Groups of 16, 8,000 tokens each with logprobs, 64 in flight: an inference server that replies
 as `vllm serve` does and a real `run-api`, each in a process of its own, over HTTP. The trainer
-registers and takes no batch: to hand a group on costs the API ten times what is measured here.
+registers and takes no batch: delivering a group costs the API ten times what is measured here.
 
     python benchmarks/long_completions.py
 """

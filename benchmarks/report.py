@@ -1,4 +1,4 @@
-"""How large a report of many rollouts is, how long it takes to make, and to load in Chromium.
+"""Measure a report of many rollouts: its size, and the time to make and to load it in Chromium.
 
 Rollouts are invented: a random question, a thought of random words, levels that rise.
 

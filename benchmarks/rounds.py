@@ -1,4 +1,4 @@
-"""Runs programs in turn, round after round, and shows the mean and the spread of what they say."""
+"""Run programs in turn for several rounds, and print the mean and spread of their figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 def in_turn(
     programs: Mapping[str, Sequence[str]], rounds: int
 ) -> dict[str, list[dict[str, float]]]:
-    """Run each program once a round, one after another; by name what each run has measured.
+    """Run each program once a round, one after another, and return the figures of each run by name.
 
     A program prints a JSON object of numbers by name, on a line of its own.
     """

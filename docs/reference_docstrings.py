@@ -1,6 +1,6 @@
-"""A griffe extension: makes docstrings read well on the reference's page.
+"""A griffe extension that prepares docstrings for the reference page.
 
-`Example:` becomes a block of code, and "see `Class.method`" gives way to what is said there.
+It turns `Example:` into a code block, and replaces "see `Class.method`" by that method's text.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _SEE = re.compile(r": see `([A-Z]\w+)\.(\w+)`\.$")
 
 
 def fenced(match: re.Match[str]) -> str:
-    """Write a section's text as a block of Python."""
+    """Return a section's text as a Python code block."""
     return f"```python\n{dedent(match[1]).strip()}\n```\n\n"
 
 
 def everything_in(place: Object) -> Iterator[Object]:
-    """The objects below a module or a class; what is imported there is not."""
+    """Yield all objects below a module or a class, without imported ones."""
     for member in place.members.values():
         if not member.is_alias:
             yield member

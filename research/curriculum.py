@@ -35,7 +35,7 @@ IN_FLIGHT = (0, 8, 64)
 
 
 class Oracle(Levels):
-    """Knows where the learner solves the target share; for learners that don't change."""
+    """A rule that knows where a constant learner solves the target share."""
 
     def __init__(self, ladders: Mapping[str, Ladder], learner: Learner, target: float) -> None:
         super().__init__(ladders)
@@ -113,7 +113,7 @@ def off_later(groups: Sequence[Group]) -> float:
 
 
 def travel(groups: Sequence[Group]) -> float:
-    """Levels moved per group in the second half: what is left of it is noise when skills rest."""
+    """Measure the levels moved per group in the second half: noise, if skills are constant."""
     last: dict[str, float] = {}
     steps = []
     for group in later(groups):
@@ -156,7 +156,7 @@ def compare_modes(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
 
 
 def compare_rules(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
-    """Compare how near the target each rule comes, and how much it wanders."""
+    """Compare how near each rule comes to the target, and how much it moves."""
     measures = (off_first, off_at_30, off_later, travel, signal)
     header("learner", "in flight", "rule", *(m.__name__ for m in measures))
     for learner in LEARNERS:

@@ -1,4 +1,4 @@
-"""Levels and signal over time, drawn."""
+"""Plots of levels and signal over time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 from simulation import Group, Rule, Setting, simulate
 
 TASKS = 6
-"""How many tasks' levels are drawn."""
+"""Number of tasks whose levels are drawn."""
 
 SHOWN = ("unset", "random", "curriculum", "curriculum, signal")
 
@@ -20,7 +20,7 @@ WINDOW = 3
 
 
 def plot(path: Path, heights: Mapping[str, int], modes: Mapping[str, tuple[Rule, bool]]) -> None:
-    """Draw a learner that suddenly gets better: where tasks stand, what their groups teach."""
+    """Plot the levels and the signal of a learner that suddenly improves."""
     setting = Setting(learner="jump", in_flight=64)
     runs = {
         name: simulate(rule, replace(setting, by_signal=on), heights, 1)

@@ -45,12 +45,12 @@ WIDEST = 20.0
 
 
 def solved_share(groups: Groups) -> float:
-    """Say which share of the rollouts is solved, every group counting alike."""
+    """Return the share of solved rollouts, with equal weight for every group."""
     return statistics.mean(group.solved / len(group.rollouts) for group in groups)
 
 
 def signal_share(groups: Groups) -> float:
-    """Say which share of the groups has signal."""
+    """Return the share of groups with signal."""
     return statistics.mean(float(group.signal is Signal.MIXED) for group in groups)
 
 
@@ -68,7 +68,7 @@ def by_quarter(groups: Groups) -> list[dict[str, float]]:
 
 
 def comparable(groups: Groups) -> list[Groups]:
-    """Part groups by task and level, and keep the parts that can be compared."""
+    """Split groups by task and level, and keep the parts that can be compared."""
     cells = group_by(lambda group: (group.task, group.recipe.level), groups).values()
     return [cell for cell in cells if len(cell) >= FEWEST and 0 < solved_share(cell) < 1]
 
@@ -108,7 +108,7 @@ def spans(groups: Groups) -> dict[str, float]:
 
 
 def mixed(shares: Floats, spread: float, size: int) -> Floats:
-    """Work out which share of groups has signal, where questions spread so around solved shares."""
+    """Return the share of groups with signal for a spread of questions around solved shares."""
     low, high = np.full(len(shares), -100.0), np.full(len(shares), 100.0)
     for _ in range(40):  # the middle at which the mean over questions is the solved share
         middle = (low + high) / 2
@@ -119,7 +119,7 @@ def mixed(shares: Floats, spread: float, size: int) -> Floats:
 
 
 def chances(middle: Floats, spread: float) -> Floats:
-    """Give the chance to solve each question, one row for each middle."""
+    """Return the probability to solve each question, one row for each middle."""
     return np.asarray(1 / (1 + np.exp(-(middle[:, None] + spread * ITEMS))))
 
 

@@ -50,24 +50,24 @@ ARMS: dict[str, dict[str, Any]] = {
         "curriculum_target_accuracy": 0.5,
     },
 }
-"""By name, the settings of the environment in training."""
+"""Settings of the environment in training, by name."""
 
 DIFFICULTIES = "0,0.15,0.3"
-"""Held-out items are of these, and of the library's default configuration."""
+"""Difficulties of held-out items, besides the library's default configuration."""
 
 SNAPSHOTS = 5
-"""Evaluations of one run, evenly over its rollouts; the one of the cold start comes before."""
+"""Evaluations of one run at equal distances, after that of the cold start."""
 
 WINDOW = 200
 """Groups over which shares of signal and levels are averaged."""
 
 NEVER = 10**9
-"""Steps that no run comes to: rollouts end it."""
+"""More steps than any run has: the number of rollouts ends it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """What all runs share.
+    """Settings that all runs share.
 
     Attributes:
         rollouts: of one run, those that the environment filters included.
@@ -98,7 +98,7 @@ class Experiment:
 
 
 async def start(experiment: Experiment) -> Path:
-    """Make the weights that all runs begin with, once, and evaluate them."""
+    """Train the initial weights of all runs once, and evaluate them."""
     folder = experiment.folder / "start"
     weights = folder / "weights"
     if (folder / "done").exists():

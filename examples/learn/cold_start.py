@@ -13,7 +13,7 @@ from model import Policy
 BATCH = 32
 LEARNING_RATE = 3e-3
 WARM_UP = 30
-"""Steps in which the learning rate rises to its full size; then it falls to a tenth."""
+"""Steps in which the learning rate rises to its maximum; then it falls to a tenth."""
 
 SAY_EVERY = 10.0
 """Seconds between two lines on the screen."""
@@ -23,7 +23,7 @@ Example = tuple[list[int], list[int]]
 
 
 def encode(messages: Sequence[dict[str, str]], tokenizer: Any) -> Example:
-    """Encode a demonstration as the environment does: the prompt, and apart from it the answer."""
+    """Encode a demonstration as the environment does: prompt and answer separately."""
     *prompt, answer = messages
     text = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
     return (
@@ -41,7 +41,7 @@ def train(
     learning_rate: float = LEARNING_RATE,
     size: int = BATCH,
 ) -> None:
-    """Train on every example so many times, and say how it goes.
+    """Train on every example `passes` times, and print the progress.
 
     Args:
         size: examples in a batch.
@@ -68,7 +68,7 @@ def train(
 def batches(
     examples: Sequence[Example], *, passes: int, seed: int, size: int
 ) -> Iterator[dict[str, torch.Tensor]]:
-    """Make batches of examples of like length; the loss is that of answers alone."""
+    """Yield batches of examples of similar length; only answers have a loss."""
     shuffle = random.Random(seed)
     for _ in range(passes):
         order = sorted(examples, key=lambda example: (_length(example) // 8, shuffle.random()))

@@ -12,14 +12,14 @@ from aiohttp import web
 from model import CONTEXT, Policy, Sample
 
 WAIT_SECONDS = 0.02
-"""How long the first of a batch waits for others."""
+"""Time that the first request of a batch waits for others."""
 
 AT_ONCE = 128
-"""So many completions are sampled together."""
+"""Most completions sampled together."""
 
 
 class Request(NamedTuple):
-    """What one client asks for, and where it waits for the completions."""
+    """A client's request, and the future of its completions."""
 
     prompt: list[int]
     n: int
@@ -33,7 +33,7 @@ class Endpoint:
 
     Attributes:
         url: without a trailing slash; set once it serves.
-        sampled: how many completions it has given.
+        sampled: number of completions so far.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -80,7 +80,7 @@ class Endpoint:
         return web.json_response({"model": body["model"], "choices": choices})
 
     async def work(self) -> None:
-        """Sample what was asked for, many requests at once, for ever."""
+        """Sample for all requests in batches, forever."""
         while True:
             asked = [await self.queue.get()]
             await asyncio.sleep(WAIT_SECONDS)
@@ -93,7 +93,7 @@ class Endpoint:
                 await self.sample(alike)
 
     async def sample(self, requests: list[Request]) -> None:
-        """Answer requests of one temperature; a failure is each client's, as status 500."""
+        """Answer requests of one temperature; on a failure, each client gets status 500."""
         try:
             samples = await asyncio.to_thread(
                 self.policy.sample,
@@ -114,12 +114,12 @@ class Endpoint:
 
 
 def cut(sample: Sample, most: int) -> Sample:
-    """Leave at most so many tokens."""
+    """Truncate a completion to `most` tokens."""
     return Sample(*(part[:most] for part in sample))
 
 
 def choice(sample: Sample, tokenizer: Any) -> dict[str, Any]:
-    """Write a completion as vLLM does on `return_token_ids` and `logprobs`."""
+    """Return a completion as vLLM does for `return_token_ids` and `logprobs`."""
     ended = sample.tokens[-1:] == [tokenizer.eos_token_id]
     return {
         "text": tokenizer.decode(sample.tokens, skip_special_tokens=True),
@@ -134,7 +134,7 @@ def choice(sample: Sample, tokenizer: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def served(policy: Policy) -> AsyncIterator[Endpoint]:
-    """Serve the policy while the block runs."""
+    """Serve the policy during the block."""
     endpoint = Endpoint(policy)
     runner = web.AppRunner(endpoint.app(), access_log=None, shutdown_timeout=0.5)
     await runner.setup()

@@ -2,7 +2,7 @@
 
 Demonstrations first, then reinforcement through the real loop: Atropos's API server, the
 environment's `serve` command, an HTTP endpoint that serves the weights under training, and
-Atropos's own trainer code. Nothing of the environment knows that the model is small.
+Atropos's own trainer code. The environment does not know that the model is small.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STAGES = ("untrained", "cold start", "reinforced")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What one can choose; the defaults take seven minutes on two cores.
+    """Options of a run; the defaults take seven minutes on two cores.
 
     Attributes:
         demonstrations: of each task.
@@ -50,7 +50,7 @@ class Options:
 
 
 class Run:
-    """One model on its way from random weights to what it has learned."""
+    """One training run, from random weights."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -66,20 +66,20 @@ class Run:
         )
 
     def say(self, text: str) -> None:
-        """Print with the time since the start."""
+        """Print a text with the time since the start."""
         print(f"{time.monotonic() - self.begin:5.0f} s  {text}", flush=True)
 
     async def evaluate(self, url: str, stage: str) -> None:
-        """Evaluate the weights as they are."""
+        """Evaluate the current weights."""
         await self.loop.evaluate(url, self.evaluation(stage))
         self.say(f"evaluated: {stage}")
 
     def evaluation(self, stage: str) -> Path:
-        """Where a stage's evaluation is."""
+        """Return the folder of a stage's evaluation."""
         return self.folder / "evaluations" / stage.replace(" ", "-")
 
     def goes_on(self, metrics: dict[str, float] | None) -> bool:
-        """Say how training goes; it ends after the last step."""
+        """Print the metrics of a step, and return whether training continues."""
         if metrics is not None:
             self.steps += 1
             if self.steps % 10 == 0 or self.steps == 1:
@@ -88,7 +88,7 @@ class Run:
         return True
 
     async def show(self) -> None:
-        """Make the page and the plot, and print the table."""
+        """Write the report and the plot, and print the table."""
         stages = {stage: self.evaluation(stage) for stage in STAGES}
         dumps = sorted((self.folder / "dumps").glob("*.jsonl"))
         page, picture = self.folder / "report.html", self.folder / "learning.svg"
@@ -99,7 +99,7 @@ class Run:
 
 
 async def learn(options: Options) -> None:
-    """Make everything from nothing, and show what came of it."""
+    """Run all stages, and show the results."""
     options.folder.mkdir(parents=True)
     run = Run(options)
     run.say(f"demonstrations of {options.tasks}")
@@ -132,7 +132,7 @@ async def learn(options: Options) -> None:
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    """Read the options; raises SystemExit where the folder is there already."""
+    """Parse the options; raise SystemExit if the folder exists."""
     parser = argparse.ArgumentParser(
         description="Train a small model from scratch, by demonstrations and reinforcement.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,

@@ -40,7 +40,7 @@ class Loop:
     context: int = CONTEXT
 
     def env(self, **more: Any) -> list[str]:
-        """The environment's settings as options, the same for every command."""
+        """Return the environment's settings as options, the same for every command."""
         settings = {
             "include_tasks": self.tasks,
             "system_prompt": self.system_prompt,
@@ -52,7 +52,7 @@ class Loop:
         return [f"--env.{name}={value}" for name, value in settings.items()]
 
     def asks(self, url: str, **more: Any) -> list[str]:
-        """The options of commands that ask the endpoint."""
+        """Return the options of commands that query the endpoint."""
         server = {"server_type": "vllm", "base_url": f"{url}/v1", "model_name": "learner"}
         return [
             *self.env(
@@ -67,7 +67,7 @@ class Loop:
 
     @asynccontextmanager
     async def command(self, name: str, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """Run a command, its output in a log; it ends with the block."""
+        """Run a command during the block, with its output in a log."""
         with self.log(name).open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "reasoning_gym_environment", name, *options),
@@ -82,11 +82,11 @@ class Loop:
             await process.wait()
 
     def log(self, name: str) -> Path:
-        """Where a command's output is."""
+        """Return the log file of a command."""
         return self.folder / f"{name}.log"
 
     async def finish(self, name: str, *options: str) -> None:
-        """Run a command to its end; raises RuntimeError where it fails."""
+        """Run a command to its end; raise RuntimeError if it fails."""
         async with self.command(name, *options) as process:
             if await process.wait():
                 raise RuntimeError(f"{name} failed: see {self.log(name)}")
@@ -94,7 +94,7 @@ class Loop:
     async def demonstrations(
         self, count: int, levels: str | None = None
     ) -> list[list[dict[str, str]]]:
-        """Have demonstrations written, so many of each task and level; none is held out.
+        """Generate `count` demonstrations of each task and level, without held-out questions.
 
         Args:
             levels: separated by commas; None is the library's default configuration.
@@ -106,7 +106,7 @@ class Loop:
         return [json.loads(line)["messages"] for line in path.read_text().splitlines()]
 
     async def evaluate(self, url: str, folder: Path) -> None:
-        """Evaluate the weights as they are, sampled as in training."""
+        """Evaluate the current weights, sampled as in training."""
         sampling = {"eval_temperature": 1.0, "eval_attempts": 4}
         await self.finish("evaluate", *self.asks(url, data_dir_to_save_evals=folder, **sampling))
 
@@ -119,7 +119,7 @@ class Loop:
         steps: int,
         **settings: Any,
     ) -> None:
-        """Train on what the environment sends, for so many steps at most.
+        """Train on the environment's batches, for at most `steps` steps.
 
         Args:
             goes_on: called in the trainer's thread with what `reinforce.train` yields.
@@ -143,7 +143,7 @@ class Loop:
         """Run a trainer and the environment against one API, until the trainer ends.
 
         Args:
-            train: makes steps with what comes from the API at that URL; it runs in a thread.
+            train: takes the API's URL, and trains on its batches; runs in a thread.
         """
         ends = threading.Event()
 
@@ -167,7 +167,7 @@ class Loop:
                 ends.set()
 
     def serves(self, url: str, api_url: str, steps: int, settings: Mapping[str, Any]) -> list[str]:
-        """The options of `serve`: on-policy as far as it goes, every group on disk."""
+        """Return the options of `serve`: nearly on-policy, with every group on disk."""
         return self.asks(
             url,
             rollout_server_url=api_url,

@@ -1,4 +1,4 @@
-"""A small Llama from scratch with a tokenizer of its own, and how it is sampled."""
+"""A small Llama with random weights, its tokenizer and its sampling."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ CHAT_TEMPLATE = (
 
 
 def build_tokenizer(texts: Sequence[str], folder: Path) -> Any:
-    """Learn a small vocabulary over bytes, digits apart, and save it for the environment.
+    """Train a small byte-level tokenizer with single digits, and save it for the environment.
 
-    A piece may be half a sentence: what all questions of a task share takes few tokens.
+    A token may be half a sentence, so the common text of a task's questions takes few tokens.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -60,7 +60,7 @@ def build_tokenizer(texts: Sequence[str], folder: Path) -> Any:
 
 
 def build_model(vocabulary: int, seed: int) -> LlamaForCausalLM:
-    """A Llama of half a million random weights."""
+    """Return a Llama of half a million random weights."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=vocabulary,
@@ -77,10 +77,10 @@ def build_model(vocabulary: int, seed: int) -> LlamaForCausalLM:
 
 
 class Sample(NamedTuple):
-    """A completion: token ids, the one that ends it included, with a logprob each.
+    """A completion's token ids, end of turn included, with their logprobs.
 
     Attributes:
-        best: logprob of the likeliest token at each place.
+        best: logprob of the most probable token at each position.
     """
 
     tokens: list[int]
@@ -89,7 +89,7 @@ class Sample(NamedTuple):
 
 
 class Policy:
-    """The weights under training: sampled or changed, never both at once."""
+    """The weights under training, with a lock between sampling and updates."""
 
     def __init__(self, model: LlamaForCausalLM, tokenizer: Any) -> None:
         self.model = model
@@ -99,7 +99,7 @@ class Policy:
     def sample(
         self, prompts: Sequence[Sequence[int]], *, max_tokens: int, temperature: float
     ) -> list[Sample]:
-        """One completion of each prompt, drawn from what the logprobs are of."""
+        """Sample one completion of each prompt, with logprobs of the sampled distribution."""
         longest = max(map(len, prompts))
         pad, end = self.tokenizer.pad_token_id, self.tokenizer.eos_token_id
         ids = torch.tensor([[pad] * (longest - len(prompt)) + list(prompt) for prompt in prompts])
@@ -128,5 +128,5 @@ class Policy:
 
 
 def _length(tokens: list[int], end: int) -> int:
-    """How many tokens there are up to the one that ends the turn."""
+    """Return the number of tokens, up to and including the end of turn."""
     return tokens.index(end) + 1 if end in tokens else len(tokens)

@@ -15,16 +15,16 @@ from model import CONTEXT, Policy
 
 GROUP_SIZE = 8
 ROWS = 128
-"""Of one batch: 16 groups."""
+"""Rows of one batch: 16 groups."""
 
 POLL_SECONDS = 0.2
 
 Steps = Iterator[dict[str, float] | None]
-"""The metrics of each step, and None where there was no batch to pull."""
+"""The metrics of each step; None while no batch is available."""
 
 
 def settings(api_url: str, folder: Path, *, steps: int) -> TrainingConfig:
-    """What the trainer registers with, and how it trains."""
+    """Return the trainer's configuration."""
     return TrainingConfig(
         model_name="learner",
         lr=2e-4,
@@ -42,7 +42,7 @@ def settings(api_url: str, folder: Path, *, steps: int) -> TrainingConfig:
 
 
 def train(policy: Policy, config: TrainingConfig) -> Steps:
-    """Register, pull batches and make a step with each."""
+    """Register, pull batches and train one step on each."""
     register_trainer(config)
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=config.lr, weight_decay=0.0)
     return make_steps(policy, optimizer, config)
@@ -51,7 +51,7 @@ def train(policy: Policy, config: TrainingConfig) -> Steps:
 def make_steps(
     policy: Policy, optimizer: torch.optim.Optimizer, config: TrainingConfig, *, start: int = 0
 ) -> Steps:
-    """Pull batches of a trainer that is registered, and make a step with each."""
+    """Pull batches of a registered trainer, and train one step on each."""
     step = start
     while step < config.training_steps:
         data = get_batch(config.atropos_url)

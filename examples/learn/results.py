@@ -1,4 +1,4 @@
-"""What came of it: a table of held-out items, and a plot."""
+"""Results of a run: a table of held-out items, and a plot."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ WINDOW = 128
 
 
 def held_out(folder: Path) -> list[StoredGroup]:
-    """Read an evaluation's samples at the level that is trained."""
+    """Read an evaluation's samples at the trained level."""
     return [sample for sample in read_results(folder).samples if sample.difficulty == 0]
 
 
 def solved(samples: Sequence[StoredGroup]) -> Estimate:
-    """The solved share, with its 95 % interval."""
+    """Return the solved share with its 95 % interval."""
     return share([[float(rollout.solved) for rollout in s.scored] for s in samples if s.scored])
 
 
 def table(evaluations: Mapping[str, Path]) -> str:
-    """Solved shares by task and stage, then the last two stages compared item by item."""
+    """Return solved shares by task and stage, and the last two stages compared item by item."""
     stages = {name: held_out(folder) for name, folder in evaluations.items()}
     tasks = sorted({sample.task for samples in stages.values() for sample in samples})
     by_task = {name: group_by(lambda s: s.task, samples) for name, samples in stages.items()}

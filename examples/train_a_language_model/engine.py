@@ -22,7 +22,7 @@ RELOAD_SECONDS = 300
 
 
 class Engine:
-    """A vLLM that is up.
+    """A running vLLM server.
 
     Attributes:
         url: without a trailing slash.
@@ -34,14 +34,14 @@ class Engine:
         self._log = log
 
     def require_running(self) -> None:
-        """Raises RuntimeError once the process has ended."""
+        """Raise RuntimeError if the process has ended."""
         if self._process.returncode is not None:
             raise RuntimeError(
                 f"vLLM ended with status {self._process.returncode}: see {self._log}"
             )
 
     async def wait(self) -> None:
-        """Wait until it answers; raises RuntimeError where it doesn't."""
+        """Wait until the server answers; raise RuntimeError if it doesn't."""
         async with aiohttp.ClientSession(self.url) as session:
             for _ in range(START_SECONDS):
                 self.require_running()
@@ -54,7 +54,7 @@ class Engine:
 
 
 def reload(url: str) -> None:
-    """Have a vLLM read its folder again; what it computed with the old weights is void.
+    """Make vLLM reload its folder and drop the cache of the old weights.
 
     Raises:
         requests.HTTPError: the server refuses.
@@ -68,7 +68,7 @@ def reload(url: str) -> None:
 async def serving(
     python: str, model: Path, log: Path, *, dtype: str, context: int, threads: int
 ) -> AsyncIterator[Engine]:
-    """Serve a model's folder while the block runs; raises RuntimeError where it doesn't come up."""
+    """Serve a model's folder during the block; raise RuntimeError if vLLM doesn't start."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -90,7 +90,7 @@ async def serving(
 
 
 def command(python: str, model: Path, port: int, *, dtype: str, context: int) -> list[str]:
-    """The command that serves a model's folder under the name that the loop asks for."""
+    """Return the command that serves a model's folder under the loop's model name."""
     options = {
         "model": model,
         "served-model-name": "learner",

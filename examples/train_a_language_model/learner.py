@@ -1,4 +1,4 @@
-"""The language model under training: its weights, its optimizer, and both on disk."""
+"""The language model under training, with its optimizer and checkpoints."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CHECKPOINT_EVERY = 10
 
 _CPU = torch.cpu.get_capabilities()
 DTYPE = "bfloat16" if _CPU.get("amx_bf16") or _CPU.get("avx512_bf16") else "float32"
-"""What this CPU is fast in: without instructions of its own, bfloat16 is fifty times slower."""
+"""The fast data type of this CPU: without CPU instructions for it, bfloat16 is 50 times slower."""
 
 
 class Learner(Policy):
-    """A language model of which the last layers are trained, from where a run stands.
+    """A language model whose last layers are trained.
 
-    The weights under training are float32, whatever they are multiplied in: a step of the optimizer
-    is smaller than what bfloat16 can tell apart.
+    The trained weights are float32, whatever the type of the products: bfloat16 can't represent a
+    step of the optimizer.
 
     Attributes:
         step: made so far.
@@ -46,12 +46,12 @@ class Learner(Policy):
         self.step = 0
 
     def save(self, folder: Path) -> None:
-        """Write model and tokenizer as a server reads them."""
+        """Write model and tokenizer to a folder that a server can load."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
     def checkpoint(self, path: Path) -> None:
-        """Write all that a killed run needs to go on, whole or not at all."""
+        """Write a checkpoint atomically."""
         new = path.with_suffix(".new")
         state = {
             "step": self.step,
@@ -62,7 +62,7 @@ class Learner(Policy):
         new.replace(path)
 
     def resume(self, path: Path) -> None:
-        """Go on from a checkpoint."""
+        """Load a checkpoint."""
         state: dict[str, Any] = torch.load(path)
         self.step = state["step"]
         self.model.load_state_dict(state["weights"], strict=False)
@@ -71,7 +71,7 @@ class Learner(Policy):
 
 @contextmanager
 def computing() -> Iterator[None]:
-    """Multiply in `DTYPE`; no cast of a weight is kept, since weights change."""
+    """Compute products in `DTYPE`, without caching casts, since the weights change."""
     dtype = getattr(torch, DTYPE)
     enabled = dtype is not torch.float32
     with torch.autocast("cpu", dtype, enabled=enabled, cache_enabled=False):
@@ -79,9 +79,9 @@ def computing() -> Iterator[None]:
 
 
 def register(config: TrainingConfig, step: int) -> None:
-    """Register as the trainer that has made so many steps; its own client knows the first alone.
+    """Register as a trainer at the given step; atroposlib's client only registers at step 0.
 
-    The environment then goes on from its own checkpoint of that step.
+    The environment then continues its own checkpoint of that step.
     """
     registration = {
         "wandb_group": config.wandb_group or "",

@@ -1,4 +1,4 @@
-"""What the model answers to the same questions at each stage."""
+"""Answers of the model to the same questions at each stage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ITEMS = 3
 
 
 def samples(evaluations: Mapping[str, Path]) -> str:
-    """All rollouts of the first held-out item of a few tasks, by stage."""
+    """Return all rollouts of the first held-out item of a few tasks, by stage."""
     stages = {
         name: {sample.task: sample for sample in reversed(held_out(folder))}
         for name, folder in evaluations.items()
@@ -26,7 +26,7 @@ def samples(evaluations: Mapping[str, Path]) -> str:
 
 
 def lines(stages: Mapping[str, StoredGroup], task: str) -> str:
-    """One item: its question, the right answer, and a line for each stage."""
+    """Return an item's question and right answer, and a line for each stage."""
     [question] = {sample.question for sample in stages.values()}
     [oracle] = {sample.oracle for sample in stages.values()}
     heading = f"{task}: {question.strip()!r}, right is {oracle}"
@@ -35,7 +35,7 @@ def lines(stages: Mapping[str, StoredGroup], task: str) -> str:
 
 
 def answered(sample: StoredGroup) -> str:
-    """Every rollout as it was written, with a mark where it is solved."""
+    """Return all rollouts as text, with a mark on solved ones."""
     return "   ".join(map(marked, sample.rollouts))
 
 

@@ -1,8 +1,8 @@
 """SmolLM2-135M-Instruct learns with a stock vLLM on a CPU: `make train-language-model`.
 
 Demonstrations first, then reinforcement through Atropos's API server, the environment's `serve`
-command and Atropos's own trainer code. A run that was ended goes on by the same command, one that
-is over by the same with more `--steps`.
+command and Atropos's own trainer code. The same command resumes an interrupted run, and continues a
+finished one with more `--steps`.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from results import plot, table
 from samples import samples
 
 TASKS = "aiw,basic_arithmetic,count_primes,letter_counting,products"
-"""Tasks whose easiest level asks in a line what a small model can know."""
+"""Tasks whose easiest level has one-line questions that a small model can answer."""
 
 SYSTEM_PROMPT = "Reply with <answer>...</answer>."
 CONTEXT = 64
 """Tokens of prompt and completion; Atropos's trainer pads rows to a multiple of 64."""
 
 ROWS = 16
-"""Of one batch: 2 groups."""
+"""Rows of one batch: 2 groups."""
 
 COLD_START = {"passes": 1, "learning_rate": 2e-4, "size": 8}
 THREADS = max(1, (os.cpu_count() or 2) // 2)
-"""One half of the cores is the server's, the other the trainer's and the environment's."""
+"""Half of the cores for the server; the trainer and the environment use the other half."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What one can choose; the defaults take about an hour on two cores.
+    """Options of a run; the defaults take about an hour on two cores.
 
     Attributes:
         model: a folder as vLLM and transformers read it.
@@ -70,7 +70,7 @@ class Options:
 
 
 class Run:
-    """One model on its way, with all that it has come to in a folder."""
+    """One training run, with all of its files in one folder."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -91,11 +91,11 @@ class Run:
         )
 
     def say(self, text: str) -> None:
-        """Print with the time since the start."""
+        """Print a text with the time since the start."""
         print(f"{time.monotonic() - self.begin:5.0f} s  {text}", flush=True)
 
     def learner(self) -> Learner:
-        """The model as far as it has come; the cold start is made where there is none yet."""
+        """Return the model from its last checkpoint, after the cold start if there is none yet."""
         layers = self.options.layers
         if not self.cold.exists():
             learner = Learner(self.options.model, layers=layers)
@@ -110,13 +110,13 @@ class Run:
         return learner
 
     def forget_steps_after(self, step: int) -> None:
-        """Take out the notes of steps that came after the last checkpoint: they are made again."""
+        """Remove the metrics of steps after the last checkpoint, which are repeated."""
         if self.steps.exists():
             lines = self.steps.read_text().splitlines(keepends=True)
             self.steps.write_text("".join(lines[:step]))
 
     def start_cold(self, learner: Learner, messages: Sequence[list[dict[str, str]]]) -> None:
-        """Train on demonstrations, and keep the weights."""
+        """Train on demonstrations, and save the weights."""
         self.say(f"cold start on {len(messages)} demonstrations, computing in {DTYPE}")
         examples = [cold_start.encode(each, learner.tokenizer) for each in messages]
         with computing():
@@ -144,7 +144,7 @@ class Run:
             await self.evaluate(engine, step=learner.step)
 
     async def evaluate(self, engine: Engine, *, step: int) -> None:
-        """Evaluate the weights that are served, once."""
+        """Evaluate the served weights, unless that is already done."""
         if not self.evaluated(step):
             await self.loop.evaluate(engine.url, self.evaluation(step))
             self.say(f"evaluated after {step} steps")
@@ -153,11 +153,11 @@ class Run:
         return (self.evaluation(step) / "metrics.json").exists()
 
     def evaluation(self, step: int) -> Path:
-        """Where the evaluation after so many steps is."""
+        """Return the folder of the evaluation after a step."""
         return self.folder / "evaluations" / f"step-{step}"
 
     async def reinforce(self, learner: Learner, engine: Engine) -> None:
-        """Train on what the environment sends, from the step where the learner stands."""
+        """Train on the environment's batches, from the learner's current step."""
         steps = self.options.steps
 
         def train(api_url: str) -> reinforce.Steps:
@@ -188,7 +188,7 @@ class Run:
         )
 
     def goes_on(self, learner: Learner, engine: Engine, metrics: dict[str, float] | None) -> bool:
-        """After a step, hand the weights on, note how it went, and write what is due."""
+        """After a step, send the weights to vLLM, record the metrics, and save what is due."""
         now = time.monotonic()
         engine.require_running()
         if metrics is None:
@@ -213,7 +213,7 @@ class Run:
         return True
 
     async def show(self) -> None:
-        """Make the page and the plot, and print the table and some rollouts."""
+        """Write the report and the plot, and print the table and some rollouts."""
         stages = {
             "cold start": self.evaluation(0),
             "reinforced": self.evaluation(self.options.steps),
@@ -228,7 +228,7 @@ class Run:
 
 
 def main(options: Options) -> None:
-    """Make what is not there yet, and show what came of it."""
+    """Run the missing stages, and show the results."""
     options.folder.mkdir(parents=True, exist_ok=True)
     run = Run(options)
     if not run.evaluated(options.steps):
@@ -237,7 +237,7 @@ def main(options: Options) -> None:
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    """Read the options."""
+    """Parse the options."""
     parser = argparse.ArgumentParser(
         description="Train a small language model by demonstrations and reinforcement.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,

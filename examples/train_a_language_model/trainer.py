@@ -23,7 +23,7 @@ from learner import Learner, register
 
 
 def train(config: TrainingConfig, layers: int) -> None:
-    """Go on from the last checkpoint, or begin, and make the steps that are left."""
+    """Train the remaining steps, from the last checkpoint if there is one."""
     folder = Path(config.save_path)
     checkpoint = folder / "trainer.pt"
     folder.mkdir(parents=True, exist_ok=True)

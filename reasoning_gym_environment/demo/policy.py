@@ -50,7 +50,7 @@ class Policy(Protocol):
 
 
 class ScriptedPolicy:
-    """A policy that returns the same texts in turn for any question."""
+    """A policy that cycles through the same texts for any question."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = tuple(texts)
@@ -63,9 +63,9 @@ class ScriptedPolicy:
 
 
 class SimulatedPolicy:
-    """A policy that answers right with a given probability.
+    """A policy that answers correctly with a given probability.
 
-    It knows the answers of `learn` and answers all other questions wrong. Some completions break
+    It knows the answers from `learn` and answers all other questions wrong. Some completions break
     the format. The k-th completion of a question depends only on the seed, the question and k, so
     requests may come in any order.
     """
@@ -76,7 +76,7 @@ class SimulatedPolicy:
         self._given: Counter[str] = Counter()
 
     def learn(self, problem: Problem, solve_probability: float) -> None:
-        """Remember the answer of a problem and how often to give it."""
+        """Store the answer of a problem and the probability to give it."""
         if problem.oracle is not None:
             self._answers[problem.question] = (problem.oracle, solve_probability)
 

@@ -116,17 +116,16 @@ def _signal(report: DemoReport) -> Iterator[str]:
         f"{stats['average_complexity']:.2f} (from 0, easiest, to 1)"
     )
     details = stats["task_details"].items()
-    for task, at in sorted(details, key=lambda one: -abs(_way(one[1])))[:_MOST_MOVED]:
+    for task, at in sorted(details, key=lambda one: -abs(_distance(one[1])))[:_MOST_MOVED]:
         yield (
             f"  {task:26} from level {(at['height'] - 1) / 2:4.1f} to {at['level']:4.1f} "
             f"of {at['height'] - 1}, in {at['groups']} groups"
         )
 
 
-def _way(at: Mapping[str, Any]) -> float:
-    """Return how far a task is from the middle of its ladder, where it began, in [-0.5, 0.5]."""
-    way: float = at["difficulty"] - 0.5 if at["height"] > 1 else 0.0
-    return way
+def _distance(at: Mapping[str, float]) -> float:
+    """Return the distance of a task from the middle of its ladder, where it began."""
+    return at["difficulty"] - 0.5 if at["height"] > 1 else 0.0
 
 
 def _categories(report: DemoReport) -> Iterator[str]:

@@ -54,9 +54,9 @@ class DemoSettings:
 
 
 class DemoEnv(ReasoningGymEnv):
-    """The environment, which also tells the policy how well a learner solves each problem.
+    """The environment, with a learner that decides how well the policy solves each problem.
 
-    The learner improves in a task with every group with signal.
+    Each group with signal improves the learner in its task.
     """
 
     def __init__(

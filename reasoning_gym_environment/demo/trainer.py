@@ -1,8 +1,8 @@
 """The trainer's side of Atropos: the real API server, and a trainer that only checks its batches.
 
 Run as a program, this module is the API server (`run-api`) that `ApiServer` starts as a child
-process. It also exits when its standard input closes. The parent holds the other end, so the server
-dies with the parent however that ends.
+process. It exits when its standard input closes. The parent holds the other end, so the server
+never outlives it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import aiohttp
 
-_POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.1
 
 
 class MalformedGroupError(ValueError):
@@ -129,7 +129,6 @@ class Trainer:
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
-_POLL_SECONDS = 0.1
 
 
 class ApiServer:
