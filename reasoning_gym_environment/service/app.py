@@ -35,17 +35,6 @@ from ..util.outages import is_loopback
 from . import _messages as messages
 from ._batching import Scorer, ScoringQueue
 from ._limits import Admission, BearerToken, BodyLimiter, RequestMetrics, error_response, retry
-from ._messages import (
-    Target,
-    entry_target,
-    label_target,
-    openrlhf_pairs,
-    recipe_target,
-    response_text,
-    retry_later,
-    verify_reply,
-    verify_target,
-)
 from ._streams import NamedStreams
 
 logger = logging.getLogger(__name__)
@@ -159,7 +148,9 @@ class Endpoints:
         if (request.recipe is None) == (request.entry is None):
             raise HTTPException(422, "give exactly one of recipe and entry")
         target = (
-            recipe_target(request.recipe) if request.entry is None else entry_target(request.entry)
+            messages.recipe_target(request.recipe)
+            if request.entry is None
+            else messages.entry_target(request.entry)
         )
         scores = await self._queue.score(target, request.completions)
         reply = messages.ScoreReply.model_validate({"scores": scores})
@@ -167,23 +158,23 @@ class Endpoints:
 
     async def verify(self, request: messages.VerifyRequest) -> Response:
         """Score the response to a NeMo Gym row."""
-        target = verify_target(request)
-        [score] = await self._queue.score(target, [response_text(request.response.output)])
-        reply = verify_reply(request.model_dump(exclude_unset=True), target, score)
+        target = messages.verify_target(request)
+        [score] = await self._queue.score(target, [messages.response_text(request.response.output)])
+        reply = messages.verify_reply(request.model_dump(exclude_unset=True), target, score)
         return Response(json.dumps(reply), media_type="application/json")
 
     async def openrlhf(self, request: messages.OpenRlhfRequest) -> messages.OpenRlhfReply:
         """Return the rewards of OpenRLHF's queries."""
-        pairs = openrlhf_pairs(request)
+        pairs = messages.openrlhf_pairs(request)
         return messages.OpenRlhfReply(
             rewards=await gather_or_cancel(self._reward(*pair) for pair in pairs)
         )
 
     async def slime(self, request: messages.SlimeRequest) -> messages.Share:
         """Return the reward of one slime sample, as a number."""
-        return await self._reward(label_target(request.label, "label"), request.response)
+        return await self._reward(messages.label_target(request.label, "label"), request.response)
 
-    async def _reward(self, target: Target, completion: str) -> float:
+    async def _reward(self, target: messages.Target, completion: str) -> float:
         """Score a completion for a framework that cannot read an unscored one; retry instead."""
 
         async def attempt() -> float:
@@ -211,7 +202,7 @@ class Endpoints:
 def reward_of(score: Score) -> float:
     """Return a score's number; HTTPException 503 if it is unscored, which is not worth 0."""
     if score.score is None:
-        raise retry_later(503, f"cannot score a completion now: {score.detail}")
+        raise messages.retry_later(503, f"cannot score a completion now: {score.detail}")
     return score.score
 
 
@@ -365,7 +356,7 @@ _HANDLED_ERRORS = (RequestValidationError, RoutingError, PoolClosedError, Genera
 
 
 def _shutting_down() -> HTTPException:
-    return retry_later(503, "this service is shutting down: ask another one")
+    return messages.retry_later(503, "this service is shutting down: ask another one")
 
 
 class _Server(uvicorn.Server):

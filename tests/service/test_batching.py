@@ -1,4 +1,4 @@
-"""What comes together is scored together, too much is refused, and who leaves costs nothing."""
+"""Batches, limits of the queue and of bodies, disconnects and retries."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ def target(seed: int) -> Target:
 
 
 class Slow:
-    """Scores each completion as wrong, with itself as the answer, once it is let go."""
+    """Scores each completion as wrong, with itself as the answer, once `go` is set."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -58,7 +58,7 @@ async def test_requests_for_one_recipe_are_scored_together(
     assert batches < 8
 
 
-async def test_answers_to_one_item_wait_for_each_other_and_are_told_apart() -> None:
+async def test_completions_of_one_problem_are_batched_and_keep_their_order() -> None:
     slow = Slow()
     slow.go.set()
     queue = ScoringQueue(slow.score, CollectorRegistry(), most=1000, concurrency=1)
@@ -69,7 +69,7 @@ async def test_answers_to_one_item_wait_for_each_other_and_are_told_apart() -> N
     assert queue.pending == 0
 
 
-async def test_a_group_is_small_enough_that_none_runs_out_of_time_for_another() -> None:
+async def test_batches_are_bounded() -> None:
     slow = Slow()
     slow.go.set()
     queue = ScoringQueue(slow.score, CollectorRegistry(), most=1000, concurrency=1)
@@ -78,7 +78,7 @@ async def test_a_group_is_small_enough_that_none_runs_out_of_time_for_another() 
     assert [len(group) for group in slow.groups] == [MAX_BATCH, MAX_BATCH, 8]
 
 
-async def test_what_has_no_place_is_refused_and_place_comes_back() -> None:
+async def test_a_full_queue_rejects_and_recovers() -> None:
     slow = Slow()
     queue = ScoringQueue(slow.score, CollectorRegistry(), most=3, concurrency=1)
     waiting = asyncio.create_task(queue.score(target(0), ["a", "b"]))
@@ -93,7 +93,7 @@ async def test_what_has_no_place_is_refused_and_place_comes_back() -> None:
     assert len(await queue.score(target(1), ["c", "d"])) == 2
 
 
-async def test_answers_of_a_caller_that_left_are_not_scored() -> None:
+async def test_completions_of_a_cancelled_caller_are_not_scored() -> None:
     slow = Slow()
     queue = ScoringQueue(slow.score, CollectorRegistry(), most=1000, concurrency=1)
     first = asyncio.create_task(queue.score(target(0), ["first"]))
@@ -107,14 +107,14 @@ async def test_answers_of_a_caller_that_left_are_not_scored() -> None:
     await asyncio.gather(*leaves, return_exceptions=True)
     assert queue.pending == 2
     names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
-    assert names.count("ScoringQueue._run") == 2, "the group that all have left is gone"
+    assert names.count("ScoringQueue._run") == 2, "a batch that all callers left is removed"
     slow.go.set()
     await asyncio.gather(first, stays)
     await asyncio.sleep(0.02)
     assert slow.groups == [["first"], ["stays"]]
 
 
-async def test_a_failure_is_told_to_all_who_wait_and_to_nobody_else() -> None:
+async def test_an_error_reaches_only_the_callers_of_its_batch() -> None:
     async def refuse(which: Target, completions: Sequence[str]) -> list[Score]:
         if which == target(1):
             raise HTTPException(422, "no")
@@ -136,7 +136,9 @@ async def started(gym: AsyncReasoningGym, **settings: object) -> AsyncIterator[R
 RECIPE = {"task": "gcd", "seed": 12}
 
 
-async def test_a_full_service_says_when_to_come_back(gym: AsyncReasoningGym, post: Post) -> None:
+async def test_a_full_service_replies_429_with_retry_after(
+    gym: AsyncReasoningGym, post: Post
+) -> None:
     async with started(gym, queue=8) as service:
         body = {"recipe": RECIPE, "completions": ["4"] * 9}
         reply = await post("/score", body, url=service.url)
@@ -147,7 +149,7 @@ async def test_a_full_service_says_when_to_come_back(gym: AsyncReasoningGym, pos
 TOKEN = "a-token-of-24-characters"
 
 
-async def test_a_token_is_asked_for_everywhere_but_at_the_probe(
+async def test_all_routes_but_health_require_the_token(
     gym: AsyncReasoningGym, post: Post, session: aiohttp.ClientSession, problem: Problem
 ) -> None:
     body = {"recipe": problem.recipe.to_json(), "completions": [right(problem)]}
@@ -163,7 +165,7 @@ async def test_a_token_is_asked_for_everywhere_but_at_the_probe(
                 assert response.status == status
 
 
-async def test_a_client_that_stalls_is_not_waited_for(gym: AsyncReasoningGym) -> None:
+async def test_a_stalled_body_gets_408(gym: AsyncReasoningGym) -> None:
     async with started(gym, body_timeout=0.1) as service:
         port = int(service.url.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -178,7 +180,7 @@ async def test_a_client_that_stalls_is_not_waited_for(gym: AsyncReasoningGym) ->
     assert reply.endswith(b'{"error": "the body did not arrive within 0.1 s"}')
 
 
-async def test_a_body_that_is_large_only_once_it_is_unpacked_is_refused(
+async def test_a_body_that_is_too_large_after_decompression_gets_413(
     service: RewardService, session: aiohttp.ClientSession
 ) -> None:
     packed = gzip.compress(b" " * 2**26)
@@ -188,7 +190,7 @@ async def test_a_body_that_is_large_only_once_it_is_unpacked_is_refused(
         assert "the body is larger than the 524288 bytes" in (await response.json())["error"]
 
 
-async def test_a_client_that_leaves_is_counted_and_its_neighbour_answered(
+async def test_a_disconnect_is_counted_and_leaves_other_requests_alone(
     service: RewardService, post: Post, session: aiohttp.ClientSession, problem: Problem
 ) -> None:
     body = {"recipe": problem.recipe.to_json(), "completions": [right(problem)] * 64}
@@ -209,9 +211,7 @@ async def test_a_client_that_leaves_is_counted_and_its_neighbour_answered(
     assert left() == before + 1
 
 
-async def test_bodies_that_are_under_way_have_only_so_many_bytes(
-    gym: AsyncReasoningGym, post: Post
-) -> None:
+async def test_pending_bodies_are_bounded(gym: AsyncReasoningGym, post: Post) -> None:
     async def asked(status: int) -> str:
         """Ask until a request gets this status; its body is refused once it is read."""
         while (reply := await post("/score", {}, url=service.url)).status != status:
@@ -260,7 +260,7 @@ async def test_requests_that_outlast_draining_get_503(
     assert "Traceback" not in caplog.text
 
 
-async def test_openrlhf_and_slime_wait_for_a_place_in_the_queue(
+async def test_openrlhf_and_slime_wait_for_room_in_the_queue(
     gym: AsyncReasoningGym, post: Post, problem: Problem
 ) -> None:
     label = problem.recipe.to_json()
@@ -273,7 +273,7 @@ async def test_openrlhf_and_slime_wait_for_a_place_in_the_queue(
 
 
 class Fails:
-    """Refuses so many times, and then gives its number of tries."""
+    """Fails so many times, then returns its number of attempts."""
 
     def __init__(self, status: int, times: int) -> None:
         self.status = status
@@ -288,7 +288,7 @@ class Fails:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_what_is_refused_for_now_is_tried_again_after_each_pause(status: int) -> None:
+async def test_retry_repeats_after_each_delay(status: int) -> None:
     assert await retry(Fails(status, 3).attempt, (0.0, 0.0, 0.0)) == 4
     fails = Fails(status, 4)
     with pytest.raises(HTTPException, match="no"):
@@ -296,7 +296,7 @@ async def test_what_is_refused_for_now_is_tried_again_after_each_pause(status: i
     assert fails.tries == 4
 
 
-async def test_what_no_pause_will_change_is_refused_at_once() -> None:
+async def test_retry_raises_permanent_errors_at_once() -> None:
     fails = Fails(422, 1)
     with pytest.raises(HTTPException, match="no"):
         await retry(fails.attempt, (60.0,))

@@ -1,4 +1,4 @@
-"""`rewards` as it is run: its token, its warning, and its end, which loses no answer."""
+"""The `rewards` command: token, options, warning, and draining."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ async def command(*options: str, token: str | None = TOKEN) -> AsyncIterator[Pro
 
 
 async def queued(session: aiohttp.ClientSession, url: str, completions: int) -> None:
-    """Wait until so many are under way."""
+    """Wait until so many completions are pending."""
     metrics = ""
     while f"reasoning_gym_queued_answers {completions}" not in metrics:
         async with session.get(f"{url}/metrics") as response:
@@ -57,7 +57,7 @@ async def queued(session: aiohttp.ClientSession, url: str, completions: int) -> 
 
 
 @pytest.mark.processes
-async def test_sigterm_answers_what_is_under_way_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_sigterm_drains_requests_and_leaves_no_process(tmp_path: Path) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with (
         command("--streams", str(tmp_path)) as process,
@@ -90,7 +90,7 @@ async def test_sigterm_answers_what_is_under_way_and_leaves_nothing(tmp_path: Pa
 
 
 @pytest.mark.processes
-async def test_an_address_that_others_reach_without_a_token_is_warned_of() -> None:
+async def test_a_public_address_without_a_token_is_warned_about() -> None:
     async with command("--host", "0.0.0.0", token=None) as process:
         await until(
             process,
@@ -99,7 +99,7 @@ async def test_an_address_that_others_reach_without_a_token_is_warned_of() -> No
         )
 
 
-def test_a_place_that_is_taken_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unusable_address_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rewards", "--host", "192.0.2.1", "--port", "8080"]) == 2
     said = capsys.readouterr().err
     assert "error: --host 192.0.2.1 --port 8080: cannot listen (" in said
@@ -118,7 +118,7 @@ def test_a_token_is_read_from_a_file_or_the_environment(
 
 
 @pytest.mark.parametrize("text", ["", "short\n"])
-def test_a_token_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_invalid_token_is_rejected(tmp_path: Path, text: str) -> None:
     file = tmp_path / "token"
     file.write_text(text)
     with pytest.raises(FixableError, match=r"the token must have at least 16 characters, got \d"):
@@ -136,7 +136,7 @@ def test_a_token_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
         ("--processes=0", "--processes must be between 1 and 1024, got 0"),
     ],
 )
-def test_an_option_that_cannot_be_is_refused(
+def test_options_out_of_range_are_rejected(
     option: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):

@@ -1,4 +1,4 @@
-"""Rows of reasoning-gym's own, after JSON: verdicts as before it, or a refusal."""
+"""reasoning-gym's own rows after JSON: the same verdicts, or a rejection."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ async def compared(
 
 
 @pytest.mark.lengthy
-async def test_every_task_scores_its_entries_after_json_as_before(
+async def test_every_task_scores_its_entries_the_same_after_json(
     gym: AsyncReasoningGym, problems: dict[str, list[Problem]]
 ) -> None:
     pairs = [
@@ -69,7 +69,7 @@ async def test_every_task_scores_its_entries_after_json_as_before(
 
 
 @pytest.mark.parametrize("task", ["arc_agi", "rearc", "complex_arithmetic", "knight_swap"])
-async def test_a_row_that_json_has_changed_earns_what_it_deserves(
+async def test_a_row_that_json_changed_earns_the_correct_reward(
     post: Post, gym: AsyncReasoningGym, task: str
 ) -> None:
     problem, other = await gym.problems(task, count=2)
@@ -112,7 +112,7 @@ BROKEN: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("task", "change", "says"), BROKEN)
-async def test_a_broken_entry_is_refused_and_never_paid_a_little(
+async def test_a_broken_entry_is_rejected_without_a_reward(
     post: Post, gym: AsyncReasoningGym, task: str, change: dict[str, Any], says: str
 ) -> None:
     [problem] = await gym.problems(task)
@@ -133,9 +133,7 @@ async def test_a_broken_entry_is_refused_and_never_paid_a_little(
         ({"metadata": {}}, "metadata.source_dataset must be a task of reasoning-gym, got None"),
     ],
 )
-async def test_a_row_without_what_is_needed_is_refused(
-    post: Post, change: dict[str, Any], says: str
-) -> None:
+async def test_an_incomplete_row_is_rejected(post: Post, change: dict[str, Any], says: str) -> None:
     entry = {"question": "?", "answer": "2", "metadata": {"source_dataset": "gcd"}} | change
     reply = await post("/verify", row("?", "<answer>2</answer>", **entry))
     assert reply.status == 422
@@ -154,7 +152,7 @@ class Overloaded(AsyncReasoningGym):
 
 
 @pytest.mark.parametrize("status", [Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED])
-async def test_an_entry_whose_answer_gets_no_verdict_is_unscored_and_not_refused(
+async def test_an_entry_whose_answer_gets_no_verdict_is_unscored(
     status: Status,
 ) -> None:
     entry = {"question": "?", "answer": "2", "metadata": {"source_dataset": "gcd"}}

@@ -1,4 +1,4 @@
-"""Every known hostile answer through `/verify`: the same outcome as in Python, and none is paid."""
+"""Every known hostile answer through `/verify` has the same outcome as in Python."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What frameworks send is read as they mean it, and what can't be scored is no wrong answer."""
+"""Other frameworks' requests, limits on text, and replies for unscored completions."""
 
 from typing import Any
 
@@ -28,7 +28,9 @@ from reasoning_gym_environment.service.app import RewardService, ServiceSettings
         ),
     ],
 )
-def test_a_response_is_what_the_assistant_said(output: list[dict[str, Any]], text: str) -> None:
+def test_response_text_is_the_text_of_the_assistants_messages(
+    output: list[dict[str, Any]], text: str
+) -> None:
     assert response_text(output) == text
 
 
@@ -42,7 +44,7 @@ def test_a_response_is_what_the_assistant_said(output: list[dict[str, Any]], tex
         ),
     ],
 )
-def test_a_response_without_text_is_refused(content: Any, says: str) -> None:
+def test_a_response_with_invalid_content_is_rejected(content: Any, says: str) -> None:
     with pytest.raises(HTTPException, match=says):
         response_text([{"type": "message", "content": content}])
 
@@ -59,7 +61,7 @@ TOO_LONG = "x" * (MAX_CHARACTERS + 1)
     ],
 )
 @pytest.mark.asyncio(loop_scope="session")
-async def test_a_completion_that_is_too_long_is_refused(
+async def test_a_completion_that_is_too_long_is_rejected(
     gym: AsyncReasoningGym, post: Post, route: str, field: str, fields: dict[str, Any]
 ) -> None:
     async with RewardService(gym, ServiceSettings(port=0)) as service:
@@ -70,7 +72,7 @@ async def test_a_completion_that_is_too_long_is_refused(
     )
 
 
-def test_a_response_that_is_too_long_is_refused_in_the_same_words() -> None:
+def test_a_response_that_is_too_long_is_rejected_with_the_same_message() -> None:
     half = {"type": "output_text", "text": TOO_LONG[: MAX_CHARACTERS // 2 + 1]}
     whole = {"type": "message", "content": [half, half]}
     with pytest.raises(HTTPException) as refused:
@@ -85,7 +87,7 @@ def test_a_text_that_looks_like_a_large_number_is_read() -> None:
     assert read_json('["1e999", "Infinity"]', "it") == ["1e999", "Infinity"]
 
 
-def test_a_framework_without_a_word_for_it_is_told_to_ask_again() -> None:
+def test_an_unscored_reward_is_503_with_retry_after() -> None:
     score = Score(score=None, status=Status.UNSCORED, detail="killed from outside")
     with pytest.raises(HTTPException, match="completion now: killed from outside") as refused:
         reward_of(score)
@@ -93,9 +95,7 @@ def test_a_framework_without_a_word_for_it_is_told_to_ask_again() -> None:
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_what_the_service_fails_at_is_masked_and_not_wrong(
-    stock: WorkerStock, post: Post
-) -> None:
+async def test_an_unscored_response_is_masked(stock: WorkerStock, post: Post) -> None:
     recipe = {"task": "knight_swap", "seed": 8}
     async with (
         AsyncReasoningGym(processes=1, generation_timeout=0.0001, start_worker=stock.lend) as gym,

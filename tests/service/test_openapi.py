@@ -1,4 +1,4 @@
-"""The service keeps to its own description, whatever is sent."""
+"""Replies conform to the OpenAPI document, whatever is sent."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ OF_PROBLEMS = 3
 """Examples for `/problems`: each may begin a stream, which makes problems ahead."""
 
 
-def test_every_message_says_what_it_is() -> None:
+def test_every_schema_has_a_description() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     assert [name for name, schema in schemas.items() if not schema.get("description")] == []
     assert {"ScoreRequest", "ScoreReply", "VerifyRequest", "ErrorReply"} <= schemas.keys()
@@ -46,7 +46,7 @@ def test_every_message_says_what_it_is() -> None:
 
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize(("method", "path", "mode"), OPERATIONS)
-async def test_replies_are_those_that_are_described(
+async def test_replies_conform_to_the_openapi_document(
     service: RewardService, method: str, path: str, mode: GenerationMode
 ) -> None:
     operation = SCHEMA[path][method]

@@ -1,4 +1,4 @@
-"""Every route answers what its framework reads, and a mistake with a sentence."""
+"""Each route's reply in its framework's format, and the error messages."""
 
 import json
 from typing import Any
@@ -27,7 +27,7 @@ async def test_completions_are_scored_as_in_python(
     assert [s["status"] for s in reply.body["scores"]] == ["solved", "no_answer", "wrong"]
 
 
-async def test_a_recipe_may_be_the_text_of_its_json(post: Post, problem: Problem) -> None:
+async def test_a_recipe_may_be_json_text(post: Post, problem: Problem) -> None:
     recipe = json.dumps(problem.recipe.to_json())
     reply = await post("/score", {"recipe": recipe, "completions": [right(problem)]})
     assert reply.body["scores"][0]["score"] == 1.0
@@ -55,12 +55,12 @@ async def test_a_nemo_gym_row_comes_back_with_its_reward(post: Post, problem: Pr
     assert (wrong.body["extracted_answer"], wrong.body["mask_sample"]) == (None, False)
 
 
-async def test_a_nemo_gym_client_may_begin_a_session(post: Post) -> None:
+async def test_seed_session_replies_to_nemo_gym(post: Post) -> None:
     reply = await post("/seed_session", {"anything": 1})
     assert (reply.status, reply.body) == (200, {})
 
 
-async def test_a_row_whose_question_is_another_is_refused(post: Post, problem: Problem) -> None:
+async def test_a_row_with_another_question_is_rejected(post: Post, problem: Problem) -> None:
     asked = row(problem.question, "", recipe=problem.recipe.to_json(), question="What is 2 + 2?")
     reply = await post("/verify", asked)
     assert reply.status == 422
@@ -89,7 +89,7 @@ async def test_openrlhf_gets_a_reward_for_each_query(post: Post, problem: Proble
         ({"query": "one"}, "query: Input should be a valid list, got 'one'"),
     ],
 )
-async def test_what_openrlhf_sends_is_refused_in_a_sentence(
+async def test_an_invalid_openrlhf_request_is_rejected(
     post: Post, change: dict[str, Any], says: str
 ) -> None:
     label = {"task": "gcd", "seed": 2}
@@ -107,14 +107,14 @@ async def test_slime_gets_a_number(post: Post, problem: Problem) -> None:
     assert (await post("/slime", {**asked, "response": "", "label": label})).body == 0.0
 
 
-async def test_health_says_that_workers_are_up(
+async def test_health_reports_ready_workers(
     service: RewardService, session: aiohttp.ClientSession
 ) -> None:
     async with session.get(f"{service.url}/health") as response:
         assert (response.status, await response.json()) == (200, {"status": "ready"})
 
 
-async def test_metrics_are_what_prometheus_reads(
+async def test_prometheus_parses_the_metrics(
     post: Post, service: RewardService, session: aiohttp.ClientSession, problem: Problem
 ) -> None:
     await post("/score", {"recipe": problem.recipe.to_json(), "completions": [right(problem)]})
@@ -172,7 +172,7 @@ RECIPE = {"task": "gcd", "seed": 2}
         ),
     ],
 )
-async def test_a_mistake_is_refused_in_a_sentence(post: Post, body: Any, says: str) -> None:
+async def test_an_invalid_request_is_rejected(post: Post, body: Any, says: str) -> None:
     reply = await post("/score", body)
     assert reply.status in (400, 422)
     assert says in reply.body["error"]
@@ -191,7 +191,7 @@ async def test_a_mistake_is_refused_in_a_sentence(post: Post, body: Any, says: s
         (b'"' + b"x" * 2**19 + b'"', 413, "the body is larger than the 524288 bytes"),
     ],
 )
-async def test_what_is_no_json_is_refused(
+async def test_invalid_json_is_rejected(
     service: RewardService, session: aiohttp.ClientSession, body: bytes, status: int, says: str
 ) -> None:
     headers = {"Content-Type": "application/json"}
@@ -200,7 +200,7 @@ async def test_what_is_no_json_is_refused(
         assert says in (await response.json())["error"]
 
 
-async def test_other_content_is_refused(
+async def test_another_content_type_is_rejected(
     service: RewardService, session: aiohttp.ClientSession
 ) -> None:
     async with session.post(f"{service.url}/score", data="{}") as response:
@@ -208,7 +208,7 @@ async def test_other_content_is_refused(
         assert "must be application/json, got text/plain" in (await response.json())["error"]
 
 
-async def test_what_does_not_exist_is_said_as_json(
+async def test_unknown_routes_and_methods_get_json_errors(
     service: RewardService, session: aiohttp.ClientSession
 ) -> None:
     async with session.get(f"{service.url}/score") as response:

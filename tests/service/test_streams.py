@@ -1,4 +1,4 @@
-"""Streams over HTTP: a curriculum that learns, and a state that outlives the service."""
+"""Streams over HTTP: a curriculum that learns, and states that survive a restart."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ def results(problems: list[dict[str, Any]], solved: int) -> list[dict[str, Any]]
     return [{"recipe": p["recipe"], "solved": solved, "attempts": 8} for p in problems]
 
 
-async def test_a_stream_climbs_and_another_service_goes_on(
+async def test_a_curriculum_climbs_and_continues_in_another_service(
     gym: AsyncReasoningGym, post: Post, tmp_path: Path
 ) -> None:
     async with keeping(gym, tmp_path) as url:
@@ -77,7 +77,7 @@ async def test_a_stream_climbs_and_another_service_goes_on(
         ),
     ],
 )
-async def test_what_no_stream_can_do_is_refused_in_a_sentence(
+async def test_an_invalid_stream_request_is_rejected(
     post: Post, route: str, body: Any, status: int, says: str
 ) -> None:
     reply = await post(route, body)
@@ -85,7 +85,7 @@ async def test_what_no_stream_can_do_is_refused_in_a_sentence(
     assert says in reply.body["error"]
 
 
-async def test_a_result_is_told_once_and_of_what_was_handed_out(post: Post) -> None:
+async def test_each_handed_out_problem_accepts_one_result(post: Post) -> None:
     asked: dict[str, Any] = {"stream": "once", "count": 2, "options": {"tasks": ["gcd"]}}
     first, second = (await post("/problems", asked)).body["problems"]
     told = {"stream": "once", "results": results([first], 9)}
@@ -113,7 +113,7 @@ async def test_a_stream_keeps_its_options(gym: AsyncReasoningGym, tmp_path: Path
     await streams.close()
 
 
-async def test_a_stream_too_many_closes_the_one_that_nobody_uses_and_both_go_on(
+async def test_opening_a_stream_closes_an_idle_one_and_both_continue(
     gym: AsyncReasoningGym, tmp_path: Path
 ) -> None:
     options = StreamRequestOptions.model_validate(CURRICULUM)
@@ -135,7 +135,7 @@ async def test_a_stream_too_many_closes_the_one_that_nobody_uses_and_both_go_on(
         await each.close()
 
 
-async def test_a_stream_too_many_is_refused_while_all_are_in_use(
+async def test_a_new_stream_is_rejected_while_all_are_in_use(
     gym: AsyncReasoningGym, tmp_path: Path
 ) -> None:
     streams = NamedStreams(gym, tmp_path, most=1)
@@ -151,7 +151,7 @@ async def test_a_stream_too_many_is_refused_while_all_are_in_use(
     await streams.close()
 
 
-async def test_what_a_stream_that_learns_nothing_has_handed_out_does_not_come_again(
+async def test_a_stream_that_does_not_learn_repeats_no_problem_after_a_restart(
     gym: AsyncReasoningGym, tmp_path: Path
 ) -> None:
     options = StreamRequestOptions(tasks=["gcd"])
@@ -168,7 +168,7 @@ async def test_what_a_stream_that_learns_nothing_has_handed_out_does_not_come_ag
     await whole.close()
 
 
-async def test_without_a_folder_there_are_no_streams(gym: AsyncReasoningGym, post: Post) -> None:
+async def test_streams_are_disabled_without_a_folder(gym: AsyncReasoningGym, post: Post) -> None:
     results = [{"recipe": {"task": "gcd", "seed": 4}, "solved": 0, "attempts": 1}]
     async with RewardService(gym, ServiceSettings(port=0)) as service:
         for route, body in (("/problems", {"options": {}}), ("/observe", {"results": results})):
@@ -179,7 +179,7 @@ async def test_without_a_folder_there_are_no_streams(gym: AsyncReasoningGym, pos
             )
 
 
-async def test_a_state_that_cannot_be_written_is_said_and_written_later(
+async def test_a_state_that_cannot_be_written_is_logged_and_written_later(
     gym: AsyncReasoningGym, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "folder"
@@ -196,7 +196,7 @@ async def test_a_state_that_cannot_be_written_is_said_and_written_later(
     assert [path.name for path in folder.iterdir()] == ["one.json"]
 
 
-async def test_a_file_that_holds_no_stream_is_refused(
+async def test_an_invalid_stream_file_is_rejected(
     gym: AsyncReasoningGym, post: Post, tmp_path: Path
 ) -> None:
     (tmp_path / "torn.json").write_text('{"options": {')
