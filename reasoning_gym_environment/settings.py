@@ -533,7 +533,7 @@ def check_start(command: str, env: EnvironmentSettings) -> None:
         ConfigurationError: no task is left, or a parameter doesn't exist.
         UnwritableError: an output can't be written.
     """
-    from .problems.task_selection import require_names  # imports worker processes; help doesn't
+    from .problems.task_selection import require_names  # slow; help needs none
     from .tasks.catalogue import bundled_snapshot, select_tasks, task_weights
 
     if known := bundled_snapshot():  # the worker processes check for other versions of the library
@@ -589,6 +589,6 @@ def settings_of(part: type[PartSettings], env: EnvironmentSettings, **more: Any)
 
 def pool_settings(env: EnvironmentSettings) -> PoolSettings:
     """Return the settings of the worker processes."""
-    from .sandbox.pool import PoolSettings, default_processes  # imports asyncio; help doesn't
+    from .sandbox.pool import PoolSettings, default_processes  # slow, not for help
 
     return settings_of(PoolSettings, env, processes=env.task_processes or default_processes())

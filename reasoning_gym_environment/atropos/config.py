@@ -14,12 +14,7 @@ from ..settings import EnvironmentSettings, ServerSettings, default_settings, se
 
 
 class ReasoningGymEnvConfig(EnvironmentSettings, BaseEnvConfig):
-    """Atropos's own settings and those of this environment, as Atropos reads them.
-
-    Raises:
-        pydantic.ValidationError: a value is out of range, contradicts another, or has a name
-            that does not exist.
-    """
+    """Atropos's own settings and those of this environment, as Atropos reads them."""
 
     eval_handling: EvalHandlingEnum = Field(
         default=EvalHandlingEnum.STOP_TRAIN,

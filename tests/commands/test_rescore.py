@@ -108,7 +108,7 @@ def test_settings_are_those_of_serve(tmp_path: Path) -> None:
         (["--config", "none.yaml"], r"none\.yaml can't be read"),
     ],
 )
-def test_a_setting_that_cant_work_is_named(options: list[str], named: str) -> None:
+def test_an_invalid_setting_is_named(options: list[str], named: str) -> None:
     with pytest.raises(FixableError, match=named):
         config_of(*options)
 

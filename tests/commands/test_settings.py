@@ -1,4 +1,4 @@
-"""What is wrong with a command line or a file is said before anything heavy is imported."""
+"""Mistakes in a command line or a file are reported before the heavy imports."""
 
 import subprocess
 import sys
@@ -26,14 +26,14 @@ KEY = "sk-0123456789"
 
 
 def refused(*arguments: str) -> str:
-    """The sentence that ends a command with these options."""
+    """Return the error message of a command with these options."""
     with pytest.raises(FixableError) as raised:
         check(arguments)
     return str(raised.value)
 
 
 def check(arguments: Sequence[str]) -> None:
-    """What a command does first."""
+    """Run the checks of a command."""
     settings = build_settings(read_given(arguments, KNOWN), default_settings("serve"))
     check_start("serve", settings.env)
 
@@ -122,7 +122,7 @@ def test_a_mistake_in_a_file_is_one_sentence(tmp_path: Path, content: str, said:
     assert refused("--config", str(file)).replace(str(file), "FILE").startswith(said)
 
 
-def test_a_file_that_cannot_be_read_is_said_to_be_that(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     missing = tmp_path / "none.yaml"
     assert refused(f"--config={missing}") == (
         f"--config {missing} can't be read: No such file or directory"
@@ -177,7 +177,7 @@ def test_a_value_out_of_place_after_the_key_is_not_shown(options: str) -> None:
         ("worker_timeout", "soon", None),
     ],
 )
-def test_values_are_of_their_kind(name: str, value: Any, read: Any) -> None:
+def test_values_are_converted_to_their_type(name: str, value: Any, read: Any) -> None:
     given = Given(env={name: value})
     if read is not None:
         assert getattr(build_settings(given, default_settings()).env, name) == read
@@ -193,7 +193,7 @@ def test_several_mistakes_are_all_named() -> None:
     )
 
 
-def test_the_short_help_has_a_line_for_each_option_and_says_how_many_there_are_more() -> None:
+def test_the_short_help_has_a_line_for_each_option_and_counts_the_omitted_ones() -> None:
     short = help_text("serve", everything=False)
     whole = help_text("serve", everything=True)
     assert all(f"--{option.name} " in f"{whole}\n".replace("\n", " \n") for option in OPTIONS)
@@ -266,7 +266,7 @@ def test_a_mistake_is_the_only_line_and_the_status_is_2() -> None:
         ),
     ],
 )
-def test_a_command_that_takes_long_looks_first_where_it_will_write(
+def test_a_slow_command_checks_its_output_folder_first(
     tmp_path: Path, command: list[str], named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "file"

@@ -67,7 +67,7 @@ def test_nothing_that_matches_is_a_failure(dump: Path) -> None:
         (["--limit", "-1"], "--limit must be an integer ≥ 0, got -1"),
     ],
 )
-def test_options_that_mean_nothing_are_named(
+def test_invalid_options_are_named(
     options: list[str], said: str, dump: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -75,7 +75,7 @@ def test_options_that_mean_nothing_are_named(
     assert said in capsys.readouterr().err
 
 
-def test_a_task_that_there_is_not_comes_with_close_ones(dump: Path) -> None:
+def test_an_unknown_task_gets_close_names(dump: Path) -> None:
     with pytest.raises(FixableError, match="--task: unknown task 'gdc'; did you mean"):
         main([str(dump), "--task", "gcd,gdc"])
 
@@ -90,7 +90,7 @@ def piped(dump: Path, encoding: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.processes
-def test_a_reader_that_has_seen_enough_ends_it_quietly(tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(tmp_path: Path) -> None:
     long = write_dump(tmp_path / "long.jsonl", [stored(*[attempt(1.0, "x" * 10_000)] * 100)])
     with piped(long, "utf-8") as show:
         assert show.stdout is not None

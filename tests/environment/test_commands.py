@@ -1,4 +1,4 @@
-"""What serve, process and evaluate say, write and keep to themselves."""
+"""What serve, process and evaluate print and write, without API keys."""
 
 import asyncio
 import json
@@ -90,7 +90,7 @@ async def test_commands_keep_everything_but_the_api_key(bench: Any, tokenizer: A
     }
 
 
-async def test_a_server_that_says_the_key_is_quoted_without_it(bench: Any, tokenizer: Any) -> None:
+async def test_a_servers_message_is_quoted_without_the_key(bench: Any, tokenizer: Any) -> None:
     async with EchoingServer(HALF, tokenizer) as server:
         options = [*bench.options(server.url), "--openai.api_key", KEY]
         async with bench.command("process", *options) as running:
@@ -135,7 +135,7 @@ def file(tmp_path: Path) -> Path:
         ("evaluate", {"data_dumps_dir": "FILE"}, "data_dumps_dir"),
     ],
 )
-def test_a_place_that_cannot_be_written_to_is_named_with_its_setting(
+def test_an_unwritable_folder_is_named_with_its_setting(
     bench: Any, file: Path, command: str, settings: dict[str, Any], named: str
 ) -> None:
     given = {
@@ -161,7 +161,7 @@ class NotingEnv(ReasoningGymEnv):
         await self.close()
 
 
-def test_a_commands_event_loop_waits_shortly_for_its_threads(bench: Any) -> None:
+def test_commands_shorten_the_switch_interval(bench: Any) -> None:
     pythons = sys.getswitchinterval()
     try:
         launch(
@@ -175,7 +175,7 @@ def test_a_commands_event_loop_waits_shortly_for_its_threads(bench: Any) -> None
     assert pythons > SWITCH_SECONDS
 
 
-async def test_a_place_is_checked_wherever_an_environment_is_made(bench: Any, file: Path) -> None:
+async def test_every_new_environment_checks_its_output_folders(bench: Any, file: Path) -> None:
     with pytest.raises(UnwritableError, match="data_path_to_save_groups: "):
         async with bench.unprepared("http://x", data_path_to_save_groups=str(file / "g.jsonl")):
             pass
@@ -197,7 +197,7 @@ def test_an_environment_without_servers_is_refused(bench: Any) -> None:
     assert str(raised.value) == "server_configs is empty: give the settings of a server"
 
 
-async def test_what_needs_no_server_is_checked_before_one_is_waited_for(bench: Any) -> None:
+async def test_task_names_are_checked_before_waiting_for_a_server(bench: Any) -> None:
     settings = {"include_tasks": "gcd,sudok", "rollout_server_url": "http://127.0.0.1:1"}
     async with bench.unprepared("http://127.0.0.1:1", **settings) as env:
         with pytest.raises(UnknownTaskError, match="unknown task or category 'sudok'"):

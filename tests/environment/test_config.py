@@ -1,4 +1,4 @@
-"""Bad settings are named with the way out; good ones are understood as lists and as text."""
+"""Invalid settings are named with the way out; valid ones are read from lists and text."""
 
 from pathlib import Path
 from typing import Any
@@ -218,9 +218,7 @@ def test_a_command_line_that_cannot_be_read_is_refused(given: list[str], said: s
     assert str(raised.value).startswith(said)
 
 
-async def test_settings_come_from_a_file_and_the_command_line_wins(
-    bench: Any, tokenizer: Any
-) -> None:
+async def test_options_override_the_settings_of_a_file(bench: Any, tokenizer: Any) -> None:
     async with PolicyServer(ScriptedPolicy(["<answer>1</answer>"]), tokenizer) as server:
         settings = bench.settings(
             include_tasks=["gcd", "lcm"],

@@ -1,4 +1,4 @@
-"""What is logged has a form, and never an API key."""
+"""Log lines in both formats, without API keys."""
 
 import io
 import json
@@ -54,7 +54,7 @@ def test_json_lines_have_no_key(logger: logging.Logger) -> None:
     assert all(row["time"].endswith("+00:00") for row in rows)
 
 
-def test_short_keys_are_none_and_long_ones_come_first() -> None:
+def test_short_keys_are_kept_and_long_ones_are_replaced_first() -> None:
     redactor = SecretRedactor(["x", None, "secret", "secret-and-more"])
     assert redactor.clean("x secret-and-more secret") == "x withheld withheld"
 

@@ -1,4 +1,4 @@
-"""An outage is said when it begins, once a minute, and when it ends."""
+"""Outages are logged when they begin, once a minute, and when they end."""
 
 import pytest
 from clock import Clock
@@ -11,7 +11,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_a_line_is_due_at_once_and_then_once_a_minute(clock: Clock) -> None:
+def test_logging_is_due_at_once_and_then_once_a_minute(clock: Clock) -> None:
     line = Outage(clock)
     due = []
     for _ in range(7):
@@ -37,7 +37,9 @@ def test_an_outage_has_a_beginning_a_line_a_minute_and_an_end(
     ]
 
 
-def test_it_lasts_while_any_request_fails(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_lasts_while_any_request_fails(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     outage = FailingRequests("The API", clock)
     outage.fails("a", "413")
     outage.answered("b")
@@ -51,7 +53,7 @@ def test_it_lasts_while_any_request_fails(clock: Clock, caplog: pytest.LogCaptur
     ]
 
 
-def test_what_had_lasted_before_it_was_seen_counts(
+def test_seconds_before_the_first_failure_was_seen_count(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     outage = FailingRequests("The server", clock, lost="requests given up")
@@ -64,7 +66,7 @@ def test_what_had_lasted_before_it_was_seen_counts(
     ]
 
 
-def test_an_outage_is_spoken_of_at_once_and_then_once_a_minute(clock: Clock) -> None:
+def test_an_outage_is_logged_at_once_and_then_once_a_minute(clock: Clock) -> None:
     outage, spoken = Outage(clock), []
     for seconds in range(200):
         clock.now = 1000.0 + seconds
@@ -76,7 +78,7 @@ def test_an_outage_is_spoken_of_at_once_and_then_once_a_minute(clock: Clock) -> 
     assert outage.over() is None
 
 
-def test_the_next_outage_begins_anew(clock: Clock) -> None:
+def test_the_next_outage_starts_from_zero(clock: Clock) -> None:
     outage = Outage(clock)
     assert outage.failed(lost=3)
     outage.over()

@@ -1,4 +1,4 @@
-"""Progress says how many are done, how fast, and how long the rest will take."""
+"""Progress shows the jobs done, the rate and the time left."""
 
 import logging
 

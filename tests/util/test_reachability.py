@@ -1,4 +1,4 @@
-"""A server that listens is found; one that does not is named with the way out."""
+"""Waiting until a server is reachable."""
 
 import asyncio
 import re
@@ -76,7 +76,7 @@ async def test_every_failed_attempt_is_logged(deaf: str, caplog: pytest.LogCaptu
     assert "attempt 2: start it" in caplog.text
 
 
-async def test_the_wait_is_said_at_once_and_then_every_ten_seconds(
+async def test_waiting_is_logged_at_once_and_then_every_ten_seconds(
     deaf: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(UnreachableError):
@@ -85,7 +85,7 @@ async def test_the_wait_is_said_at_once_and_then_every_ten_seconds(
     assert re.search(r"attempt 1: start it; [12] s left$", line)
 
 
-async def test_a_server_that_comes_up_late_is_waited_for(
+async def test_the_wait_ends_when_the_server_starts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     port = unused_port()

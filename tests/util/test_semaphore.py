@@ -1,4 +1,4 @@
-"""A few go ahead at a time; nobody waits for what hangs."""
+"""The semaphore admits a few at a time, and everyone if the holders hang."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from clock import Clock
 from reasoning_gym_environment.util.concurrency import StallTolerantSemaphore
 
 
-async def test_no_more_than_the_most_go_ahead_and_in_the_order_they_came() -> None:
+async def test_at_most_two_hold_a_slot_in_order_of_arrival() -> None:
     semaphore, begun, running, most = StallTolerantSemaphore(2), list[int](), 0, 0
 
     async def job(number: int) -> None:
@@ -25,7 +25,7 @@ async def test_no_more_than_the_most_go_ahead_and_in_the_order_they_came() -> No
     assert most == 2
 
 
-async def test_all_go_ahead_where_those_with_a_place_hang() -> None:
+async def test_everyone_is_admitted_if_the_holders_hang() -> None:
     clock, forever = Clock(), asyncio.Event()
     semaphore = StallTolerantSemaphore(1, patience=0.02, clock=clock)
 
@@ -47,7 +47,7 @@ async def test_all_go_ahead_where_those_with_a_place_hang() -> None:
     await hanging
 
 
-async def test_nobody_goes_ahead_while_places_come_free() -> None:
+async def test_nobody_is_admitted_early_while_slots_are_released() -> None:
     clock, begun, free = Clock(), list[int](), asyncio.Semaphore(0)
     semaphore = StallTolerantSemaphore(1, patience=0.02, clock=clock)
 
@@ -67,7 +67,7 @@ async def test_nobody_goes_ahead_while_places_come_free() -> None:
     await jobs
 
 
-async def test_a_place_that_comes_as_its_waiter_is_cancelled_is_free_again() -> None:
+async def test_a_slot_acquired_during_cancellation_is_released() -> None:
     semaphore = StallTolerantSemaphore(1, patience=60.0)
 
     async def job() -> None:
@@ -85,7 +85,7 @@ async def test_a_place_that_comes_as_its_waiter_is_cancelled_is_free_again() -> 
         await asyncio.wait_for(job(), timeout=5)
 
 
-async def test_a_place_is_free_again_after_a_failure_and_for_who_gave_up_waiting() -> None:
+async def test_a_slot_is_released_after_a_failure_and_a_cancelled_wait() -> None:
     semaphore = StallTolerantSemaphore(1, patience=60.0)
     with pytest.raises(ZeroDivisionError):
         async with semaphore.slot():
