@@ -9,16 +9,26 @@ import argparse
 import asyncio
 import random
 import statistics
+import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.records import Problem
-from reasoning_gym_environment.sandbox._protocol import Containment
+from reasoning_gym_environment.sandbox._fork_server import ForkServer
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.catalogue import known_categories
 from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER
 
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from fewer_layers import Unsandboxed, Unscreened, pool_of
+
+LAYERS = {
+    "screen, sandbox, limits, children": ForkServer,
+    "sandbox, limits, children": Unscreened,
+    "limits on time and memory, children": Unsandboxed,
+}
 GROUP_SIZE = 8
 PROCESSES = 2
 IN_FLIGHT = 8
@@ -33,9 +43,8 @@ async def make_problems(count: int) -> list[Problem]:
         return list(await asyncio.gather(*(pool.generate(recipe) for recipe in recipes)))
 
 
-async def groups_per_second(problems: list[Problem], containment: Containment) -> float:
+async def groups_per_second(problems: list[Problem], layers: type[ForkServer]) -> float:
     """Score every problem's group once: the oracle and wrong answers, IN_FLIGHT at a time."""
-    settings = PoolSettings(processes=PROCESSES, containment=containment)
     rng = random.Random(0)
     wrong = [[str(rng.randrange(100)) for _ in range(GROUP_SIZE - 1)] for _ in problems]
     left = iter(zip(problems, wrong, strict=True))
@@ -44,7 +53,7 @@ async def groups_per_second(problems: list[Problem], containment: Containment) -
         for problem, answers in left:
             await pool.verify(problem, [problem.oracle or "none", *answers])
 
-    async with TaskPool(settings, Counter()) as pool:
+    async with pool_of(layers, PoolSettings(processes=PROCESSES)) as pool:
         begin = time.perf_counter()
         await asyncio.gather(*(worker(pool) for _ in range(IN_FLIGHT)))
         return len(problems) / (time.perf_counter() - begin)
@@ -52,16 +61,16 @@ async def groups_per_second(problems: list[Problem], containment: Containment) -
 
 async def compare(groups: int, rounds: int) -> None:
     problems = await make_problems(groups)
-    rates: dict[Containment, list[float]] = {layer: [] for layer in Containment}
+    rates: dict[str, list[float]] = {layers: [] for layers in LAYERS}
     for _ in range(rounds):
-        for layer, found in rates.items():
-            found.append(await groups_per_second(problems, layer))
+        for layers, found in rates.items():
+            found.append(await groups_per_second(problems, LAYERS[layers]))
     print(f"{groups} groups of {GROUP_SIZE}, all tasks, {PROCESSES} hosts, {rounds} rounds")
-    bare = statistics.mean(rates[Containment.FORKS])
-    for layer, found in rates.items():
+    bare = statistics.mean(rates["limits on time and memory, children"])
+    for layers, found in rates.items():
         mean = statistics.mean(found)
         print(
-            f"{layer.value:50} {mean:7.1f} groups/s ({min(found):.1f} to {max(found):.1f}), "
+            f"{layers:50} {mean:7.1f} groups/s ({min(found):.1f} to {max(found):.1f}), "
             f"{1000 * PROCESSES / mean:.1f} ms of a host a group, {mean / bare:.0%}"
         )
 

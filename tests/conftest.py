@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from demo_runs import run_demo_for_groups
+from fewer_layers import Unsandboxed, pool_of
 from hypothesis import HealthCheck, settings
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment.records import Problem, Recipe
-from reasoning_gym_environment.sandbox._protocol import Containment
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.catalogue import known_categories
 
@@ -79,8 +79,7 @@ async def pool(pool_counts: Counter[str]) -> AsyncIterator[TaskPool]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def uncontained() -> AsyncIterator[TaskPool]:
     """Shared: no screen and no sandbox, to see what answers do without them."""
-    settings = PoolSettings(processes=2, containment=Containment.FORKS)
-    async with TaskPool(settings, Counter()) as pool:
+    async with pool_of(Unsandboxed, PoolSettings(processes=2)) as pool:
         yield pool
 
 

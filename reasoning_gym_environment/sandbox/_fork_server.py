@@ -36,10 +36,6 @@ _NICENESS = 5
 """The event loop, which waits for workers, must not wait for the processor because of them."""
 
 _IMPORT_ROOT = Path(__file__).resolve().parents[2]
-_PROGRAM = (
-    "import sys; sys.path.remove(''); "  # import nothing from the working directory
-    "from reasoning_gym_environment.sandbox._fork_server import main; main()"
-)
 _STDERR_TAIL = 2000
 
 
@@ -135,6 +131,11 @@ class ForkServer:
         await server.close()
     """
 
+    _program = (
+        "import sys; sys.path.remove(''); "  # import nothing from the working directory
+        "from reasoning_gym_environment.sandbox._fork_server import main; main()"
+    )
+
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
@@ -216,7 +217,7 @@ class ForkServer:
                 self._process = await asyncio.create_subprocess_exec(
                     sys.executable,
                     "-c",
-                    _PROGRAM,
+                    self._program,
                     stdin=theirs.fileno(),
                     stdout=asyncio.subprocess.DEVNULL,
                     stderr=self._stderr,

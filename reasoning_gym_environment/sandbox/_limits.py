@@ -72,39 +72,35 @@ def _detach(kept: Sequence[int]) -> list[str]:
     return [gap] if gap else []
 
 
-def enter_single_use_child(
-    reply: int, *, requests: int | None = None, seconds: float, sandboxed: bool
-) -> list[str]:
+def enter_single_use_child(reply: int, *, requests: int | None = None, seconds: float) -> list[str]:
     """Put a fresh fork of a zygote, which has the memory limit, under its other limits.
 
     Args:
         reply: the only descriptor that it can write to.
         requests: the only descriptor that it can read from, if any.
         seconds: processor time; the host's deadline is the sharper limit.
-        sandboxed: whether files, sockets, processes and signals are out of reach.
     """
     gaps = _detach([reply] if requests is None else [reply, requests])
     _limit(resource.RLIMIT_CPU, math.ceil(seconds) + 1)
-    if sandboxed:
-        for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC):
-            _limit(kind, 0)
-        gap = system_calls.filter_verifier_child(reply, requests_fd=requests)
-        gaps += [gap] if gap else []
-    return gaps
+    return gaps + _deny_access(reply, requests)
 
 
-def enter_persistent_worker(
-    reply: int, requests: int, *, seconds: float, sandboxed: bool = True
-) -> list[str]:
+def _deny_access(reply: int, requests: int | None) -> list[str]:
+    """Put files, sockets, processes and signals out of reach, all but the two descriptors."""
+    for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC):
+        _limit(kind, 0)
+    gap = system_calls.filter_verifier_child(reply, requests_fd=requests)
+    return [gap] if gap else []
+
+
+def enter_persistent_worker(reply: int, requests: int, *, seconds: float) -> list[str]:
     """Put a fresh fork of a verifier host under its limits; see `enter_single_use_child`."""
     _redirect_standard_streams()
     gaps = _limit_memory(VERIFIER_MEMORY)
-    return gaps + enter_single_use_child(
-        reply, requests=requests, seconds=seconds, sandboxed=sandboxed
-    )
+    return gaps + enter_single_use_child(reply, requests=requests, seconds=seconds)
 
 
-def enter_zygote(reply: int, *, sandboxed: bool) -> bool:
+def enter_zygote(reply: int) -> bool:
     """Put a fresh fork of a verifier host under limits that the children it forks inherit.
 
     It runs the oracle and no answer of a model, but the oracle came from outside as well.
@@ -115,7 +111,7 @@ def enter_zygote(reply: int, *, sandboxed: bool) -> bool:
     _redirect_standard_streams()
     _limit_memory(VERIFIER_MEMORY)
     _detach([reply])
-    return not sandboxed or system_calls.filter_zygote() is not None
+    return system_calls.filter_zygote() is not None
 
 
 def enter_generator() -> list[str]:

@@ -11,7 +11,7 @@ import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import IntEnum
 from typing import Any, BinaryIO
 
 from ..records import SOLVED_SCORE, Status, Verdict
@@ -38,17 +38,6 @@ _DEFERRED = -1
 """In place of the number of errors."""
 
 
-class Containment(Enum):
-    """The layers between model text and the machine.
-
-    Less than FULL is for tests of single layers, and for measuring their cost.
-    """
-
-    FULL = "screen, sandbox, limits, children"
-    UNSCREENED = "sandbox, limits, children"
-    FORKS = "limits on time and memory, children"
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VerifyRequest:
     """A request to score the answers to one entry.
@@ -65,12 +54,6 @@ class VerifyRequest:
     timeout: float
     group_timeout: float
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    containment: Containment = Containment.FULL
-
-    @property
-    def sandboxed(self) -> bool:
-        """Whether children are kept from files, sockets, processes and signals."""
-        return self.containment is not Containment.FORKS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,49 +87,28 @@ class FormScores:
 
 
 _FAILURES = {
-    Outcome.TIMEOUT: (Status.TIMEOUT, "the verifier did not finish in time"),
-    Outcome.OUT_OF_MEMORY: (Status.OUT_OF_MEMORY, "the verifier ran out of memory"),
-    Outcome.CRASHED: (Status.CRASHED, "the verifier's process died"),
-    Outcome.REJECTED: (Status.REJECTED, "answers of this kind are not evaluated"),
+    Outcome.TIMEOUT: (0.0, Status.TIMEOUT, "the verifier did not finish in time"),
+    Outcome.OUT_OF_MEMORY: (0.0, Status.OUT_OF_MEMORY, "the verifier ran out of memory"),
+    Outcome.CRASHED: (0.0, Status.CRASHED, "the verifier's process died"),
+    Outcome.REJECTED: (0.0, Status.REJECTED, "answers of this kind are not evaluated"),
+    Outcome.KILLED: (None, Status.UNSCORED, "the verifier's process was killed from outside"),
 }
 
 
 def to_verdict(scores: FormScores, *, solved_from: float = SOLVED_SCORE) -> Verdict:
-    """Turn scores into a verdict. An answer that did not finish earns nothing for either form.
+    """Turn the scores of both forms into a verdict; the higher one counts.
 
-    An answer whose process was killed from outside is unscored.
+    Scores are clipped to [0, 1]: some verifiers leave that range. NaN counts as 0. An answer that
+    did not finish earns nothing for either form.
     """
     seconds = max(0.0, scores.seconds) if math.isfinite(scores.seconds) else 0.0
-    if scores.outcome in _FAILURES:
-        status, detail = _FAILURES[scores.outcome]
-        return Verdict(score=0.0, status=status, detail=detail, seconds=seconds)
-    if scores.outcome is Outcome.KILLED:
-        detail = "the verifier's process was killed from outside"
-        return Verdict(score=None, status=Status.UNSCORED, detail=detail, seconds=seconds)
-    return combine_forms(
-        None if math.isnan(scores.raw) else scores.raw,
-        None if math.isnan(scores.tagged) else scores.tagged,
-        errors=min(2, max(0, scores.errors)),
-        seconds=seconds,
-        solved_from=solved_from,
-    )
-
-
-def combine_forms(
-    raw: float | None,
-    tagged: float | None,
-    *,
-    errors: int = 0,
-    seconds: float = 0.0,
-    solved_from: float = SOLVED_SCORE,
-) -> Verdict:
-    """Return the verdict on an answer from the scores of its two forms; the higher one wins.
-
-    None stands for a form for which the verifier raised or returned NaN, and counts as 0.
-    Scores are clipped to [0, 1]: some verifiers leave that range.
-    """
-    clipped = [None if s is None or math.isnan(s) else min(1.0, max(0.0, s)) for s in (raw, tagged)]
-    score = max(s or 0.0 for s in clipped)
+    if scores.outcome is not Outcome.SCORED:
+        none, status, detail = _FAILURES[scores.outcome]
+        return Verdict(score=none, status=status, detail=detail, seconds=seconds)
+    forms = (scores.raw, scores.tagged)
+    raw, tagged = (None if math.isnan(form) else min(1.0, max(0.0, form)) for form in forms)
+    score = max(raw or 0.0, tagged or 0.0)
+    errors = min(2, max(0, scores.errors))
     status = Status.SOLVED if score >= solved_from else Status.WRONG
     if score == 0.0 and errors:
         status = Status.VERIFIER_ERROR
@@ -154,8 +116,8 @@ def combine_forms(
         score=score,
         status=status,
         seconds=seconds,
-        raw_score=clipped[0],
-        tagged_score=clipped[1],
+        raw_score=raw,
+        tagged_score=tagged,
         errors=errors,
     )
 

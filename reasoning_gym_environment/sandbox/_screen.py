@@ -156,7 +156,7 @@ def _check_literal(text: str) -> None:
         if isinstance(node, ast.Name) and not _UNQUOTED.fullmatch(node.id):
             raise _RefusedError("a name in a literal")
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
-            _number_size(Fraction(node.value))
+            _check_bits(node.value.bit_length(), "a number too large")
 
 
 def _check_expression(text: str, rules: _Rules) -> None:
@@ -249,9 +249,13 @@ def _constant_size(value: object) -> _Size:
 
 def _number_size(value: Fraction) -> _Size:
     bits = max(value.numerator.bit_length(), value.denominator.bit_length())
-    if bits > _MAX_BITS:
-        raise _RefusedError("a number too large")
+    _check_bits(bits, "a number too large")
     return _Size(bits=bits, value=value)
+
+
+def _check_bits(bits: float, reason: str) -> None:
+    if bits > _MAX_BITS:
+        raise _RefusedError(reason)
 
 
 def _call_size(node: ast.Call, arguments: list[_Size], rules: _Rules) -> _Size:
@@ -295,8 +299,7 @@ def _operation_size(operator: ast.operator, left: _Size, right: _Size) -> _Size:
             size = _power_size(left, right)
         case _:
             raise _RefusedError(f"operator {type(operator).__name__}")
-    if size.bits > _MAX_BITS:
-        raise _RefusedError("a number or power too large")
+    _check_bits(size.bits, "a number or power too large")
     if left.value is not None and right.value is not None:
         exact = _evaluate(operator, left.value, right.value)
         if exact is not None:

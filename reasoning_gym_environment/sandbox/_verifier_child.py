@@ -33,7 +33,7 @@ from ..tasks.datasets import Datasets
 from ..tasks.facts import EXECUTES_ANSWERS, SLOW_ON_WRONG_ANSWERS
 from . import _limits as limits
 from . import _protocol as protocol
-from ._protocol import FORM_SCORES, Containment, FormScores, Outcome, VerifyRequest
+from ._protocol import FORM_SCORES, FormScores, Outcome, VerifyRequest
 from ._screen import NOT_AN_EXPRESSION, UNREADABLE, executes_nothing, screen
 
 _OUT_OF_MEMORY_EXIT = 77
@@ -132,18 +132,17 @@ def reap(pid: int) -> int:
 
 
 def scores_of_ended(
-    data: bytes, count: int, wait_status: int, *, timed_out: bool, sandboxed: bool
+    data: bytes, count: int, wait_status: int, *, timed_out: bool
 ) -> list[FormScores]:
     """Return the scores of an ended child, up to and including the answer that ended it."""
     scores = unpack_scores(data)
     malformed = bool(scores) and scores[-1].outcome is Outcome.CRASHED
     if len(scores) < count and not malformed:
-        outcome = _failure(wait_status, timed_out=timed_out, sandboxed=sandboxed)
-        scores.append(FormScores(outcome=outcome))
+        scores.append(FormScores(outcome=_failure(wait_status, timed_out=timed_out)))
     return scores
 
 
-def _failure(wait_status: int, *, timed_out: bool, sandboxed: bool) -> Outcome:
+def _failure(wait_status: int, *, timed_out: bool) -> Outcome:
     """Tell from its end what an answer did to a child that could not report it.
 
     Behind the filter no answer can send a signal or close its reply: SIGKILL came from outside.
@@ -152,7 +151,7 @@ def _failure(wait_status: int, *, timed_out: bool, sandboxed: bool) -> Outcome:
     number = os.WTERMSIG(wait_status) if os.WIFSIGNALED(wait_status) else None
     if timed_out or number == signal.SIGXCPU:
         return Outcome.TIMEOUT
-    if sandboxed and number == signal.SIGKILL:
+    if number == signal.SIGKILL:
         return Outcome.KILLED
     code = os.WEXITSTATUS(wait_status) if os.WIFEXITED(wait_status) else 1
     return _EXITS.get(code, Outcome.CRASHED)
@@ -166,7 +165,6 @@ def run_child(
     group_deadline: float = math.inf,
     parent: int | None = None,
     can_kill: bool = True,
-    sandboxed: bool = True,
 ) -> list[FormScores]:
     """Fork a child and return its scores, up to and including the answer that ends it.
 
@@ -175,7 +173,6 @@ def run_child(
         timeout, group_deadline, parent: as for `read_scores`.
         can_kill: whether the caller can kill a child that is out of time. Where it can't, it ends
             itself and the child with it.
-        sandboxed: whether the child can send no signal, so that SIGKILL came from outside.
     """
     pid, reply = start_child(work)
     try:
@@ -187,7 +184,7 @@ def run_child(
     finally:
         os.close(reply)
         wait_status = reap(pid)
-    return scores_of_ended(data, count, wait_status, timed_out=timed_out, sandboxed=sandboxed)
+    return scores_of_ended(data, count, wait_status, timed_out=timed_out)
 
 
 def score_forms(verify: Verify, answer: str, entry: Any) -> FormScores:
@@ -216,19 +213,17 @@ def score_forms(verify: Verify, answer: str, entry: Any) -> FormScores:
     )
 
 
-def screen_and_score(verify: Verify, request: VerifyRequest, answer: str, entry: Any) -> FormScores:
+def screen_and_score(verify: Verify, task: str, answer: str, entry: Any) -> FormScores:
     """Score an answer that passes the screen, no higher than its guard allows.
 
     Honest text that is not an expression earns what the verifier gives to unreadable text.
     """
-    if request.containment is not Containment.FULL:
-        return score_forms(verify, answer, entry)
-    refusal = screen(request.task, answer)
+    refusal = screen(task, answer)
     if refusal == NOT_AN_EXPRESSION:
         return score_forms(verify, UNREADABLE, entry)
     if refusal:
         return FormScores(outcome=Outcome.REJECTED)
-    most = max_score(request.task, answer, entry)
+    most = max_score(task, answer, entry)
     if most == 0.0:
         return FormScores(outcome=Outcome.SCORED, raw=0.0)
     scores = score_forms(verify, answer, entry)
@@ -251,11 +246,13 @@ def zygote_work(dataset: Any, request: VerifyRequest, answers: Sequence[str]) ->
     """
 
     def work(reply: int) -> None:
-        can_kill = limits.enter_zygote(reply, sandboxed=request.sandboxed)
+        can_kill = limits.enter_zygote(reply)
         oracle = pickle.loads(request.entry)["answer"]
         wrong = () if request.task in SLOW_ON_WRONG_ANSWERS else ("0",)
         known = {
-            text: screen_and_score(dataset.score_answer, request, text, pickle.loads(request.entry))
+            text: screen_and_score(
+                dataset.score_answer, request.task, text, pickle.loads(request.entry)
+            )
             for text in (oracle, *wrong)
         }
         gc.freeze()
@@ -267,7 +264,6 @@ def zygote_work(dataset: Any, request: VerifyRequest, answers: Sequence[str]) ->
                     1,
                     timeout=request.timeout,
                     can_kill=can_kill,
-                    sandboxed=request.sandboxed,
                 )
             os.write(reply, scores.pack())
 
@@ -276,14 +272,15 @@ def zygote_work(dataset: Any, request: VerifyRequest, answers: Sequence[str]) ->
 
 def _single_use_work(dataset: Any, request: VerifyRequest, answer: str) -> Work:
     def work(reply: int) -> None:
-        limits.enter_single_use_child(reply, seconds=request.timeout, sandboxed=request.sandboxed)
+        limits.enter_single_use_child(reply, seconds=request.timeout)
         entry = pickle.loads(request.entry)
-        os.write(reply, screen_and_score(dataset.score_answer, request, answer, entry).pack())
+        scores = screen_and_score(dataset.score_answer, request.task, answer, entry)
+        os.write(reply, scores.pack())
 
     return work
 
 
-def persistent_work(datasets: Datasets, requests: int, *, seconds: float, sandboxed: bool) -> Work:
+def persistent_work(datasets: Datasets, requests: int, *, seconds: float) -> Work:
     """Return the work of a persistent worker: score group after group.
 
     After a group's last answer one more record, whose score is the group's number, says that
@@ -299,7 +296,7 @@ def persistent_work(datasets: Datasets, requests: int, *, seconds: float, sandbo
     def work(reply: int) -> None:
         frames = os.fdopen(requests, "rb")
         sys.stdout = sys.stderr = _Discard()
-        limits.enter_persistent_worker(reply, requests, seconds=seconds, sandboxed=sandboxed)
+        limits.enter_persistent_worker(reply, requests, seconds=seconds)
         gc.freeze()
         gc.enable()
         global_state = _global_state()
@@ -334,7 +331,8 @@ def _score_unless_executed(dataset: Any, request: VerifyRequest, answer: str) ->
     executed = request.task in EXECUTES_ANSWERS and not executes_nothing(request.task, answer)
     if dataset is None or executed:
         return FormScores.defer()
-    return screen_and_score(dataset.score_answer, request, answer, pickle.loads(request.entry))
+    entry = pickle.loads(request.entry)
+    return screen_and_score(dataset.score_answer, request.task, answer, entry)
 
 
 class _Discard(io.TextIOBase):

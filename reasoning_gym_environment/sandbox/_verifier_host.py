@@ -22,7 +22,7 @@ from ..tasks.datasets import Datasets
 from ..tasks.facts import EXECUTES_ANSWERS, SHARES_DATA
 from . import _limits as limits
 from . import _protocol as protocol
-from ._protocol import Containment, FormScores, Outcome, VerifyRequest
+from ._protocol import FormScores, Outcome, VerifyRequest
 from ._verifier_child import (
     ParentGoneError,
     persistent_work,
@@ -74,15 +74,12 @@ class PersistentWorker:
 
     def __init__(self, datasets: Datasets, request: VerifyRequest) -> None:
         self._known = {id(dataset): dataset for dataset in datasets.cached()}
-        self._containment = request.containment
         self._groups = 0
         self._seconds = _SPARE_SECONDS + _max_seconds(request)
         self._initial_size = limits.address_space()
         self._wait_status: int | None = None
         requests, self._requests = os.pipe()
-        work = persistent_work(
-            datasets, requests, seconds=self._seconds, sandboxed=request.sandboxed
-        )
+        work = persistent_work(datasets, requests, seconds=self._seconds)
         self._pid, self._replies = start_child(work)
         os.close(requests)
         os.set_blocking(self._requests, False)
@@ -91,13 +88,12 @@ class PersistentWorker:
         """Return the group's dataset as the worker needs it: empty if it has it already.
 
         Returns:
-            None if another worker must take the group: this one has ended or is spent, has other
-            limits, or can't be sent the dataset.
+            None if another worker must take the group: this one has ended, is spent or can't be
+            sent the dataset.
         """
         request = group.request
         usable = (
             self._wait_status is None
-            and self._containment is request.containment
             and self._groups < _MAX_GROUPS
             and _max_seconds(request) <= self._seconds
             and self._is_quiet()
@@ -136,9 +132,7 @@ class PersistentWorker:
         scores = unpack_scores(data)
         self._seconds -= time.monotonic() - begin
         if len(scores) <= count or not self._is_unharmed(scores):
-            scores = scores_of_ended(
-                data, count, self.end(), timed_out=timed_out, sandboxed=request.sandboxed
-            )
+            scores = scores_of_ended(data, count, self.end(), timed_out=timed_out)
         return scores[:count]
 
     def _send(self, message: Any, deadline: float, parent: int) -> bool:
@@ -227,10 +221,8 @@ class VerifierHost:
             return [FormScores(outcome=Outcome.SCORED, errors=1)] * len(request.answers)
         deadline = time.monotonic() + request.group_timeout
         group = Group(dataset=dataset, request=request, deadline=deadline, parent=parent)
-        scores = [FormScores.defer()] * len(request.answers)
-        if request.task not in EXECUTES_ANSWERS or request.containment is Containment.FULL:
-            in_worker = partial(self._score_in_persistent_worker, group)
-            scores = _score_all(in_worker, request.answers, deadline)
+        in_worker = partial(self._score_in_persistent_worker, group)
+        scores = _score_all(in_worker, request.answers, deadline)
         deferred = [
             answer for answer, score in zip(request.answers, scores, strict=True) if score.deferred
         ]
@@ -258,7 +250,6 @@ def _score_in_zygote(group: Group, answers: Sequence[str]) -> list[FormScores]:
         timeout=2 * group.request.timeout + 1,
         group_deadline=group.deadline,
         parent=group.parent,
-        sandboxed=group.request.sandboxed,
     )
 
 

@@ -31,7 +31,7 @@ from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import require_valid_recipe, shorten
 from ._fork_server import ForkServer
 from ._generator import LADDERS_REQUEST, CatalogueRequest, Request
-from ._protocol import Containment, VerifyRequest, unpack_verdicts
+from ._protocol import VerifyRequest, unpack_verdicts
 
 logger = logging.getLogger(__name__)
 
@@ -65,14 +65,12 @@ class PoolSettings:
         verify_timeout: seconds for one answer.
         verify_group_timeout: seconds for all answers of a group.
         solved_threshold: score from which an answer is solved.
-        containment: the layers between model text and the machine.
     """
 
     processes: int
     generation_timeout: float = 10.0
     verify_timeout: float = 5.0
     verify_group_timeout: float = 120.0
-    containment: Containment = Containment.FULL
     solved_threshold: float = SOLVED_SCORE
 
     def __post_init__(self) -> None:
@@ -351,19 +349,11 @@ class TaskPool:
         try:
             return await self._ask_host(problem, answers)
         except WorkerLostError as error:
-            return [self._without_host(error)]
-
-    def _without_host(self, error: WorkerLostError) -> Verdict:
-        """Return the verdict on an answer that cost two hosts.
-
-        Behind the filter no answer can end a host: one that died was killed from outside.
-        """
-        sandboxed = self._settings.containment is not Containment.FORKS
-        if sandboxed and isinstance(error, WorkerDiedError):
-            detail = "the verifier's host was killed from outside twice"
-            return Verdict(score=None, status=Status.UNSCORED, detail=detail)
-        detail = f"brought down its verifier host twice: {error}"
-        return Verdict(score=0.0, status=Status.CRASHED, detail=detail)
+            if isinstance(error, WorkerDiedError):  # from outside: behind the filter no answer can
+                detail = "the verifier's host was killed from outside twice"
+                return [Verdict(score=None, status=Status.UNSCORED, detail=detail)]
+            detail = f"brought down its verifier host twice: {error}"
+            return [Verdict(score=0.0, status=Status.CRASHED, detail=detail)]
 
     async def _ask_host(self, problem: Problem, answers: tuple[str, ...]) -> list[Verdict]:
         settings = self._settings
@@ -374,7 +364,6 @@ class TaskPool:
             answers=answers,
             timeout=settings.verify_timeout,
             group_timeout=settings.verify_group_timeout,
-            containment=settings.containment,
         )
         timeout = settings.verify_group_timeout + HOST_GRACE_SECONDS
         reply = await self._hosts.submit(pickle.dumps(request), timeout=timeout)

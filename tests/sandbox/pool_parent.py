@@ -5,23 +5,21 @@ Usage: python pool_parent.py idle|verifying|generating
 
 import asyncio
 import sys
-from collections import Counter
+from pathlib import Path
 
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.sandbox._protocol import Containment
-from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
+from reasoning_gym_environment.sandbox.pool import PoolSettings
 
-HUNDRED_SECONDS = PoolSettings(
-    processes=1,
-    generation_timeout=100.0,
-    verify_timeout=100.0,
-    containment=Containment.UNSCREENED,  # the screen would reject the answer that hangs
-)
+sys.path.append(str(Path(__file__).parents[1]))
+from fewer_layers import Unscreened, pool_of
+
+HUNDRED_SECONDS = PoolSettings(processes=1, generation_timeout=100.0, verify_timeout=100.0)
 SLOW = {"min_disks": 60, "max_disks": 60}
 
 
 async def main(state: str) -> None:
-    async with TaskPool(HUNDRED_SECONDS, Counter()) as pool:
+    # The screen would reject the answer that hangs.
+    async with pool_of(Unscreened, HUNDRED_SECONDS) as pool:
         puzzle = await pool.generate(Recipe(task="binary_matrix", seed=2))
         work = None
         if state == "verifying":

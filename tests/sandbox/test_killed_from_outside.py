@@ -10,11 +10,11 @@ from contextlib import suppress
 
 import pytest
 import pytest_asyncio
+from fewer_layers import Unscreened, pool_of
 from process_tree import children, descendants, in_linux, is_alive
 
 from reasoning_gym_environment.errors import GenerationError, WorkerDiedError
 from reasoning_gym_environment.records import Problem, Recipe, Status
-from reasoning_gym_environment.sandbox._protocol import Containment
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 
 pytestmark = [
@@ -25,9 +25,7 @@ pytestmark = [
 
 HANGS = "9**9**9**9"
 
-SETTINGS = PoolSettings(
-    processes=1, generation_timeout=20.0, verify_timeout=3.0, containment=Containment.UNSCREENED
-)
+SETTINGS = PoolSettings(processes=1, generation_timeout=20.0, verify_timeout=3.0)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +36,7 @@ def counts() -> Counter[str]:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def unscreened(counts: Counter[str]) -> AsyncIterator[TaskPool]:
     """Answers come as far as `eval`, behind the filter."""
-    async with TaskPool(SETTINGS, counts) as pool:
+    async with pool_of(Unscreened, SETTINGS, counts) as pool:
         yield pool
 
 

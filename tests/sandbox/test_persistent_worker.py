@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fewer_layers import score_unscreened
 from filter_attempts import where_filtered
 
+from reasoning_gym_environment.sandbox import _verifier_child
 from reasoning_gym_environment.sandbox._protocol import (
     FORM_SCORES,
-    Containment,
     FormScores,
     Outcome,
     VerifyRequest,
@@ -85,7 +86,6 @@ class Asked:
             "answers": answers,
             "timeout": 2.0,
             "group_timeout": 20.0,
-            "containment": Containment.UNSCREENED,
         }
         return self.host.verify(VerifyRequest(**request | changes), self._silent)
 
@@ -112,7 +112,8 @@ class Asked:
 
 
 @pytest.fixture
-def asked() -> Iterator[Asked]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
+    monkeypatch.setattr(_verifier_child, "screen_and_score", score_unscreened)
     asked = Asked()
     yield asked
     asked.close()
@@ -256,8 +257,7 @@ def test_a_child_has_the_limits_of_its_requests_and_processor_time_enough_for_th
     first = asked.child()
     assert asked.child(timeout=20.0) == first
     longer = asked.child(timeout=100.0)
-    freer = asked.child(timeout=100.0, containment=Containment.FORKS)
-    assert len({first, longer, freer}) == 3
+    assert longer != first
 
 
 def test_a_worker_is_sent_a_dataset_that_was_built_later(asked: Asked) -> None:

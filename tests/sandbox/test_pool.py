@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from fewer_layers import Unsandboxed, Unscreened, pool_of
 
 from reasoning_gym_environment.errors import GenerationError, PoolClosedError
 from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
-from reasoning_gym_environment.sandbox._protocol import Containment
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 
@@ -41,8 +41,6 @@ NEVER_ENDS = Recipe(task="tower_of_hanoi", seed=2, parameters={"min_disks": 60, 
 """All moves of 60 disks are listed, thousands of millions."""
 
 SETTINGS = PoolSettings(processes=1, generation_timeout=2.0, verify_timeout=2.0)
-FORKS = dataclasses.replace(SETTINGS, containment=Containment.FORKS)
-UNSCREENED = dataclasses.replace(SETTINGS, containment=Containment.UNSCREENED)
 
 
 COMPARES_TEXTS_FIRST = {"binary_matrix", "spiral_matrix", "string_insertion"}
@@ -60,14 +58,14 @@ async def impatient(counts: Counter[str]) -> AsyncIterator[TaskPool]:
 
     One process of each role, so that all requests meet the same one.
     """
-    async with TaskPool(FORKS, counts) as pool:
+    async with pool_of(Unsandboxed, SETTINGS, counts) as pool:
         yield pool
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def unscreened() -> AsyncIterator[TaskPool]:
     """What stands behind the screen."""
-    async with TaskPool(UNSCREENED, Counter()) as pool:
+    async with pool_of(Unscreened, SETTINGS) as pool:
         yield pool
 
 
@@ -174,7 +172,7 @@ async def test_an_answer_that_kills_its_host_costs_its_own_rollout_and_the_host_
     killing = runs(_KILL_HOST.replace("TESTS", str(os.getpid())))
     right, killer, wrong = await impatient.verify(problem, [honest[0], killing, honest[1]])
     assert [outcome(right), outcome(wrong)] == expected
-    assert (killer.score, killer.status) == (0.0, Status.CRASHED)
+    assert (killer.score, killer.status) == (None, Status.UNSCORED)
     assert "twice" in killer.detail
     assert counts["sandbox/restarts"] == restarts + 3
     assert len(set(impatient.pids)) == len(before)
@@ -405,8 +403,8 @@ async def test_a_closed_pool_takes_no_work(gcd: Problem) -> None:
 
 async def test_no_answer_is_scored_after_the_deadline_of_its_group(pool: TaskPool) -> None:
     problem = await pool.generate(Recipe(task="binary_matrix", seed=2))
-    settings = dataclasses.replace(FORKS, verify_timeout=1.0, verify_group_timeout=1.5)
-    async with TaskPool(settings, Counter()) as hurried:
+    settings = dataclasses.replace(SETTINGS, verify_timeout=1.0, verify_group_timeout=1.5)
+    async with pool_of(Unsandboxed, settings) as hurried:
         [alone] = await hurried.verify(problem, [oracle(problem)])
         answers = [f"{HANGS}+1", f"{HANGS}+2", oracle(problem)]
         verdicts = await hurried.verify(problem, answers)

@@ -9,12 +9,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from fewer_layers import Unscreened
 from process_tree import PROC, children, descendants, is_alive, survivors
 
 from reasoning_gym_environment.errors import WorkerStartError
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox._fork_server import ForkServer, worker_environment
-from reasoning_gym_environment.sandbox._protocol import Containment
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 
 pytestmark = [
@@ -85,13 +85,9 @@ async def test_the_environment_of_workers_is_a_short_list_of_names() -> None:
 
 
 async def test_closing_a_pool_ends_all_its_processes_amid_work_and_may_be_repeated() -> None:
-    settings = PoolSettings(
-        processes=1,
-        generation_timeout=100.0,
-        verify_timeout=100.0,
-        containment=Containment.UNSCREENED,
-    )
-    pool = TaskPool(settings, Counter())
+    settings = PoolSettings(processes=1, generation_timeout=100.0, verify_timeout=100.0)
+    server = Unscreened()
+    pool = TaskPool(settings, Counter(), start_worker=server.start)
     await pool.start()
     puzzle = await pool.generate(Recipe(task="binary_matrix", seed=2))
     hanging = asyncio.create_task(pool.verify(puzzle, ["9**9**9**9"]))
@@ -99,8 +95,9 @@ async def test_closing_a_pool_ends_all_its_processes_amid_work_and_may_be_repeat
     while len(family) == 2:  # until the answer has a process of its own
         await asyncio.sleep(0.05)
         family = family.union(*(descendants(pid) for pid in pool.pids))
-    await pool.close()
-    await pool.close()
+    for _ in range(2):
+        await pool.close()
+        await server.close()
     assert await survivors(family) == set()
     assert pool.pids == []
     with pytest.raises(asyncio.CancelledError):

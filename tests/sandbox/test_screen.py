@@ -6,29 +6,28 @@ import copy
 import itertools
 import json
 import math
-import pickle
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from right_answers import ITEMS_PER_LEVEL, KEPT, entries_by_level, right_answers
 
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.sandbox._protocol import Containment, VerifyRequest, to_verdict
+from reasoning_gym_environment.sandbox._protocol import to_verdict
 from reasoning_gym_environment.sandbox._screen import (
     NOT_AN_EXPRESSION,
     UNREADABLE,
     executes_nothing,
     screen,
 )
-from reasoning_gym_environment.sandbox._verifier_child import screen_and_score
+from reasoning_gym_environment.sandbox._verifier_child import score_forms, screen_and_score
 from reasoning_gym_environment.tasks.datasets import Datasets
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
-from reasoning_gym_environment.tasks.ladders import build_ladders
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # the library leaves files open
 
@@ -36,7 +35,6 @@ TABLE = json.loads((Path(__file__).parent / "screen_cases.json").read_text(encod
 LITERAL_TASKS = ("binary_matrix", "n_queens", "spiral_matrix", "string_insertion")
 INTEGRATION_TASKS = ("simple_integration", "intermediate_integration")
 EXPRESSION_TASKS = sorted(EXECUTES_ANSWERS - set(LITERAL_TASKS))
-ITEMS_PER_LEVEL = 50
 SCORED_PER_LEVEL = 2
 NO_ANSWER = "I have no idea"
 
@@ -60,42 +58,8 @@ def datasets() -> Datasets:
         return Datasets()
 
 
-def solvable(datasets: Datasets, recipes: Iterable[Recipe]) -> Iterator[dict[str, Any]]:
-    """The entries of the recipes that training would use."""
-    for recipe in recipes:
-        try:
-            problem = datasets.problem(recipe)
-        except ValueError:  # the generator gave up, or the library found no answer
-            continue
-        yield pickle.loads(problem.entry)
-
-
-def items(datasets: Datasets, task: str, count: int) -> Iterator[dict[str, Any]]:
-    """So many entries of the default configuration and of every level."""
-    for parameters in ({}, *build_ladders([task])[task].levels):
-        recipes = (
-            Recipe(task=task, seed=2**41 + 101 * number, parameters=parameters)
-            for number in range(20 * count)
-        )
-        entries = list(itertools.islice(solvable(datasets, recipes), count))
-        assert len(entries) == count, parameters
-        yield from entries
-
-
 def score(datasets: Datasets, task: str, text: str, entry: dict[str, Any]) -> float:
     return float(datasets.get(task, {}).score_answer(text, entry))
-
-
-def request(task: str, containment: Containment) -> VerifyRequest:
-    """What `judge` is told, without the limits on its process."""
-    return VerifyRequest(
-        task=task,
-        entry=b"",
-        answers=(),
-        timeout=math.inf,
-        group_timeout=math.inf,
-        containment=containment,
-    )
 
 
 def literal_variants(task: str, answer: str) -> Iterator[str]:
@@ -146,27 +110,36 @@ def test_each_case_of_the_table_is_judged_as_it_says(task: str, text: str, kind:
 def test_right_answers_in_all_their_spellings_pass_at_every_level(
     datasets: Datasets, task: str
 ) -> None:
-    refused = [
-        (text, reason)
-        for entry in items(datasets, task, ITEMS_PER_LEVEL)
-        for text in variants(task, entry["answer"])
-        if (reason := screen(task, text))
-    ]
-    assert not refused
+    levels = right_answers(datasets, task)
+    assert {len(answers) for answers in levels} == {ITEMS_PER_LEVEL}
+    spellings = {
+        text for answers in levels for answer in answers for text in variants(task, answer)
+    }
+    assert not {text: reason for text in spellings if (reason := screen(task, text))}
 
 
 @pytest.mark.lengthy
 @pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
 def test_what_passes_reaches_the_verifier_as_it_stands(datasets: Datasets, task: str) -> None:
-    verifier = datasets.get(task, {}).score_answer
-    for entry in items(datasets, task, SCORED_PER_LEVEL):
+    plain: dict[str, float] = {}
+
+    def verify(text: str, entry: Any) -> float:
+        plain[text] = 0.0  # unless it raises
+        plain[text] = datasets.get(task, {}).score_answer(text, entry)
+        return plain[text]
+
+    levels = entries_by_level(datasets, task, SCORED_PER_LEVEL)
+    if task in KEPT:
+        kept = [answers[:SCORED_PER_LEVEL] for answers in right_answers(datasets, task)]
+        assert [[entry["answer"] for entry in level] for level in levels] == kept
+    for entry in itertools.chain(*levels):
         for text in variants(task, entry["answer"]):
-            scores = [
-                screen_and_score(verifier, request(task, containment), text, copy.deepcopy(entry))
-                for containment in (Containment.FULL, Containment.UNSCREENED)
-            ]
-            screened, plain = (to_verdict(score).score for score in scores)
-            assert screened == plain, (text, entry["answer"])
+            plain.clear()
+            screened = to_verdict(screen_and_score(verify, task, text, copy.deepcopy(entry)))
+            if not plain:  # a guard had the answer's score
+                score_forms(verify, text, copy.deepcopy(entry))
+            assert next(iter(plain)) == text
+            assert screened.score == max(plain.values()), (text, entry["answer"])
 
 
 @pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))

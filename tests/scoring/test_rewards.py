@@ -3,13 +3,14 @@
 import math
 import statistics
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.records import SOLVED_SCORE, Status, Verdict
-from reasoning_gym_environment.sandbox._protocol import combine_forms
+from reasoning_gym_environment.sandbox._protocol import FormScores, Outcome, to_verdict
 from reasoning_gym_environment.scoring.rewards import (
     length_factor,
     shape_rewards,
@@ -20,7 +21,7 @@ MAX_LENGTH = 1000
 START = 0.75
 
 scores = st.floats(0.0, 1.0)
-raw_scores = st.none() | st.floats(allow_nan=True, allow_infinity=True)
+raw_scores = st.floats(allow_nan=True, allow_infinity=True)
 starts = st.floats(0.0, 1.0, exclude_max=True)
 max_lengths = st.integers(1, 200_000)
 lengths = st.integers(0, 400_000)
@@ -53,23 +54,26 @@ def shape(group: list[tuple[Verdict, int]]) -> list[float]:
     return [reward.value for reward in rewards]
 
 
-class TestCombineForms:
+def verdict_on(raw: float, tagged: float = math.nan, **rest: Any) -> Verdict:
+    """Return the verdict on scored forms."""
+    return to_verdict(FormScores(outcome=Outcome.SCORED, raw=raw, tagged=tagged, **rest))
+
+
+class TestForms:
     @given(raw_scores, raw_scores)
-    def test_the_higher_form_wins_within_bounds(
-        self, raw: float | None, tagged: float | None
-    ) -> None:
-        known = [s for s in (raw, tagged) if s is not None and not math.isnan(s)]
+    def test_the_higher_form_wins_within_bounds(self, raw: float, tagged: float) -> None:
+        known = [s for s in (raw, tagged) if not math.isnan(s)]
         expected = min(1.0, max([0.0, *known]))
-        assert combine_forms(raw, tagged).score == expected
-        assert combine_forms(tagged, raw).score == expected
+        assert verdict_on(raw, tagged).score == expected
+        assert verdict_on(tagged, raw).score == expected
 
     @given(raw_scores, raw_scores)
     def test_each_form_is_kept_clipped_and_a_missing_one_as_none(
-        self, raw: float | None, tagged: float | None
+        self, raw: float, tagged: float
     ) -> None:
-        verdict = combine_forms(raw, tagged)
+        verdict = verdict_on(raw, tagged)
         for given_score, kept in ((raw, verdict.raw_score), (tagged, verdict.tagged_score)):
-            if given_score is None or math.isnan(given_score):
+            if math.isnan(given_score):
                 assert kept is None
             else:
                 assert kept == sorted((0.0, given_score, 1.0))[1]
@@ -85,18 +89,18 @@ class TestCombineForms:
         ],
     )
     def test_an_answer_is_solved_from_one_half_on(self, score: float, status: Status) -> None:
-        assert combine_forms(score, None).status is status
+        assert verdict_on(score).status is status
 
     @given(scores, st.integers(1, 2))
     def test_an_error_is_the_status_only_of_an_answer_that_earned_nothing(
         self, score: float, errors: int
     ) -> None:
-        verdict = combine_forms(score, None, errors=errors)
+        verdict = verdict_on(score, errors=errors)
         assert (verdict.status is Status.VERIFIER_ERROR) == (score == 0.0)
         assert verdict.errors == errors
 
     def test_an_answer_both_of_whose_forms_raised_scores_nothing(self) -> None:
-        verdict = combine_forms(math.nan, None, errors=2, seconds=0.25)
+        verdict = verdict_on(math.nan, errors=2, seconds=0.25)
         assert verdict == Verdict(score=0.0, status=Status.VERIFIER_ERROR, seconds=0.25, errors=2)
 
 

@@ -1,0 +1,83 @@
+"""Task pools that leave out layers of containment, to test the others and to measure each.
+
+The package has no such switch: a fork server of these classes replaces functions in its process.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from reasoning_gym_environment.sandbox import _limits, _system_calls, _verifier_child
+from reasoning_gym_environment.sandbox._fork_server import ForkServer
+from reasoning_gym_environment.sandbox._protocol import FormScores, Outcome
+from reasoning_gym_environment.sandbox._verifier_host import Group, VerifierHost
+from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
+from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
+
+
+def score_unscreened(
+    verify: _verifier_child.Verify, task: str, answer: str, entry: Any
+) -> FormScores:
+    """Stand in for `screen_and_score`: neither screen nor guard."""
+    return _verifier_child.score_forms(verify, answer, entry)
+
+
+def leave_out_screen() -> None:
+    """Let every answer reach its verifier, in single-use children if the task executes answers."""
+    _verifier_child.screen_and_score = score_unscreened
+    score = VerifierHost._score_in_persistent_worker
+
+    def defer(host: VerifierHost, group: Group, answers: Sequence[str]) -> list[FormScores]:
+        if group.request.task in EXECUTES_ANSWERS:
+            return [FormScores.defer()] * len(answers)
+        return score(host, group, answers)
+
+    VerifierHost._score_in_persistent_worker = defer
+
+
+def leave_out_sandbox() -> None:
+    """Leave limits on time and memory, and children. An answer may then kill other processes."""
+    leave_out_screen()
+    failure = _verifier_child._failure
+
+    def failure_without_filter(wait_status: int, *, timed_out: bool) -> Outcome:
+        outcome = failure(wait_status, timed_out=timed_out)
+        return Outcome.CRASHED if outcome is Outcome.KILLED else outcome
+
+    _verifier_child._failure = failure_without_filter
+    _limits._deny_access = lambda reply, requests: []
+    _system_calls.filter_zygote = lambda: "left out"
+
+
+def _program(leave_out: str) -> str:
+    tests = str(Path(__file__).parent)
+    path = f"import sys; sys.path.append({tests!r})"
+    return f"{path}; from fewer_layers import {leave_out}; {leave_out}(); {ForkServer._program}"
+
+
+class Unscreened(ForkServer):
+    """Sandbox, limits, children."""
+
+    _program = _program("leave_out_screen")
+
+
+class Unsandboxed(ForkServer):
+    """Limits on time and memory, children."""
+
+    _program = _program("leave_out_sandbox")
+
+
+@asynccontextmanager
+async def pool_of(
+    layers: type[ForkServer], settings: PoolSettings, counts: Counter[str] | None = None
+) -> AsyncIterator[TaskPool]:
+    """Start a task pool with the layers of a fork server."""
+    server = layers()
+    try:
+        own_counts = Counter[str]() if counts is None else counts
+        async with TaskPool(settings, own_counts, start_worker=server.start) as pool:
+            yield pool
+    finally:
+        await server.close()
