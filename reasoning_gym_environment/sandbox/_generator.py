@@ -21,11 +21,7 @@ from . import _protocol as protocol
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CatalogueRequest:
-    """A request for a `Discovery`.
-
-    Attributes:
-        proven: tasks that are known to build and are not tried.
-    """
+    """A request for a `Discovery`. Tasks that are `proven` to build are not tried."""
 
     proven: frozenset[str]
 

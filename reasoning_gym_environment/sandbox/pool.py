@@ -29,7 +29,7 @@ from ..records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
 from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import require_valid_recipe, shorten
-from ._fork_server import ForkServer
+from ._fork_server import ForkServer, WorkerProcess
 from ._generator import LADDERS_REQUEST, CatalogueRequest, Request
 from ._protocol import VerifyRequest, unpack_verdicts
 
@@ -78,20 +78,7 @@ class PoolSettings:
             raise ConfigurationError(f"processes must be an integer ≥ 1, got {self.processes}")
 
 
-class Worker(Protocol):
-    """A worker process; see `fork_server.WorkerProcess`."""
-
-    gaps: str
-
-    @property
-    def pid(self) -> int: ...
-
-    async def request(self, payload: bytes, *, timeout: float) -> bytes: ...
-
-    async def kill(self) -> None: ...
-
-
-StartWorker = Callable[[str], Awaitable[Worker]]
+StartWorker = Callable[[str], Awaitable[WorkerProcess]]
 """Starts a worker of a role; raises WorkerStartError if it does not start."""
 
 
@@ -112,8 +99,8 @@ class WorkerGroup:
         self._size = size
         self._counts = counts
         self._start_worker = start_worker
-        self._idle: asyncio.LifoQueue[Worker] = asyncio.LifoQueue()
-        self._workers: set[Worker] = set()
+        self._idle: asyncio.LifoQueue[WorkerProcess] = asyncio.LifoQueue()
+        self._workers: set[WorkerProcess] = set()
         self._requests: set[asyncio.Task[bytes]] = set()
         self._replacements: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -179,7 +166,7 @@ class WorkerGroup:
         self._replacements.add(task)
         task.add_done_callback(self._replacements.discard)
 
-    async def _replace(self, worker: Worker) -> None:
+    async def _replace(self, worker: WorkerProcess) -> None:
         """Kill a worker and start another; retry until one starts."""
         self._workers.discard(worker)
         await worker.kill()
