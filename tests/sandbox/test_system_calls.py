@@ -220,7 +220,7 @@ MORE = {
 
 GENERATOR_ATTEMPT = """
 import subprocess
-from reasoning_gym_environment.sandbox import limits
+from reasoning_gym_environment.sandbox import _limits as limits
 assert limits.enter_generator() == []
 try:
     {attempt}
@@ -242,7 +242,7 @@ def test_a_generator_cannot(attempt: str, tmp_path: Path) -> None:
 def test_what_the_library_needs_goes_on(tmp_path: Path) -> None:
     script = """
 import asyncio, fractions, time
-from reasoning_gym_environment.sandbox import limits
+from reasoning_gym_environment.sandbox import _limits as limits
 assert limits.enter_generator() == []
 import xml.dom.minidom, _queue, numpy.random
 assert open("/etc/passwd").read() and os.listdir("/") and os.path.exists("/") and os.getcwd()
@@ -259,7 +259,7 @@ print(found, end="")
 @where_filtered
 def test_a_generator_that_eats_memory_gets_an_error_and_goes_on(tmp_path: Path) -> None:
     script = """
-from reasoning_gym_environment.sandbox import limits
+from reasoning_gym_environment.sandbox import _limits as limits
 assert limits.enter_generator() == []
 assert len(bytearray(2**30)) == 2**30
 try:
