@@ -43,9 +43,14 @@ if TYPE_CHECKING:
         PoolClosedError,
         WorkerStartError,
     )
-    from .gym.asynchronous import AsyncReasoningGym, Score, TaskSummary
+    from .gym.asynchronous import (
+        AsyncProblemStream,
+        AsyncReasoningGym,
+        Score,
+        StreamOptions,
+        TaskSummary,
+    )
     from .gym.blocking import ProblemStream, ReasoningGym
-    from .gym.stream import AsyncProblemStream, StreamOptions
     from .reasoning_gym_environment import ReasoningGymEnv
     from .records import Problem, Recipe, Status
     from .service.app import RewardService, ServiceSettings
@@ -84,9 +89,14 @@ _HOMES = {
         "PoolClosedError",
         "WorkerStartError",
     },
-    ".gym.asynchronous": {"AsyncReasoningGym", "Score", "TaskSummary"},
+    ".gym.asynchronous": {
+        "AsyncProblemStream",
+        "AsyncReasoningGym",
+        "Score",
+        "StreamOptions",
+        "TaskSummary",
+    },
     ".gym.blocking": {"ProblemStream", "ReasoningGym"},
-    ".gym.stream": {"AsyncProblemStream", "StreamOptions"},
     ".reasoning_gym_environment": {"ReasoningGymEnv"},
     ".records": {"Problem", "Recipe", "Status"},
     ".service.app": {"RewardService", "ServiceSettings"},

@@ -38,8 +38,7 @@ from reasoning_gym_environment.evaluation.run import Evaluation
 from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.problems.curriculum import curriculum_metrics
-from reasoning_gym_environment.problems.task_selection import ProblemSettings
-from reasoning_gym_environment.problems.training import TrainingProblems
+from reasoning_gym_environment.problems.training import ProblemSettings, TrainingProblems
 from reasoning_gym_environment.records import Completion, GroupResult, Problem, recipe_key
 from reasoning_gym_environment.rollouts.metrics import GroupOutcome, signal_lines
 from reasoning_gym_environment.rollouts.rollouts import GroupObserver, Rollouts, RolloutSettings
@@ -130,7 +129,7 @@ class ReasoningGymEnv(AtroposEnv):
     @property
     def categories(self) -> dict[str, str]:
         """Category by name of the tasks in use; empty before `setup`."""
-        return dict(self.problems.categories)
+        return dict(self.problems.selection.categories)
 
     async def prepare(self) -> None:
         """Start the worker processes and select the tasks. Idempotent.
@@ -161,7 +160,8 @@ class ReasoningGymEnv(AtroposEnv):
             length_limit=self.length_limit,
             sampling=self._sampling if self.trains else None,
         )
-        self.evaluation.prepare(self._pool, self.problems.categories, self.problems.ladders)
+        selected = self.problems.selection
+        self.evaluation.prepare(self._pool, selected.categories, selected.ladders)
         gc.collect()
         gc.freeze()  # a full collection of all that Atropos imports stalls the loop by 80 ms
         sizes = len(self.categories), len(self.evaluation.set)

@@ -13,7 +13,7 @@ from ..evaluation.plan import EvaluationPlan, EvaluationSet
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
 from ..problems.stream import DecontaminatedPool, make_problems, question_hash, set_recipes
-from ..problems.task_selection import ProblemSettings, select
+from ..problems.training import ProblemSettings, select
 from ..records import Ladder, Problem, Recipe
 from ..rollouts.demonstrations import PROBLEM_COLUMNS, demonstration_row, problem_row
 from ..sandbox.pool import TaskPool

@@ -3,4 +3,4 @@
 Needs no server, tokenizer or event loop.
 """
 
-__all__ = ["asynchronous", "blocking", "stream"]
+__all__ = ["asynchronous", "blocking"]

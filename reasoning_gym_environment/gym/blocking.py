@@ -18,8 +18,14 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from ..errors import PoolClosedError
 from ..records import Problem, Recipe
-from .asynchronous import AsyncReasoningGym, Scorable, Score, TaskSummary
-from .stream import AsyncProblemStream, StreamOptions
+from .asynchronous import (
+    AsyncProblemStream,
+    AsyncReasoningGym,
+    Scorable,
+    Score,
+    StreamOptions,
+    TaskSummary,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -14,8 +14,7 @@ from typing import Any, cast
 from fastapi import HTTPException
 from pydantic import BaseModel
 
-from ..gym.asynchronous import AsyncReasoningGym
-from ..gym.stream import AsyncProblemStream, StreamOptions
+from ..gym.asynchronous import AsyncProblemStream, AsyncReasoningGym, StreamOptions
 from ..problems.levels import ComplexityMode
 from ..problems.sampler import TaskSampling
 from ..records import Problem, Recipe, recipe_key

@@ -9,8 +9,7 @@ import pytest
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.problems.sampler import TaskSampling
 from reasoning_gym_environment.problems.stream import fixed_exclusions
-from reasoning_gym_environment.problems.task_selection import ProblemSettings
-from reasoning_gym_environment.problems.training import TrainingProblems
+from reasoning_gym_environment.problems.training import ProblemSettings, TrainingProblems
 from reasoning_gym_environment.records import Problem
 from reasoning_gym_environment.sandbox.pool import TaskPool
 

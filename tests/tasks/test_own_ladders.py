@@ -1,4 +1,4 @@
-"""Each of our own ladders really rises, and its levels give sound items."""
+"""Our own ladders get harder with every level, and their items are sound."""
 
 import ast
 import asyncio
@@ -12,7 +12,6 @@ from statistics import mean
 from typing import Any, TypeAlias
 
 import pytest
-import pytest_asyncio
 
 from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.sandbox.pool import TaskPool
@@ -21,7 +20,8 @@ from reasoning_gym_environment.tasks.ladders import OWN_LADDERS
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-Made: TypeAlias = dict[str, list[list[Problem]]]
+Levels: TypeAlias = list[list[Problem]]
+"""Problems of every level of a task, of the same seeds."""
 
 SEEDS = [2 * seed for seed in range(5, 21)]
 
@@ -42,7 +42,7 @@ RULES = {
     15: "[2 * x[-1]]",
     16: "[2 * x[0] - 4]",
 }
-"""The rules of `list_functions`, as short as Python says them."""
+"""The shortest Python expressions of the rules of `list_functions`."""
 
 
 def size(rule: str) -> int:
@@ -86,59 +86,50 @@ RISES: Mapping[str, Callable[[Problem], float]] = {
     "time_intervals": elapsed,
     "word_ladder": lambda problem: str(problem.oracle).count(","),
 } | dict.fromkeys(MEASURES, measured)
-"""Task to what rises with its level."""
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def made(pool: TaskPool) -> Made:
-    """Problems of every level, of the same seeds."""
-
-    async def of_level(task: str, level: Mapping[str, Any]) -> list[Problem]:
-        recipes = [Recipe(task=task, seed=seed, parameters=level) for seed in SEEDS]
-        return await asyncio.gather(*map(pool.generate, recipes))
-
-    return {
-        task: [await of_level(task, level) for level in ladder.levels]
-        for task, ladder in OWN_LADDERS.items()
-    }
+"""Task to the measure that rises with its level."""
 
 
 @pytest.mark.parametrize("task", sorted(OWN_LADDERS))
-async def test_what_makes_a_task_hard_rises_with_every_level(made: Made, task: str) -> None:
-    means = [mean(map(RISES[task], problems)) for problems in made[task]]
+async def test_an_own_ladder_rises_and_its_items_are_sound(pool: TaskPool, task: str) -> None:
+    recipes = [
+        [Recipe(task=task, seed=seed, parameters=level) for seed in SEEDS]
+        for level in OWN_LADDERS[task].levels
+    ]
+    levels = [await asyncio.gather(*map(pool.generate, of_level)) for of_level in recipes]
+    every_level_is_harder(levels)
+    neighboring_levels_differ(levels)
+    await oracles_are_right(pool, levels)
+    await stored_recipes_give_the_same_questions(pool, levels)
+    if task == "game_of_life_halting":
+        assert not any("..." in problem.question for problem in itertools.chain(*levels))
+
+
+def every_level_is_harder(levels: Levels) -> None:
+    rises = RISES[levels[0][0].recipe.task]
+    means = [mean(map(rises, problems)) for problems in levels]
     assert all(lower < higher for lower, higher in itertools.pairwise(means)), means
 
 
-@pytest.mark.parametrize("task", sorted(OWN_LADDERS))
-async def test_the_oracle_is_right_at_every_level(pool: TaskPool, made: Made, task: str) -> None:
-    known = [p for problems in made[task] for p in problems[:8] if p.oracle is not None]
+def neighboring_levels_differ(levels: Levels) -> None:
+    for lower, higher in itertools.pairwise(levels):
+        same = sum(a.question == b.question for a, b in zip(lower, higher, strict=True))
+        assert same <= len(SEEDS) // 4, lower[0].recipe.parameters
+
+
+async def oracles_are_right(pool: TaskPool, levels: Levels) -> None:
+    known = [p for problems in levels for p in problems[:8] if p.oracle is not None]
     found = await asyncio.gather(*(pool.verify(p, [str(p.oracle)]) for p in known))
     for problem, [verdict] in zip(known, found, strict=True):
         assert (verdict.status, verdict.score) == (Status.SOLVED, 1.0), problem.recipe
 
 
-@pytest.mark.parametrize("task", sorted(OWN_LADDERS))
-async def test_neighbouring_levels_differ_for_equal_seeds(made: Made, task: str) -> None:
-    for lower, higher in itertools.pairwise(made[task]):
-        same = sum(a.question == b.question for a, b in zip(lower, higher, strict=True))
-        assert same <= len(SEEDS) // 4
-
-
-@pytest.mark.parametrize("task", sorted(OWN_LADDERS))
-async def test_a_recipe_from_json_gives_the_same_question(
-    pool: TaskPool, made: Made, task: str
-) -> None:
-    for [problem, *_] in made[task]:
+async def stored_recipes_give_the_same_questions(pool: TaskPool, levels: Levels) -> None:
+    for problem, *_ in levels:
         stored = Recipe.from_json(json.loads(json.dumps(problem.recipe.to_json())))
         assert (await pool.generate(stored)).question == problem.question
 
 
-async def test_boards_of_the_game_of_life_are_shown_whole(made: Made) -> None:
-    for problems in made["game_of_life_halting"]:
-        assert not any("..." in problem.question for problem in problems)
-
-
-async def test_the_written_rules_are_those_of_the_library(pool: TaskPool) -> None:
+async def test_the_written_rules_match_the_library(pool: TaskPool) -> None:
     for number, rule in RULES.items():
         recipe = Recipe(task="list_functions", seed=6, parameters={"functions": [number]})
         problem = await pool.generate(recipe)
@@ -148,7 +139,7 @@ async def test_the_written_rules_are_those_of_the_library(pool: TaskPool) -> Non
             assert eval(rule, {"x": json.loads(given)}) == json.loads(expected), rule
 
 
-async def test_the_rules_left_out_have_one_answer_each(pool: TaskPool) -> None:
+async def test_rules_that_are_left_out_have_a_single_answer(pool: TaskPool) -> None:
     for number in (13, 14):
         recipes = [
             Recipe(task="list_functions", seed=seed, parameters={"functions": [number]})
