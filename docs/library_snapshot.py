@@ -8,20 +8,27 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from dataclasses import asdict
 from importlib.metadata import version
 
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
-from reasoning_gym_environment.tasks.catalogue import SNAPSHOT_FILE, LibrarySnapshot
+from reasoning_gym_environment.tasks.catalogue import SNAPSHOT_FILE
 
 
 async def main() -> None:
     async with TaskPool(PoolSettings(processes=1), Counter()) as pool:
-        snapshot = LibrarySnapshot(await pool.discover(), await pool.ladders())
-    content = snapshot.to_json(version("reasoning-gym"))
+        discovery, ladders_of_tasks = await pool.discover(), await pool.ladders()
     ladders = ",\n".join(
-        f"{json.dumps(task)}: {json.dumps(row)}" for task, row in content["ladders"].items()
+        f"{json.dumps(task)}: {json.dumps(asdict(ladder))}"
+        for task, ladder in ladders_of_tasks.items()
     )
-    head = json.dumps({name: value for name, value in content.items() if name != "ladders"})
+    head = json.dumps(
+        {
+            "version": version("reasoning-gym"),
+            "categories": discovery.categories,
+            "failures": discovery.failures,
+        }
+    )
     one_task_per_line = f'{head[:-1]}, "ladders": {{\n{ladders}\n}}}}\n'
     SNAPSHOT_FILE.write_text(one_task_per_line)
 

@@ -12,7 +12,7 @@ from statistics import fmean
 
 from ..records import FORMAT_FAILURES, Status
 from ..storage.rows import StoredGroup, StoredRollout
-from ..tasks.chance_floors import chance_floors, no_reasoning_floors
+from ..tasks.chance_floors import floors
 from ..util.grouping import group_by
 from .estimators import Clusters, Estimate, macro_share, pass_at_k, share
 
@@ -40,10 +40,11 @@ class Baselines:
         cls, solved_threshold: float, *, categories: Mapping[str, str], attempts: int
     ) -> Baselines:
         """Return the audit's floors for a threshold; it measured them at one threshold only."""
+        measured = floors(solved_threshold)
         return cls(
             categories=categories,
-            floors=chance_floors(solved_threshold),
-            no_reasoning_floors=no_reasoning_floors(solved_threshold),
+            floors={task: own.chance.solved for task, own in measured.items()},
+            no_reasoning_floors={task: own.no_reasoning.solved for task, own in measured.items()},
             attempts=attempts,
         )
 

@@ -34,8 +34,8 @@ def evaluation_problems(
 
     Args:
         tasks: tasks and categories; empty means all.
-        difficulty: from 0, each task's easiest level, to 1, its hardest. None
-            is the library's default configuration: the problems of `evaluate` with that eval_seed.
+        difficulty: from 0, each task's easiest level, to 1, its hardest. None is the library's
+            default configuration: the problems of `evaluate` with `seed` as its eval_seed.
 
     Raises:
         UnknownTaskError: a name is neither a task nor a category.
@@ -45,8 +45,12 @@ def evaluation_problems(
         raise ConfigurationError(f"per_task must be an integer ≥ 1, got {per_task}")
     if not 0 <= (difficulty or 0) <= 1:
         raise ConfigurationError(f"difficulty must be in [0, 1], got {difficulty}")
-    known = {task.name: task for task in gym.tasks()}
-    categories = {name: task.category for name, task in known.items()}
+    known = gym.tasks()
+    categories = {task.name: task.category for task in known}
+    levels = {
+        task.name: None if difficulty is None else round(position_of(difficulty, task.levels))
+        for task in known
+    }
     discovery = Discovery(categories=categories, failures={}, warning=None)
     return [
         problem
@@ -54,16 +58,12 @@ def evaluation_problems(
         if task.used
         for problem in gym.problems(
             task.name,
-            level=_nearest_level(difficulty, known[task.name].levels),
+            level=levels[task.name],
             count=per_task,
             seed=seed,
             split="eval",
         )
     ]
-
-
-def _nearest_level(difficulty: float | None, levels: int) -> int | None:
-    return None if difficulty is None else round(position_of(difficulty, levels))
 
 
 def parse_recipe(text: str) -> Mapping[str, Any]:

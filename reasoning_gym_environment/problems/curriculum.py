@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..records import Ladder
@@ -34,7 +34,6 @@ MIN_EVIDENCE = 0.01
 
 CORRELATION = 0.1
 """The correlation of the answers to one question, by which a group counts less than its answers."""
-
 
 STEP = 2.0
 """Prior log-odds between neighboring levels of a short ladder."""
@@ -219,19 +218,13 @@ class Curriculum(Levels):
         state.position = after
         state.moves += 1
         return Move(
-            task=task,
-            before=before,
-            after=after,
-            top=top,
-            solved_share=share,
-            target=self._target,
+            task=task, before=before, after=after, top=top, solved_share=share, target=self._target
         )
 
     def cap(self, task: str, top_level: int) -> bool:
         changed = super().cap(task, top_level)
         if changed:
-            state = self._tasks[task]
-            state.position = min(state.position, self._tops[task])
+            self._tasks[task].position = min(self._tasks[task].position, self._tops[task])
         return changed
 
     def stats(self) -> dict[str, Any]:
@@ -262,12 +255,8 @@ class Curriculum(Levels):
         tasks = {
             task: {
                 "height": len(self._ladders[task]),
-                "position": state.position,
+                **asdict(state),
                 "evidence": [[level, *counts] for level, counts in state.evidence.items()],
-                "streak": state.streak,
-                "groups": state.groups,
-                "stale": state.stale,
-                "moves": state.moves,
             }
             for task, state in self._tasks.items()
         }

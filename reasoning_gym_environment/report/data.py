@@ -254,7 +254,7 @@ def floors_of(group: StoredGroup) -> Floors | None:
     """
     threshold = group.scoring.get("solved_threshold", SOLVED_SCORE)
     default = group.recipe.level is None and not group.recipe.parameters
-    return floors().get(group.task) if default and threshold == SOLVED_SCORE else None
+    return floors(threshold).get(group.task) if default else None
 
 
 def difficulty_of(group: StoredGroup) -> float | None:

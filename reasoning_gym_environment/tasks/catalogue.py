@@ -36,15 +36,6 @@ class LibrarySnapshot(NamedTuple):
     discovery: Discovery
     ladders: dict[str, TaskLadder]
 
-    def to_json(self, of_version: str) -> dict[str, Any]:
-        """Write plain JSON, which `bundled_snapshot` reads."""
-        return {
-            "version": of_version,
-            "categories": self.discovery.categories,
-            "failures": self.discovery.failures,
-            "ladders": {task: asdict(ladder) for task, ladder in self.ladders.items()},
-        }
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskInfo:
@@ -83,30 +74,23 @@ def ladder_heights() -> dict[str, int]:
     return {task: len(row["levels"]) for task, row in _stored_snapshot()["ladders"].items()}
 
 
-def bundled_snapshot(installed: str = "") -> LibrarySnapshot | None:
-    """Return the snapshot, or None if it describes another version than the installed one.
-
-    Args:
-        installed: the version of reasoning-gym; looked up by default.
-    """
+def bundled_snapshot() -> LibrarySnapshot | None:
+    """Return the snapshot, or None if it describes another version than the installed one."""
     content = _stored_snapshot()
-    if content["version"] != (installed or version("reasoning-gym")):
+    if content["version"] != version("reasoning-gym"):
         return None
     ladders = {
         task: TaskLadder(
-            levels=tuple(row["levels"]),
-            origin=row["origin"],
-            reason=row["reason"],
-            parameters=tuple(row["parameters"]),
+            **{**row, "levels": tuple(row["levels"]), "parameters": tuple(row["parameters"])}
         )
         for task, row in content["ladders"].items()
     }
     return LibrarySnapshot(Discovery(content["categories"], content["failures"], None), ladders)
 
 
-def proven_tasks(installed: str = "") -> frozenset[str]:
-    """Return the tasks known to build in the installed version; empty for another version."""
-    snapshot = bundled_snapshot(installed)
+def proven_tasks() -> frozenset[str]:
+    """Return the snapshot's tasks that build; empty if another version is installed."""
+    snapshot = bundled_snapshot()
     if snapshot is None:
         return frozenset()
     return frozenset(snapshot.discovery.categories.keys() - snapshot.discovery.failures.keys())

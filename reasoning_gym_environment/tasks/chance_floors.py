@@ -40,8 +40,7 @@ class Floors(NamedTuple):
 
 
 @cache
-def floors() -> Mapping[str, Floors]:
-    """Return every task's floors."""
+def _measured() -> Mapping[str, Floors]:
     stored = json.loads(_FILE.read_text(encoding="utf-8"))["floors"]
     return {
         task: Floors(chance=Floor(**own["chance"]), no_reasoning=Floor(**own["no_reasoning"]))
@@ -49,24 +48,10 @@ def floors() -> Mapping[str, Floors]:
     }
 
 
-def chance_floors(solved_threshold: float = SOLVED_SCORE) -> Mapping[str, float]:
-    """Return the share of each task's default items that the best constant answer solves.
+def floors(solved_threshold: float = SOLVED_SCORE) -> Mapping[str, Floors]:
+    """Return every task's floors; empty for a threshold that they were not measured at.
 
     Args:
-        solved_threshold: the score from which an answer counts as solved. The result is empty
-            unless it is the one that the floors were measured at.
+        solved_threshold: the score from which an answer counts as solved.
     """
-    if solved_threshold != SOLVED_SCORE:
-        return {}
-    return {task: own.chance.solved for task, own in floors().items()}
-
-
-def no_reasoning_floors(solved_threshold: float = SOLVED_SCORE) -> Mapping[str, float]:
-    """Return the share of each task's default items that the best copy of the question solves.
-
-    Args:
-        solved_threshold: as for `chance_floors`.
-    """
-    if solved_threshold != SOLVED_SCORE:
-        return {}
-    return {task: own.no_reasoning.solved for task, own in floors().items()}
+    return _measured() if solved_threshold == SOLVED_SCORE else {}

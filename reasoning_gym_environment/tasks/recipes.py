@@ -76,15 +76,9 @@ def leaves(value: Any) -> Iterator[tuple[int, Any]]:
         ahead += [(depth + 1, inner) for inner in reversed(value)]
 
 
-def _is_seed(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_NUMBER
-
-
-def _is_level(level: object) -> bool:
-    """Accept floats too, since stored levels may have a decimal point."""
-    if isinstance(level, bool) or not isinstance(level, int | float):
-        return False
-    return 0 <= level < _MAX_LEVEL
+def _is_number(value: Any, *kinds: type, below: int) -> bool:
+    """Return whether a value has one of these types, so is no boolean, and is in [0, below)."""
+    return type(value) in kinds and 0 <= value < below
 
 
 def require_valid_recipe(recipe: Recipe) -> None:
@@ -96,9 +90,10 @@ def require_valid_recipe(recipe: Recipe) -> None:
     task, seed, level, parameters = recipe.task, recipe.seed, recipe.level, recipe.parameters
     if not isinstance(task, str) or len(task) > _MAX_LENGTH:
         raise ValueError(f"task must be a short text, got {shorten(task)}")
-    if not _is_seed(seed):
+    if not _is_number(seed, int, below=_MAX_NUMBER):
         raise ValueError(f"seed must be an integer in [0, 2**53), got {shorten(seed)}")
-    if level is not None and not _is_level(level):
+    # Stored levels may have a decimal point.
+    if level is not None and not _is_number(level, int, float, below=_MAX_LEVEL):
         raise ValueError(f"level must be a number in [0, {_MAX_LEVEL}), got {shorten(level)}")
     if not isinstance(parameters, Mapping) or len(parameters) > _MAX_LENGTH:
         raise ValueError(f"parameters must be a small object, got {shorten(parameters)}")

@@ -31,9 +31,7 @@ from reasoning_gym_environment.tasks import chance_floors as chance
 from reasoning_gym_environment.tasks.catalogue import known_categories
 from reasoning_gym_environment.tasks.chance_floors import (
     Floors,
-    chance_floors,
     floors,
-    no_reasoning_floors,
 )
 from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER
 
@@ -252,10 +250,6 @@ def test_a_task_that_pays_any_answer_is_known() -> None:
     assert explanation(known, "game_of_life_halting", Kind.JUNK.value, None)
 
 
-def test_every_task_has_a_chance_floor() -> None:
-    assert all(0.0 <= share <= 1.0 for share in chance_floors().values())
-
-
 def test_the_floors_are_of_the_installed_library() -> None:
     stored = json.loads(Path(chance.__file__).with_name("chance_floors.json").read_text())
     assert stored["reasoning_gym"] == version("reasoning-gym")
@@ -271,10 +265,10 @@ def test_what_is_paid_without_reasoning_is_in_the_list_of_what_is_accepted() -> 
 
 
 def test_every_floor_has_its_items_and_an_interval_around_it() -> None:
-    assert chance_floors().keys() == no_reasoning_floors().keys() == known_categories().keys()
+    assert floors().keys() == known_categories().keys()
     for task, kept in floors().items():
         for one in kept:
             assert one.items >= FEWEST.get(task, 300), task
             assert 0.0 <= one.low <= one.solved <= one.high <= 1.0
             assert one.label or not one.solved
-    assert no_reasoning_floors(0.9) == chance_floors(0.9) == {}
+    assert floors(0.9) == {}

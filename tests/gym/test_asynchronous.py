@@ -34,13 +34,13 @@ async def test_the_same_arguments_give_the_same_problems(gym: AsyncReasoningGym)
     assert first[:2] == await gym.problems("chain_sum", level=2, count=2, seed=5)
 
 
-async def test_training_and_evaluation_have_no_seed_in_common(gym: AsyncReasoningGym) -> None:
+async def test_training_and_evaluation_share_no_seed(gym: AsyncReasoningGym) -> None:
     for split in ("train", "eval"):
         problems = await gym.problems("gcd", count=4, split=split)
         assert {is_evaluation_seed(p.recipe.seed) for p in problems} == {split == "eval"}
 
 
-async def test_parameters_win_over_those_of_the_level(gym: AsyncReasoningGym) -> None:
+async def test_parameters_override_the_level(gym: AsyncReasoningGym) -> None:
     own = {"min_terms": 7, "max_terms": 7}
     [problem] = await gym.problems("chain_sum", level=0, parameters=own)
     assert own.items() <= dict(problem.recipe.parameters).items()
@@ -57,7 +57,7 @@ async def test_a_completion_is_scored_as_in_training(gym: AsyncReasoningGym) -> 
     assert (none.score, none.status, none.answer) == (0.0, Status.NO_ANSWER, None)
 
 
-async def test_scores_come_in_the_order_of_the_completions(gym: AsyncReasoningGym) -> None:
+async def test_scores_are_in_the_order_of_the_completions(gym: AsyncReasoningGym) -> None:
     one, other = await gym.problems("gcd", count=2)
     pairs = [(one, right(one)), (other, "nothing"), (one, "nothing"), (other, right(other))]
     scores = await gym.score_many(pairs)
@@ -77,7 +77,7 @@ async def test_a_recipe_stands_for_its_problem(gym: AsyncReasoningGym) -> None:
     assert (await gym.score(problem.recipe, right(problem))).solved
 
 
-async def test_what_cannot_be_made_is_unscored_and_not_wrong(gym: AsyncReasoningGym) -> None:
+async def test_completions_of_a_failed_problem_are_unscored(gym: AsyncReasoningGym) -> None:
     code = {"symbols": ["__import__('os').system('true')"]}
     recipe = Recipe(task="simple_integration", seed=2, parameters=code)
     score = await gym.score(recipe, "<answer>x</answer>")
@@ -94,7 +94,7 @@ async def test_what_cannot_be_made_is_unscored_and_not_wrong(gym: AsyncReasoning
         ({"task": "gcd", "parameters": {"size_of_it": 1}}, "unknown parameter 'size_of_it'"),
     ],
 )
-async def test_a_mistake_is_refused_in_a_sentence(
+async def test_invalid_arguments_are_refused(
     gym: AsyncReasoningGym, arguments: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(ConfigurationError) as refused:
@@ -116,7 +116,7 @@ async def test_a_mistake_is_refused_in_a_sentence(
         ({"tasks": ["gdc"]}, "include_tasks: unknown task or category 'gdc'; did you mean gcd?"),
     ],
 )
-async def test_a_stream_that_cannot_be_is_refused_in_a_sentence(
+async def test_invalid_stream_options_are_refused(
     gym: AsyncReasoningGym, options: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(ConfigurationError) as refused:
@@ -124,13 +124,13 @@ async def test_a_stream_that_cannot_be_is_refused_in_a_sentence(
     assert says in str(refused.value)
 
 
-async def test_what_is_no_recipe_is_refused_and_nothing_is_scored(gym: AsyncReasoningGym) -> None:
+async def test_an_invalid_recipe_is_refused_and_nothing_is_scored(gym: AsyncReasoningGym) -> None:
     [problem] = await gym.problems("gcd")
     with pytest.raises(ConfigurationError, match=r"invalid recipe: seed must be .* got 'x'"):
         await gym.score_many([(problem, "4"), ({"task": "gcd", "seed": "x"}, "4")])
 
 
-async def test_a_stream_climbs_with_what_it_observes_and_its_state_continues_it(
+async def test_a_stream_follows_its_results_and_resumes(
     gym: AsyncReasoningGym,
 ) -> None:
     options: dict[str, Any] = {"tasks": ["gcd"], "complexity_mode": "curriculum", "seed": 3}
@@ -150,7 +150,7 @@ async def test_a_stream_climbs_with_what_it_observes_and_its_state_continues_it(
     other.close()
 
 
-async def test_reserved_questions_do_not_come(gym: AsyncReasoningGym) -> None:
+async def test_reserved_questions_are_left_out(gym: AsyncReasoningGym) -> None:
     plain = await gym.stream(["gcd"])
     questions = [(await plain.next()).question for _ in range(4)]
     stream = await gym.stream(["gcd"], reserved=questions[:3])
@@ -159,7 +159,7 @@ async def test_reserved_questions_do_not_come(gym: AsyncReasoningGym) -> None:
     stream.close()
 
 
-async def test_a_closed_gym_says_so(stock: WorkerStock) -> None:
+async def test_a_closed_gym_raises(stock: WorkerStock) -> None:
     gym = AsyncReasoningGym(processes=1, start_worker=stock.lend)
     await gym.close()
     with pytest.raises(PoolClosedError, match="this gym is closed; create a new one"):
@@ -167,7 +167,7 @@ async def test_a_closed_gym_says_so(stock: WorkerStock) -> None:
     await gym.close()
 
 
-async def test_it_says_when_its_workers_are_up(stock: WorkerStock) -> None:
+async def test_it_is_ready_when_its_workers_run(stock: WorkerStock) -> None:
     async with AsyncReasoningGym(processes=1, start_worker=stock.lend) as gym:
         assert not gym.ready
         await gym.start()
@@ -175,7 +175,7 @@ async def test_it_says_when_its_workers_are_up(stock: WorkerStock) -> None:
     assert not gym.ready
 
 
-async def test_callers_at_once_start_the_workers_once(stock: WorkerStock) -> None:
+async def test_concurrent_callers_start_the_workers_once(stock: WorkerStock) -> None:
     async with AsyncReasoningGym(processes=1, start_worker=stock.lend) as gym:
         recipe = Recipe(task="gcd", seed=4)
         made = await asyncio.gather(*(gym.problem(recipe) for _ in range(5)))

@@ -32,12 +32,12 @@ def right(gym: ReasoningGym) -> bool:
     return gym.score(problem, f"<answer>{problem.oracle}</answer>").solved
 
 
-async def test_it_works_where_a_loop_runs_already(gym: ReasoningGym) -> None:
+async def test_it_works_inside_a_running_event_loop(gym: ReasoningGym) -> None:
     assert asyncio.get_running_loop().is_running()
     assert right(gym)
 
 
-def test_threads_may_use_it_at_once(gym: ReasoningGym) -> None:
+def test_threads_can_use_it_concurrently(gym: ReasoningGym) -> None:
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(lambda _: right(gym), range(8))) == [True] * 8
 
@@ -53,7 +53,7 @@ def test_a_stream_is_iterated_and_continued(gym: ReasoningGym) -> None:
     assert [other.next(), other.next()] == [first, stream.next()]
 
 
-def test_a_fork_of_the_program_has_workers_of_its_own(gym: ReasoningGym) -> None:
+def test_a_fork_has_its_own_workers(gym: ReasoningGym) -> None:
     stream = gym.stream(["gcd"])
     before = children(os.getpid())
     pid = os.fork()
@@ -110,7 +110,7 @@ async def test_no_worker_outlives_the_program(end: str) -> None:
     assert left == set()
 
 
-def test_a_closed_gym_says_so() -> None:
+def test_a_closed_gym_raises() -> None:
     gym = ReasoningGym()
     gym.close()
     gym.close()
@@ -118,6 +118,6 @@ def test_a_closed_gym_says_so() -> None:
         gym.tasks()
 
 
-def test_an_option_that_does_not_exist_is_refused_at_once() -> None:
+def test_an_unknown_option_is_refused() -> None:
     with pytest.raises(TypeError, match="prozesses"):
         ReasoningGym(prozesses=2)  # type: ignore[call-arg]  # it is what is tested

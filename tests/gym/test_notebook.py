@@ -23,7 +23,7 @@ def shown(notebook: nbformat.NotebookNode) -> list[tuple[str, list[Any]]]:
 
 
 @pytest.mark.processes
-async def test_the_notebook_gives_the_outputs_that_it_is_stored_with(tmp_path: Path) -> None:
+async def test_the_notebook_reproduces_its_stored_outputs(tmp_path: Path) -> None:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     nbformat.validate(notebook)
     stored = shown(notebook)

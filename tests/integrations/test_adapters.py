@@ -38,13 +38,13 @@ def test_held_out_problems_are_those_of_evaluate(gym: ReasoningGym) -> None:
     assert [problem.recipe for problem in problems] == evaluation_recipes(3, ["gcd", "lcm"], 2)
 
 
-def test_categories_stand_for_their_tasks(gym: ReasoningGym) -> None:
+def test_categories_expand_to_their_tasks(gym: ReasoningGym) -> None:
     tasks = {p.recipe.task for p in evaluation_problems(gym, ["probability"], per_task=1)}
     assert tasks == {"coin_flip"}
 
 
 @pytest.mark.parametrize(("difficulty", "level"), [(0, 0), (0.44, 4), (1, 10)])
-def test_a_difficulty_is_the_nearest_on_each_ladder(
+def test_a_difficulty_selects_the_nearest_level(
     difficulty: float, level: int, gym: ReasoningGym
 ) -> None:
     heights = {task.name: task.levels for task in gym.tasks()}
@@ -60,7 +60,7 @@ def test_a_difficulty_out_of_bounds_is_refused(difficulty: float, gym: Reasoning
     assert str(refused.value) == f"difficulty must be in [0, 1], got {difficulty}"
 
 
-def test_no_problems_at_all_are_refused(gym: ReasoningGym) -> None:
+def test_zero_problems_are_refused(gym: ReasoningGym) -> None:
     with pytest.raises(ConfigurationError) as refused:
         evaluation_problems(gym, ["gcd"], per_task=0)
     assert str(refused.value) == "per_task must be an integer ≥ 1, got 0"
@@ -74,17 +74,17 @@ def test_an_unknown_task_is_refused(gym: ReasoningGym) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "gcd", "[1]", None])
-def test_what_is_no_recipes_text_is_quoted(text: str) -> None:
+def test_an_invalid_recipe_text_is_quoted(text: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         parse_recipe(text)
     assert str(refused.value) == f"a recipe must be the text of a JSON object, got {text!r}"
 
 
-def test_a_process_has_one_gym() -> None:
+def test_the_shared_gym_is_one_per_process() -> None:
     assert shared_gym() is shared_gym()
 
 
-def test_a_dataset_has_messages_and_recipes_as_text_that_stay_apart(gym: ReasoningGym) -> None:
+def test_a_dataset_has_messages_and_recipes_as_separate_texts(gym: ReasoningGym) -> None:
     problems = [gym.problems(task, level=1)[0] for task in ("gcd", "chain_sum")]
     parts = [problem_dataset([problem], system_prompt="direct") for problem in problems]
     rows = list(concatenate_datasets(parts))
@@ -97,7 +97,7 @@ def test_a_dataset_has_messages_and_recipes_as_text_that_stay_apart(gym: Reasoni
         assert row["task"] == problem.recipe.task
 
 
-async def test_a_batch_is_scored_in_its_order_and_logged(gym: ReasoningGym) -> None:
+async def test_a_batch_is_scored_in_order_and_logged(gym: ReasoningGym) -> None:
     first, second = gym.problems("gcd", level=1, count=2)
     recipes = [row["recipe"] for row in problem_dataset([first, second, first])]
     logged: dict[str, list[str]] = {}
@@ -132,7 +132,7 @@ def test_the_last_message_is_scored(completion: str | list[dict[str, str]], text
 
 
 @pytest.mark.parametrize("module", ["nemo_gym", "shared", "trl"])
-def test_an_adapter_brings_no_atropos_along(module: str) -> None:
+def test_adapters_do_not_import_atropos(module: str) -> None:
     names = "print(*{name.partition('.')[0] for name in sys.modules})"
     program = f"import sys, reasoning_gym_environment.integrations.{module}; {names}"
     done = subprocess.run(

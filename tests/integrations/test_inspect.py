@@ -38,11 +38,11 @@ print(log.status, score.value, score.reason, score.metadata["status"])
 """
 
 
-def test_the_program_of_the_page_scores_half_its_answers_as_right(tmp_path: Path) -> None:
+def test_the_page_program_scores_half_of_the_answers_as_right(tmp_path: Path) -> None:
     assert run_python(page_program("inspect.md"), tmp_path).startswith("{'mean': 0.5, 'stderr': ")
 
 
-async def test_its_command_asks_held_out_problems_and_logs_what_became_of_them(
+async def test_the_command_evaluates_held_out_problems_and_logs_statuses(
     tmp_path: Path,
 ) -> None:
     with ReasoningGym(processes=1) as gym:
@@ -68,11 +68,11 @@ async def test_its_command_asks_held_out_problems_and_logs_what_became_of_them(
     assert log["results"]["scores"][0]["metrics"]["mean"]["value"] == 0.75
 
 
-def test_what_cannot_be_scored_is_no_zero(tmp_path: Path) -> None:
+def test_an_unscored_reply_does_not_count_as_zero(tmp_path: Path) -> None:
     assert run_python(UNSCORED, tmp_path) == "success nan scoring_failed unscored"
 
 
-def test_it_needs_no_atropos(tmp_path: Path) -> None:
+def test_it_does_not_import_atropos(tmp_path: Path) -> None:
     names = loaded("reasoning_gym_environment.integrations.inspect_ai", tmp_path)
     assert "inspect_ai" in names
     assert not names & ATROPOS

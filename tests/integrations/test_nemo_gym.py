@@ -13,7 +13,7 @@ RECIPE = Recipe(task="gcd", seed=2, level=1, parameters={"max_value": 9})
 PROBLEM = Problem(recipe=RECIPE, question="Of 4 and 8?", oracle="4", entry=b"")
 
 
-def test_a_problem_becomes_a_row_as_nemo_gyms_own_with_its_recipe() -> None:
+def test_a_row_has_nemo_gyms_keys_and_the_recipe() -> None:
     assert nemo_gym_row(PROBLEM, build_messages("Think.", PROBLEM.question)) == {
         "responses_create_params": {
             "input": [
@@ -28,12 +28,12 @@ def test_a_problem_becomes_a_row_as_nemo_gyms_own_with_its_recipe() -> None:
     }
 
 
-def test_a_task_without_one_right_answer_has_none() -> None:
+def test_a_task_with_several_right_answers_has_no_answer() -> None:
     free = Problem(recipe=Recipe(task="graph_color", seed=2), question="?", oracle=None, entry=b"")
     assert nemo_gym_row(free, [])["answer"] is None
 
 
-def test_a_stored_group_gives_the_row_of_its_problem_whatever_was_answered() -> None:
+def test_a_stored_group_gives_its_problems_row() -> None:
     [item] = stored_nemo_gym_rows(StoredGroup.from_json(stored(attempt(1.0), attempt(0.0))))
     [other] = stored_nemo_gym_rows(StoredGroup.from_json(stored(attempt(0.3))))
     assert item == other

@@ -68,7 +68,7 @@ def asked() -> list[tuple[dict[str, Any], float]]:
     ]
 
 
-async def test_refusals_come_through_and_streams_are_not_offered(cluster: Any) -> None:
+async def test_refusals_pass_through_and_streams_are_not_offered(cluster: Any) -> None:
     unknown = {"recipe": {"task": "gdc", "seed": 1}, "completions": ["4"]}
     async with aiohttp.ClientSession(URL) as client:
         async with client.post("/score", json=unknown) as reply:
@@ -79,7 +79,7 @@ async def test_refusals_come_through_and_streams_are_not_offered(cluster: Any) -
             assert await reply.json() == {"status": "ready"}
 
 
-async def test_a_node_that_is_killed_under_load_costs_only_the_requests_it_held(
+async def test_a_killed_node_loses_only_its_own_requests(
     cluster: Any, asked: list[tuple[dict[str, Any], float]]
 ) -> None:
     numbers = iter(range(REQUESTS))

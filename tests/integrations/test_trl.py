@@ -75,13 +75,13 @@ print([[status, reward, advantage, count] for (status, reward, advantage), count
 """
 
 
-def test_the_program_of_the_page_trains_a_model(tmp_path: Path) -> None:
+def test_the_page_program_trains_a_model(tmp_path: Path) -> None:
     rewards = ast.literal_eval(run_python(page_program("trl.md"), tmp_path))
     assert len(rewards) == 2
     assert all(0 <= reward <= 1 for reward in rewards)
 
 
-def test_a_model_that_knows_the_answer_earns_it_and_what_is_unscored_teaches_nothing(
+def test_right_answers_are_rewarded_and_unscored_ones_have_no_advantage(
     tmp_path: Path,
 ) -> None:
     printed = run_python(BY_HEART, tmp_path).replace("nan", "None")
@@ -92,7 +92,7 @@ def test_a_model_that_knows_the_answer_earns_it_and_what_is_unscored_teaches_not
     assert all(row[1:3] == [None, 0.0] for row in unscored)
 
 
-def test_the_example_begins_with_some_right_answers_and_prints_the_reward_of_each_step(
+def test_the_example_starts_with_rewards_above_zero_and_prints_each_step(
     tmp_path: Path,
 ) -> None:
     program = ROOT / "examples" / "train_with_trl.py"
@@ -109,5 +109,5 @@ def test_the_example_begins_with_some_right_answers_and_prints_the_reward_of_eac
     assert all(0.1 < float(reward) < 0.9 for _, reward in steps)
 
 
-def test_it_needs_no_atropos(tmp_path: Path) -> None:
+def test_it_does_not_import_atropos(tmp_path: Path) -> None:
     assert not loaded("reasoning_gym_environment.integrations.trl", tmp_path) & ATROPOS

@@ -73,7 +73,7 @@ async def run_shell(command: str, folder: Path, **variables: str) -> list[dict[s
     return [trace for episode in episodes for trace in episode["traces"]]
 
 
-async def test_the_command_of_the_page_scores_held_out_problems(tmp_path: Path) -> None:
+async def test_the_page_command_scores_held_out_problems(tmp_path: Path) -> None:
     with ReasoningGym(processes=1) as gym:
         problems = evaluation_problems(gym, ["gcd", "lcm"], per_task=2)
     replies = {p.question: f"<think>…</think><answer>{p.oracle}</answer>" for p in problems}
@@ -94,7 +94,7 @@ async def test_the_command_of_the_page_scores_held_out_problems(tmp_path: Path) 
     assert sum(metrics.values()) == 1.0
 
 
-async def test_its_nemo_gym_client_has_our_rows_scored_by_the_reward_service(
+async def test_the_nemo_gym_taskset_scores_rows_through_the_reward_service(
     tmp_path: Path,
 ) -> None:
     async with AsyncReasoningGym() as gym, RewardService(gym, ServiceSettings(port=0)) as service:
@@ -117,20 +117,20 @@ async def test_its_nemo_gym_client_has_our_rows_scored_by_the_reward_service(
     assert statuses == ["solved", "wrong", "solved"]
 
 
-def test_the_program_of_the_page_shows_training_problems(tmp_path: Path) -> None:
+def test_the_page_program_shows_training_problems(tmp_path: Path) -> None:
     line = run_python(page_program("verifiers.md"), tmp_path)
     name, recipe = line.split(" ", 1)
     assert json.loads(recipe)["task"] == name
     assert not is_evaluation_seed(json.loads(recipe)["seed"])
 
 
-def test_only_held_out_problems_come_to_an_end(tmp_path: Path) -> None:
+def test_only_held_out_problems_are_finite(tmp_path: Path) -> None:
     assert run_python(BOUNDS, tmp_path) == "[False, True, True]"
 
 
-def test_what_cannot_be_scored_is_an_error_and_no_zero(tmp_path: Path) -> None:
+def test_an_unscored_reply_is_an_error_and_not_a_zero(tmp_path: Path) -> None:
     assert run_python(UNSCORED, tmp_path) == "{'reasoning_gym': None} 1.0 True"
 
 
-def test_it_needs_no_atropos(tmp_path: Path) -> None:
+def test_it_does_not_import_atropos(tmp_path: Path) -> None:
     assert not loaded("reasoning_gym_taskset", tmp_path) & ATROPOS

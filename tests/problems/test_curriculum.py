@@ -59,7 +59,7 @@ def share(solves: Solves, place: float) -> float:
     return (1 - place % 1) * solves(lower) + (place % 1) * solves(lower + 1)
 
 
-def test_a_task_begins_in_the_middle_of_its_ladder() -> None:
+def test_a_task_starts_in_the_middle_of_its_ladder() -> None:
     assert position(of_height(4)) == 1.5
 
 
@@ -89,18 +89,18 @@ def test_any_target_can_be_held(target: float) -> None:
 
 
 @pytest.mark.parametrize(("solved", "end"), [(GROUP, 35.0), (0, 0.0)])
-def test_far_away_it_moves_fast(solved: int, end: float) -> None:
+def test_it_moves_fast_when_far_from_the_target(solved: int, end: float) -> None:
     places = train(of_height(36), lambda level: solved / GROUP, 5)
     assert places[-1] == end
 
 
-def test_at_the_ends_it_stays() -> None:
+def test_it_stays_at_the_ends() -> None:
     for solves, end in ((lambda level: 1.0, 3.0), (lambda level: 0.0, 0.0)):
         places = train(of_height(4), solves, 100)
         assert set(places[10:]) == {end}
 
 
-def test_near_the_target_it_does_not_move() -> None:
+def test_it_does_not_move_near_the_target() -> None:
     curriculum = of_height(4)
     for _ in range(50):
         for level, solved in ((1, 7), (2, 4)):  # 0.6875 in the middle between them
@@ -113,7 +113,7 @@ def test_near_the_target_it_does_not_move() -> None:
     assert moves == [None] * 100
 
 
-def test_a_learner_that_gets_better_or_worse_is_followed() -> None:
+def test_it_follows_a_learner_that_improves_or_degrades() -> None:
     curriculum = of_height(10)
     for ability in (2.0, 7.0, 2.0):
         places = train(curriculum, logistic(ability), 15)
@@ -121,7 +121,7 @@ def test_a_learner_that_gets_better_or_worse_is_followed() -> None:
 
 
 @given(st.integers(2, 12), st.lists(st.integers(0, GROUP), max_size=40))
-def test_results_from_elsewhere_move_nothing(height: int, results: list[int]) -> None:
+def test_results_from_other_levels_move_nothing(height: int, results: list[int]) -> None:
     curriculum = of_height(height)
     while position(curriculum) < height - 1:
         curriculum.record("gcd", math.ceil(position(curriculum)), solved=8, scored=8)
@@ -132,7 +132,7 @@ def test_results_from_elsewhere_move_nothing(height: int, results: list[int]) ->
     assert curriculum.stats()["task_details"]["gcd"]["solved_share"] in (None, 1.0)
 
 
-def test_after_a_move_the_next_fresh_result_can_move_it_on() -> None:
+def test_a_fresh_result_after_a_move_can_move_it_again() -> None:
     curriculum = of_height(36)
     moves = [
         curriculum.record("gcd", math.ceil(position(curriculum)), solved=solved, scored=8)
@@ -147,7 +147,7 @@ def cliff(level: int) -> float:
 
 @pytest.mark.parametrize(("in_flight", "wander"), [(0, 0.1), (64, 0.3)])
 @pytest.mark.parametrize("seed", range(3))
-def test_between_two_levels_it_comes_to_rest(seed: int, in_flight: int, wander: float) -> None:
+def test_it_comes_to_rest_between_two_levels(seed: int, in_flight: int, wander: float) -> None:
     """All answers right at one level and wrong at the next: the hardest ladder to stand on."""
     places = train(of_height(6), cliff, 2000, in_flight=in_flight, seed=seed)[-1000:]
     assert statistics.mean(places) == pytest.approx(2.25, abs=0.1)
@@ -183,7 +183,7 @@ def test_a_stored_state_continues_exactly(
     assert resumed.state_dict() == curriculum.state_dict()
 
 
-def test_on_another_ladder_the_difficulty_is_kept_and_an_unknown_task_left_out() -> None:
+def test_a_changed_ladder_keeps_the_difficulty_and_unknown_tasks_are_ignored() -> None:
     old = Curriculum({"gcd": ({},) * 5, "gone": ({},) * 3})
     train(old, lambda level: 1.0, 10)
     state = json.loads(json.dumps(old.state_dict()))
@@ -194,19 +194,19 @@ def test_on_another_ladder_the_difficulty_is_kept_and_an_unknown_task_left_out()
     assert new.stats()["task_details"].keys() == {"gcd", "new"}
 
 
-def test_a_state_of_another_mode_is_no_obstacle() -> None:
+def test_a_state_from_another_mode_is_ignored() -> None:
     curriculum = of_height(4)
     curriculum.load_state_dict({})
     assert position(curriculum) == 1.5
 
 
-def test_a_result_without_a_level_says_nothing() -> None:
+def test_a_result_without_a_level_is_ignored() -> None:
     curriculum = of_height(4)
     assert curriculum.record("gcd", None, solved=8, scored=8) is None
     assert curriculum.state_dict() == of_height(4).state_dict()
 
 
-def test_a_move_says_from_where_to_where_and_why() -> None:
+def test_a_move_describes_itself() -> None:
     move = of_height(3).record("gcd", 1, solved=8, scored=8)
     assert isinstance(move, Move)
     assert (move.task, move.before, move.top, move.target) == ("gcd", 1.0, 2, TARGET)
@@ -214,7 +214,7 @@ def test_a_move_says_from_where_to_where_and_why() -> None:
     assert move.solved_share > TARGET + DEAD_BAND
 
 
-def test_the_statistics_say_where_every_task_stands() -> None:
+def test_stats_have_every_tasks_position() -> None:
     curriculum = Curriculum({"gcd": ({},) * 5, "lcm": ({},) * 3, "flat": ({},)})
     for _ in range(10):
         curriculum.record("gcd", 4, solved=8, scored=8)
@@ -241,7 +241,7 @@ def sigmoid(log_odds: float) -> float:
 
 
 @given(heights, targets)
-def test_without_evidence_the_target_is_expected_mid_ladder(height: int, target: float) -> None:
+def test_the_prior_expects_the_target_mid_ladder(height: int, target: float) -> None:
     curve = fit_curve({}, height, target)
     assert curve.at_level((height - 1) / 2) == pytest.approx(target)
 
@@ -276,7 +276,7 @@ def test_harder_levels_are_never_solved_more_often(
 
 
 @given(evidence, targets, st.integers(1, 9))
-def test_the_target_is_met_where_the_curve_says(
+def test_the_curve_has_the_target_at_its_position(
     evidence: dict[int, tuple[float, float]], target: float, top: int
 ) -> None:
     curve = fit_curve(evidence, 10, target)
@@ -288,7 +288,7 @@ def test_the_target_is_met_where_the_curve_says(
         assert (curve.at(0) <= target + 1e-6) if position == 0 else curve.at(top) >= target - 1e-6
 
 
-def test_between_levels_the_shares_of_both_mix() -> None:
+def test_between_levels_the_share_is_interpolated() -> None:
     curve = Curve(middle=1.0, log_odds=0.0, slope=2.0)
     mixed = 0.75 * curve.at_level(1) + 0.25 * curve.at_level(2)
     assert curve.at(1.25) == pytest.approx(mixed)

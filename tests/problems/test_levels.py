@@ -23,12 +23,12 @@ def drawn(levels: Levels, task: str = "gcd") -> dict[int | None, float]:
 
 
 @given(uniforms)
-def test_unset_is_the_library_s_configuration(uniform: float) -> None:
+def test_unset_levels_are_the_librarys_configuration(uniform: float) -> None:
     assert Levels().level("gcd", uniform) is None
     assert Levels().parameters("gcd", None) == {}
 
 
-def test_random_draws_every_level_alike() -> None:
+def test_random_levels_are_uniform() -> None:
     assert drawn(RandomLevels(LADDERS)) == {0: 0.25, 1: 0.25, 2: 0.25, 3: 0.25}
 
 
@@ -44,7 +44,7 @@ def test_a_fixed_difficulty_mixes_the_levels_around_it(
 
 @pytest.mark.parametrize("levels", MODES, ids=lambda levels: type(levels).__name__)
 @given(uniform=uniforms)
-def test_a_ladder_of_one_level_has_that_one(levels: Levels, uniform: float) -> None:
+def test_a_ladder_of_one_level_gives_that_level(levels: Levels, uniform: float) -> None:
     assert levels.level("flat", uniform) == 0
 
 
@@ -63,13 +63,13 @@ def test_no_level_above_the_cap_is_drawn_again(make: type[RandomLevels]) -> None
     assert max(level or 0 for level in drawn(levels)) == 1
 
 
-def test_the_easiest_level_stays() -> None:
+def test_the_easiest_level_is_never_capped() -> None:
     levels = RandomLevels(LADDERS)
     levels.cap("gcd", -1)
     assert drawn(levels) == {0: 1.0}
 
 
-def test_a_cap_is_restored_on_the_same_ladder_only() -> None:
+def test_a_cap_is_restored_only_on_a_ladder_of_the_same_height() -> None:
     capped = RandomLevels(LADDERS)
     capped.cap("gcd", 1)
     state = json.loads(json.dumps(capped.state_dict()))

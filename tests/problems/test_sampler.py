@@ -71,14 +71,14 @@ def test_a_stored_state_continues_the_stream_exactly(
     assert resumed.state_dict() == uninterrupted.state_dict()
 
 
-def test_looking_at_the_state_draws_nothing() -> None:
+def test_reading_the_state_draws_nothing() -> None:
     watched, other = uniform(), uniform()
     watched.state_dict()
     assert take(watched, 3) == take(other, 3)
 
 
 @pytest.mark.parametrize("key", ["run_seed", "replica", "draw"])
-def test_a_state_that_lacks_a_key_is_refused(key: str) -> None:
+def test_a_state_with_a_missing_key_is_refused(key: str) -> None:
     state = uniform().state_dict()
     del state[key]
     with pytest.raises(KeyError, match=key):
@@ -114,13 +114,13 @@ def test_seeds_spread_over_their_whole_range() -> None:
     assert max(seeds) > SEED_LIMIT - SEED_LIMIT / 100
 
 
-def test_neighbouring_draws_have_no_neighbouring_seeds() -> None:
+def test_adjacent_draws_do_not_have_adjacent_seeds() -> None:
     """On most tasks `seed + 1` is the same stream shifted by one."""
     seeds = sorted(training_seed(1, "a", "gcd", draw) for draw in range(1000))
     assert min(after - before for before, after in pairwise(seeds)) > 1_000_000
 
 
-def test_a_task_is_drawn_as_often_as_its_weight_says() -> None:
+def test_tasks_are_drawn_in_proportion_to_their_weights() -> None:
     sampler = Sampler({"gcd": 1.0, "lcm": 3.0, "sudoku": 4.0}, run_seed=7, replica="a")
     counts = Counter(recipe.task for recipe in take(sampler, 8000))
     assert counts["gcd"] == pytest.approx(1000, rel=0.1)
@@ -185,7 +185,7 @@ def test_a_recipe_has_the_parameters_of_its_level() -> None:
         assert recipe.parameters == {"size": recipe.level}
 
 
-def test_parameters_set_by_the_user_win() -> None:
+def test_user_parameters_override_the_level() -> None:
     levels = RandomLevels({"gcd": ({"size": 1, "terms": 2},)})
     overrides = {"gcd": {"size": 9}}
     with_level = Sampler(
@@ -203,7 +203,7 @@ def test_levels_change_neither_the_tasks_nor_the_seeds() -> None:
 
 
 @given(st.booleans(), st.integers(0, 40), st.integers(0, 2**32))
-def test_what_was_learnt_is_resumed_exactly(by_signal: bool, groups: int, seed: int) -> None:
+def test_a_resumed_sampler_keeps_its_evidence(by_signal: bool, groups: int, seed: int) -> None:
     sampler, resumed = learning(by_signal=by_signal), learning(by_signal=by_signal, run_seed=9)
     shares = {task: Random(f"{seed}{task}").random() for task in TASKS}
     practise(sampler, groups, shares)
@@ -214,13 +214,13 @@ def test_what_was_learnt_is_resumed_exactly(by_signal: bool, groups: int, seed: 
     assert resumed.state_dict() == sampler.state_dict()
 
 
-def test_a_state_from_before_levels_continues() -> None:
+def test_a_state_without_levels_loads() -> None:
     sampler = learning()
     sampler.load_state_dict({"run_seed": 1, "replica": "a", "draw": 7})
     assert sampler.state_dict() == {**learning().state_dict(), "draw": 7}
 
 
-def test_tasks_are_drawn_by_weight_times_chance_of_signal() -> None:
+def test_tasks_are_drawn_by_weight_times_probability_of_signal() -> None:
     sampler = Sampler(
         {"gcd": 2.0, "lcm": 1.0, "sudoku": 1.0}, run_seed=1, replica="a", by_signal=True
     )
@@ -231,14 +231,14 @@ def test_tasks_are_drawn_by_weight_times_chance_of_signal() -> None:
     assert 20 < drawn["sudoku"] < 0.2 * drawn["lcm"]
 
 
-def test_a_task_that_begins_to_teach_comes_back() -> None:
+def test_a_task_that_gains_signal_is_drawn_more_often() -> None:
     sampler = learning()
     practise(sampler, 1000, {"gcd": 0.0, "lcm": 0.7, "sudoku": 0.7, "word_ladder": 0.7})
     drawn = practise(sampler, 1000, dict.fromkeys(TASKS, 0.7))
     assert drawn["gcd"] > 150
 
 
-def test_a_group_about_which_nothing_is_known_teaches_nothing() -> None:
+def test_a_group_without_scored_rollouts_is_ignored() -> None:
     sampler = learning()
     recipe = sampler.next_recipe()
     before = sampler.state_dict()
@@ -247,7 +247,7 @@ def test_a_group_about_which_nothing_is_known_teaches_nothing() -> None:
     assert sampler.state_dict() == before
 
 
-def test_a_task_that_is_solved_moves_up_and_says_so() -> None:
+def test_a_solved_task_moves_up() -> None:
     sampler = learning()
     moves = [sampler.record(recipe, solved=8, scored=8) for recipe in take(sampler, 20)]
     assert {move.task for move in moves if move} <= set(TASKS)
@@ -281,18 +281,18 @@ def test_an_unseen_task_is_as_likely_to_have_signal_as_not() -> None:
 
 
 @pytest.mark.parametrize(("mixed", "flat"), [(9, 1), (5, 5), (2, 8)])
-def test_the_estimate_follows_the_groups(mixed: int, flat: int) -> None:
+def test_the_estimate_follows_the_results(mixed: int, flat: int) -> None:
     estimates = told([True] * mixed + [False] * flat)
     assert mean_chance(estimates) == pytest.approx((mixed + 0.5) / 11, abs=0.02)
 
 
-def test_no_chance_falls_below_the_floor() -> None:
+def test_no_estimate_falls_below_the_floor() -> None:
     estimates = told([False] * 1000)
     rng = random.Random(1)
     assert {estimates.sample_signal("gcd", None, 0, rng) for _ in range(50)} == {FLOOR}
 
 
-def test_what_is_not_renewed_fades() -> None:
+def test_old_evidence_decays() -> None:
     estimates = told([False] * 8)
     half_life = HALF_LIFE * len(ESTIMATED)
     after_one = mean_chance(estimates, draw=half_life)
@@ -301,13 +301,13 @@ def test_what_is_not_renewed_fades() -> None:
     assert mean_chance(estimates, draw=20 * half_life) == pytest.approx(0.5, abs=0.03)
 
 
-def test_levels_are_known_apart() -> None:
+def test_levels_are_estimated_separately() -> None:
     estimates = told([True] * 20, level=1)
     assert mean_chance(estimates, level=1) > 0.9
     assert mean_chance(estimates, level=2) == pytest.approx(0.5, abs=0.03)
 
 
-def test_a_stored_state_is_the_same_knowledge() -> None:
+def test_a_stored_state_restores_the_estimates() -> None:
     estimates = told([True, False, True], level=2, draw=7)
     other = SignalEstimates(ESTIMATED)
     other.load_state_dict(json.loads(json.dumps(estimates.state_dict())))

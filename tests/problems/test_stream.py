@@ -79,11 +79,11 @@ async def take(stream: ProblemStream, count: int) -> list[Recipe]:
 
 
 @pytest.mark.parametrize("prefetch", [1, 5, 16])
-async def test_problems_come_in_the_order_drawn(make_stream: MakeStream, prefetch: int) -> None:
+async def test_problems_are_returned_in_draw_order(make_stream: MakeStream, prefetch: int) -> None:
     assert await take(make_stream(prefetch=prefetch), 12) == drawn(12)
 
 
-async def test_callers_at_the_same_time_share_the_problems_without_loss_or_repeat(
+async def test_concurrent_callers_share_the_problems_without_loss_or_repetition(
     make_stream: MakeStream,
 ) -> None:
     stream = make_stream()
@@ -93,7 +93,7 @@ async def test_callers_at_the_same_time_share_the_problems_without_loss_or_repea
 
 @pytest.mark.parametrize("taken", [0, 1, 3, 10])
 @pytest.mark.parametrize("prefetch", [1, 6])
-async def test_a_stream_resumed_from_json_continues_as_if_it_had_never_stopped(
+async def test_a_stream_resumed_from_json_continues_exactly(
     make_stream: MakeStream, taken: int, prefetch: int
 ) -> None:
     stream = make_stream(prefetch=prefetch)
@@ -119,7 +119,7 @@ async def test_a_stream_can_be_stopped_and_resumed_again_and_again(
     assert taken == drawn(10)
 
 
-async def test_a_stream_with_much_to_continue_makes_few_problems_at_a_time(
+async def test_a_resumed_stream_makes_only_the_prefetched_problems_at_once(
     make_stream: MakeStream,
 ) -> None:
     stream = make_stream(prefetch=50)
@@ -161,7 +161,7 @@ async def test_an_item_that_cannot_be_made_is_counted_and_skipped(
     assert "Skipping an item that can't be generated: no_such_task" in caplog.text
 
 
-async def test_a_question_of_the_evaluation_set_is_drawn_anew_and_counted(
+async def test_an_evaluation_question_is_redrawn_and_counted(
     make_stream: MakeStream,
 ) -> None:
     stream = make_stream()
@@ -174,7 +174,7 @@ async def test_a_question_of_the_evaluation_set_is_drawn_anew_and_counted(
     assert counts["sampling/evaluation_questions_redrawn"] == 6 - len(left) >= 2
 
 
-async def test_excluded_questions_are_asked_for_of_the_tasks_that_are_drawn(
+async def test_excluded_questions_are_requested_for_drawn_tasks(
     pool: TaskPool,
 ) -> None:
     asked: list[str] = []
@@ -190,7 +190,7 @@ async def test_excluded_questions_are_asked_for_of_the_tasks_that_are_drawn(
     assert asked == [recipe.task for recipe in drawn(len(asked))]
 
 
-async def test_a_problem_waits_for_the_questions_of_its_own_task_alone(pool: TaskPool) -> None:
+async def test_a_problem_waits_only_for_its_own_tasks_questions(pool: TaskPool) -> None:
     first, *_ = drawn(1)
     never = asyncio.Event()
 
@@ -204,7 +204,7 @@ async def test_a_problem_waits_for_the_questions_of_its_own_task_alone(pool: Tas
     stream.cancel()
 
 
-async def test_callers_that_are_cancelled_while_waiting_lose_nothing(
+async def test_cancelled_callers_lose_no_problem(
     make_stream: MakeStream,
 ) -> None:
     stream = make_stream(prefetch=3)
@@ -217,7 +217,7 @@ async def test_callers_that_are_cancelled_while_waiting_lose_nothing(
     assert await take(stream, 8) == drawn(8)
 
 
-async def test_a_cancelled_caller_does_not_take_from_those_beside_it(
+async def test_a_cancelled_caller_does_not_affect_other_callers(
     make_stream: MakeStream,
 ) -> None:
     stream = make_stream(prefetch=2)
@@ -231,13 +231,13 @@ async def test_a_cancelled_caller_does_not_take_from_those_beside_it(
     assert by_seed(got) == by_seed(drawn(len(got)))
 
 
-async def test_where_nothing_can_be_made_the_stream_gives_up(make_stream: MakeStream) -> None:
+async def test_a_stream_gives_up_if_no_item_can_be_made(make_stream: MakeStream) -> None:
     stream = make_stream(sampler({"no_such_task": 1.0}), prefetch=32)
     with pytest.raises(GenerationError, match=f"{MAX_SKIPPED} items in a row"):
         await stream.next_problem()
 
 
-async def test_where_the_pool_is_closed_the_stream_says_so() -> None:
+async def test_a_stream_raises_if_the_pool_is_closed() -> None:
     async with closed_pool() as pool:
         stream = ProblemStream(
             sampler(), pool, prefetch=2, excluded=fixed_exclusions(()), counts=Counter()

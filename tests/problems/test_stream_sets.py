@@ -30,25 +30,25 @@ def recipes() -> Iterator[Recipe]:
     return (Recipe(task="gcd", seed=seed) for seed in itertools.count())
 
 
-async def test_others_take_the_places_of_those_that_cant_be_made() -> None:
+async def test_failed_items_are_replaced() -> None:
     made = await make_problems(Pool(fails=range(1, 4)), recipes(), 3)
     assert [problem.recipe.seed for problem in made] == [0, 4, 5]
 
 
-async def test_a_longer_set_begins_with_the_shorter_one() -> None:
+async def test_a_longer_set_starts_with_the_shorter_one() -> None:
     pool = Pool(fails=range(2, 5))
     made = [await make_problems(pool, recipes(), count) for count in (3, 30)]
     assert made[1][:3] == made[0]
 
 
-async def test_twenty_failures_in_a_row_end_it() -> None:
+async def test_twenty_failures_in_a_row_raise() -> None:
     with pytest.raises(ConfigurationError) as error:
         await make_problems(Pool(fails=range(1000)), recipes(), 100)
     assert str(error.value) == "20 items in a row can't be made: no item of seed 19"
     assert len(await make_problems(Pool(fails=range(19)), recipes(), 1)) == 1
 
 
-async def test_reserved_questions_never_come_and_are_counted() -> None:
+async def test_evaluation_questions_are_left_out_and_counted() -> None:
     shown: list[None] = []
     pool = DecontaminatedPool(
         Pool(), {question_hash("1"), question_hash("3")}, lambda: shown.append(None)
@@ -58,7 +58,7 @@ async def test_reserved_questions_never_come_and_are_counted() -> None:
     assert (pool.refused, len(shown)) == (2, 4)
 
 
-async def test_a_set_that_the_evaluation_set_swallows_says_so() -> None:
+async def test_a_set_without_questions_outside_the_evaluation_set_raises() -> None:
     pool = DecontaminatedPool(Pool(), {question_hash(str(n)) for n in range(1000)}, lambda: None)
     with pytest.raises(ConfigurationError) as error:
         await make_problems(pool, recipes(), 1)
@@ -68,7 +68,7 @@ async def test_a_set_that_the_evaluation_set_swallows_says_so() -> None:
     )
 
 
-async def test_a_small_task_gives_what_the_evaluation_set_leaves() -> None:
+async def test_a_small_task_gives_the_questions_outside_the_evaluation_set() -> None:
     pool = DecontaminatedPool(Pool(), {question_hash(str(n)) for n in range(999)}, lambda: None)
     assert [problem.question for problem in await make_problems(pool, recipes(), 2)] == [
         "999",

@@ -50,7 +50,7 @@ def changed(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
     return other
 
 
-def test_what_a_stream_stored_is_taken() -> None:
+def test_stored_states_are_valid() -> None:
     require_stream_state(STATE)
     require_stream_state({**STATE, "sampler": {"run_seed": -3, "replica": "", "draw": 0}})
 
@@ -91,7 +91,7 @@ def test_what_a_stream_stored_is_taken() -> None:
         (("max_token_length",), None, "max_token_length must be int, got None"),
     ],
 )
-def test_what_is_no_state_is_refused_with_its_value(
+def test_an_invalid_state_is_refused_with_its_value(
     path: tuple[Any, ...], value: Any, said: str
 ) -> None:
     with pytest.raises(ValueError) as raised:  # noqa: PT011 - the whole sentence is below
@@ -100,7 +100,7 @@ def test_what_is_no_state_is_refused_with_its_value(
 
 
 @pytest.mark.parametrize("key", ["sampler", "ahead", "prompt_room"])
-def test_a_state_without_a_part_is_refused(key: str) -> None:
+def test_a_state_with_a_missing_part_is_refused(key: str) -> None:
     with pytest.raises(ValueError, match=f"missing required field `{key}`"):
         require_stream_state({name: part for name, part in STATE.items() if name != key})
 
@@ -114,7 +114,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_any_json_is_a_state_or_a_value_error(value: Any) -> None:
+def test_any_json_is_a_valid_state_or_a_value_error(value: Any) -> None:
     with pytest.raises(
         ValueError, match=r"the value must be object|object missing required field|must be "
     ):
@@ -123,9 +123,7 @@ def test_any_json_is_a_state_or_a_value_error(value: Any) -> None:
 
 @given(st.sampled_from(sorted(places(STATE), key=repr)), JSON)
 @settings(max_examples=400, deadline=None)
-def test_a_state_that_is_taken_can_be_drawn_from_and_learnt_with(
-    path: tuple[Any, ...], value: Any
-) -> None:
+def test_a_valid_state_can_be_continued(path: tuple[Any, ...], value: Any) -> None:
     other = changed(path, value)
     try:
         require_stream_state(other)

@@ -44,7 +44,7 @@ async def has_room(_: Problem) -> bool:
     return True
 
 
-async def test_code_in_a_checkpoints_problem_does_not_run_and_the_next_problem_comes(
+async def test_code_in_a_checkpoints_recipe_does_not_run(
     pool: TaskPool, short_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     problems = await started(pool, Counter())
@@ -70,18 +70,14 @@ async def test_code_in_a_checkpoints_problem_does_not_run_and_the_next_problem_c
         {"task": TASK, "seed": 2, "parameters": {"symbols": {"a": {}}}},
     ],
 )
-async def test_a_checkpoint_whose_problem_is_no_recipe_is_refused_by_a_sentence(
-    pool: TaskPool, recipe: Any
-) -> None:
+async def test_a_checkpoint_with_an_invalid_recipe_is_refused(pool: TaskPool, recipe: Any) -> None:
     problems = await started(pool, Counter())
     with pytest.raises(ConfigurationError, match="the checkpoint holds an invalid problem"):
         problems.load_state_dict({**problems.state_dict([]), "ahead": [recipe]})
     problems.close()
 
 
-async def test_hostile_task_parameters_are_refused_by_a_sentence(
-    pool: TaskPool, short_path: Path
-) -> None:
+async def test_hostile_task_parameters_are_refused(pool: TaskPool, short_path: Path) -> None:
     itself: list[Any] = []
     itself.append(itself)
     for value in ([f"__import__('os').mkdir('{short_path}/ran')"], itself, 10**300, {"a": 1}):

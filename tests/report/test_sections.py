@@ -26,7 +26,7 @@ from reasoning_gym_environment.report.data import (
     solved_share,
 )
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.tasks.chance_floors import chance_floors, no_reasoning_floors
+from reasoning_gym_environment.tasks.chance_floors import floors
 
 
 def groups(folder: Path, rows: list[dict[str, Any]]) -> list[StoredGroup]:
@@ -59,10 +59,10 @@ def test_signal_is_that_of_groups_with_more_than_one_scored_rollout(tmp_path: Pa
 def test_chance_is_averaged_over_the_rollouts(tmp_path: Path) -> None:
     share = solved_share(groups(tmp_path, [row([1.0] * 3, task="coin_flip"), row([1.0])]))
     assert share is not None
-    expected = (3 * chance_floors()["coin_flip"] + chance_floors()["gcd"]) / 4
-    assert share.chance == pytest.approx(expected)
-    copied = no_reasoning_floors()
-    assert share.no_reasoning == pytest.approx((3 * copied["coin_flip"] + copied["gcd"]) / 4)
+    coin_flip, gcd = floors()["coin_flip"], floors()["gcd"]
+    assert share.chance == pytest.approx((3 * coin_flip.chance.solved + gcd.chance.solved) / 4)
+    copied = 3 * coin_flip.no_reasoning.solved + gcd.no_reasoning.solved
+    assert share.no_reasoning == pytest.approx(copied / 4)
 
 
 def test_a_task_that_the_audit_has_not_seen_has_no_chance_mark(tmp_path: Path) -> None:

@@ -37,35 +37,35 @@ def reasons(include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> dic
     return {t.name: t.reason for t in select_tasks(OFFER, include=include, exclude=exclude)}
 
 
-def test_without_a_choice_every_sound_task_is_used() -> None:
+def test_all_usable_tasks_are_used_by_default() -> None:
     assert used() == ["gcd", "lcm", "sudoku"]
 
 
-def test_every_name_of_the_registry_is_listed_in_order() -> None:
+def test_all_registered_names_are_listed_in_order() -> None:
     assert [task.name for task in select_tasks(OFFER)] == sorted(OFFER.categories)
 
 
-def test_names_and_categories_are_included() -> None:
+def test_tasks_and_categories_can_be_included() -> None:
     assert used(include=("lcm", "games")) == ["lcm", "sudoku"]
     assert reasons(include=("lcm",))["gcd"] == "not among include_tasks"
 
 
-def test_names_and_categories_are_excluded() -> None:
+def test_tasks_and_categories_can_be_excluded() -> None:
     assert used(exclude=("games", "gcd")) == ["lcm"]
     assert reasons(exclude=("games",))["sudoku"] == "excluded by exclude_tasks"
 
 
-def test_exclusion_wins_over_inclusion() -> None:
+def test_exclusion_overrides_inclusion() -> None:
     assert used(include=("arithmetic",), exclude=("gcd",)) == ["lcm"]
     assert used(include=("gcd", "sudoku"), exclude=("arithmetic",)) == ["sudoku"]
 
 
-def test_a_task_that_cannot_be_built_is_left_out_with_its_reason_even_if_included() -> None:
+def test_a_task_that_fails_to_build_is_left_out_with_its_reason() -> None:
     assert reasons()["jugs"] == "can't be built: RuntimeError: no water"
     assert "jugs" not in used(include=("jugs", "gcd"))
 
 
-def test_what_is_no_task_by_itself_is_left_out_even_if_included() -> None:
+def test_composite_is_left_out_even_if_included() -> None:
     assert "composite" not in used(include=("composite", "gcd"))
     assert "no problems of its own" in reasons()["composite"]
 
@@ -85,26 +85,26 @@ def test_a_task_that_pays_any_answer_is_used_when_it_is_named() -> None:
 
 
 @pytest.mark.parametrize("setting", ["include", "exclude"])
-def test_an_unknown_name_is_answered_with_the_closest_ones(setting: str) -> None:
+def test_an_unknown_name_raises_with_close_matches(setting: str) -> None:
     with pytest.raises(
         UnknownTaskError, match=rf"{setting}_tasks: .*'sudoko'.*did you mean sudoku"
     ):
         select_tasks(OFFER, **{setting: ["sudoko"]})
 
 
-def test_a_name_that_resembles_nothing_is_answered_with_where_to_look() -> None:
+def test_an_unknown_name_without_close_matches_names_the_tasks_command() -> None:
     with pytest.raises(
         UnknownTaskError, match="unknown task or category 'qqqqqq'; see the `tasks`"
     ):
         select_tasks(OFFER, include=["qqqqqq"])
 
 
-def test_an_unknown_task_is_an_error_the_user_can_fix() -> None:
+def test_an_unknown_task_is_a_configuration_error() -> None:
     assert issubclass(UnknownTaskError, ConfigurationError)
     assert issubclass(UnknownTaskError, FixableError)
 
 
-def test_a_task_weighs_what_is_said_of_it_else_of_its_category_else_one() -> None:
+def test_a_weight_comes_from_the_task_then_its_category_then_one() -> None:
     tasks = select_tasks(OFFER)
     weights = task_weights(tasks, {"arithmetic": 3.0, "lcm": 0.5})
     assert weights == {"gcd": 3.0, "lcm": 0.5, "sudoku": 1.0}
@@ -114,7 +114,7 @@ def test_a_weight_of_zero_stays_zero() -> None:
     assert task_weights(select_tasks(OFFER), {"arithmetic": 0.0})["gcd"] == 0.0
 
 
-def test_a_weight_of_an_unknown_name_is_answered_with_the_closest_ones() -> None:
+def test_a_weight_for_an_unknown_name_raises_with_close_matches() -> None:
     with pytest.raises(UnknownTaskError, match=r"task_weights: .*'arithmetics'.*arithmetic"):
         task_weights(select_tasks(OFFER), {"arithmetics": 2.0})
 
@@ -122,14 +122,14 @@ def test_a_weight_of_an_unknown_name_is_answered_with_the_closest_ones() -> None
 @pytest.mark.parametrize(
     ("include", "weights"), [(("jugs",), {}), ((), {"gcd": 0.0, "lcm": 0.0, "games": 0.0})]
 )
-def test_a_selection_with_nothing_to_draw_is_an_error(
+def test_a_selection_without_positive_weights_is_an_error(
     include: tuple[str, ...], weights: dict[str, float]
 ) -> None:
     with pytest.raises(ConfigurationError, match="no task has a weight above 0"):
         task_weights(select_tasks(OFFER, include=include), weights)
 
 
-def test_an_entry_of_the_list_is_plain_json_that_says_whether_it_is_used() -> None:
+def test_task_info_is_plain_json_with_its_use() -> None:
     info = TaskInfo(name="gcd", category="arithmetic", reason="why not")
     assert info.to_json() == {
         "name": "gcd",
@@ -161,7 +161,7 @@ class BrokenRegistry:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_the_built_in_list_takes_over_where_the_registry_cannot_be_read(error: Exception) -> None:
+def test_the_snapshot_replaces_an_unreadable_registry(error: Exception) -> None:
     tried: list[str] = []
     found = discover(tried.append, BrokenRegistry(error))
     assert found.categories == known_categories()
@@ -171,7 +171,7 @@ def test_the_built_in_list_takes_over_where_the_registry_cannot_be_read(error: E
     assert "built-in list of 105 known tasks" in found.warning
 
 
-def test_what_raises_while_it_is_built_is_left_out_with_what_it_said() -> None:
+def test_a_task_that_raises_when_built_is_a_failure_with_its_message() -> None:
     def build(name: str) -> object:
         if name == "lcm":
             raise ZeroDivisionError("no multiple")
@@ -184,7 +184,7 @@ def test_what_raises_while_it_is_built_is_left_out_with_what_it_said() -> None:
     assert "no multiple" in lcm.reason
 
 
-def test_what_is_known_to_build_is_not_tried() -> None:
+def test_proven_tasks_are_not_built() -> None:
     tried: list[str] = []
     registry = {"gcd": "arithmetic", "lcm": "arithmetic", "new": "games"}
     found = discover(tried.append, lambda: registry, proven={"gcd", "lcm", "gone"})
@@ -192,7 +192,7 @@ def test_what_is_known_to_build_is_not_tried() -> None:
     assert found == Discovery(registry, {}, None)
 
 
-def test_what_is_no_task_by_itself_is_not_tried() -> None:
+def test_composite_is_not_built() -> None:
     tried: list[str] = []
     discover(tried.append, lambda: {"composite": "composite", "gcd": "arithmetic"})
     assert tried == ["gcd"]

@@ -54,7 +54,7 @@ async def test_a_recipe_gives_the_same_problem_in_every_process_after_any_histor
         assert facts(forwards[key(recipe)]) == expected[key(recipe)], recipe
 
 
-async def test_a_generator_that_draws_from_global_randomness_is_reproducible_too(
+async def test_a_generator_with_global_randomness_is_reproducible(
     pool: TaskPool,
 ) -> None:
     odd_numbers = Recipe(task="list_functions", seed=6697294830158392)
@@ -83,7 +83,7 @@ async def test_parameters_reach_the_dataset(pool: TaskPool) -> None:
     ("task", "parameters"),
     [("chain_sum", {"min_terms": 9, "max_terms": 9}), ("codeio", {"difficulty": 8})],
 )
-async def test_datasets_of_other_parameters_stay_apart(
+async def test_datasets_with_different_parameters_are_separate(
     task: str, parameters: dict[str, int]
 ) -> None:
     datasets = Datasets()
@@ -94,7 +94,7 @@ async def test_datasets_of_other_parameters_stay_apart(
     assert datasets.problem(plain) == before
 
 
-async def test_only_the_last_used_datasets_are_kept() -> None:
+async def test_the_least_recently_used_datasets_are_evicted() -> None:
     datasets = Datasets(cache_size=2)
     first, second = (datasets.get(task, {}) for task in ("gcd", "lcm"))
     assert datasets.get("gcd", {}) is first
@@ -103,7 +103,7 @@ async def test_only_the_last_used_datasets_are_kept() -> None:
     assert datasets.get("lcm", {}) is not second
 
 
-async def test_a_dataset_that_made_room_gives_the_same_problems_again() -> None:
+async def test_an_evicted_dataset_gives_the_same_problems_again() -> None:
     datasets = Datasets(cache_size=1)
     recipe = Recipe(task="gcd", seed=5)
     before = datasets.problem(recipe)
@@ -111,7 +111,7 @@ async def test_a_dataset_that_made_room_gives_the_same_problems_again() -> None:
     assert datasets.problem(recipe) == before
 
 
-async def test_data_that_datasets_share_are_those_of_the_parameters(pool: TaskPool) -> None:
+async def test_shared_data_match_the_parameters(pool: TaskPool) -> None:
     one, other = (
         Recipe(task="codeio", seed=2, parameters={"difficulty": difficulty})
         for difficulty in (7, 9)
@@ -120,7 +120,7 @@ async def test_data_that_datasets_share_are_those_of_the_parameters(pool: TaskPo
     assert made[0] == made[2] != made[1]
 
 
-async def test_a_dataset_that_finds_no_item_finds_one_for_the_next_seed(pool: TaskPool) -> None:
+async def test_a_dataset_recovers_after_a_seed_without_an_item(pool: TaskPool) -> None:
     rare = {"min_word_length": 4, "max_word_length": 4}
     rare |= {"min_chain_length": 3, "max_chain_length": 3}
     with pytest.raises(GenerationError, match="exhausted"):
@@ -129,7 +129,7 @@ async def test_a_dataset_that_finds_no_item_finds_one_for_the_next_seed(pool: Ta
 
 
 @pytest.mark.processes
-async def test_one_tasks_decimal_precision_does_not_reach_another() -> None:
+async def test_decimal_precision_does_not_leak_between_tasks() -> None:
     digits = {"max_decimal_places": 8, "max_digits": 10, "min_decimal_places": 6, "min_digits": 8}
     long = Recipe(task="decimal_chain_sum", seed=6321079149627059, parameters=digits)
     lowers_it = Recipe(task="decimal_arithmetic", seed=3)

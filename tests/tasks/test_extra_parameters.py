@@ -21,13 +21,13 @@ async def generate(pool: TaskPool, task: str, **parameters: object) -> list[Prob
     return await asyncio.gather(*map(pool.generate, recipes))
 
 
-async def test_the_library_never_sees_our_own_parameters() -> None:
+async def test_the_library_does_not_get_extra_parameters() -> None:
     parameters = {"rank": 0.5, "train": 0}
     assert library_parameters("acre", parameters) == {"train": 0}
     assert library_parameters("chain_sum", parameters) == parameters
 
 
-async def test_a_user_may_set_the_librarys_names_and_our_own() -> None:
+async def test_parameter_names_include_the_extra_ones() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the library's own
         assert parameter_names("acre") == ("train", "rank")
@@ -36,7 +36,9 @@ async def test_a_user_may_set_the_librarys_names_and_our_own() -> None:
 
 
 @pytest.mark.parametrize("task", ["acre", "self_reference"])
-async def test_a_rank_leaves_the_answers_as_they_are(pool: TaskPool, task: str) -> None:
+async def test_a_rank_does_not_change_the_distribution_of_answers(
+    pool: TaskPool, task: str
+) -> None:
     low, high = await generate(pool, task, rank=0.0), await generate(pool, task, rank=1.0)
     assert [problem.oracle for problem in low] == [problem.oracle for problem in high]
     assert len({problem.oracle for problem in low}) > 2
@@ -60,21 +62,21 @@ async def test_the_item_comes_from_one_of_the_chosen_generators(pool: TaskPool) 
         ("chain_sum", {"rank": 0.5}, "rank"),
     ],
 )
-async def test_a_value_that_chooses_nothing_is_refused_by_name(
+async def test_a_value_without_an_item_is_refused(
     pool: TaskPool, task: str, parameters: dict[str, object], named: str
 ) -> None:
     with pytest.raises(GenerationError, match=named):
         await pool.generate(Recipe(task=task, seed=2, parameters=parameters))
 
 
-async def test_a_task_that_shares_its_data_keeps_each_recipe_one_problem(pool: TaskPool) -> None:
+async def test_a_recipe_of_a_task_with_shared_data_has_one_problem(pool: TaskPool) -> None:
     short, other = [Recipe(task="codeio", seed=4, parameters={"difficulty": d}) for d in (5, 9)]
     questions = [(await pool.generate(r)).question for r in (short, other, short, other)]
     assert questions[:2] == questions[2:]
     assert len(set(questions)) == 2
 
 
-async def test_a_generator_that_draws_from_the_global_source_gives_one_problem(
+async def test_a_recipe_of_a_generator_with_global_randomness_has_one_problem(
     pool: TaskPool,
 ) -> None:
     recipe = Recipe(task="list_functions", seed=6, parameters={"functions": [14]})

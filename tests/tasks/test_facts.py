@@ -79,12 +79,12 @@ def names_in(node: ast.AST) -> set[str]:
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
-async def test_the_built_in_list_is_the_registry(library: ModuleType) -> None:
+async def test_known_categories_match_the_registry(library: ModuleType) -> None:
     assert known_categories() | {"composite": "composite"} == read_registry()
     assert len(known_categories()) == 105
 
 
-async def test_what_is_not_a_task_is_registered_and_has_no_problems(library: ModuleType) -> None:
+async def test_composite_is_registered_but_has_no_problems(library: ModuleType) -> None:
     for name in NOT_A_TASK:
         assert name in library.DATASETS
         with pytest.raises((AssertionError, ValueError)):
@@ -116,7 +116,7 @@ async def test_exactly_the_listed_tasks_run_code_in_an_answer(
     assert {path.name for path in tmp_path.iterdir()} == EXECUTES_ANSWERS
 
 
-async def test_exactly_the_listed_verifiers_hand_the_answer_to_an_evaluator(
+async def test_exactly_the_listed_verifiers_pass_the_answer_to_an_evaluator(
     library: ModuleType,
 ) -> None:
     modules = {task: inspect.getsourcefile(cls) for task, (cls, _) in library.DATASETS.items()}
@@ -129,7 +129,7 @@ async def test_exactly_the_listed_verifiers_hand_the_answer_to_an_evaluator(
     assert handing == EXECUTES_ANSWERS
 
 
-async def test_every_other_evaluator_in_the_library_runs_its_own_text(
+async def test_all_other_evaluators_in_the_library_run_its_own_text(
     package_folder: Path,
 ) -> None:
     others = set()
@@ -141,7 +141,7 @@ async def test_every_other_evaluator_in_the_library_runs_its_own_text(
     assert others == SITES_ON_OWN_TEXT
 
 
-async def test_the_one_parser_of_the_same_name_is_the_librarys_own_and_runs_nothing(
+async def test_the_librarys_own_parse_expr_executes_nothing(
     package_folder: Path,
 ) -> None:
     path = package_folder / PARSER_OF_ITS_OWN
@@ -200,6 +200,6 @@ async def test_a_task_that_seeds_numpy_takes_any_recipe_seed(pool: TaskPool) -> 
         assert (await pool.generate(Recipe(task=task, seed=2**53 - 2))).question
 
 
-async def test_items_that_the_library_could_not_solve_itself_are_not_made(pool: TaskPool) -> None:
+async def test_items_without_a_usable_oracle_are_not_made(pool: TaskPool) -> None:
     with pytest.raises(GenerationError, match="Integral"):
         await pool.generate(Recipe(task="intermediate_integration", seed=10))

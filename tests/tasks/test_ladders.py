@@ -53,7 +53,7 @@ async def test_the_curriculum_is_measured_on_these_ladders(ladders: dict[str, Ta
     assert json.loads(HEIGHTS.read_text()) == heights
 
 
-async def test_what_is_not_the_librarys_curriculum_has_a_reason(
+async def test_a_ladder_that_differs_from_the_curriculum_has_a_reason(
     ladders: dict[str, TaskLadder],
 ) -> None:
     assert {ladder.origin for ladder in ladders.values()} <= {
@@ -70,11 +70,11 @@ async def test_no_repaired_level_is_refused(ladders: dict[str, TaskLadder]) -> N
     assert [task for task, ladder in ladders.items() if "is refused: " in ladder.reason] == []
 
 
-def test_no_task_has_both_a_repaired_ladder_and_one_of_our_own() -> None:
+def test_no_task_has_both_a_repaired_and_an_own_ladder() -> None:
     assert not REPAIRS.keys() & OWN_LADDERS.keys()
 
 
-async def test_a_level_travels_through_json_unchanged(ladders: dict[str, TaskLadder]) -> None:
+async def test_levels_survive_json(ladders: dict[str, TaskLadder]) -> None:
     for task, ladder in ladders.items():
         for level, parameters in enumerate(ladder.levels):
             recipe = Recipe(task=task, seed=2, level=level, parameters=parameters)
@@ -111,21 +111,21 @@ def test_ranges_of_a_curriculum_are_windows_near_the_level() -> None:
     ]
 
 
-def test_refused_levels_are_left_out_and_told() -> None:
+def test_refused_levels_are_left_out_and_reported() -> None:
     ladder = ladder_of("caesar_cipher", curriculum_levels("caesar_cipher"))
     assert len(ladder.levels) == 2
     assert ladder.origin == "repaired"
     assert "level 2 is refused: AssertionError: rotation must be" in ladder.reason
 
 
-def test_a_task_of_which_every_level_is_refused_keeps_its_default() -> None:
+def test_a_task_without_accepted_levels_keeps_its_default() -> None:
     ladder = ladder_of("gcd", [{"no_such_name": 1}, {"min_numbers": 0}])
     assert (ladder.levels, ladder.origin) == (({},), "none")
     assert "no_such_name" in ladder.reason
     assert "level 1 is refused" in ladder.reason
 
 
-def test_equal_neighbours_are_merged() -> None:
+def test_equal_neighbors_are_merged() -> None:
     ladder = ladder_of("gcd", [{}, {}, {"max_value": 9}, {"max_value": 9}])
     assert ladder == TaskLadder(levels=({}, {"max_value": 9}), origin="curriculum")
 
@@ -139,7 +139,7 @@ def test_columns_of_repairs_have_one_height() -> None:
         levels_from({"ranges": {"n": [1, 2]}, "values": {"p": [0.5, 0.1]}})
 
 
-async def test_the_table_in_docs_has_every_level(ladders: dict[str, TaskLadder]) -> None:
+async def test_the_page_lists_every_level(ladders: dict[str, TaskLadder]) -> None:
     sections = PAGE.read_text().split("\n## ")[1:]
     found = {
         section.partition("\n")[0]: sum(

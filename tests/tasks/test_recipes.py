@@ -83,7 +83,7 @@ def refusal(recipe: Recipe) -> str:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_what_is_hostile_is_refused_for_every_parameter_by_a_short_sentence(task: str) -> None:
+def test_hostile_values_are_refused_for_every_parameter_with_a_short_message(task: str) -> None:
     begin = time.monotonic()
     for name in known_parameters(task):
         for what, value in HOSTILE.items():
@@ -95,7 +95,7 @@ def test_what_is_hostile_is_refused_for_every_parameter_by_a_short_sentence(task
 
 
 @pytest.mark.parametrize("value", [10**9, 1e9, "x", "", True, None, [], [[1]], {}, -1, 0.5])
-def test_every_other_value_is_refused_or_of_a_kind_that_the_task_knows(value: Any) -> None:
+def test_values_are_refused_or_of_a_known_kind(value: Any) -> None:
     """No other error leaves the check, whatever the value; nothing is built."""
     for task in TASKS:
         for name, known in known_parameters(task).items():
@@ -125,7 +125,7 @@ def test_a_random_recipe_is_refused_or_plain(task: str, data: st.DataObject) -> 
 
 
 @given(anything, anything, anything, anything)
-def test_whatever_is_read_as_a_recipe_is_refused_or_sound(
+def test_any_json_is_refused_or_a_valid_recipe(
     task: Any, seed: Any, level: Any, parameters: Any
 ) -> None:
     data = {"task": task, "seed": seed, "level": level, "parameters": parameters}
@@ -160,7 +160,7 @@ def test_whatever_is_read_as_a_recipe_is_refused_or_sound(
         {"task": "gcd", "seed": 1, "parameters": {str(n): n for n in range(1000)}},
     ],
 )
-def test_what_is_no_recipe_is_refused_by_a_short_sentence(data: Any) -> None:
+def test_an_invalid_recipe_is_refused_with_a_short_message(data: Any) -> None:
     with pytest.raises(ValueError, match=r"recipe|task|seed|level|parameter|max_value") as refused:
         read_recipe(data)
     assert len(str(refused.value)) < 400
@@ -196,11 +196,11 @@ def test_every_level_of_every_task_is_allowed() -> None:
         ("gsm_symbolic", {"templates": [3, 1], "difficulty": 1}),
     ],
 )
-def test_what_a_user_may_want_is_allowed(task: str, parameters: dict[str, Any]) -> None:
+def test_reasonable_values_are_allowed(task: str, parameters: dict[str, Any]) -> None:
     require_allowed(Recipe(task=task, seed=1, parameters=parameters))
 
 
-def test_a_symbol_that_may_be_set_can_be_answered_with() -> None:
+def test_an_allowed_symbol_can_be_used_in_an_answer() -> None:
     """What a recipe lets in must pass the screen, or no answer to its problem ever earned."""
     for task in TASKS:
         for name in SYMBOL_PARAMETERS & known_parameters(task).keys():
@@ -210,18 +210,18 @@ def test_a_symbol_that_may_be_set_can_be_answered_with() -> None:
 
 
 @pytest.mark.parametrize("task", ["composite", "no_such_task", "", "os", "\ud800"])
-def test_what_is_no_task_is_refused(task: str) -> None:
+def test_an_unknown_task_is_refused(task: str) -> None:
     assert "not registered" in refusal(Recipe(task=task, seed=1))
     with pytest.raises(ValueError, match="not registered"):
         Datasets().get(task, {})
 
 
 @pytest.mark.parametrize("name", ["seed", "size", "self", "__class__", "datasets", "x" * 10**6])
-def test_what_is_no_parameter_is_refused(name: str) -> None:
+def test_an_unknown_parameter_is_refused(name: str) -> None:
     assert len(refusal(Recipe(task="gcd", seed=1, parameters={name: 1}))) < 200
 
 
-def test_no_dataset_is_built_of_a_recipe_that_is_refused() -> None:
+def test_no_dataset_is_built_for_a_refused_recipe() -> None:
     datasets = Datasets()
     recipe = Recipe(task="simple_integration", seed=1, parameters={"symbols": [CODE]})
     with pytest.raises(ValueError, match="symbols"):
@@ -230,6 +230,6 @@ def test_no_dataset_is_built_of_a_recipe_that_is_refused() -> None:
         datasets.get(recipe.task, recipe.parameters)
 
 
-def test_a_value_is_shown_in_few_characters() -> None:
+def test_values_are_shortened() -> None:
     for value in HOSTILE.values():
         assert len(shorten(value)) <= 100
