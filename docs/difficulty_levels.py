@@ -1,8 +1,9 @@
-"""Proves every level of every task and writes docs/difficulty-levels.md.
+"""Prove every level of every task and write docs/difficulty-levels.md.
 
 python docs/difficulty_levels.py [ITEMS]
 
-ITEMS, by default 30, are made at each level. A level that fails is named, and nothing is written.
+ITEMS (30 by default) are generated at each level. If a level fails, its faults are printed and
+nothing is written.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def single_levels(ladders: Mapping[str, TaskLadder]) -> str:
 
 
 def shown(parameters: Mapping[str, Any]) -> str:
-    """Write parameters into a cell; `min_x` and `max_x` as one range.
+    """Format parameters for a table cell, with `min_x` and `max_x` as one range.
 
     Example:
         >>> shown({"min_n": 2, "max_n": 4, "p": 0.5})
@@ -76,7 +77,7 @@ def shown(parameters: Mapping[str, Any]) -> str:
 
 
 def changes(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
-    """Find what the upper level sets otherwise; both ends of a range of which one moves."""
+    """Return the parameters that the upper level changes, with both ends of a changed range."""
     moved = {name for name in upper if name not in lower or upper[name] != lower[name]}
     ends = {f"{end}_{name[4:]}" for name in moved for end in ("min", "max")}
     return {name: value for name, value in upper.items() if name in moved | ends}

@@ -1,6 +1,6 @@
 """Train a model with TRL's GRPOTrainer on problems and rewards of this package: 20 steps on a CPU.
 
-    python examples/train_with_trl.py                                # a tiny model from nothing
+    python examples/train_with_trl.py                                # a tiny untrained model
     python examples/train_with_trl.py --model NAME_OR_FOLDER --rate 1e-5
 
 Demonstrations come first: without solved completions there is no signal.

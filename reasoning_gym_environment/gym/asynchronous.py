@@ -171,7 +171,7 @@ class AsyncProblemStream:
             GenerationError: no problem can be made.
             PoolClosedError: the gym is closed.
         """
-        return await self._problems.next(_has_room)
+        return await self._problems.next()
 
     def observe(self, problem: Problem | Recipe, *, solved: int, attempts: int) -> None:
         """Record that `solved` of `attempts` scored completions of a problem were right."""
@@ -204,11 +204,6 @@ class AsyncProblemStream:
     def close(self) -> None:
         """Drop all pending problems."""
         self._problems.close()
-
-
-async def _has_room(_: Problem) -> bool:
-    """Accept every prompt, as tokens are not counted here."""
-    return True
 
 
 class AsyncReasoningGym:

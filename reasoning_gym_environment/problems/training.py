@@ -97,7 +97,7 @@ async def select(pool: TaskPool, settings: ProblemSettings, *, with_ladders: boo
         categories={task.name: task.category for task in tasks if task.used},
         weights=weights,
         ladders=ladders,
-        levels=levels_of(settings, drawn),
+        levels=_levels_of(settings, drawn),
     )
 
 
@@ -109,7 +109,7 @@ def _summary(tasks: Sequence[TaskInfo]) -> str:
     return f"{used}; {left_out}" if left_out else used
 
 
-def levels_of(settings: ProblemSettings, ladders: Mapping[str, Ladder]) -> Levels:
+def _levels_of(settings: ProblemSettings, ladders: Mapping[str, Ladder]) -> Levels:
     """Return the levels for the settings' mode."""
     match settings.complexity_mode:
         case ComplexityMode.RANDOM:
@@ -229,8 +229,11 @@ class TrainingProblems:
         assert self._stream is not None
         self._stream.fill()
 
-    async def next(self, has_room: Callable[[Problem], Awaitable[bool]]) -> Problem:
+    async def next(self, has_room: Callable[[Problem], Awaitable[bool]] | None = None) -> Problem:
         """Return the next training problem whose prompt leaves room for a completion.
+
+        Args:
+            has_room: whether a prompt does; None accepts all.
 
         Raises:
             ConfigurationError: too many prompts in a row leave none.
@@ -240,7 +243,7 @@ class TrainingProblems:
         while tries < MAX_TOO_LONG:
             problem = await self._stream.next_problem()
             recipe = problem.recipe
-            fits = await has_room(problem)
+            fits = has_room is None or await has_room(problem)
             tries = 0 if self._cap_if_too_long(recipe, fits=fits) else tries + 1
             if fits:
                 logger.info("Selected %s (seed %d, level %s)", *_log_fields(recipe))

@@ -37,7 +37,7 @@ class Measure(NamedTuple):
     entries: Callable[[Any], list[Entry]] = lambda dataset: [dataset[0]]
 
 
-def bearing_experiments(entry: Entry) -> tuple[float, ...]:
+def relevant_experiments(entry: Entry) -> tuple[float, ...]:
     """Return, for `acre`, the number of experiments that show an object of the test case.
 
     Ties are broken by the number of all objects.
@@ -52,8 +52,8 @@ def bearing_experiments(entry: Entry) -> tuple[float, ...]:
     )
 
 
-def fatal_slips(entry: Entry) -> tuple[float, ...]:
-    """Return, for `self_reference`, how many single misjudgments make a false solution.
+def single_error_solutions(entry: Entry) -> tuple[float, ...]:
+    """Return, for `self_reference`, how many single misjudgments lead to a false solution.
 
     A number of true statements is a solution if that many of the seven hold for it. Where one
     too many or one too few hold, misjudging one of them makes it look like a solution.
@@ -69,8 +69,8 @@ def fatal_slips(entry: Entry) -> tuple[float, ...]:
     return (slips,)
 
 
-def fewness_of_ways(entry: Entry) -> tuple[float, ...]:
-    """Return, for `puzzle24`, the negative number of ways that lead to 24."""
+def negative_solution_count(entry: Entry) -> tuple[float, ...]:
+    """Return, for `puzzle24`, the negative number of ways to reach 24."""
     return (-_ways([Fraction(number) for number in entry["metadata"]["numbers"]]),)
 
 
@@ -116,13 +116,13 @@ def _executed(dataset: Any) -> list[Entry]:
 
 MEASURES: Mapping[str, Measure] = MappingProxyType(
     {
-        "acre": Measure(bearing_experiments, 6, same_answer=True, entries=_all_cases),
+        "acre": Measure(relevant_experiments, 6, same_answer=True, entries=_all_cases),
         "arc_agi": Measure(question_length, 8),
         "codeio": Measure(question_length, 8, entries=_executed),
-        "puzzle24": Measure(fewness_of_ways, 3),
+        "puzzle24": Measure(negative_solution_count, 3),
         "quantum_lock": Measure(shortest_sequence, 8),
         "rectangle_count": Measure(number_in_answer, 4),
-        "self_reference": Measure(fatal_slips, 32, same_answer=True),
+        "self_reference": Measure(single_error_solutions, 32, same_answer=True),
     }
 )
 """Tasks with the parameter `rank`."""
@@ -177,7 +177,7 @@ def choose_entry(recipe: Recipe, seeded: Callable[[int], Any]) -> dict[str, Any]
 
 
 def _number(recipe: Recipe, numbers: Sequence[int], known: Mapping[int, Any]) -> int:
-    """Draw one of a task's generators, with another seed than the generator's own."""
+    """Draw one of a task's generators, with a seed other than the item's."""
     if not numbers or not set(numbers) <= known.keys():
         raise ValueError(f"{recipe.task} has only the generators {sorted(known)}, got {numbers}")
     return Random(f"{recipe.task} {recipe.seed}").choice(numbers)

@@ -49,7 +49,7 @@ class Datasets:
         self._cache_size = cache_size
 
     def get(self, task: str, parameters: Mapping[str, Any]) -> Any:
-        """Return the dataset of that task and parameters; the caller sets its seed.
+        """Return the dataset of a task and parameters; the caller sets its seed.
 
         Raises:
             ValueError, TypeError: the task is not known to take these parameters.
@@ -75,7 +75,7 @@ class Datasets:
         """Make the library's entry for a recipe; the same in every process of one hash seed.
 
         Raises:
-            ValueError, TypeError: the recipe is unsound, or its parameters are not allowed.
+            ValueError, TypeError: the recipe is invalid, or its parameters are not allowed.
         """
         require_allowed(recipe)
         random.seed(recipe.seed)  # one generator of list_functions draws from the global one

@@ -1,4 +1,4 @@
-"""Problems and scores in an event loop: what is the same, what is refused, what is left behind."""
+"""Problems, scores and streams of the async client."""
 
 import asyncio
 from collections.abc import AsyncIterator

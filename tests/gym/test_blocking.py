@@ -1,4 +1,4 @@
-"""The gym without an event loop: in threads, beside a running loop, after a fork, at the end."""
+"""The blocking client: in threads, beside a running loop, after a fork, at exit."""
 
 import asyncio
 import contextlib

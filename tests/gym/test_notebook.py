@@ -1,4 +1,4 @@
-"""The notebook of problems and scores shows what it shows when it is run."""
+"""The notebook of problems and scores reproduces its stored outputs."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ NOTEBOOK = Path(__file__).parents[2] / "examples" / "problems_and_scores.ipynb"
 
 
 def shown(notebook: nbformat.NotebookNode) -> list[tuple[str, list[Any]]]:
-    """What each cell of code prints, in however many pieces it came, and what it gives."""
+    """Return each code cell's joined printed text and its result."""
     return [
         (
             "".join(output.get("text", "") for output in cell.outputs),

@@ -1,4 +1,4 @@
-"""What the adapters share, and TRL's dataset and reward, which need no TRL."""
+"""Shared helpers of the adapters, and TRL's dataset and reward without TRL."""
 
 import json
 import subprocess

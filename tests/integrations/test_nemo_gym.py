@@ -1,4 +1,4 @@
-"""The rows of NeMo Gym hold what its agents send and what `/verify` needs."""
+"""NeMo Gym's rows."""
 
 import json
 

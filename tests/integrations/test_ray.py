@@ -28,7 +28,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """Two nodes, each with room for one replica, which are up; the proxy is on the first."""
+    """Start two nodes with room for one replica each; the proxy is on the first."""
     sys.path.insert(0, str(ROOT / "deploy"))  # as `serve run` does with the folder it runs in
     import ray
     from ray import serve
@@ -52,7 +52,7 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def asked() -> list[tuple[dict[str, Any], float]]:
-    """Requests and their right rewards: an answer of one problem to another is wrong."""
+    """Return requests with their rewards: the answer to another problem is wrong."""
     with ReasoningGym(processes=1) as gym:
         problems = gym.problems("chain_sum", level=2, count=20, seed=5)
     return [

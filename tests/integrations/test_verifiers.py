@@ -55,7 +55,7 @@ except vf.TaskError as error:
 
 
 def of_page(page: str) -> str:
-    """The one command of a page that needs the framework."""
+    """Return the one command of a page that needs the framework."""
     [text] = [
         block.text
         for block in blocks(ROOT / "docs" / page)
@@ -65,7 +65,7 @@ def of_page(page: str) -> str:
 
 
 async def run_shell(command: str, folder: Path, **variables: str) -> list[dict[str, Any]]:
-    """Run a page's command, and read the traces that it left."""
+    """Run a page's command, and return its traces."""
     env = {**environment(folder), "API_KEY": "x", "UV_HTTP_TIMEOUT": "180", **variables}
     await run("bash", "-euc", command, cwd=folder, env=env)
     [file] = (folder / "outputs").glob("*/traces.jsonl")

@@ -19,7 +19,7 @@ TARGET = 0.7
 GROUP = 8
 
 Solves = Callable[[int], float]
-"""A learner: level to the chance to solve it."""
+"""A learner: level to the probability of solving it."""
 
 
 def of_height(height: int, target: float = TARGET) -> Curriculum:
@@ -38,7 +38,7 @@ def logistic(ability: float, slope: float = 2.0) -> Solves:
 def train(
     curriculum: Curriculum, solves: Solves, groups: int, *, in_flight: int = 0, seed: int = 1
 ) -> list[float]:
-    """The position after each group."""
+    """Return the position after each group."""
     rng = random.Random(seed)
     flying: deque[int] = deque()
     positions = []
@@ -148,7 +148,7 @@ def cliff(level: int) -> float:
 @pytest.mark.parametrize(("in_flight", "wander"), [(0, 0.1), (64, 0.3)])
 @pytest.mark.parametrize("seed", range(3))
 def test_it_comes_to_rest_between_two_levels(seed: int, in_flight: int, wander: float) -> None:
-    """All answers right at one level and wrong at the next: the hardest ladder to stand on."""
+    """All answers are right at one level and wrong at the next, the hardest case."""
     places = train(of_height(6), cliff, 2000, in_flight=in_flight, seed=seed)[-1000:]
     assert statistics.mean(places) == pytest.approx(2.25, abs=0.1)
     assert statistics.stdev(places) < wander

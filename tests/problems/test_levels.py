@@ -1,4 +1,4 @@
-"""The modes of difficulty, and the cap on a ladder."""
+"""Random and fixed levels, and caps on ladders."""
 
 import json
 from collections import Counter
@@ -17,7 +17,7 @@ uniforms = st.floats(0.0, 1.0, exclude_max=True)
 
 
 def drawn(levels: Levels, task: str = "gcd") -> dict[int | None, float]:
-    """The share of each level among many draws."""
+    """Return the share of each level among many draws."""
     counts = Counter(levels.level(task, k / 1000) for k in range(1000))
     return {level: count / 1000 for level, count in counts.items()}
 

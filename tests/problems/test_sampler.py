@@ -1,4 +1,4 @@
-"""The stream of recipes: repeatable, resumable, and apart from every other stream."""
+"""The sampler is reproducible, resumable, and disjoint from every other stream."""
 
 import json
 import random
@@ -49,7 +49,7 @@ def test_the_same_settings_draw_the_same_recipes(
 
 
 def test_the_first_recipes_are_the_same_on_every_machine_and_version() -> None:
-    """Changing these breaks the resume of every stored checkpoint."""
+    """Changing them breaks the resume of every stored checkpoint."""
     assert take(uniform(run_seed=42), 3) == [
         Recipe(task="lcm", seed=3578981594851724),
         Recipe(task="lcm", seed=2632147013545998),
@@ -158,7 +158,7 @@ LADDERS = {task: tuple({"size": size} for size in range(4)) for task in TASKS}
 
 
 def learning(*, by_signal: bool = True, run_seed: int = 1) -> Sampler:
-    """A sampler with all that it can learn from."""
+    """Return a sampler that learns levels and signal."""
     return Sampler(
         dict.fromkeys(TASKS, 1.0),
         run_seed=run_seed,
@@ -169,7 +169,7 @@ def learning(*, by_signal: bool = True, run_seed: int = 1) -> Sampler:
 
 
 def practise(sampler: Sampler, groups: int, solved_shares: dict[str, float]) -> Counter[str]:
-    """Draw and record, each task solved as often as it says; how often each one was drawn."""
+    """Draw and record groups with these solved shares; return the draws per task."""
     rng = Random(1)
     drawn: Counter[str] = Counter()
     for _ in range(groups):

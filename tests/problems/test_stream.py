@@ -1,4 +1,4 @@
-"""The stream hands out what was drawn, in order, and continues exactly from its state."""
+"""The stream returns problems in draw order, and continues exactly from its state."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ def sampler(weights: dict[str, float] = WEIGHTS, run_seed: int = 7) -> Sampler:
 
 
 def by_seed(recipes: list[Recipe]) -> list[Recipe]:
-    """In an order of their own: a draw's seed is its own."""
+    """Order recipes by their seeds, which are distinct."""
     return sorted(recipes, key=lambda recipe: recipe.seed)
 
 

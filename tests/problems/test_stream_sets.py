@@ -1,4 +1,4 @@
-"""A set holds the first problems that can be made and are not in the evaluation set."""
+"""A set has the first problems that can be made and are not in the evaluation set."""
 
 import itertools
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from reasoning_gym_environment.records import Problem, Recipe
 
 
 class Pool:
-    """Makes a problem whose question is its seed, and fails for the seeds it is told."""
+    """Makes problems whose question is their seed, and fails for chosen seeds."""
 
     def __init__(self, *, fails: range = range(0)) -> None:
         self.fails = fails

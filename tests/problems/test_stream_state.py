@@ -1,4 +1,4 @@
-"""A checkpoint's stream state is valid, or is refused with the path of the invalid value."""
+"""Validation of a checkpoint's stream state; errors have the path of the invalid value."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ def sampler(seed: int = 1, replica: str = "env_0") -> Sampler:
 
 
 def state() -> dict[str, Any]:
-    """The state of a stream that has learnt, as JSON gives it back."""
+    """Return the state, after a round trip through JSON, of a stream with recorded groups."""
     stream, room = sampler(), PromptRoom()
     for number in range(30):
         recipe = stream.next_recipe()

@@ -1,4 +1,4 @@
-"""A checkpoint's problems are made only if their recipes are sound and their tasks bear them."""
+"""Validation of the recipes in a checkpoint and of task parameters."""
 
 from collections import Counter
 from pathlib import Path
@@ -10,7 +10,6 @@ from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.problems.sampler import TaskSampling
 from reasoning_gym_environment.problems.stream import fixed_exclusions
 from reasoning_gym_environment.problems.training import ProblemSettings, TrainingProblems
-from reasoning_gym_environment.records import Problem
 from reasoning_gym_environment.sandbox.pool import TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -40,10 +39,6 @@ async def started(pool: TaskPool, counts: Counter[str], **changes: Any) -> Train
     return problems
 
 
-async def has_room(_: Problem) -> bool:
-    return True
-
-
 async def test_code_in_a_checkpoints_recipe_does_not_run(
     pool: TaskPool, short_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -51,7 +46,7 @@ async def test_code_in_a_checkpoints_recipe_does_not_run(
     code = f"__import__('os').system('id > {short_path}/ran')"
     hostile = {"task": TASK, "seed": 2, "level": None, "parameters": {"symbols": [code]}}
     problems.load_state_dict({**problems.state_dict([]), "ahead": [hostile]})
-    problem = await problems.next(has_room)
+    problem = await problems.next()
     [verdict] = await pool.verify(problem, ["0"])
     problems.close()
     assert verdict.score == 0.0

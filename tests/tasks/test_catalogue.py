@@ -1,15 +1,20 @@
-"""Which tasks a run uses, and what is said about the others."""
+"""Discovery, selection and weights of tasks, and the bundled snapshot."""
 
 import pytest
 
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.sandbox.pool import TaskPool
+from reasoning_gym_environment.tasks import catalogue
 from reasoning_gym_environment.tasks.catalogue import (
     Discovery,
+    LibrarySnapshot,
     TaskInfo,
     UnknownTaskError,
+    bundled_snapshot,
     discover,
     known_categories,
+    ladder_heights,
+    proven_tasks,
     select_tasks,
     task_weights,
 )
@@ -140,7 +145,7 @@ def test_task_info_is_plain_json_with_its_use() -> None:
 
 
 class BrokenRegistry:
-    """A library whose registry moved or changed its shape."""
+    """A registry that has moved or changed its shape."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -203,3 +208,31 @@ async def test_all_tasks_of_the_installed_library_can_be_built(pool: TaskPool) -
     found = await pool.discover()
     assert (found.failures, found.warning) == ({}, None)
     assert len([task for task in select_tasks(found) if task.used]) == 104
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_snapshot_is_what_the_library_offers(pool: TaskPool) -> None:
+    snapshot = bundled_snapshot()
+    assert snapshot is not None, "of another version of reasoning-gym: make docs"
+    assert snapshot == LibrarySnapshot(await pool.discover(), await pool.ladders())
+
+
+def test_all_tasks_of_the_snapshot_build() -> None:
+    snapshot = bundled_snapshot()
+    assert snapshot is not None
+    assert snapshot.discovery.failures == {}
+    assert proven_tasks() == snapshot.discovery.categories.keys()
+
+
+def test_there_is_no_snapshot_for_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "version", lambda _: "0.0.1")
+    assert bundled_snapshot() is None
+    assert proven_tasks() == frozenset()
+
+
+def test_every_task_has_a_height() -> None:
+    snapshot = bundled_snapshot()
+    assert snapshot is not None
+    assert ladder_heights() == {
+        task: len(ladder.levels) for task, ladder in snapshot.ladders.items()
+    }

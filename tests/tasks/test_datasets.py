@@ -1,4 +1,4 @@
-"""A recipe is a problem: the same one in every process and after any history."""
+"""A recipe gives the same problem in every process and after any history."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ HAS_NO_ORACLE = {"boxnet", "graph_color", "propositional_logic", "rubiks_cube", 
 
 
 async def made_in_a_fresh_process(recipes: list[Recipe]) -> dict[str, Problem]:
-    """Problems by recipe key, made one after the other in the order given."""
+    """Return problems by recipe key, made sequentially in this order."""
     server = ForkServer()
     try:
         generator = await server.start("generator")

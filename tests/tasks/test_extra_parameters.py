@@ -1,4 +1,4 @@
-"""Our own parameters choose items by the recipe alone, and are never shown to the library."""
+"""Extra parameters choose items by the recipe alone, and never reach the library."""
 
 import asyncio
 import json
@@ -36,9 +36,7 @@ async def test_parameter_names_include_the_extra_ones() -> None:
 
 
 @pytest.mark.parametrize("task", ["acre", "self_reference"])
-async def test_a_rank_does_not_change_the_distribution_of_answers(
-    pool: TaskPool, task: str
-) -> None:
+async def test_a_rank_does_not_change_the_answers(pool: TaskPool, task: str) -> None:
     low, high = await generate(pool, task, rank=0.0), await generate(pool, task, rank=1.0)
     assert [problem.oracle for problem in low] == [problem.oracle for problem in high]
     assert len({problem.oracle for problem in low}) > 2

@@ -35,7 +35,7 @@ pytestmark = [
 ]
 
 EXECUTORS = {"eval", "exec", "parse_expr", "sympify", "lambdify", "literal_eval"}
-"""Calls that run text, or parse it by running it."""
+"""Functions that execute text, or parse it by executing it."""
 
 SITES_ON_OWN_TEXT = {
     "algebra/intermediate_integration.py: sympy.parse_expr(metadata['integrand'])",
@@ -49,10 +49,10 @@ SITES_ON_OWN_TEXT = {
     "arithmetic/gsm_symbolic/generators_50_99.py: eval(fraction)",
     "code/codeio.py: exec(full_code)",
 }
-"""Sites that run what the library itself wrote."""
+"""Calls that execute text of the library itself."""
 
 PARSER_OF_ITS_OWN = "logic/propositional_logic.py"
-"""Defines a `parse_expr` that runs nothing."""
+"""Defines a `parse_expr` that executes nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def package_folder(library: ModuleType) -> Path:
 
 
 def executing_calls(path: Path) -> Iterator[ast.Call]:
-    """The calls by which a source file runs text, by the last part of their name."""
+    """Return the calls in a source file that execute text."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in EXECUTORS:
             yield node

@@ -1,6 +1,7 @@
-"""The ladders of all tasks: what they are built from, and a sample of the proof."""
+"""The ladders of all tasks: how they are built, and the proof of their levels."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest_asyncio
 
 from reasoning_gym_environment.audit.ladder_proof import faults, prove_ladders
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.sandbox.pool import TaskPool
+from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.ladders import (
     OWN_LADDERS,
     REPAIRS,
@@ -34,7 +35,7 @@ async def ladders(pool: TaskPool) -> dict[str, TaskLadder]:
 
 
 def ends(ladder: TaskLadder) -> TaskLadder:
-    """The easiest and the hardest level."""
+    """Return a ladder of the easiest and the hardest level."""
     levels = dict.fromkeys((0, len(ladder.levels) - 1))
     return TaskLadder(levels=tuple(ladder.levels[n] for n in levels), origin=ladder.origin)
 
@@ -148,3 +149,10 @@ async def test_the_page_lists_every_level(ladders: dict[str, TaskLadder]) -> Non
         for section in sections
     }
     assert found == {task: len(ladder.levels) for task, ladder in ladders.items()}
+
+
+@pytest.mark.slow
+async def test_every_level_of_every_ladder_is_sound() -> None:
+    async with TaskPool(PoolSettings(processes=2), Counter()) as pool:
+        proofs = await prove_ladders(pool, await pool.ladders(), items=30, at_once=2)
+    assert [fault for of_task in proofs for fault in faults(of_task)] == []

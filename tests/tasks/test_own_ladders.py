@@ -50,7 +50,7 @@ def size(rule: str) -> int:
 
 
 def rule_size(problem: Problem) -> float:
-    """The mean size of the rules that a problem's level may draw."""
+    """Return the mean size of the rules that a problem's level may draw."""
     return mean(size(RULES[number]) for number in problem.recipe.parameters["functions"])
 
 
@@ -64,13 +64,13 @@ def measured(problem: Problem) -> float:
 
 
 def operations(problem: Problem) -> float:
-    """The arithmetic operations in the library's worked answer."""
+    """Return the number of arithmetic operations in the library's worked answer."""
     worked = entry(problem)["metadata"]["answer_cot"]
     return len(re.findall(r"(?<=\S )[-+*/x\u00d7÷] |[\d)][-+*/x][\d(]|\d\(|%", worked))
 
 
 def elapsed(problem: Problem) -> float:
-    """Seconds in a time interval."""
+    """Return the length of a time interval in seconds."""
     facts = entry(problem)["metadata"]
     start, end = (datetime.fromisoformat(facts[name]) for name in ("start_time", "end_time"))
     return (end - start).total_seconds()

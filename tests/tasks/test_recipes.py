@@ -1,4 +1,4 @@
-"""A recipe is refused by a sentence before the library sees it, or its task is known to bear it."""
+"""Validation of recipes before the library sees them."""
 
 import contextlib
 import json
@@ -74,7 +74,7 @@ def flat(value: Any) -> list[tuple[int, Any]]:
 
 
 def refusal(recipe: Recipe) -> str:
-    """Why it is refused; empty where it isn't."""
+    """Return why a recipe is refused; empty if it is allowed."""
     try:
         require_allowed(recipe)
     except (ValueError, TypeError) as error:
@@ -96,7 +96,7 @@ def test_hostile_values_are_refused_for_every_parameter_with_a_short_message(tas
 
 @pytest.mark.parametrize("value", [10**9, 1e9, "x", "", True, None, [], [[1]], {}, -1, 0.5])
 def test_values_are_refused_or_of_a_known_kind(value: Any) -> None:
-    """No other error leaves the check, whatever the value; nothing is built."""
+    """The check raises no other error for any value, and builds nothing."""
     for task in TASKS:
         for name, known in known_parameters(task).items():
             said = refusal(Recipe(task=task, seed=1, parameters={name: value}))
@@ -201,7 +201,7 @@ def test_reasonable_values_are_allowed(task: str, parameters: dict[str, Any]) ->
 
 
 def test_an_allowed_symbol_can_be_used_in_an_answer() -> None:
-    """What a recipe lets in must pass the screen, or no answer to its problem ever earned."""
+    """Symbols allowed in a recipe must pass the screen, or no answer could be rewarded."""
     for task in TASKS:
         for name in SYMBOL_PARAMETERS & known_parameters(task).keys():
             for symbol in ("t", "Q", "b12"):
