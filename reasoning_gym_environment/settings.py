@@ -533,7 +533,7 @@ def check_start(command: str, env: EnvironmentSettings) -> None:
         ConfigurationError: no task is left, or a parameter doesn't exist.
         UnwritableError: an output can't be written.
     """
-    from .problems.task_selection import require_names  # slow; help needs none
+    from .problems.training import require_names  # slow; help needs none
     from .tasks.catalogue import bundled_snapshot, select_tasks, task_weights
 
     if known := bundled_snapshot():  # the worker processes check for other versions of the library
