@@ -1,4 +1,4 @@
-"""The environment: Atropos's contract, fulfilled by the package's parts."""
+"""The environment: implements Atropos's contract with the package's parts."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ from reasoning_gym_environment.atropos.base import VERSIONS, AtroposEnv
 from reasoning_gym_environment.atropos.config import (
     ReasoningGymEnvConfig,
     ServerConfig,
-    default_config,
-    default_server,
     evaluation_settings,
 )
 from reasoning_gym_environment.atropos.launch import run_command_line
@@ -44,7 +42,7 @@ from reasoning_gym_environment.rollouts.metrics import GroupOutcome, signal_line
 from reasoning_gym_environment.rollouts.rollouts import GroupObserver, Rollouts, RolloutSettings
 from reasoning_gym_environment.sandbox.pool import StartWorker, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings
-from reasoning_gym_environment.settings import pool_settings, settings_of
+from reasoning_gym_environment.settings import default_settings, pool_settings, settings_of
 from reasoning_gym_environment.storage.dumps import DumpWriter
 from reasoning_gym_environment.util.text import escape_control_characters
 
@@ -52,10 +50,10 @@ logger = logging.getLogger(__name__)
 
 
 class ReasoningGymEnv(AtroposEnv):
-    """Trains on reasoning-gym's tasks: samples problems, requests grouped rollouts, scores them.
+    """An environment of reasoning-gym's tasks: samples problems, requests and scores groups.
 
     Args:
-        start_worker: starts the worker processes, if not the pool itself.
+        start_worker: starts a worker process; None for the pool's own way.
 
     Attributes:
         problems: the training problems and their curriculum.
@@ -111,7 +109,9 @@ class ReasoningGymEnv(AtroposEnv):
     @classmethod
     def config_init(cls) -> tuple[ReasoningGymEnvConfig, list[ServerConfig]]:
         """Return the defaults of the command line."""
-        return default_config(), [default_server()]
+        defaults = default_settings()
+        servers = [ServerConfig(**server.model_dump()) for server in defaults.servers]
+        return cls.env_config_cls(**defaults.env.model_dump()), servers
 
     @classmethod
     def cli(cls) -> None:
@@ -128,7 +128,7 @@ class ReasoningGymEnv(AtroposEnv):
 
     @property
     def categories(self) -> dict[str, str]:
-        """Category by name of the tasks in use; empty before `setup`."""
+        """Category by task in use; empty before `setup`."""
         return dict(self.problems.selection.categories)
 
     async def prepare(self) -> None:
@@ -136,7 +136,7 @@ class ReasoningGymEnv(AtroposEnv):
 
         Raises:
             UnknownTaskError: a configured task does not exist.
-            ConfigurationError: no task is left, or one refuses its parameters.
+            ConfigurationError: no task is left, or one rejects its parameters.
             WorkerStartError: the worker processes don't start.
         """
         if self.categories:
@@ -151,7 +151,7 @@ class ReasoningGymEnv(AtroposEnv):
 
         Raises:
             UnreachableError: no inference server answers.
-            ConfigurationError: a server refuses, or can't do what the configuration requires.
+            ConfigurationError: a server rejects requests or lacks what the configuration requires.
             FixableError: as `prepare`.
         """
         await self.prepare()
@@ -163,12 +163,12 @@ class ReasoningGymEnv(AtroposEnv):
         selected = self.problems.selection
         self.evaluation.prepare(self._pool, selected.categories, selected.ladders)
         gc.collect()
-        gc.freeze()  # a full collection of all that Atropos imports stalls the loop by 80 ms
+        gc.freeze()  # collecting all that Atropos imports stalls the loop for 80 ms
         sizes = len(self.categories), len(self.evaluation.set)
         logger.info("Set up: %d tasks, %d evaluation items, run %s", *sizes, self.run_id)
 
     async def get_server_info(self) -> None:
-        """Start generating problems: Atropos waits for seconds before it asks for one."""
+        """Get the trainer's settings, then start generating, since Atropos waits a few seconds."""
         await super().get_server_info()
         self._started_problems().fill()
 
@@ -197,7 +197,7 @@ class ReasoningGymEnv(AtroposEnv):
         )
 
     def _started_problems(self) -> TrainingProblems:
-        """Start the stream at its first use, since it depends on the replica's registration."""
+        """Start the stream at its first use: it needs the replica's name."""
         if not self.problems.started:
             self.problems.start_stream(
                 self.wandb_prepend or "",
@@ -215,7 +215,7 @@ class ReasoningGymEnv(AtroposEnv):
     async def collect_trajectories(self, item: Problem) -> tuple[dict[str, Any] | None, list[Any]]:
         """Return a scored group, saved to disk; None if it is lost or unscored.
 
-        If a worker is cancelled while its group is saved, the next request for the problem gets
+        If a worker is cancelled while its group is saved, the next request for the problem returns
         the group, so that it is neither lost nor stored twice.
 
         Raises:
@@ -250,7 +250,7 @@ class ReasoningGymEnv(AtroposEnv):
         return scored_data, []
 
     async def _generate(self, item: Problem) -> GroupResult:
-        """Return a scored group that all observers know; raises InferenceError."""
+        """Return a scored group and tell all observers; raises InferenceError."""
         if self.serving:
             await self.backoff.wait()
         group = await self._rollouts.sample(
@@ -270,7 +270,7 @@ class ReasoningGymEnv(AtroposEnv):
         return group
 
     async def score(self, problem: Problem, completions: Sequence[Completion]) -> GroupResult:
-        """Score completions of one problem, in their order."""
+        """Score completions of one problem."""
         return await self._rollouts.score(problem, completions)
 
     async def evaluate(self, *args: Any, **kwargs: Any) -> None:
@@ -304,5 +304,5 @@ class ReasoningGymEnv(AtroposEnv):
         await super().wandb_log({**(wandb_metrics or {}), **counted, **levels, **curves})
 
     def get_curriculum_stats(self) -> dict[str, Any]:
-        """Return the curriculum's state: see `TrainingProblems.curriculum_stats`."""
+        """Return the curriculum's state."""
         return self.problems.curriculum_stats()

@@ -1,4 +1,4 @@
-"""Atropos's base class with composed parts and its quirks corrected."""
+"""The part of the environment that implements Atropos's contract."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ from ..inference.client import InferenceClient
 from ..inference.errors import InferenceError
 from ..inference.prompts import resolve_system_prompt
 from ..records import Problem
-from ..rollouts.metrics import Statistics, signal_line
-from ..rollouts.progress import ProgressReporter
-from ..rollouts.retries import FailureBackoff, RetryBudget
+from ..rollouts.metrics import ProgressReporter, Statistics, signal_line
+from ..rollouts.rollouts import FailureBackoff, RetryBudget
 from ..storage.checkpoints import STREAM
 from ..util.concurrency import graceful_shutdown, offload
 from ..util.outages import UnreachableError, require_reachable
-from ._delivery import Delivery, DeliveryRules
+from ._delivery import Delivery, DeliveryRules, TrainerApi
 from ._output import (
     describe_output,
     finish_wandb_at_exit,
@@ -43,7 +42,6 @@ from ._output import (
 )
 from ._replica import Replica
 from ._servers import AtroposServer, clients_of, root_cause
-from ._trainer_api import TrainerApi
 from .scored_data import trained_tokens
 
 logger = logging.getLogger(__name__)
@@ -53,21 +51,16 @@ VERSIONS = {name: version(name) for name in _PACKAGES}
 
 
 class AtroposEnv(BaseEnv):
-    """Runs as Atropos asks, recovers from lost groups, and closes whatever happens.
+    """Atropos's base class with composed parts and corrected quirks.
 
     Attributes:
         run_id: identifies the run in everything it stores.
-        statistics: run metrics.
-        inference: client of the inference servers.
-        api: client of Atropos's API.
-        delivery: delivers collected groups.
-        backoff, retry_budget: when to request a group after others were lost, and how often.
-        progress: logs a line every `summary_seconds`.
         trains: whether anything trains on the completions; False in `evaluate`.
+        progress_interval: seconds between progress lines.
         reach_seconds: how long a server may take to come up at the start.
         failing_seconds: how long `process` and `evaluate` retry while all requests fail.
         outage_seconds: how long an evaluation does so while serving; training never stops.
-        process_patience: consecutive lost groups after which `process` gives up; `serve` gives up
+        max_consecutive_losses: lost groups in a row after which `process` gives up; `serve` does
             after as many with a permanent error.
 
     Raises:
@@ -84,11 +77,11 @@ class AtroposEnv(BaseEnv):
 
     server_cls: Any = APIServer
     trains = True
-    summary_seconds = 10.0
+    progress_interval = 10.0
     reach_seconds = 60.0
     failing_seconds = 20.0
     outage_seconds = 600.0
-    process_patience = 5
+    max_consecutive_losses = 5
 
     def __init__(
         self, config: Any, server_configs: Any, slurm: bool = False, testing: bool = False
@@ -131,15 +124,11 @@ class AtroposEnv(BaseEnv):
         if config.suppress_base_env_logs:
             logging.getLogger("atroposlib.envs.base").setLevel(logging.WARNING)
 
-    # What a subclass provides, beside Atropos's own abstract methods.
+    # What a subclass provides besides Atropos's own abstract methods.
 
     @abstractmethod
     async def prepare(self) -> None:
-        """Check everything that needs no server. Idempotent.
-
-        Raises:
-            FixableError: a setting can't work.
-        """
+        """Check everything that needs no server; raises FixableError. Idempotent."""
 
     @abstractmethod
     async def close_parts(self) -> None:
@@ -147,7 +136,7 @@ class AtroposEnv(BaseEnv):
 
     @abstractmethod
     def evaluation_key(self) -> str:
-        """Name the evaluation while serving: equal names, equal results."""
+        """Return a key that is equal for replicas whose evaluations have equal results."""
 
     @abstractmethod
     def stream_state(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
@@ -159,15 +148,11 @@ class AtroposEnv(BaseEnv):
 
     @abstractmethod
     def load_stream_state(self, state: dict[str, Any]) -> None:
-        """Continue the stream from a state.
-
-        Raises:
-            ValueError: the state is invalid, or another run's.
-        """
+        """Continue the stream from a state; raises ValueError if it is invalid or another run's."""
 
     @property
     def processing(self) -> bool:
-        """Whether Atropos's `process` runs, which has no backlog."""
+        """Whether this is `process`, in which Atropos has no backlog."""
         return getattr(self, "process_mode", False)
 
     @property
@@ -182,7 +167,7 @@ class AtroposEnv(BaseEnv):
         return min(limit, self.max_token_len - 1) if self.max_token_len > 0 else limit
 
     def identity(self) -> dict[str, Any]:
-        """Return what every stored row says of its run."""
+        """Return the keys of stored rows that identify the run."""
         replica = self.wandb_prepend or ""
         return {"run": self.run_id, "replica": replica, "library_versions": VERSIONS}
 
@@ -199,7 +184,7 @@ class AtroposEnv(BaseEnv):
         url = self.config.rollout_server_url
         async with (
             graceful_shutdown(self.close),
-            self.progress.logging_every(self.summary_seconds),
+            self.progress.logging_every(self.progress_interval),
         ):
             await self.prepare()
             await require_reachable(
@@ -223,11 +208,11 @@ class AtroposEnv(BaseEnv):
             await self.wandb_log()
 
     async def process_manager(self) -> None:
-        """Collect as many groups as configured; a lost group does not count."""
+        """Collect `n_groups_to_process` groups; lost groups do not count."""
         self._limit_retries()
         async with (
             graceful_shutdown(self.close),
-            self.progress.logging_every(self.summary_seconds),
+            self.progress.logging_every(self.progress_interval),
         ):
             await self.setup()
             if self.config.use_wandb:
@@ -267,7 +252,8 @@ class AtroposEnv(BaseEnv):
         async with AsyncExitStack() as last_first:
             last_first.callback(self._report)
             last_first.callback(self._close_file)
-            last_first.push_async_callback(self._leave_api)
+            if self.serving:
+                last_first.push_async_callback(self.api.disconnect, self.env_id)
             if "replica" in self.__dict__:
                 last_first.push_async_callback(asyncio.to_thread, self.replica.close)
             last_first.push_async_callback(self.inference.close)
@@ -278,12 +264,8 @@ class AtroposEnv(BaseEnv):
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def _leave_api(self) -> None:
-        if self.serving:
-            await self.api.disconnect(self.env_id)
-
     def _close_file(self) -> None:
-        """Close Atropos's own file of groups, which it creates at the start."""
+        """Close Atropos's own file of groups; delete it if it is empty after a failed start."""
         if self.jsonl_writer is None:
             return
         try:
@@ -291,30 +273,29 @@ class AtroposEnv(BaseEnv):
         except OSError as error:
             logger.error("The end of data_path_to_save_groups is missing: %s", error)
         path = Path(self.config.data_path_to_save_groups)
-        if path.is_file() and not path.stat().st_size:  # after a failed start; never a device
+        if path.is_file() and not path.stat().st_size:  # never a device
             path.unlink()
 
     def _report(self) -> None:
         """Report the outcome of all groups in the log and in wandb."""
         statistics, unaccounted = self.statistics, self.statistics.accounting.unaccounted()
         logger.info("Groups: %s", statistics.accounting)
-        if (self.serving or self.processing) and any(
-            unaccounted.values()
-        ):  # else a caller has them
+        has_all_groups = self.serving or self.processing  # otherwise a caller has them
+        if has_all_groups and any(unaccounted.values()):
             logger.error("Group accounting mismatch: %s", unaccounted)
         if self.serving:
             update_wandb_summary(f"{self.wandb_prepend}_counts/", statistics.reported_counts())
         logger.info("Closed after %s", signal_line(statistics.total))
         logger.info("Counts of this run: %s", dict(sorted(statistics.counts.items())))
 
-    # The API: who we are, and where the trainer is.
+    # Atropos's API: registration and the trainer's step.
 
     async def setup_wandb(self) -> None:
         await super().setup_wandb()
         finish_wandb_at_exit()
 
     async def _register_env(self) -> dict[str, Any]:
-        """Register, under the configured replica's name if there is one; return the API's reply.
+        """Register under the configured replica's name, if any; return the API's reply.
 
         Raises:
             FixableError: the API refuses or does not answer, another process has that name, or
@@ -346,7 +327,7 @@ class AtroposEnv(BaseEnv):
         await self.api.register_sentinel()
 
     async def get_server_info(self) -> None:
-        """Raises ConfigurationError when a group does not fit the trainer's batch."""
+        """Get the trainer's batch size; raises ConfigurationError if a group doesn't fit it."""
         try:
             await super().get_server_info()
         except ValueError as error:
@@ -357,7 +338,7 @@ class AtroposEnv(BaseEnv):
 
         Raises:
             LostStateError: the API was restarted.
-            ApiRefusedError, UnreachableError: it refuses, or has not answered for a minute.
+            ApiRefusedError, UnreachableError: it refuses the request, or doesn't answer.
             FixableError: inference fails for good.
         """
         if self._fatal is not None:
@@ -372,10 +353,10 @@ class AtroposEnv(BaseEnv):
             self.max_num_workers = self.config.max_num_workers_per_node * servers
         await self.server.update_weight(self.status_dict["env_weight"])
 
-    # Groups: lost, retried, delivered.
+    # Groups: lost, retried or delivered.
 
     async def handle_env(self, item_uuid: str) -> Any:
-        """Work on one group; retry its problem if the worker times out."""
+        """Collect one group; retry its problem if its worker is cancelled before delivery."""
         problem = self.running_items[item_uuid]["item"]
         try:
             return await super().handle_env(item_uuid)
@@ -401,9 +382,9 @@ class AtroposEnv(BaseEnv):
             f"{self.backoff.failures} groups in a row were lost; check the server at "
             f"{', '.join(self.inference.urls)}: {error}"
         )
-        if self.processing and self.backoff.failures >= self.process_patience:
+        if self.processing and self.backoff.failures >= self.max_consecutive_losses:
             raise fatal from error
-        if self.serving and self.backoff.permanent >= self.process_patience:
+        if self.serving and self.backoff.permanent >= self.max_consecutive_losses:
             self._fatal = self._fatal or fatal  # Atropos's loop swallows what its workers raise
 
     def _retry(self, problem: Problem) -> None:
@@ -435,11 +416,11 @@ class AtroposEnv(BaseEnv):
         self.items_sent_this_step += self.serving
         await self.add_rollouts_for_wandb(group, problem)
 
-    # Between two rounds of Atropos's loop: evaluate, save, log.
+    # Each round of Atropos's loop: evaluation, checkpoint, log.
 
     @cached_property
     def replica(self) -> Replica:
-        """This replica; available once the API has named it."""
+        """This replica, once the API has named it."""
         return Replica(
             Path(self.checkpoint_dir),
             run=self.config.wandb_name,
@@ -448,9 +429,11 @@ class AtroposEnv(BaseEnv):
         )
 
     async def env_step_checks(self) -> None:
+        """Evaluate, save a checkpoint and log if due at the trainer's step."""
         before, step = self.curr_step, self.status_dict["current_step"]
         self.curr_step = step
-        if not self._evaluating and self.replica.should_evaluate(
+        evaluating = self.eval_runner is not None and not self.eval_runner.done()
+        if not evaluating and self.replica.should_evaluate(
             step, every=self.config.steps_per_eval, key=self.evaluation_key
         ):
             self._start_evaluation(step)
@@ -464,12 +447,8 @@ class AtroposEnv(BaseEnv):
             self.items_sent_this_step = 0
             await self.wandb_log({})
 
-    @property
-    def _evaluating(self) -> bool:
-        return self.eval_runner is not None and not self.eval_runner.done()
-
     def _start_evaluation(self, step: int) -> None:
-        """Start the evaluation due at a step; training stops for it if so configured."""
+        """Start the evaluation due at a step; with STOP_TRAIN, training waits for it."""
 
         def record(evaluation: asyncio.Task[None]) -> None:
             if not evaluation.cancelled():
@@ -505,7 +484,7 @@ class AtroposEnv(BaseEnv):
 
     async def add_rollouts_for_wandb(self, scored_data: Any, item: Problem | None = None) -> None:
         """Keep some rollouts of a delivered group for the rollout table."""
-        self.statistics.counts["groups/kept"] += 1
+        self.statistics.counts["groups/accepted"] += 1
         if not self.config.use_wandb:
             return
         keep = self.config.num_rollouts_per_group_for_logging

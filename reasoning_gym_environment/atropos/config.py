@@ -1,4 +1,4 @@
-"""Atropos's view of the settings: the same models as its own flat configurations."""
+"""The settings as the flat configurations that Atropos reads."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from pydantic import Field
 from ..evaluation.run import DECISIVE, EvaluationSettings
 from ..inference.prompts import resolve_system_prompt
 from ..scoring.grading import ScoringSettings
-from ..settings import EnvironmentSettings, ServerSettings, default_settings, settings_of
+from ..settings import EnvironmentSettings, ServerSettings, settings_of
 
 
 class ReasoningGymEnvConfig(EnvironmentSettings, BaseEnvConfig):
-    """Atropos's own settings and those of this environment, as Atropos reads them."""
+    """Atropos's own settings and those of this environment.
+
+    Raises:
+        pydantic.ValidationError: a value is out of range or contradicts another, or a name is
+            unknown.
+    """
 
     eval_handling: EvalHandlingEnum = Field(
         default=EvalHandlingEnum.STOP_TRAIN,
@@ -23,17 +28,7 @@ class ReasoningGymEnvConfig(EnvironmentSettings, BaseEnvConfig):
 
 
 class ServerConfig(ServerSettings, APIServerConfig):
-    """An inference server's settings; the API key is not shown when they are printed."""
-
-
-def default_config() -> ReasoningGymEnvConfig:
-    """Return the defaults of the command line."""
-    return ReasoningGymEnvConfig(**default_settings().env.model_dump())
-
-
-def default_server() -> ServerConfig:
-    """Return the default server: one on this machine, where Atropos's launch scripts put it."""
-    return ServerConfig(**default_settings().servers[0].model_dump())
+    """An inference server's settings; printing them hides the API key."""
 
 
 def evaluation_settings(

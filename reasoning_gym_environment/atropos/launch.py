@@ -1,7 +1,4 @@
-"""Starts an environment from settings, as `serve`, `process` and `evaluate` do.
-
-Atropos's own command line does the same, and prints the API key as it goes.
-"""
+"""The commands `serve`, `process` and `evaluate`; unlike Atropos's own, they hide API keys."""
 
 from __future__ import annotations
 
@@ -38,12 +35,12 @@ RUNS = {"serve": "env_manager", "process": "process_manager", "evaluate": "_run_
 
 
 def launch(
-    env_class: type[BaseEnv], command: str, settings: Settings, *, summary_seconds: float = 10.0
+    env_class: type[BaseEnv], command: str, settings: Settings, *, progress_interval: float = 10.0
 ) -> None:
     """Run a command until it is done.
 
     Args:
-        summary_seconds: between two progress lines.
+        progress_interval: seconds between progress lines.
 
     Raises:
         FixableError: the run can't start or continue.
@@ -51,12 +48,12 @@ def launch(
     config = build(env_class.env_config_cls, settings.env.model_dump())
     servers = [ServerConfig(**server.model_dump()) for server in settings.servers]
     if command == "evaluate" and config.data_dir_to_save_evals:
-        write_configuration(Path(config.data_dir_to_save_evals), settings)
+        _write_configuration(Path(config.data_dir_to_save_evals), settings)
     logging.getLogger("atroposlib.envs.base").setLevel(logging.INFO)  # Atropos sets DEBUG
     logger.info("%s", headline(command, config, servers))
     flags = settings.flags
     env = env_class(config, servers, slurm=flags.slurm, testing=flags.testing)
-    env.summary_seconds = summary_seconds
+    env.progress_interval = progress_interval
     if command == "process":
         env.process_mode = True
         env.n_groups_to_process = config.total_steps
@@ -74,8 +71,8 @@ def headline(command: str, config: Any, servers: Sequence[ServerSettings]) -> st
     )
 
 
-def write_configuration(folder: Path, settings: Settings) -> None:
-    """Write all settings but the API keys beside an evaluation's results."""
+def _write_configuration(folder: Path, settings: Settings) -> None:
+    """Write all settings except API keys to an evaluation's folder."""
     content = {
         ENV: settings.env.model_dump(mode="json"),
         SERVER: [{**s.model_dump(mode="json"), "api_key": WITHHELD} for s in settings.servers],
@@ -86,11 +83,7 @@ def write_configuration(folder: Path, settings: Settings) -> None:
 
 
 def run_command_line(env_class: type[BaseEnv], arguments: Sequence[str]) -> None:
-    """Run the command of a program's arguments, as `cli` of an environment does.
-
-    Raises:
-        FixableError: the command, an option or a value is invalid.
-    """
+    """Run a command given as a program's arguments; raises FixableError if one is invalid."""
     command, *options = arguments or [""]
     if command not in RUNS:
         raise ConfigurationError(f"unknown command {command!r}; the commands are {', '.join(RUNS)}")

@@ -31,7 +31,7 @@ _PACKAGE = "reasoning_gym_environment"
 _PER_GROUP = ("problems.training", "scoring.grading", "storage.dumps")
 """Modules that log a line or more for every group: only under debug_logging."""
 
-_PROGRESS_LINE = f"{_PACKAGE}.rollouts.progress.line"
+_PROGRESS_LINE = f"{_PACKAGE}.rollouts.metrics.line"
 
 ABOUT = {
     "serve": "Feed a trainer through the Atropos API, until training ends.",
@@ -114,7 +114,7 @@ def _launch(command: str, settings: Settings, logs: Logs, redactor: SecretRedact
     from ..atropos.launch import launch
     from ..reasoning_gym_environment import ReasoningGymEnv
 
-    launch(ReasoningGymEnv, command, settings, summary_seconds=1.0 if live else 10.0)
+    launch(ReasoningGymEnv, command, settings, progress_interval=1.0 if live else 10.0)
 
 
 def help_text(command: str, *, everything: bool) -> str:

@@ -71,8 +71,9 @@ class DemoReport:
 def progress_line(seconds: float, means: Means, counts: Mapping[str, int]) -> str:
     collected = counts["groups/collected"]
     return (
-        f"{seconds:4.0f} s  {collected:5d} groups collected  {counts['groups/kept']:5d} kept  "
-        f"{counts['groups/sent']:5d} sent  {_percent(means['solved'])} solved  "
+        f"{seconds:4.0f} s  {collected:5d} groups collected  "
+        f"{counts['groups/accepted']:5d} accepted  {counts['groups/sent']:5d} sent  "
+        f"{_percent(means['solved'])} solved  "
         f"{collected / max(seconds, 1.0):5.1f} groups/s"
     )
 
@@ -87,7 +88,7 @@ def _flow(report: DemoReport, log: Path) -> Iterator[str]:
     counts = report.counts
     yield f"{report.seconds:.0f} seconds of serving"
     yield f"  groups collected  {counts['groups/collected']:6d}"
-    yield f"  groups kept       {counts['groups/kept']:6d}  with unequal scores"
+    yield f"  groups accepted   {counts['groups/accepted']:6d}  with unequal scores"
     yield f"  groups sent       {counts['groups/sent']:6d}  to the API server"
     yield f"  groups pulled     {report.pulled:6d}  by the trainer, in {report.batches} batches"
     folders = sorted({str(path.parent.resolve()) for path in report.dumps})

@@ -1,6 +1,3 @@
-"""One group of rollouts: completions, grades, accounting and retries.
+"""Groups of rollouts, their metrics and accounting, and problems as demonstrations."""
 
-How completions are requested is in `inference`.
-"""
-
-__all__ = ["demonstrations", "metrics", "progress", "retries", "rollouts"]
+__all__ = ["demonstrations", "metrics", "rollouts"]

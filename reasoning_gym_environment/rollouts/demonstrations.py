@@ -1,4 +1,4 @@
-"""Problems as rows for other trainers: as prompts, or with their oracle as a demonstration."""
+"""Rows for other trainers: problems as prompts, or solved as demonstrations."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..scoring.grading import Verifier, verify_texts
 PROBLEM_COLUMNS = MappingProxyType(
     {"prompt": "messages", "question": "text", "oracle": "text", "task": "text", "recipe": "json"}
 )
-"""Column to its kind, as `storage.export` writes it. `prompt` is what TRL's trainers read."""
+"""Kind of each column, as `storage.export` writes it. TRL's trainers read `prompt`."""
 
 
 def problem_row(problem: Problem, system_prompt: str) -> dict[str, Any]:
-    """Make the row of a problem, with the messages that the environment would send.
+    """Return the row of a problem, with the messages that the environment would send.
 
     Args:
-        system_prompt: a built-in one's name, or its text.
+        system_prompt: the name of a built-in prompt, or a text.
     """
     return {
         "prompt": build_messages(resolve_system_prompt(system_prompt), problem.question),
@@ -31,7 +31,7 @@ def problem_row(problem: Problem, system_prompt: str) -> dict[str, Any]:
 
 
 def demonstration(oracle: str, system_prompt: str) -> str:
-    """Write the oracle as the system prompt asks for answers, after a thought that is empty.
+    """Format the oracle as the system prompt requires, with an empty thought if it asks for one.
 
     Example:
         >>> demonstration("4", "direct")
@@ -45,10 +45,10 @@ def demonstration(oracle: str, system_prompt: str) -> str:
 async def demonstration_row(
     problem: Problem, system_prompt: str, verifier: Verifier
 ) -> dict[str, Any] | None:
-    """Make the row of a solved problem in the layout of `export --format sft`.
+    """Return the row of a solved problem in the layout of `export --format sft`.
 
     Returns:
-        None where there is no oracle, or the task's own verifier doesn't call it solved.
+        None if there is no oracle, or the task's verifier doesn't score it as solved.
     """
     if problem.oracle is None:
         return None

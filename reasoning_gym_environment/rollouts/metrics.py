@@ -1,22 +1,25 @@
-"""Run metrics: means since the last report and over the whole run, event counts, accounting.
-
-A mean carries its sum and count, which tells a mean of 0 from no data.
-"""
+"""Run metrics: means, event counts, group accounting, and the progress lines in the log."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
+import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
 from ..records import Attempt, GroupResult, Signal, Status
 from ..scoring.rewards import signal
-from ..util.text import replace_surrogates
+from ..util.text import escape_control_characters, replace_surrogates
+
+logger = logging.getLogger(__name__)
+line_logger = logging.getLogger(f"{__name__}.line")
+"""Logs the progress line; a terminal shows its last message below all others."""
 
 _SHARES = {status: f"status/{status.value}" for status in Status}
 """Status to the name of its share of rollouts."""
@@ -25,18 +28,19 @@ _OLD_COUNTS = MappingProxyType(
     {
         "groups/started": "groups/begun",
         "groups/generating": "groups/asked",
+        "groups/accepted": "groups/kept",
         "groups/in_flight": "groups/on_the_way",
         "problems/retried": "problems/asked_again",
         "sandbox/restarts": "workers/restarts",
         "sandbox/failed_starts": "workers/failed_starts",
     }
 )
-"""Count to its name in earlier versions, which reports still carry for dashboards."""
+"""Count to its old name, under which reports repeat it for dashboards."""
 
 
 @dataclass(slots=True)
 class Mean:
-    """A running mean of numbers in any order; a mutable accumulator."""
+    """A running mean; its count tells a mean of 0 from no data."""
 
     total: float = 0.0
     squares: float = 0.0
@@ -48,7 +52,6 @@ class Mean:
         self.count += 1
 
     def merge(self, other: Mean) -> None:
-        """Add the values of another mean."""
         self.total += other.total
         self.squares += other.squares
         self.count += other.count
@@ -85,12 +88,11 @@ class Means:
             self._means[name].add(value)
 
     def merge(self, other: Means) -> None:
-        """Add the values of other means."""
         for name, mean in other._means.items():
             self._means[name].merge(mean)
 
     def since(self, earlier: Means) -> Means:
-        """Return the means of the values added since an earlier state of these."""
+        """Return the means of the values added since an earlier state."""
         difference = Means()
         for name, mean in self._means.items():
             before = earlier[name]
@@ -124,46 +126,29 @@ def attempt_values(attempt: Attempt) -> dict[str, float]:
     return values
 
 
-def by_task_and_category(
-    name: str, group: GroupResult, categories: Mapping[str, str]
-) -> tuple[str, str]:
-    """Return the keys of a group's number for its category and for its task."""
-    task = group.problem.recipe.task
-    return f"category/{categories[task]}/{name}", f"task/{task}/{name}"
-
-
-def signal_values(
-    kind: Signal, group: GroupResult, categories: Mapping[str, str]
-) -> dict[str, float]:
-    """Return a group's signal overall, for its category, its task and the task's level if any."""
-    recipe = group.problem.recipe
-    values: dict[str, float] = {}
-    for one in Signal:
-        key = f"groups/{one.value}"
-        keys = [key, *by_task_and_category(key, group, categories)]
-        if recipe.level is not None:
-            keys.append(f"task/{recipe.task}/level/{recipe.level}/{key}")
-        values |= dict.fromkeys(keys, float(one is kind))
-    return values
-
-
 def group_values(group: GroupResult, categories: Mapping[str, str]) -> list[dict[str, float]]:
-    """Return the averaged numbers of a group.
+    """Return the averaged numbers of a group: one mapping for each rollout, one for its signal.
 
-    Those are its rollouts overall, their solved share by category and task, and its signal.
+    Rollouts count overall, and their score and solved share by category and task as well. The
+    signal counts overall, by category, task and level.
     """
+    recipe = group.problem.recipe
+    scopes = [f"category/{categories[recipe.task]}/", f"task/{recipe.task}/"]
     counted = []
-    own = {name: by_task_and_category(name, group, categories) for name in ("solved", "score")}
     for attempt in group.attempts:
         values = attempt_values(attempt)
-        counted.append(values)
-        for name, keys in own.items():
-            if name in values:
-                counted.append(dict.fromkeys(keys, values[name]))
+        shared = {name: values[name] for name in ("solved", "score") if name in values}
+        counted.append(values | {f"{of}{name}": shared[name] for of in scopes for name in shared})
     kind = signal([attempt.verdict for attempt in group.attempts])
-    if kind is not None:
-        counted.append(signal_values(kind, group, categories))
-    return counted
+    if kind is None:
+        return counted
+    levels = [] if recipe.level is None else [f"task/{recipe.task}/level/{recipe.level}/"]
+    of_signal = {
+        f"{of}groups/{one.value}": float(one is kind)
+        for of in ["", *scopes, *levels]
+        for one in Signal
+    }
+    return [*counted, of_signal]
 
 
 class GroupOutcome(str, Enum):
@@ -184,10 +169,10 @@ class GroupOutcome(str, Enum):
 
 
 class GroupAccounting:
-    """Counts groups as `groups/<name>`: each has exactly one outcome, whatever goes wrong.
+    """Counts of groups as `groups/<name>`; each group has exactly one outcome.
 
-    started = collected + lost + interrupted + generating, and collected is the sum of all outcomes
-    and in_flight. At the end of a run, generating and in_flight are 0.
+    started = collected + lost + interrupted + generating, and collected = all outcomes + in_flight.
+    At the end of a run, generating and in_flight are 0.
 
     Example:
         >>> accounting = GroupAccounting(Counter())
@@ -217,7 +202,6 @@ class GroupAccounting:
             raise
 
     def record_collected(self) -> None:
-        """Count a group whose completions are scored."""
         self._add("collected")
 
     @contextmanager
@@ -233,7 +217,6 @@ class GroupAccounting:
             raise
 
     def record(self, outcome: GroupOutcome) -> None:
-        """Record the outcome of a collected group."""
         self._add(outcome.value)
 
     def unaccounted(self) -> dict[str, int]:
@@ -263,13 +246,12 @@ class GroupAccounting:
 
 
 class Statistics:
-    """Run metrics: rollouts and groups as means, and event counts.
+    """The metrics of a run.
 
     Attributes:
         categories: category by task; set before the first group finishes.
         interval: means since the last `take_report`.
-        counts: events over the whole run, by name.
-        accounting: the groups among them.
+        counts: events of the whole run.
     """
 
     def __init__(self) -> None:
@@ -339,11 +321,135 @@ def signal_line(means: Means, of: str = "") -> str:
 
 def signal_lines(means: Means, categories: Iterable[str]) -> list[str]:
     """Format a `signal_line` for all groups, and for each category that has any."""
-    names = {f"category/{category}/": category for category in sorted(set(categories))}
-    seen = {
-        of: name for of, name in names.items() if means[f"{of}groups/{Signal.MIXED.value}"].count
-    }
-    return [
-        signal_line(means),
-        *(f"{name}: {signal_line(means, of)}" for of, name in seen.items()),
-    ]
+    lines = [signal_line(means)]
+    for category in sorted(set(categories)):
+        of = f"category/{category}/"
+        if means[f"{of}groups/{Signal.MIXED.value}"].count:
+            lines.append(f"{category}: {signal_line(means, of)}")
+    return lines
+
+
+GROUPS = 50
+"""Groups after which the warning is due."""
+NEARLY_ALL = 0.95
+_EXAMPLES = 2
+_EXAMPLE_LENGTH = 160
+
+_NO_ANSWER = """\
+{unanswered:.0%} of the completions of the first {groups} groups have no answer between <answer> \
+and </answer> ({truncated:.0%} are truncated): nothing can be learned from them. The model wrote:
+{examples}
+Ways out: train it on demonstrations first (`export --format sft` makes them from rollouts of a \
+model that answers); another system_prompt; another chat template, if this one opens a thought \
+that the prompt asks for again (docs/inference.md); answer_tolerance, if the tags hold the answer \
+in another form."""
+
+_TRUNCATED = """\
+{truncated:.0%} of the completions of the first {groups} groups are truncated at max_token_length: \
+nothing can be learned from them. The model wrote:
+{examples}
+Ways out: a larger max_token_length, on the server too; a model that thinks less; for a model \
+that thinks by itself, system_prompt: direct."""
+
+
+def learning_warning(unanswered: float, truncated: float, examples: Sequence[str]) -> str | None:
+    """Explain why nothing can be learned and what to do; None if something can.
+
+    Args:
+        unanswered, truncated: shares of the completions, in [0, 1].
+        examples: texts without an answer.
+    """
+    if max(unanswered, truncated) < NEARLY_ALL:
+        return None
+    return (_TRUNCATED if truncated >= NEARLY_ALL else _NO_ANSWER).format(
+        unanswered=unanswered,
+        truncated=truncated,
+        groups=GROUPS,
+        examples="\n".join(f"  {shorten(text)}" for text in examples),
+    )
+
+
+def shorten(text: str) -> str:
+    """Return the beginning and the end of a text on one line that is safe to print.
+
+    Example:
+        >>> shorten("The answer\\nis 4.")
+        'The answer is 4.'
+    """
+    line = escape_control_characters(" ".join(text.split()))
+    half = _EXAMPLE_LENGTH // 2 - 1
+    return line if len(line) <= _EXAMPLE_LENGTH else f"{line[:half]} … {line[-half + 1 :]}"
+
+
+class ProgressReporter:
+    """Reports on the groups of a run in the log.
+
+    Args:
+        statistics: has counted a group before `group_finished` is called.
+        clock: gives the time in seconds.
+    """
+
+    def __init__(self, statistics: Statistics, clock: Callable[[], float] = time.monotonic) -> None:
+        self._statistics = statistics
+        self._clock = clock
+        self._examples: list[str] = []
+        self._last, self._last_time = statistics.total, clock()
+
+    def group_finished(self, group: GroupResult) -> None:
+        """Keep an example without an answer; warn after 50 groups if nothing can be learned."""
+        groups = self._statistics.counts["groups/collected"]
+        if groups > GROUPS:
+            return
+        unanswered = (a for a in group.attempts if a.verdict.status is Status.NO_ANSWER)
+        example = next(unanswered, None)
+        if example is not None and len(self._examples) < _EXAMPLES:
+            self._examples.append(example.completion.text)
+        if groups < GROUPS:
+            return
+        means = self._statistics.total
+        no_answer = means[f"status/{Status.NO_ANSWER.value}"].value
+        if text := learning_warning(no_answer, means["truncated"].value, self._examples):
+            logger.warning("%s", text)
+
+    def line(self) -> str:
+        """Describe the groups since the last line."""
+        now, total = self._clock(), self._statistics.total
+        seconds, since = max(now - self._last_time, 1e-9), total.since(self._last)
+        self._last, self._last_time = total, now
+        rate = since["groups"].count / seconds
+        parts = [f"{total['groups'].count} groups, {rate:.1f}/s", *_shares(since)]
+        if since["level"].count:
+            parts.append(f"mean level {since['level'].value:.1f}")
+        return ", ".join(parts)
+
+    async def log_forever(self, seconds: float) -> None:
+        """Log a line at this interval, starting with the first group."""
+        while True:
+            await asyncio.sleep(seconds)
+            line = self.line()
+            if self._last["groups"].count:
+                line_logger.info("%s", line)
+
+    @asynccontextmanager
+    async def logging_every(self, seconds: float) -> AsyncIterator[None]:
+        """Run `log_forever` while the body runs."""
+        task = asyncio.ensure_future(self.log_forever(seconds))
+        try:
+            yield
+        finally:
+            task.cancel()
+
+
+def _shares(means: Means) -> list[str]:
+    """Format the shares of rollouts and groups; unscored rollouts count for truncation alone."""
+    status = {status: means[f"status/{status.value}"] for status in Status}
+    rollouts = status[Status.SOLVED].count
+    scored = rollouts - status[Status.UNSCORED].total
+    mixed = means["groups/mixed"]
+    shares = (
+        ("solved", status[Status.SOLVED].total, scored),
+        ("with signal", mixed.total, mixed.count),
+        ("truncated", means["truncated"].total, rollouts),
+        ("no answer", status[Status.NO_ANSWER].total, scored),
+    )
+    return [f"{total / count:.0%} {name}" for name, total, count in shares if count]

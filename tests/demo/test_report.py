@@ -9,7 +9,7 @@ from reasoning_gym_environment.problems.curriculum import Curriculum
 from reasoning_gym_environment.rollouts.metrics import Means
 
 LOG = Path("dumps/demo.log")
-COUNTS = {"groups/collected": 12, "groups/kept": 9, "groups/sent": 8, "curriculum/moves": 3}
+COUNTS = {"groups/collected": 12, "groups/accepted": 9, "groups/sent": 8, "curriculum/moves": 3}
 
 
 def report_of(counts: dict[str, int], *, pulled: int) -> DemoReport:

@@ -12,7 +12,7 @@ from aiohttp import web
 from serve_loop import serving
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
-from reasoning_gym_environment.atropos.config import ServerConfig, default_server
+from reasoning_gym_environment.atropos.config import ServerConfig
 from reasoning_gym_environment.atropos.launch import headline, launch, run_command_line
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
@@ -101,11 +101,11 @@ async def test_a_servers_message_is_quoted_without_the_key(bench: Any, tokenizer
 
 def test_a_servers_settings_are_shown_without_the_key() -> None:
     server = ServerConfig(api_key=KEY, base_url="http://host/v1", model_name="m")
-    config, _ = ReasoningGymEnv.config_init()
+    config, [default_server] = ReasoningGymEnv.config_init()
     for shown in (repr(server), str(server), f"{server}", headline("serve", config, [server])):
         assert "http://host/v1" in shown
         assert KEY not in shown
-    assert "x" not in repr(default_server()).partition("api_key")[2]
+    assert "x" not in repr(default_server).partition("api_key")[2]
 
 
 @pytest.mark.parametrize("key", [12345678, ["12345678"]])

@@ -9,7 +9,6 @@ from atroposlib.envs.base import APIServerConfig
 from pydantic import ValidationError
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
-from reasoning_gym_environment.atropos.config import default_config
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError
@@ -62,7 +61,8 @@ def test_a_value_out_of_range_is_named_with_its_setting(name: str, value: Any) -
 
 
 def test_the_defaults_of_the_command_line_are_valid() -> None:
-    assert ReasoningGymEnvConfig(**default_config().model_dump()) == default_config()
+    config, _ = ReasoningGymEnv.config_init()
+    assert ReasoningGymEnvConfig(**config.model_dump()) == config
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest_asyncio
 from api_between import MAX_TOKEN_LEN, Api, Between, api_and_between, let_in, pulled, until
 
 from reasoning_gym_environment import ReasoningGymEnv
-from reasoning_gym_environment.atropos._trainer_api import ApiRefusedError, LostStateError
+from reasoning_gym_environment.atropos._delivery import ApiRefusedError, LostStateError
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import TRY_AGAIN

@@ -27,7 +27,7 @@ from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.commands.demo import SERVER_TYPES
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.trainer import ApiServer
-from reasoning_gym_environment.rollouts.retries import MAX_RETRIES
+from reasoning_gym_environment.rollouts.rollouts import MAX_RETRIES
 
 HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
 ENDS = ["sent", "written", "refused", "send_failures", "cancelled", "unscored", "filtered"]

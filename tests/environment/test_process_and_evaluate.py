@@ -26,7 +26,7 @@ GROUPS = 3
 class Impatient(ReasoningGymEnv):
     """Gives up after two lost groups, each of them asked for for a second."""
 
-    process_patience = 2
+    max_consecutive_losses = 2
     failing_seconds = 1.0
 
 

@@ -11,10 +11,10 @@ from clock import Clock
 from group_values import completion, group
 
 from reasoning_gym_environment.records import GroupResult, Status
-from reasoning_gym_environment.rollouts.metrics import Statistics
-from reasoning_gym_environment.rollouts.progress import (
+from reasoning_gym_environment.rollouts.metrics import (
     GROUPS,
     ProgressReporter,
+    Statistics,
     learning_warning,
     shorten,
 )
