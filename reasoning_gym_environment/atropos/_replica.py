@@ -54,7 +54,8 @@ class Replica:
         path = self.checkpoints.newest(step)
         if path is None:
             logger.warning(
-                "No checkpoint for step %s of %s below %r: the training stream starts anew",
+                "No checkpoint for step %s of %s below %r: starting the training stream from the "
+                "beginning",
                 step,
                 self._name,
                 str(self._folder.parent),

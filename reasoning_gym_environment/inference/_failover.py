@@ -229,6 +229,6 @@ class Failover:
         now = self._failed_at[number] = self._clock()
         if now - self._logged_at.get(number, -math.inf) >= LOG_INTERVAL:
             self._logged_at[number] = now
-            others = ", others are asked" if len(self._servers) > 1 else ""
+            others = ", trying others" if len(self._servers) > 1 else ""
             url = self._servers[number].config.base_url
             logger.warning("The inference server at %s fails%s: %s", url, others, describe(error))

@@ -30,7 +30,7 @@ CLAIM_SECONDS = 30.0
 class Checkpoints:
     """The checkpoints of one replica in its folder, `step-N.json`.
 
-    A failed save is logged and counted, and training goes on.
+    A failed save is logged and counted, and training continues.
 
     Args:
         counts: counters "checkpoints/saved" and "checkpoints/failed".
@@ -106,14 +106,14 @@ class Checkpoints:
         if self._pending.done():
             self._pending.result()
         else:
-            logger.warning("The disk stalls on the checkpoint of step %d: training goes on", step)
+            logger.warning("The disk stalls on the checkpoint of step %d: training continues", step)
 
     def failed(self, step: int, reason: str) -> None:
         """Log and count a step whose checkpoint was not saved."""
         self._counts["checkpoints/failed"] += 1
         logger.error(
-            "The checkpoint of step %d was not saved: %s; training goes on, and a restart at this "
-            "step would continue an earlier checkpoint",
+            "The checkpoint of step %d was not saved: %s; training continues, and a restart at "
+            "this step would continue an earlier checkpoint",
             step,
             reason,
         )

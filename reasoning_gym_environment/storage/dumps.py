@@ -80,7 +80,7 @@ class DumpWriter:
     """Appends groups to numbered files, one write a group, off the event loop.
 
     A disk that fails or stalls is logged at once, then once a minute, and again when it recovers;
-    training goes on. Groups that can't be written are counted as lost. Groups wait in memory for
+    training continues. Groups that can't be written are counted as lost. Groups wait in memory for
     a stalled disk, and training waits too once QUEUE_ROWS groups do.
 
     Args:
@@ -143,7 +143,7 @@ class DumpWriter:
                 self._folder,
                 seconds,
                 counted(len(self._queued)),
-                "waits" if waits else f"goes on until {QUEUE_ROWS} groups wait",
+                "waits" if waits else f"continues until {QUEUE_ROWS} groups wait",
             )
         return stalls
 
@@ -178,8 +178,8 @@ class DumpWriter:
         self._counts["dumps/lost"] += 1
         if self._failure.failed():
             logger.error(
-                "Dumps can't be written to %s (%s): %s lost to disk so far, training goes on; free "
-                "space or change data_dumps_dir",
+                "Dumps can't be written to %s (%s): %s lost to disk so far, training continues; "
+                "free space or change data_dumps_dir",
                 self._folder,
                 error,
                 counted(self._failure.lost),

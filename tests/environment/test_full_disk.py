@@ -1,4 +1,4 @@
-"""`serve` on a disk that gets full: training goes on, what is lost is said, and that it ends."""
+"""`serve` on a disk that gets full: training continues, what is lost is said, and that it ends."""
 
 import asyncio
 import re

@@ -164,9 +164,9 @@ async def test_a_server_without_the_model_costs_no_group_either(
         problems = [await env.get_next_item() for _ in range(8)]
         results = await asyncio.gather(*(env.collect_trajectories(p) for p in problems))
     assert all(group is not None for group, _ in results)
-    [warning] = [message for message in caplog.messages if "others are asked" in message]
+    [warning] = [message for message in caplog.messages if "trying others" in message]
     assert warning == (
-        f"The inference server at {first.url}/v1 fails, others are asked: 404 Not Found from "
+        f"The inference server at {first.url}/v1 fails, trying others: 404 Not Found from "
         f"{first.url}/v1/chat/completions: The model `m` does not exist. (check "
         "--openai.model_name, --openai.base_url and --openai.server_type)"
     )

@@ -131,7 +131,7 @@ async def test_each_servers_failure_is_logged_once_a_minute(
     for _ in range(3):
         await asking.send(servers.request)
         now += 31.0
-    said = "The inference server at {0} fails, others are asked: ConnectionError: {0} is down"
+    said = "The inference server at {0} fails, trying others: ConnectionError: {0} is down"
     assert caplog.messages == [said.format(name) for name in "abab"]
 
 

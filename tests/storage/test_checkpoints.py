@@ -96,7 +96,7 @@ def test_a_failed_save_is_logged_counted_and_leaves_the_old_file(
     [record] = caplog.records
     assert record.levelname == "ERROR"
     assert "The checkpoint of step 6 was not saved: " in record.getMessage()
-    assert "training goes on" in record.getMessage()
+    assert "training continues" in record.getMessage()
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_with_the_way_out(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ async def test_a_stalled_disk_blocks_neither_training_nor_closing(
     assert time.monotonic() - begin < 10
     assert counts == {"checkpoints/failed": 1}
     warning, error = (record.getMessage() for record in caplog.records)
-    assert warning == "The disk stalls on the checkpoint of step 3: training goes on"
+    assert warning == "The disk stalls on the checkpoint of step 3: training continues"
     assert error.startswith("The checkpoint of step 6 was not saved: the disk still stalls ")
     await asyncio.to_thread(checkpoints.close)
     assert caplog.records[-1].getMessage() == (

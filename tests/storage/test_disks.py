@@ -105,7 +105,7 @@ async def test_a_full_disk_is_logged_with_its_losses_and_its_recovery(
     error, again = (record.getMessage() for record in caplog.records)
     assert error == (
         f"Dumps can't be written to {small_disk}/dumps ([Errno 28] No space left on device): "
-        "1 group lost to disk so far, training goes on; free space or change data_dumps_dir"
+        "1 group lost to disk so far, training continues; free space or change data_dumps_dir"
     )
     assert again == (
         f"Dumps are written to {small_disk}/dumps again after 0 s, with {lost} groups lost to disk"
@@ -122,7 +122,7 @@ def test_while_a_disk_stalls_groups_wait_in_memory_until_that_is_full(tmp_path: 
         log = re.sub(r"for ([6-9]|1\d) s", "for 6 s", program.log)  # a busy machine takes longer
         assert log.splitlines() == [
             f"WARNING The disk of {folder} has written nothing for 5 s: 1 group waiting in memory, "
-            f"training goes on until {QUEUE_ROWS} groups wait",
+            f"training continues until {QUEUE_ROWS} groups wait",
             f"WARNING The disk of {folder} has written nothing for 6 s: {QUEUE_ROWS + 1} groups "
             "waiting in memory, training waits",
         ]
