@@ -11,7 +11,6 @@ PURE = [
     "rollouts.metrics",
     "scoring.extraction",
     "scoring.rewards",
-    "scoring._tolerance",
     "tasks.recipes",
     "util.grouping",
     "util.concurrency",

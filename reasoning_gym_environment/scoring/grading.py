@@ -19,8 +19,7 @@ from ..records import (
     Verdict,
 )
 from ..tasks.facts import MARKS_ARE_ANSWER
-from ._tolerance import strip_formatting
-from .extraction import extract_answer
+from .extraction import extract_answer, strip_formatting
 from .rewards import ScoreMode, shape_rewards
 
 logger = logging.getLogger(__name__)

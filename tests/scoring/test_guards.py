@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.scoring._tolerance import strip_formatting
+from reasoning_gym_environment.scoring.extraction import strip_formatting
 from reasoning_gym_environment.scoring.guards.registry import GUARDS, KNOWN_WEAKNESSES, max_score
 from reasoning_gym_environment.tasks.catalogue import known_categories
 from reasoning_gym_environment.tasks.datasets import Datasets

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reasoning_gym_environment.scoring._tolerance import strip_formatting
+from reasoning_gym_environment.scoring.extraction import strip_formatting
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._tolerance import strip_formatting
+from ..extraction import strip_formatting
 from ._text import credit_above_chance
 
 if TYPE_CHECKING:

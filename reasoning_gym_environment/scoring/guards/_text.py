@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from .._tolerance import strip_formatting
+from ..extraction import strip_formatting
 
 _CHOICES = (
     {"true", "false", "not"},
