@@ -28,8 +28,8 @@ from ..util.logs import SecretRedactor, configure_logging
 HELP = ("-h", "--help", "--help-all")
 
 _PACKAGE = "reasoning_gym_environment"
-_PER_GROUP = ("problems.training", "scoring.grading", "storage.dumps")
-"""Modules that log a line or more for every group: only under debug_logging."""
+_PER_GROUP = ("problems.training.problems", "scoring.grading", "storage.dumps")
+"""Loggers of a line or more per group: only under debug_logging."""
 
 _PROGRESS_LINE = f"{_PACKAGE}.rollouts.metrics.line"
 

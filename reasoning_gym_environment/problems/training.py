@@ -21,6 +21,8 @@ from .seeds import evaluation_seed
 from .stream import ExcludedQuestions, ProblemStream, require_stream_state
 
 logger = logging.getLogger(__name__)
+_problem_logger = logging.getLogger(f"{__name__}.problems")
+"""For a line per problem; the commands show them only under debug_logging."""
 
 _TRIES = 3
 """The number of items to try before refusing parameters: single items of some tasks fail."""
@@ -246,10 +248,12 @@ class TrainingProblems:
             fits = has_room is None or await has_room(problem)
             tries = 0 if self._cap_if_too_long(recipe, fits=fits) else tries + 1
             if fits:
-                logger.info("Selected %s (seed %d, level %s)", *_log_fields(recipe))
+                _problem_logger.info("Selected %s (seed %d, level %s)", *_log_fields(recipe))
                 return problem
             self._counts["sampling/prompts_too_long"] += 1
-            logger.info("Skipping %s (seed %d, level %s): prompt too long", *_log_fields(recipe))
+            _problem_logger.info(
+                "Skipping %s (seed %d, level %s): prompt too long", *_log_fields(recipe)
+            )
         raise ConfigurationError(
             f"max_token_length {self._settings.max_token_length} leaves no room after any of "
             f"{MAX_TOO_LONG} prompts: raise it, or shorten system_prompt"
@@ -281,7 +285,7 @@ class TrainingProblems:
         move = self._sampler.record(recipe, solved=solved, scored=scored)
         if move is not None:
             self._counts["curriculum/moves"] += 1
-            logger.info("Curriculum: %s", move)
+            _problem_logger.info("Curriculum: %s", move)
 
     def curriculum_stats(self) -> dict[str, Any]:
         """Return the curriculum's state as JSON.

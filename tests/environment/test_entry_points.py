@@ -102,21 +102,6 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert python(code, Path("/")) == "[]"
 
 
-def test_the_public_names_are_these() -> None:
-    names = [
-        "AsyncReasoningGym",
-        "ReasoningGym",
-        "ReasoningGymEnv",
-        "ReasoningGymEnvConfig",
-        "read_dump",
-    ]
-    assert reasoning_gym_environment.__all__ == names
-    for name in names:
-        assert getattr(reasoning_gym_environment, name).__name__ == name
-    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
-        _ = reasoning_gym_environment.Nonsense
-
-
 def test_no_module_hides_one_of_the_standard_library() -> None:
     names = {path.stem for path in FOLDER.iterdir()} - {"__init__", "__main__", "__pycache__"}
     assert "reasoning_gym_environment" in names
