@@ -43,7 +43,7 @@ def test_the_environment_sent_the_rows_of_every_step(folder: Path) -> None:
     [sent] = re.findall(r"collected = (\d+) sent", log)
     assert int(sent) >= SMALL["steps"] * 16
     assert "token ids through vLLM's /v1/completions" in log
-    assert "of the distribution that is sampled" in log
+    assert "of the sampled distribution" in log
 
 
 def test_it_ends_with_a_table_a_plot_and_a_page(folder: Path) -> None:
