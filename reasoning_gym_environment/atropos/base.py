@@ -491,7 +491,7 @@ class AtroposEnv(BaseEnv):
         make = functools.partial(rollout_rows, self.tokenizer, scored_data, item, keep=keep)
         tokens = sum(map(len, scored_data["tokens"][: None if keep == -1 else keep]))
         rows = await offload(make, tokens=tokens)
-        self.rollouts_for_wandb.append(rows)  # Atropos may have replaced the list meanwhile
+        self.rollouts_for_wandb.append(rows)  # Atropos may have replaced the list
         del self.rollouts_for_wandb[: -self.config.num_rollouts_to_keep]
 
     async def create_rollout_table(self, wandb_metrics: dict[str, Any]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def _limit(kind: int, value: int) -> None:
 
 
 def _limit_memory(more: int) -> list[str]:
-    """Limit the address space to what the process has and so many bytes more; no core file."""
+    """Limit the address space to its current size plus `more` bytes, and disable core files."""
     _limit(resource.RLIMIT_CORE, 0)
     if size := address_space():
         _limit(resource.RLIMIT_AS, size + more)

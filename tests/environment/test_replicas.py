@@ -126,7 +126,9 @@ async def test_a_checkpoint_that_cannot_be_continued_ends_the_start_in_one_sente
             with pytest.raises(FixableError) as raised:
                 await env.register_env()
     assert str(raised.value).startswith(f"the checkpoint {path} can't be continued: {said}")
-    assert "; delete it to continue the one before it" in str(raised.value)
+    assert str(raised.value).endswith(
+        "; delete it to continue the one before it or, without one, to restart the training stream"
+    )
 
 
 async def test_a_checkpoint_folder_that_cannot_be_written_to_ends_the_start(
