@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -67,7 +68,12 @@ class Recipe:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, the inverse of `from_json`."""
-        return asdict(self)
+        return {
+            "task": self.task,
+            "seed": self.seed,
+            "level": self.level,
+            "parameters": deepcopy(dict(self.parameters)),
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Recipe:

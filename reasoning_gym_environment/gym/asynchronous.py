@@ -19,7 +19,7 @@ from ..sandbox.pool import PoolSettings, StartWorker, TaskPool, default_processe
 from ..scoring.grading import verify_texts
 from ..tasks.catalogue import known_categories, require_known
 from ..tasks.ladders import TaskLadder
-from ..tasks.recipes import read_recipe
+from ..tasks.recipes import read_recipe, require_valid_recipe
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -75,9 +75,12 @@ class TaskSummary:
 def validated(recipe: Recipe | Mapping[str, Any]) -> Recipe:
     """Validate a recipe from outside; raise ConfigurationError if it is invalid."""
     try:
-        return read_recipe(recipe.to_json() if isinstance(recipe, Recipe) else recipe)
+        if not isinstance(recipe, Recipe):
+            return read_recipe(recipe)
+        require_valid_recipe(recipe)
     except ValueError as error:
         raise ConfigurationError(f"invalid recipe: {error}") from error
+    return recipe
 
 
 class StreamOptions(TypedDict, total=False):
