@@ -86,6 +86,22 @@ def recipe_key(recipe: Recipe) -> str:
     return json.dumps(recipe.to_json(), sort_keys=True)
 
 
+class FaultKind(str, Enum):
+    """What is wrong with an item of the library."""
+
+    FALSE_LABEL = "false_label"
+    UNANSWERABLE = "unanswerable"
+    AMBIGUOUS = "ambiguous"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """A fault of an item; an ambiguous one is left out of evaluation alone."""
+
+    kind: FaultKind
+    detail: str
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
     """The problem generated from a recipe.

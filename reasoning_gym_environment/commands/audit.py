@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..audit import labels
 from ..audit.findings import KnownFindings, known_findings
 from ..audit.pages import as_html, as_json, as_markdown, as_text, chance_floors
 from ..audit.run import audit_tasks
@@ -26,8 +27,14 @@ def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int
         if output is not None:
             require_place(output.parent, str(output))
     names = [name for name in options.tasks.split(",") if name]
+    if options.oracles:
+        checked = labels.audit_labels(
+            names, items=options.items or 300, level_items=options.level_items
+        )
+        print(labels.as_text(asyncio.run(checked)))
+        return 0
     table = known_findings() if known is None else known
-    audit = asyncio.run(audit_tasks(names, items=options.items, known=table))
+    audit = asyncio.run(audit_tasks(names, items=options.items or 30, known=table))
     pages = (
         (options.html, as_html),
         (options.markdown, as_markdown),
@@ -50,8 +57,15 @@ def parse(arguments: Sequence[str]) -> Namespace:
     parser.add_argument(
         "--items",
         type=int,
-        default=30,
-        help="items of each task (default: 30); floors use ten times as many",
+        help="items of each task (default: 30, with --oracles 300); floors use ten times as many",
+    )
+    parser.add_argument(
+        "--oracles",
+        action="store_true",
+        help="check labels with independent solvers instead of verifiers with probes",
+    )
+    parser.add_argument(
+        "--level-items", type=int, default=30, help="with --oracles: items of each level"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     for kind in PAGES:
@@ -59,6 +73,6 @@ def parse(arguments: Sequence[str]) -> Namespace:
             f"--{kind}", metavar="FILE", type=Path, help=f"also write {PAGES[kind]}"
         )
     options = parser.parse_args(arguments)
-    if options.items < 1:
+    if options.items is not None and options.items < 1:
         parser.error(f"--items must be an integer ≥ 1, got {options.items}")
     return options
