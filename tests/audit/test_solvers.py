@@ -1,0 +1,74 @@
+"""Solvers agree with hand-made cases, and with the library's labels where an item is sound."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reasoning_gym_environment.audit.solvers.registry import PROPERTIES, SOLVERS
+from reasoning_gym_environment.audit.solvers.solution import UnreadableQuestionError
+from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.tasks.datasets import Datasets
+from reasoning_gym_environment.tasks.item_checks import find_fault
+
+CASES: list[dict[str, Any]] = [
+    case
+    for path in sorted((Path(__file__).parent / "solvers" / "cases").glob("*.json"))
+    for case in json.loads(path.read_text(encoding="utf-8"))
+]
+"""Questions made by hand: task, question, right and wrong answers, and why.
+
+Optional: `ambiguous` (true: the solver names the two readings), `unreadable` (true).
+"""
+SEEDS = [2 * seed + 1 for seed in range(700, 705)]
+
+
+@pytest.fixture(scope="module")
+def datasets() -> Datasets:
+    return Datasets()
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(each, id=f"{each['task']}: {each['why']}") for each in CASES]
+)
+def test_the_solver_judges_a_case_made_by_hand(case: dict[str, Any]) -> None:
+    if case.get("unreadable"):
+        with pytest.raises(UnreadableQuestionError):
+            SOLVERS[case["task"]](case["question"])
+        return
+    solution = SOLVERS[case["task"]](case["question"])
+    assert [text for text in case["right"] if not solution.accepts(text)] == []
+    assert [text for text in case["wrong"] if solution.accepts(text)] == []
+    assert [text for text in solution.right if not solution.accepts(text)] == []
+    assert [text for text in solution.wrong if solution.accepts(text)] == []
+    assert bool(solution.right) == bool(case["right"])
+    assert bool(solution.ambiguous) == case.get("ambiguous", False)
+
+
+def test_every_solver_has_cases_made_by_hand() -> None:
+    assert {case["task"] for case in CASES} == set(SOLVERS)
+
+
+@pytest.mark.parametrize("task", sorted(SOLVERS))
+def test_the_solver_accepts_the_labels_of_sound_items(task: str, datasets: Datasets) -> None:
+    entries = [datasets.entry(Recipe(task=task, seed=seed)) for seed in SEEDS]
+    sound = [entry for entry in entries if find_fault(task, entry) is None]
+    solved = [(SOLVERS[task](entry["question"]), entry["answer"]) for entry in sound]
+    assert [
+        label for found, label in solved if label is not None and not found.accepts(str(label))
+    ] == []
+    assert all(found.right for found, _ in solved)
+
+
+@pytest.mark.parametrize("task", sorted(PROPERTIES))
+def test_the_property_holds_for_sound_items(task: str, datasets: Datasets) -> None:
+    entries = [datasets.entry(Recipe(task=task, seed=seed)) for seed in SEEDS]
+    sound = [entry for entry in entries if find_fault(task, entry) is None]
+    assert {PROPERTIES[task].violation(entry) for entry in sound} <= {""}
+
+
+@pytest.mark.parametrize("task", sorted(SOLVERS))
+def test_a_text_that_is_no_question_is_unreadable(task: str) -> None:
+    with pytest.raises(UnreadableQuestionError):
+        SOLVERS[task]("Good morning.")
