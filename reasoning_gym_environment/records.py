@@ -59,15 +59,23 @@ class Recipe:
         seed: in [0, 2**53); the lowest bit says training (0) or evaluation (1).
         level: difficulty level the parameters came from; None is the library's default.
         parameters: dataset configuration that differs from the library's default.
+        library_version: version of reasoning-gym that made its problem; None if none is known.
+            Equal recipes may have different ones.
     """
 
     task: str
     seed: int
     level: int | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    library_version: str | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON, the inverse of `from_json`."""
+        """Return plain JSON, the inverse of `from_json`; without `library_version` if None."""
+        made = {} if self.library_version is None else {"library_version": self.library_version}
+        return {**self.identity(), **made}
+
+    def identity(self) -> dict[str, Any]:
+        """Return plain JSON that is equal for equal recipes."""
         return {
             "task": self.task,
             "seed": self.seed,
@@ -82,7 +90,12 @@ class Recipe:
 
 
 def recipe_key(recipe: Recipe) -> str:
-    """Return a text that is equal for equal recipes: its JSON with sorted keys."""
+    """Return a text that is equal for equal recipes: their JSON without the library's version."""
+    return json.dumps(recipe.identity(), sort_keys=True)
+
+
+def recipe_text(recipe: Recipe) -> str:
+    """Return a recipe's JSON with sorted keys, to store it as text."""
     return json.dumps(recipe.to_json(), sort_keys=True)
 
 

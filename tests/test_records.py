@@ -16,6 +16,8 @@ from reasoning_gym_environment.records import (
     Reward,
     Status,
     Verdict,
+    recipe_key,
+    recipe_text,
 )
 
 json_values = st.recursive(
@@ -29,6 +31,7 @@ recipes = st.builds(
     seed=st.integers(0, 2**53 - 1),
     level=st.none() | st.floats(allow_nan=False, allow_infinity=False),
     parameters=st.dictionaries(st.text(), json_values),
+    library_version=st.none() | st.just("0.1.24"),
 )
 
 
@@ -36,6 +39,15 @@ recipes = st.builds(
 def test_a_recipe_survives_json(recipe: Recipe) -> None:
     again = Recipe.from_json(json.loads(json.dumps(recipe.to_json())))
     assert again == recipe
+    assert again.library_version == recipe.library_version
+
+
+def test_the_version_that_made_a_recipes_problem_is_no_part_of_its_identity() -> None:
+    old = Recipe.from_json({"task": "gcd", "seed": 2, "level": None, "parameters": {}})
+    made = Recipe(task="gcd", seed=2, library_version="0.1.25")
+    assert (old, recipe_key(old)) == (made, recipe_key(made))
+    assert "library_version" not in old.to_json()
+    assert json.loads(recipe_text(made))["library_version"] == "0.1.25"
 
 
 @pytest.mark.parametrize("data", [{"task": "gcd"}, {"task": "gcd", "seed": 2, "sede": 3}])

@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import FixableError
 from ..evaluation.comparison import compare, comparison_table
 from ..evaluation.store import EvaluationResults, read_results
+from ..tasks.recipes import LIBRARY
 from ..util.text import escape_control_characters
 
 _SHOWN = 60
@@ -28,13 +29,21 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     before, after = read_results(options.before), read_results(options.after)
     settings = before.differing(after)
+    versions = {"before": before.library_versions, "after": after.library_versions}
     comparison = compare(before.samples, after.samples)
     if comparison is None:
         raise FixableError(escape_control_characters(nothing_in_common(before, after)))
     if options.json:
-        print(json.dumps({"settings": settings, **comparison.to_json()}, indent=2))
+        about = {"settings": settings, "made_with": versions}
+        print(json.dumps({**about, **comparison.to_json()}, indent=2))
         return 0
     lines = [f"{name}: {shown(one)} -> {shown(other)}" for name, (one, other) in settings.items()]
+    if versions["before"] != versions["after"]:
+        one, other = (", ".join(found) for found in versions.values())
+        lines.append(
+            f"The items were made with {LIBRARY} {one} before and {other} after: items whose "
+            "question differs are excluded, answers and verdicts may differ"
+        )
     print(escape_control_characters("\n".join([*lines, comparison_table(comparison)])))
     return 0
 

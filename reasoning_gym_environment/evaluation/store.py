@@ -198,6 +198,11 @@ class EvaluationResults:
     def tasks(self) -> frozenset[str]:
         return frozenset(sample.task for sample in self.samples)
 
+    @property
+    def library_versions(self) -> list[str]:
+        """The versions of reasoning-gym that made the items, sorted."""
+        return sorted({sample.library_version for sample in self.samples})
+
     def differing(self, other: EvaluationResults) -> dict[str, tuple[Any, Any]]:
         """Return the settings known of both that differ, with both values."""
         names = sorted(self.settings.keys() & other.settings.keys())

@@ -12,7 +12,7 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
 from ..inference.prompts import resolve_system_prompt
-from ..records import FORMAT_FAILURES, Problem, recipe_key
+from ..records import FORMAT_FAILURES, Problem, recipe_text
 from .shared import evaluation_problems, parse_recipe, shared_gym
 
 __all__ = ["reasoning_gym"]
@@ -52,7 +52,7 @@ def problem_sample(problem: Problem, system: str) -> Sample:
     return Sample(
         input=[*prompt, ChatMessageUser(content=problem.question)],
         target=problem.oracle or "",
-        metadata={"task": problem.recipe.task, "recipe": recipe_key(problem.recipe)},
+        metadata={"task": problem.recipe.task, "recipe": recipe_text(problem.recipe)},
     )
 
 

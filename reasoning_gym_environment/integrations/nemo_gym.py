@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..records import Problem, Recipe, recipe_key
+from ..records import Problem, Recipe, recipe_text
 from ..storage.export import Item, item
 from ..storage.rows import StoredGroup
 
@@ -40,5 +40,5 @@ def _row(
         "question": question,
         "answer": oracle,
         "metadata": {"source_dataset": recipe.task},
-        "recipe": recipe_key(recipe),
+        "recipe": recipe_text(recipe),
     }

@@ -9,7 +9,7 @@ import verifiers.v1 as vf
 from pydantic import Field
 
 from ..inference.prompts import SYSTEM_PROMPTS
-from ..records import Problem, Status, recipe_key
+from ..records import Problem, Status, recipe_text
 from .shared import evaluation_problems, parse_recipe, shared_gym
 
 __all__ = ["ReasoningGymConfig", "ReasoningGymData", "ReasoningGymTask", "ReasoningGymTaskset"]
@@ -72,7 +72,7 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
                 name=problem.recipe.task,
                 system_prompt=SYSTEM_PROMPTS["think"],
                 prompt=problem.question,
-                recipe=recipe_key(problem.recipe),
+                recipe=recipe_text(problem.recipe),
             )
             yield ReasoningGymTask(data, self.config.task)
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..inference.prompts import SYSTEM_PROMPTS, build_messages, resolve_system_prompt
-from ..records import Problem, Status, recipe_key
+from ..records import Problem, Status, recipe_text
 from ..scoring.grading import Verifier, verify_texts
 
 PROBLEM_COLUMNS = MappingProxyType(
@@ -26,7 +26,7 @@ def problem_row(problem: Problem, system_prompt: str) -> dict[str, Any]:
         "question": problem.question,
         "oracle": problem.oracle,
         "task": problem.recipe.task,
-        "recipe": recipe_key(problem.recipe),
+        "recipe": recipe_text(problem.recipe),
     }
 
 
@@ -60,6 +60,6 @@ async def demonstration_row(
     return {
         "messages": [*messages, {"role": "assistant", "content": text}],
         "task": problem.recipe.task,
-        "recipe": recipe_key(problem.recipe),
+        "recipe": recipe_text(problem.recipe),
         "score": verdict.score,
     }

@@ -10,9 +10,11 @@ import itertools
 import logging
 import os
 import pickle
+import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any, Protocol
 
 from ..errors import (
@@ -28,7 +30,7 @@ from ..errors import (
 from ..records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
 from ..tasks.ladders import TaskLadder
-from ..tasks.recipes import require_valid_recipe, shorten
+from ..tasks.recipes import LIBRARY, require_valid_recipe, shorten
 from ._fork_server import ForkServer, WorkerProcess
 from ._generator import LADDERS_REQUEST, CatalogueRequest, Request
 from ._protocol import VerifyRequest, unpack_verdicts
@@ -212,6 +214,8 @@ class TaskPool:
     ) -> None:
         self._settings = settings
         self._counts = counts
+        self._installed = version(LIBRARY)
+        self._warned = False
         self._fork_server = ForkServer()
         start = start_worker or self._fork_server.start
         self._generators, self._hosts = (
@@ -285,6 +289,7 @@ class TaskPool:
         except ValueError as error:
             self._counts["generation/errors"] += 1
             raise GenerationError(f"{shorten(recipe.task)}: invalid recipe: {error}") from error
+        self._warn_of_version(recipe.library_version)
         try:
             result = await self._generate_with_restarts(recipe)
         except WorkerTimeoutError as error:
@@ -297,6 +302,16 @@ class TaskPool:
             self._counts["generation/errors"] += 1
             raise GenerationError(f"{recipe.task}: {result}")
         return result
+
+    def _warn_of_version(self, made: str | None) -> None:
+        """Warn once if another version of the library made a recipe."""
+        if made not in (None, self._installed) and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"Recipes made with {LIBRARY} {made} are generated with {self._installed}: "
+                "questions and answers may differ",
+                stacklevel=3,
+            )
 
     async def _generate_with_restarts(self, recipe: Recipe) -> Problem | str:
         """Ask another generator if one died, in MAX_ATTEMPTS attempts; raise WorkerLostError."""

@@ -19,7 +19,7 @@ from pydantic_core import from_json
 from ..gym.asynchronous import Score
 from ..records import Problem, Recipe, Status
 from ..tasks.catalogue import restore_json_entry
-from ..tasks.recipes import read_recipe, shorten
+from ..tasks.recipes import VERSION, read_recipe, shorten
 
 MAX_COMPLETIONS = 256
 """Completions in one request."""
@@ -38,6 +38,7 @@ _RECIPE = {
         "seed": {"type": "integer", "minimum": 0, "maximum": 2**53 - 1},
         "level": {"type": ["integer", "null"], "minimum": 0, "maximum": 999},
         "parameters": {"type": "object"},
+        "library_version": {"type": ["string", "null"], "pattern": VERSION.pattern},
     },
     "required": ["task", "seed"],
     "additionalProperties": False,
@@ -277,7 +278,7 @@ class Target:
     @property
     def key(self) -> str:
         """A key that equal targets share."""
-        text = json.dumps([self.recipe.to_json(), self.question, self.entry], sort_keys=True)
+        text = json.dumps([self.recipe.identity(), self.question, self.entry], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def entry_problem(self) -> Problem:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..errors import FixableError
-from ..records import recipe_key
+from ..records import recipe_text
 from ..util.files import replacing, require_free, write_whole
 from ..util.text import replace_surrogates
 from .dumps import read_rows
@@ -89,7 +89,7 @@ class Item(NamedTuple):
 def item(group: StoredGroup, row: dict[str, Any], *texts: str) -> Item:
     """Return a row with its question and its identity."""
     asked = stable_json([group.task, group.question])
-    identity = stable_json([group.recipe.to_json(), *texts])
+    identity = stable_json([group.recipe.identity(), *texts])
     return Item(asked=asked, identity=identity, row=row)
 
 
@@ -143,7 +143,7 @@ def _examples(group: StoredGroup) -> Iterator[StoredRollout]:
 
 
 def _origin(group: StoredGroup) -> dict[str, str]:
-    return {"task": group.task, "recipe": recipe_key(group.recipe)}
+    return {"task": group.task, "recipe": recipe_text(group.recipe)}
 
 
 def _cell(value: Any, kind: str) -> Any:

@@ -13,10 +13,10 @@ from ..errors import GenerationError
 from ..records import Problem
 from ..sandbox.pool import TaskPool, generate_with_retry
 from ..scoring.grading import ScoringSettings, grade_texts
+from ..tasks.recipes import LIBRARY
 from ..util.progress import with_progress
 from .rows import StoredGroup, StoredRollout
 
-LIBRARY = "reasoning-gym"
 PACKAGE = "reasoning-gym-environment"
 
 REASONS = {
@@ -101,13 +101,9 @@ async def rescore(
     return await with_progress([rescore_one(group) for group in groups], "rescoring")
 
 
-def _library_version(group: StoredGroup) -> str:
-    return str(group.library_versions.get(LIBRARY, "an unknown version"))
-
-
 def _other_question(group: StoredGroup) -> str:
     """Return why a recipe gives another question, as far as library versions tell."""
-    stored, installed = _library_version(group), version(LIBRARY)
+    stored, installed = group.library_version, version(LIBRARY)
     if stored == installed:
         return f"the recipe gives another question with the same {LIBRARY} {installed}"
     return (
@@ -127,6 +123,7 @@ async def _rescore_group(
     return replace(
         group,
         rollouts=[r.with_grade(*next(grades)) if r.tokens else r for r in group.rollouts],
+        recipe=problem.recipe,
         oracle=problem.oracle,
         about={
             **group.about,
@@ -155,7 +152,7 @@ def describe_rescoring(
 def _differences(groups: Sequence[StoredGroup], settings: ScoringSettings) -> Iterator[str]:
     """Count the groups that were scored with another library version or other settings."""
     installed = version(LIBRARY)
-    for stored, count in Counter(map(_library_version, groups)).items():
+    for stored, count in Counter(group.library_version for group in groups).items():
         if stored != installed:
             yield f"  {count}  were generated with {LIBRARY} {stored}, scored with {installed}"
     for name, value in settings.to_json().items():

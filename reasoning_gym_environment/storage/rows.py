@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from ..problems.seeds import is_evaluation_seed
 from ..records import Attempt, GroupResult, Recipe, Reward, Signal, Status, Verdict
 from ..scoring.rewards import signal
-from ..tasks.recipes import read_recipe
+from ..tasks.recipes import LIBRARY, read_recipe
 from ..util.models import validate
 
 SCHEMA_VERSION = 1
@@ -57,6 +57,7 @@ class _Recipe(Struct, forbid_unknown_fields=True):
     seed: _Integer
     level: _Number | None
     parameters: dict[str, Any]
+    library_version: str | None = None
 
 
 class _Row(Struct):
@@ -286,7 +287,7 @@ class StoredGroup:
         """A key for the same item in two evaluations: its recipe and the user's messages."""
         conversation = self.rollouts[0].conversation
         user = [message["content"] for message in conversation if message["role"] == "user"]
-        return stable_json([self.recipe.to_json(), user])
+        return stable_json([self.recipe.identity(), user])
 
     @property
     def is_sample(self) -> bool:
@@ -312,6 +313,12 @@ class StoredGroup:
     def library_versions(self) -> Mapping[str, Any]:
         """Versions by library; empty in rows without them."""
         return dict(self.about.get("library_versions", {}))
+
+    @property
+    def library_version(self) -> str:
+        """The version of reasoning-gym that made the problem, as far as the row tells."""
+        made = self.recipe.library_version or self.library_versions.get(LIBRARY)
+        return str(made or "an unknown version")
 
     @property
     def time(self) -> str:

@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cache, partial
+from importlib.metadata import version
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..records import Problem, Recipe
@@ -28,7 +29,7 @@ from .facts import (
     UNUSABLE_ORACLES,
 )
 from .ladders import OWN_LADDERS, REPAIRS, curriculum_levels
-from .recipes import KnownParameter, require_known_values, require_valid_recipe, shorten
+from .recipes import LIBRARY, KnownParameter, require_known_values, require_valid_recipe, shorten
 
 _CACHE_SIZE = 420
 """Four levels of every task: about 180 MB."""
@@ -45,6 +46,7 @@ class Datasets:
         from reasoning_gym.factory import create_dataset  # heavy: only workers come here
 
         self._create = create_dataset
+        self._version = version(LIBRARY)
         self._cache: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._cache_size = cache_size
 
@@ -98,7 +100,7 @@ class Datasets:
         if mark and mark in entry["answer"]:
             raise ValueError(f"the library has no answer to its own problem: {entry['answer']}")
         return Problem(
-            recipe=recipe,
+            recipe=dataclasses.replace(recipe, library_version=self._version),
             question=entry["question"],
             oracle=entry["answer"],
             entry=pickle.dumps(entry),

@@ -26,6 +26,11 @@ WORD_PARAMETERS = frozenset(
 MAX_FACTOR = 100
 """A number may exceed the largest known value of its parameter by this factor."""
 
+LIBRARY = "reasoning-gym"
+
+VERSION = re.compile(r"^[0-9][0-9A-Za-z.+!_-]{0,39}$")
+"""The version of a package; the pattern is also one of JSON Schema."""
+
 _SYMBOL = re.compile(r"[A-Za-z][0-9]{0,3}")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
@@ -97,6 +102,9 @@ def require_valid_recipe(recipe: Recipe) -> None:
         raise ValueError(f"level must be a number in [0, {_MAX_LEVEL}), got {shorten(level)}")
     if not isinstance(parameters, Mapping) or len(parameters) > _MAX_LENGTH:
         raise ValueError(f"parameters must be a small object, got {shorten(parameters)}")
+    made = recipe.library_version
+    if made is not None and not (isinstance(made, str) and VERSION.fullmatch(made)):
+        raise ValueError(f"library_version must be a version of {LIBRARY}, got {shorten(made)}")
     for name, value in parameters.items():
         if not isinstance(name, str) or len(name) > _MAX_LENGTH:
             raise ValueError(f"a parameter's name must be a short text, got {shorten(name)}")

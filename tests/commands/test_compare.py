@@ -53,6 +53,20 @@ def test_names_from_files_are_shown_and_not_obeyed(
     assert shown.count("gcd\\x1b[2J") == 2
 
 
+def test_evaluations_made_with_other_versions_of_the_library_are_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [
+        samples(tmp_path / version, library_version=version) for version in ("0.1.24", "0.1.25")
+    ]
+    assert compare.main(folders) == 0
+    sentence = "The items were made with reasoning-gym 0.1.24 before and 0.1.25 after: "
+    assert capsys.readouterr().out.count(sentence) == 1
+    assert compare.main([*folders, "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)["made_with"]
+    assert made == {"before": ["0.1.24"], "after": ["0.1.25"]}
+
+
 def test_what_differs_is_named_where_nothing_is_in_common(tmp_path: Path) -> None:
     folders = [samples(tmp_path / "a", seed=1), samples(tmp_path / "b", seed=2)]
     with pytest.raises(FixableError, match=r"differ in gcd\\x1b\[2J \(\"a\", \"b\"\)"):

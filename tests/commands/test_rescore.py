@@ -40,6 +40,8 @@ def test_files_are_scored_again_beside_the_old_ones(
 ) -> None:
     moved = {**row, "recipe": {**row["recipe"], "seed": 4}}
     tampered = {**row, "rollouts": [{**r, "score": 0.5} for r in row["rollouts"]]}
+    made = row["recipe"].items()
+    tampered["recipe"] = {key: value for key, value in made if key != "library_version"}
     tampered["library_versions"] = {"reasoning-gym": "0.0.7\x1b"}
     dump = write_dump(tmp_path / "dump.jsonl", [tampered, moved], torn=True)
     before, new = dump.read_bytes(), tmp_path / "dump.rescored.jsonl"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -75,6 +76,19 @@ async def test_a_recipe_stands_for_its_problem(gym: AsyncReasoningGym) -> None:
     assert (await gym.problem(stored)).question == problem.question
     assert (await gym.score(stored, right(problem))).solved
     assert (await gym.score(problem.recipe, right(problem))).solved
+
+
+async def test_a_recipe_of_another_version_is_said_once(stock: WorkerStock) -> None:
+    async with AsyncReasoningGym(processes=1, start_worker=stock.lend) as gym:
+        [problem] = await gym.problems("gcd")
+        installed = version("reasoning-gym")
+        assert problem.recipe.library_version == installed
+        stored = {**problem.recipe.to_json(), "library_version": "0.1.0"}
+        sentence = f"made with reasoning-gym 0.1.0 are generated with {installed}: "
+        with pytest.warns(UserWarning, match=sentence):
+            again = await gym.problem(stored)
+        assert again.recipe.library_version == installed
+        await gym.problem({**stored, "seed": 4})  # would fail: warnings are errors
 
 
 async def test_completions_of_a_failed_problem_are_unscored(gym: AsyncReasoningGym) -> None:

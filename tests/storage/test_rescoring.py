@@ -19,6 +19,7 @@ from reasoning_gym_environment.storage.rescoring import (
     REASONS,
     Rescored,
     describe_changes,
+    describe_rescoring,
     rescore,
 )
 from reasoning_gym_environment.storage.rows import StoredGroup
@@ -99,13 +100,28 @@ async def test_a_row_whose_question_has_changed_stays_as_it_is(
     row["recipe"]["seed"] = 4
     same_version, other_version = copy.deepcopy(row), copy.deepcopy(row)
     same_version["library_versions"]["reasoning-gym"] = version("reasoning-gym")
-    other_version["library_versions"]["reasoning-gym"] = "0.0.7"
-    same, other = await again(pool, same_version, other_version)
+    other_version["recipe"]["library_version"] = "0.0.7"
+    with pytest.warns(UserWarning, match=r"made with reasoning-gym 0\.0\.7 are generated with"):
+        same, other = await again(pool, same_version, other_version)
     assert (row_of(same), row_of(other)) == (same_version, other_version)
     assert not same.changes
     installed = version("reasoning-gym")
     assert same.kept.endswith(f"another question with the same reasoning-gym {installed}")
     assert other.kept.endswith(f"generated with reasoning-gym 0.0.7, installed is {installed}")
+
+
+async def test_rows_of_before_recipes_had_a_version_are_rescored_and_counted(
+    pool: TaskPool, gcd: Problem
+) -> None:
+    row = await trained(pool, gcd, *TEXTS)
+    del row["recipe"]["library_version"]
+    row["library_versions"]["reasoning-gym"] = "0.1.24"
+    [result] = await again(pool, row)
+    installed = version("reasoning-gym")
+    assert row_of(result)["recipe"] == {**row["recipe"], "library_version": installed}
+    assert f"  1  were generated with reasoning-gym 0.1.24, scored with {installed}" in [
+        *describe_rescoring([result], SETTINGS, torn=0)
+    ]
 
 
 async def test_a_row_whose_problem_cant_be_made_stays_as_it_is(pool: TaskPool) -> None:

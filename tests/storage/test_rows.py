@@ -56,6 +56,8 @@ def test_the_same_recipe_and_question_make_the_same_item() -> None:
         StoredGroup.from_json(row()).item_key
         != StoredGroup.from_json(row(rollouts=[asked])).item_key
     )
+    made = {**row()["recipe"], "library_version": "0.1.25"}
+    assert StoredGroup.from_json(row()).item_key == StoredGroup.from_json(row(recipe=made)).item_key
     other = {**row()["recipe"], "seed": 5}
     assert (
         StoredGroup.from_json(row()).item_key != StoredGroup.from_json(row(recipe=other)).item_key

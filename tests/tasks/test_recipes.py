@@ -124,11 +124,12 @@ def test_a_random_recipe_is_refused_or_plain(task: str, data: st.DataObject) -> 
     assert said or CODE not in json.dumps(recipe.to_json())
 
 
-@given(anything, anything, anything, anything)
+@given(anything, anything, anything, anything, anything)
 def test_any_json_is_refused_or_a_valid_recipe(
-    task: Any, seed: Any, level: Any, parameters: Any
+    task: Any, seed: Any, level: Any, parameters: Any, made: Any
 ) -> None:
     data = {"task": task, "seed": seed, "level": level, "parameters": parameters}
+    data["library_version"] = made
     with contextlib.suppress(ValueError):
         recipe = read_recipe(data)
         require_valid_recipe(recipe)
@@ -153,6 +154,10 @@ def test_any_json_is_refused_or_a_valid_recipe(
         {"task": "gcd", "seed": 1, "level": 10**300},
         {"task": "gcd", "seed": 1, "level": "1"},
         {"task": "gcd", "seed": 1, "level": float("nan")},
+        {"task": "gcd", "seed": 1, "library_version": 1},
+        {"task": "gcd", "seed": 1, "library_version": "v1"},
+        {"task": "gcd", "seed": 1, "library_version": "0.1.25\n"},
+        {"task": "gcd", "seed": 1, "library_version": "1" * 41},
         {"task": "gcd", "seed": 1, "parameters": None},
         {"task": "gcd", "seed": 1, "parameters": [1]},
         {"task": "gcd", "seed": 1, "parameters": {1: 1}},
@@ -161,7 +166,7 @@ def test_any_json_is_refused_or_a_valid_recipe(
     ],
 )
 def test_an_invalid_recipe_is_refused_with_a_short_message(data: Any) -> None:
-    with pytest.raises(ValueError, match=r"recipe|task|seed|level|parameter|max_value") as refused:
+    with pytest.raises(ValueError, match=r"recipe|task|seed|level|param|max_|version") as refused:
         read_recipe(data)
     assert len(str(refused.value)) < 400
 
