@@ -16,6 +16,126 @@ Entry = Mapping[str, Any]
 """An entry of the library: question, answer and metadata."""
 
 
+def _ab(entry: Entry) -> Fault | None:
+    return _empty_answer(entry)
+
+
+def _empty_answer(entry: Entry) -> Fault | None:
+    if entry["answer"]:
+        return None
+    return Fault(kind=FaultKind.UNANSWERABLE, detail="the right answer is an empty text")
+
+
+_TELLING_WORDS = frozenset({"MRS", "YES"})
+"""Texts of three letters that no other shift turns into a word."""
+
+
+def _caesar_cipher(entry: Entry) -> Fault | None:
+    text = entry["answer"]
+    if not text.isascii():
+        return Fault(
+            kind=FaultKind.FALSE_LABEL, detail="a letter outside A to Z is lost in the cipher"
+        )
+    if len(text.replace(" ", "")) > 3 or text in _TELLING_WORDS:
+        return None
+    return Fault(kind=FaultKind.AMBIGUOUS, detail=f"{len(text)} letters don't tell the shift")
+
+
+def _letter_counting(entry: Entry) -> Fault | None:
+    letter, span = entry["metadata"]["target_letter"], entry["metadata"]["span"]
+    capitals = sum(word.count(letter.upper()) for word in span)
+    if not capitals or not letter.isalpha():
+        return None
+    return Fault(kind=FaultKind.AMBIGUOUS, detail=f"{letter} also stands there as a capital")
+
+
+def _sentence_reordering(entry: Entry) -> Fault | None:
+    """Find a repeated word: the library puts all its occurrences where the first one stands."""
+    words = entry["answer"].split()
+    if len(set(words)) == len(words):
+        return None
+    repeated = next(word for word in words if words.count(word) > 1)
+    return Fault(
+        kind=FaultKind.FALSE_LABEL, detail=f"{repeated!r} occurs several times, all in a row"
+    )
+
+
+_EDITS = {
+    ("start", "aa"): ("a", ""),
+    ("start", "ab"): ("ca", ""),
+    ("start", "ac"): ("zz", ""),
+    ("start", "bb"): ("b", ""),
+    ("start", "bc"): ("", "aa"),
+    ("start", "ca"): ("bb", "c"),
+    ("start", "cb"): ("aa", ""),
+    ("start", "cc"): ("", ""),
+    ("end", "aa"): ("cc", ""),
+    ("end", "ac"): ("cb", ""),
+    ("end", "ba"): ("ab", ""),
+    ("end", "bb"): ("", ""),
+    ("end", "ca"): ("c", ""),
+    ("end", "cc"): ("b", "a"),
+    ("inside", "abc"): ("cab", ""),
+    ("inside", "acb"): ("bca", ""),
+    ("inside", "bca"): ("", ""),
+    ("inside", "ca"): ("", ""),
+}
+"""Rules of string_manipulation: what replaces a part, and what is added at the other end."""
+
+_PLACES = {
+    "prefix is": "start",
+    "starts with": "start",
+    "suffix is": "end",
+    "ends with": "end",
+    "contains": "inside",
+}
+_EDIT = re.compile(rf"\d+\. If the string ({'|'.join(_PLACES)}) '([abc]+)'")
+_MIDDLE_REMOVED = "length is greater than 15"
+_MOST_STATES = 2000
+
+
+def _string_manipulation(entry: Entry) -> Fault | None:
+    """Compare with the other middle of an even length, where the library takes the right one."""
+    rules = [rule for rule in entry["question"].splitlines() if ". If the string" in rule]
+    if not entry["answer"]:
+        return _empty_answer(entry)
+    if not any(_MIDDLE_REMOVED in rule for rule in rules):
+        return None
+    text, states = entry["metadata"]["string"], set[str]()
+    edits = [_EDIT.match(rule) or rule for rule in rules]
+    while len(states) < _MOST_STATES:
+        states.add(text)
+        following = next((new for edit in edits if (new := _edited(edit, text)) is not None), text)
+        if following in states:
+            break
+        text = following
+    if text == entry["answer"]:
+        return None
+    detail = "an even number of characters has two middles"
+    return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
+
+
+def _edited(edit: re.Match[str] | str, text: str) -> str | None:
+    """Return a text after one rule, None if the rule does not apply."""
+    if isinstance(edit, str):
+        if _MIDDLE_REMOVED in edit:
+            middle = (len(text) - 1) // 2
+            return text[:middle] + text[middle + 1 :] if len(text) > 15 else None
+        count = text.count("b")
+        return None if count % 2 or not count else text + "ab"
+    place, part = _PLACES[edit[1]], edit[2]
+    new, added = _EDITS[place, part]
+    if place == "start":
+        if not text.startswith(part):
+            return None
+        edited = new + text[len(part) :] + added
+        return edited[:-1] if part == "cb" else edited
+    if place == "end":
+        return added + text[: -len(part)] + new if text.endswith(part) else None
+    found = text.find(part, part == "ca")
+    return None if found < 0 else text[:found] + new + text[found + len(part) :]
+
+
 class _Categorical(NamedTuple):
     """A statement of a syllogism, such as `Some cats are not dogs`."""
 
@@ -78,7 +198,14 @@ def _syllogism(entry: Entry) -> Fault | None:
     )
 
 
-CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {"syllogism": _syllogism}
+CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
+    "ab": _ab,
+    "caesar_cipher": _caesar_cipher,
+    "letter_counting": _letter_counting,
+    "sentence_reordering": _sentence_reordering,
+    "string_manipulation": _string_manipulation,
+    "syllogism": _syllogism,
+}
 """The check of each task that is known to make faulty items."""
 
 

@@ -35,10 +35,22 @@ def _literal(text: str) -> Any:
         return None
 
 
+def _solution(
+    *,
+    accepts: Callable[[str], bool],
+    right: Sequence[str],
+    wrong: Sequence[str],
+    ambiguous: str = "",
+) -> Solution:
+    """Return a solution without the wrong answers that happen to be right."""
+    near = [text for text in dict.fromkeys(wrong) if not accepts(text)]
+    return Solution(accepts=accepts, right=right, wrong=near, ambiguous=ambiguous)
+
+
 def _one_of(right: Sequence[str], wrong: Sequence[str], ambiguous: str = "") -> Solution:
     """Return a solution that compares texts without regard to white space."""
     known = {"".join(text.split()) for text in right}
-    return Solution(
+    return _solution(
         accepts=lambda text: "".join(text.split()) in known,
         right=[text for text in right if text],
         wrong=wrong,
@@ -47,7 +59,7 @@ def _one_of(right: Sequence[str], wrong: Sequence[str], ambiguous: str = "") -> 
 
 
 def _yes_or_no(*, yes: bool) -> Solution:
-    return Solution(
+    return _solution(
         accepts=lambda text: text.strip().lower() == str(yes).lower(),
         right=[str(yes)],
         wrong=[str(not yes)],
@@ -89,7 +101,7 @@ def base_conversion(question: str) -> Solution:
     value = int(number, base(source))
     right = _in_base(value, base(target))
     wrong = [_in_base(value + 1, base(target)), number, str(value), right + "0"]
-    return Solution(accepts=lambda text: text.strip().lower() == right, right=[right], wrong=wrong)
+    return _solution(accepts=lambda text: text.strip().lower() == right, right=[right], wrong=wrong)
 
 
 def _in_base(value: int, base: int) -> str:
@@ -110,14 +122,14 @@ def binary_alternation(question: str) -> Solution:
             costs.append(sum(a != b for a, b in zip(goal, text, strict=True)) // 2)
     cost = min(costs, default=-1)
     wrong = [str(each) for each in (cost + 1, cost - 1, 2 * cost, -1, -cost)]
-    return Solution(accepts=lambda text: _literal(text) == cost, right=[str(cost)], wrong=wrong)
+    return _solution(accepts=lambda text: _literal(text) == cost, right=[str(cost)], wrong=wrong)
 
 
 _COMMON = """
 a i am an as at be by do go he if in is it me mr my no of on or so to up us we all and any are but
-can for had has her him his how its mrs not now one our out see she the too was who yes you from
-good have here into just left like more only said such than that them then they this what when
-will with well your about below could every first other their there these where which would
+can exclaimed for had has her him his how its mrs not now one our out see she the too was who yes
+you from good have here into just left like more only said such than that them then they this what
+when will with well your about below could every first other their there these where which would
 gutenberg smith wilkins
 """
 _PAIRS = """
@@ -176,7 +188,7 @@ def group_anagrams(question: str) -> Solution:
 
     mixed = [[*groups[0], groups[-1][0]], *groups[1:-1], groups[-1][1:]]
     wrong = [groups[:-1], [words], [[word] for word in words], mixed, [*groups, groups[0]]]
-    return Solution(
+    return _solution(
         accepts=accepts,
         right=[json.dumps(groups), json.dumps([group[::-1] for group in groups[::-1]])],
         wrong=[json.dumps(each) for each in wrong],
@@ -200,7 +212,7 @@ def letter_counting(question: str) -> Solution:
     """Solve by counting, with and without regard to case."""
     letter, text = _read(r'letter "(.)" appear in the text: "(.*)"\?', question)
     exact, any_case = text.count(letter), text.lower().count(letter.lower())
-    return Solution(
+    return _solution(
         accepts=lambda text: _literal(text) in (exact, any_case),
         right=[str(each) for each in sorted({any_case, exact}, reverse=True)],
         wrong=[str(any_case + 1), str(exact - 1), f"-{any_case}"],
@@ -247,7 +259,7 @@ def _lists_of_numbers(right: Sequence[list[str]], wrong: Sequence[list[str]]) ->
             return False
 
     known = [[Decimal(each) for each in numbers] for numbers in right]
-    return Solution(
+    return _solution(
         accepts=accepts, right=[str(each) for each in right], wrong=list(map(str, wrong))
     )
 
@@ -267,7 +279,7 @@ def palindrome_generation(question: str) -> Solution:
 
     swapped = right[0][1:2] + right[0][:1] + right[0][2:] if right else ""
     wrong = ["".join(letters), "".join(sorted(letters)), half + half[::-1], swapped]
-    return Solution(accepts=accepts, right=right, wrong=[*wrong, half + middle * 3 + half[::-1]])
+    return _solution(accepts=accepts, right=right, wrong=[*wrong, half + middle * 3 + half[::-1]])
 
 
 def palindrome_partitioning(question: str) -> Solution:
@@ -289,7 +301,7 @@ def palindrome_partitioning(question: str) -> Solution:
         return _is_nested(parsed) and sorted(map(tuple, parsed)) == sorted(map(tuple, right))
 
     wrong = [right[:-1], right[1:], [*right, right[0]], [*right, [text, ""]]]
-    return Solution(
+    return _solution(
         accepts=accepts,
         right=[json.dumps(right), json.dumps(right[::-1])],
         wrong=[json.dumps(each) for each in wrong],
@@ -381,7 +393,8 @@ def string_manipulation(question: str) -> Solution:
     finals = list(dict.fromkeys(path[-1] for path in paths if path))
     early = [path[-2] for path in paths if len(path) > 1]
     ambiguous = "an even number of characters has two middles" if len(finals) > 1 else ""
-    return _one_of(finals, [text, *early, *(f + "a" for f in finals)], ambiguous)
+    right = finals if all(finals) else []  # an answer can't be empty
+    return _one_of(right, [text, *early, *(final + "a" for final in finals)], ambiguous)
 
 
 _STEPS = 20_000
@@ -508,7 +521,7 @@ def word_sorting(question: str) -> Solution:
 
 
 def _lists_of_words(right: list[str], wrong: Sequence[list[str]]) -> Solution:
-    return Solution(
+    return _solution(
         accepts=lambda text: [word.strip() for word in text.split(",")] == right,
         right=[", ".join(right)],
         wrong=[", ".join(each) for each in wrong],
