@@ -7,6 +7,7 @@ Each check takes well under a millisecond and runs beside the generator. The sol
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -47,6 +48,18 @@ def _letter_counting(entry: Entry) -> Fault | None:
     if not capitals or not letter.isalpha():
         return None
     return Fault(kind=FaultKind.AMBIGUOUS, detail=f"{letter} also stands there as a capital")
+
+
+_QUOTED = re.compile("'([^']*)'")
+
+
+def _number_filtering(entry: Entry) -> Fault | None:
+    """Find a number in the label that is not in the list, which has it in another form."""
+    added = Counter(_QUOTED.findall(entry["answer"])) - Counter(_QUOTED.findall(entry["question"]))
+    if not added:
+        return None
+    detail = f"{next(iter(added))} stands for an equal number of the list in another form"
+    return Fault(kind=FaultKind.FALSE_LABEL, detail=detail)
 
 
 def _sentence_reordering(entry: Entry) -> Fault | None:
@@ -202,6 +215,7 @@ CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
     "ab": _ab,
     "caesar_cipher": _caesar_cipher,
     "letter_counting": _letter_counting,
+    "number_filtering": _number_filtering,
     "sentence_reordering": _sentence_reordering,
     "string_manipulation": _string_manipulation,
     "syllogism": _syllogism,

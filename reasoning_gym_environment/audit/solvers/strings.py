@@ -221,7 +221,7 @@ def letter_counting(question: str) -> Solution:
 
 
 def number_filtering(question: str) -> Solution:
-    """Solve by comparing the numbers as they are written."""
+    """Solve by comparing the numbers; those that stay are written as before."""
     verb, relation, bound, listed = _read(
         r"(Keep|Remove) all numbers (larger|smaller) than (\S+) in this list: (\[.*\])", question
     )
@@ -234,34 +234,31 @@ def number_filtering(question: str) -> Solution:
     kept = [number for number in numbers if meets(number) == (verb == "Keep")]
     others = [number for number in numbers if number not in kept]
     wrong = [others, kept[:-1], kept[::-1], numbers, [*kept, *others[:1]]]
-    return _lists_of_numbers([kept], wrong)
+    return _solution(
+        accepts=lambda text: bool(_literal(text) == kept),
+        right=[str(kept)],
+        wrong=[str(each) for each in wrong],
+    )
 
 
 def number_sorting(question: str) -> Solution:
-    """Solve by sorting the numbers as they are written."""
+    """Solve by sorting the numbers as they are written, and compare by value."""
     order, listed = _read(r"numbers in (ascending|descending) order: (.*)", question)
     numbers = listed.strip().split(", ")
     ordered = sorted(numbers, key=Decimal, reverse=order == "descending")
-    changed = [str(Decimal(ordered[0]) + Decimal("0.1")), *ordered[1:]]
-    swapped = [*ordered[:-2], *ordered[:-3:-1]]
-    wrong = [ordered[::-1], sorted(numbers), ordered[:-1], changed, swapped, numbers]
-    return _lists_of_numbers([ordered], wrong)
-
-
-def _lists_of_numbers(right: Sequence[list[str]], wrong: Sequence[list[str]]) -> Solution:
-    """Return a solution that compares lists of numbers by value."""
+    values = [Decimal(number) for number in ordered]
 
     def accepts(text: str) -> bool:
         answer = _literal(text)
         try:
-            return isinstance(answer, list) and [Decimal(str(each)) for each in answer] in known
+            return isinstance(answer, list) and [Decimal(str(each)) for each in answer] == values
         except InvalidOperation:
             return False
 
-    known = [[Decimal(each) for each in numbers] for numbers in right]
-    return _solution(
-        accepts=accepts, right=[str(each) for each in right], wrong=list(map(str, wrong))
-    )
+    changed = [str(values[0] + Decimal("0.1")), *ordered[1:]]
+    swapped = [*ordered[:-2], *ordered[:-3:-1]]
+    wrong = [ordered[::-1], sorted(numbers), ordered[:-1], changed, swapped, numbers]
+    return _solution(accepts=accepts, right=[str(ordered)], wrong=[str(each) for each in wrong])
 
 
 def palindrome_generation(question: str) -> Solution:
@@ -298,9 +295,9 @@ def palindrome_partitioning(question: str) -> Solution:
 
     def accepts(answer: str) -> bool:
         parsed = _literal(answer)
-        return _is_nested(parsed) and sorted(map(tuple, parsed)) == sorted(map(tuple, right))
+        return _is_nested(parsed) and set(map(tuple, parsed)) == set(map(tuple, right))
 
-    wrong = [right[:-1], right[1:], [*right, right[0]], [*right, [text, ""]]]
+    wrong = [right[:-1], right[1:], [*right, [text, ""]]]
     return _solution(
         accepts=accepts,
         right=[json.dumps(right), json.dumps(right[::-1])],
@@ -315,11 +312,13 @@ def ransom_note(question: str) -> Solution:
 
 
 def spell_backward(question: str) -> Solution:
-    """Solve by reversing the word."""
+    """Solve by reversing the word; spelling it says nothing about case."""
     (word,) = _read(r"nus\): (\S+)", question)
     right = word[::-1]
     wrong = [word, right[1:], right[:-1], right + right[-1], right[1:2] + right[:1] + right[2:]]
-    return _one_of([right], [*wrong, right.swapcase()])
+    return _solution(
+        accepts=lambda text: text.strip().lower() == right.lower(), right=[right], wrong=wrong
+    )
 
 
 _INSERTED = {"ABCD": "A", "BCDE": "B", "CDEA": "C", "DEAB": "D", "EABC": "E"}
@@ -393,8 +392,7 @@ def string_manipulation(question: str) -> Solution:
     finals = list(dict.fromkeys(path[-1] for path in paths if path))
     early = [path[-2] for path in paths if len(path) > 1]
     ambiguous = "an even number of characters has two middles" if len(finals) > 1 else ""
-    right = finals if all(finals) else []  # an answer can't be empty
-    return _one_of(right, [text, *early, *(final + "a" for final in finals)], ambiguous)
+    return _one_of(finals, [text, *early, *(final + "a" for final in finals)], ambiguous)
 
 
 _STEPS = 20_000
