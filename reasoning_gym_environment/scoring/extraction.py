@@ -1,4 +1,4 @@
-"""The answer of a completion, and the answer without formatting.
+"""The answer of a completion, the answer without formatting, and numbers in other forms.
 
 A completion must have exactly one `<answer>…</answer>` outside the thought.
 
@@ -10,6 +10,7 @@ closed (a truncated thought holds no answer).
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -29,6 +30,13 @@ _LEAD = re.compile(
     rf"\*\*{_WORDS}\s*:\s*\*\*|\*\*{_WORDS}\*\*\s*:|{_WORDS}\s*:|{_WORDS}\s+is\b\s*:?",
     re.IGNORECASE,
 )
+
+_LONGEST_NUMBER = 1000
+_NUMBER = re.compile(
+    r"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:e[-+]?\d{1,3})?",
+    re.IGNORECASE | re.ASCII,
+)
+_MINUS = "\N{MINUS SIGN}"
 
 
 class Extraction(NamedTuple):
@@ -158,3 +166,27 @@ def _closing_braces(text: str) -> dict[int, int]:
         elif open_braces:
             closings[open_braces.pop()] = brace.start()
     return closings
+
+
+def is_same_number(answer: str, oracle: str) -> bool:
+    """Return whether both are one number and equal, whatever their forms.
+
+    Reads signs, leading zeros, thousands separators, decimal points and exponents. An expression
+    such as `3/3` is not a number: the question may ask for its value.
+
+    Example:
+        >>> is_same_number("+1,850.0", "1850"), is_same_number("1.85e3", "1850")
+        (True, True)
+        >>> is_same_number("3700/2", "1850")
+        False
+    """
+    number = _read_number(answer)
+    return number is not None and number == _read_number(oracle)
+
+
+def _read_number(text: str) -> Decimal | None:
+    """Return the exact value of a number of ordinary size, None for any other text."""
+    text = text.strip().replace(_MINUS, "-")
+    if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
+        return None
+    return Decimal(text.replace(",", ""))

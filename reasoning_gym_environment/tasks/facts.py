@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 
 NOT_A_TASK = MappingProxyType({"composite": "mixes other datasets and has no problems of its own"})
@@ -49,6 +50,60 @@ MARKS_ARE_ANSWER = frozenset(
     {"emoji_mystery", "fraction_simplification", "knights_knaves", "sentence_reordering"}
 )
 """Tasks whose right answers are sentences with a full stop, or stand between dollar signs."""
+
+_LONGER_WAY = 0.06
+"""Just above the 0.05 for legal moves that miss the goal; up to 16 times the shortest way."""
+
+_OTHER_SPACING = 0.9
+"""Every cell is right; with one wrong cell of 81, the verifier pays 0.89 at most."""
+
+SOLVED_FROM: Mapping[str, float] = MappingProxyType(
+    {
+        # The right matrix as a Python list: the question asks for a matrix in no certain form.
+        "binary_matrix": 0.1,
+        "futoshiki": _OTHER_SPACING,
+        # Neither question asks for the shortest way, but longer ones earn their share of it.
+        "knight_swap": _LONGER_WAY,
+        "tower_of_hanoi": _LONGER_WAY,
+        "mini_sudoku": _OTHER_SPACING,
+        # A variable that follows. The verifier takes it for trivial; tautologies earn less here.
+        "propositional_logic": 0.25,
+        "sudoku": _OTHER_SPACING,
+    }
+)
+"""Task to the lowest score of a right answer where it is below 1; all answers from it are right."""
+
+PLAIN_NUMBERS = frozenset(
+    {
+        "advanced_geometry",
+        "aiw",
+        "basic_arithmetic",
+        "binary_alternation",
+        "calendar_arithmetic",
+        "chain_sum",
+        "coin_flip",
+        "count_bits",
+        "count_primes",
+        "decimal_arithmetic",
+        "decimal_chain_sum",
+        "gcd",
+        "gsm_symbolic",
+        "largest_island",
+        "lcm",
+        "leg_counting",
+        "letter_counting",
+        "maze",
+        "number_format",
+        "number_sequence",
+        "products",
+        "rectangle_count",
+        "rotten_oranges",
+        "self_reference",
+        "simple_equations",
+        "simple_geometry",
+    }
+)
+"""Tasks that ask for a number without a form, on some items at least: equal numbers are right."""
 
 _EVALUATED = "its verifier evaluates what the entry holds"
 _UNCHECKED = "the entry has no answer of its own to check it against"

@@ -1,8 +1,13 @@
-"""What `strip_formatting` takes off, and what it leaves."""
+"""What `strip_formatting` takes off and leaves, and which texts are the same number."""
+
+from decimal import Decimal
+from fractions import Fraction
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from reasoning_gym_environment.scoring.extraction import strip_formatting
+from reasoning_gym_environment.scoring.extraction import is_same_number, strip_formatting
 
 
 @pytest.mark.parametrize(
@@ -91,3 +96,74 @@ def test_deep_nesting_is_taken_off_whole(answer: str) -> None:
 def test_taking_off_twice_changes_nothing_more() -> None:
     answer = "**Answer:** `$x$`. Answer: **y**."
     assert strip_formatting(strip_formatting(answer)) == strip_formatting(answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "oracle"),
+    [
+        ("185.0", "185"),
+        ("185.", "185"),
+        ("+185", "185"),
+        ("0185", "185"),
+        (" 185\n", "185"),
+        ("1,850", "1850"),
+        ("-1,234,567.50", "-1234567.5"),
+        ("\N{MINUS SIGN}5", "-5"),
+        (".5", "0.50"),
+        ("1.85E+2", "185"),
+        ("-0", "0"),
+        ("0.1000000000000000000000000000000000001", "1000000000000000000000000000000000001e-37"),
+    ],
+)
+def test_forms_of_one_number_are_the_same(answer: str, oracle: str) -> None:
+    assert is_same_number(answer, oracle)
+    assert is_same_number(oracle, answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "oracle"),
+    [
+        ("185.0000000000000000000000000000000000001", "185"),
+        ("-185", "185"),
+        ("370/2", "185"),
+        ("185°", "185"),
+        ("x = 185", "185"),
+        ("185 or 186", "185"),
+        ("1,85", "185"),
+        ("18,5", "185"),
+        (",185", "185"),
+        ("1_85", "185"),
+        ("0xb9", "185"),
+        ("١٨٥", "185"),
+        ("--185", "185"),
+        ("1e1000", "1" + "0" * 1000),
+        ("0" * 1000 + "1", "1"),
+        ("nan", "nan"),
+        ("Infinity", "Infinity"),
+        ("", ""),
+        (".", "."),
+        ("e5", "e5"),
+        ("Yes", "Yes"),
+    ],
+)
+def test_other_numbers_expressions_and_words_are_not_the_same_number(
+    answer: str, oracle: str
+) -> None:
+    assert not is_same_number(answer, oracle)
+    assert not is_same_number(oracle, answer)
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, places=6), st.integers(0, 6))
+def test_every_form_of_a_number_is_the_same(number: Decimal, zeros: int) -> None:
+    plain = f"{number:f}"
+    assert is_same_number(f"{number:,f}" + "0" * zeros, plain)
+    assert is_same_number(f"{number:.{len(plain)}e}", plain)
+    assert not is_same_number(f"{number:f}1", plain)
+
+
+@given(st.text(), st.text())
+def test_no_text_breaks_the_comparison_of_numbers(answer: str, oracle: str) -> None:
+    assert is_same_number(answer, oracle) == is_same_number(oracle, answer)
+    assert not is_same_number(answer, oracle) or Fraction(
+        answer.strip().replace(",", "").replace("\N{MINUS SIGN}", "-")
+    ) == Fraction(oracle.strip().replace(",", "").replace("\N{MINUS SIGN}", "-"))

@@ -9,6 +9,7 @@ import inspect
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from pickle import loads
 from types import ModuleType
 from typing import Any
 
@@ -17,14 +18,17 @@ import pytest
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.sandbox.pool import TaskPool
+from reasoning_gym_environment.scoring.extraction import is_same_number
 from reasoning_gym_environment.tasks.catalogue import known_categories, read_registry
 from reasoning_gym_environment.tasks.facts import (
     EXECUTES_ANSWERS,
     NOT_A_TASK,
     PAYS_ANY_ANSWER,
+    PLAIN_NUMBERS,
     SEEDED_AT_CONSTRUCTION,
     SEEDS_NUMPY,
     SHARES_DATA,
+    SOLVED_FROM,
 )
 
 pytestmark = [
@@ -203,3 +207,117 @@ async def test_a_task_that_seeds_numpy_takes_any_recipe_seed(pool: TaskPool) -> 
 async def test_items_without_a_usable_oracle_are_not_made(pool: TaskPool) -> None:
     with pytest.raises(GenerationError, match="Integral"):
         await pool.generate(Recipe(task="intermediate_integration", seed=10))
+
+
+def moved(moves: list[tuple[str, str]], board: dict[str, list[str]], pieces: dict[str, Any]) -> str:
+    """Return a cycle of four moves, two of each color, that changes nothing."""
+    (first, second), free = moves, [at for at, piece in pieces.items() if not piece]
+    there = next(to for to in board[first[1]] if to in free)
+    away = next(to for to in board[second[1]] if to in free and to not in (there, first[1]))
+    cycle = [(*first, there), (*second, away), (first[0], there, first[1])]
+    return ", ".join(f'"{",".join(m)}"' for m in [*cycle, (second[0], away, second[1])])
+
+
+def other_forms(problem: Problem) -> tuple[list[str], list[str]]:
+    """Return right answers that are paid in part, and near misses."""
+    task, oracle, data = problem.recipe.task, problem.oracle or "", loads(problem.entry)["metadata"]
+    if task == "binary_matrix":
+        rows = [[int(cell) for cell in row.split()] for row in oracle.split("\n")]
+        rows_off_by_one = [[rows[0][0] + 1, *rows[0][1:]], *rows[1:]]
+        return [str(rows)], [str(rows_off_by_one)]
+    if task in {"futoshiki", "mini_sudoku", "sudoku"}:
+        digits = ["".join(map(str, row)) for row in data["solution"]]
+        swapped = [digits[0][1] + digits[0][0] + digits[0][2:], *digits[1:]]
+        return ["\n".join(digits)], ["\n".join(swapped), "\n".join(digits[:-1])]
+    if task == "tower_of_hanoi":
+        peg, other = data["start_peg"], data["start_peg"] % data["num_pegs"] + 1
+        detour = (
+            f"Move disk 1 from Peg {peg} to Peg {other}\nMove disk 1 from Peg {other} to Peg {peg}"
+        )
+        longer = f"{detour}\n{oracle}"
+        return [longer], [detour, longer.rpartition("\n")[0]]
+    assert task == "knight_swap"
+    first = [move.strip('"[]').split(",")[:2] for move in oracle.split(", ")[:2]]
+    cycle = moved([(c, at) for c, at in first], data["board"], data["pieces"])
+    return [f"[{cycle}, {oracle[1:]}"], [f"[{cycle}]", "no"]
+
+
+@pytest.mark.parametrize("task", sorted(SOLVED_FROM.keys() - {"propositional_logic"}))
+async def test_right_answers_of_other_forms_earn_the_least_score_and_near_misses_less(
+    pool: TaskPool, task: str
+) -> None:
+    problem = await pool.generate(Recipe(task=task, seed=2))
+    right, wrong = other_forms(problem)
+    verdicts = await pool.verify(problem, [problem.oracle or "", *right, *wrong])
+    scores = [verdict.score or 0.0 for verdict in verdicts]
+    assert scores[0] == 1.0
+    assert all(SOLVED_FROM[task] <= score < 1.0 for score in scores[1 : 1 + len(right)])
+    assert all(score < SOLVED_FROM[task] for score in scores[1 + len(right) :])
+
+
+async def test_no_near_miss_reaches_the_least_score_of_a_grid(pool: TaskPool) -> None:
+    for task in ("futoshiki", "mini_sudoku", "sudoku"):
+        problem = await pool.generate(Recipe(task=task, seed=4))
+        oracle = problem.oracle or ""
+        cells = [i for i, character in enumerate(oracle) if character.isdigit()]
+        misses = [oracle[:i] + str(int(oracle[i]) % 9 + 1) + oracle[i + 1 :] for i in cells]
+        verdicts = await pool.verify(problem, misses)
+        assert all((verdict.score or 0.0) < SOLVED_FROM[task] for verdict in verdicts)
+
+
+PREMISES = ["((P \N{LOGICAL OR} S) ∧ ¬P)", "¬R", "Q"]
+
+
+async def test_a_variable_that_follows_is_a_right_conclusion(pool: TaskPool) -> None:
+    problem = await pool.generate(Recipe(task="propositional_logic", seed=34))
+    assert loads(problem.entry)["metadata"]["premises"] == PREMISES
+    right, *wrong = await pool.verify(problem, ["S", "P", "R", "P → P"])
+    assert right.score == SOLVED_FROM["propositional_logic"]
+    assert all((verdict.score or 0.0) < SOLVED_FROM["propositional_logic"] for verdict in wrong)
+
+
+async def test_a_longer_word_ladder_has_full_credit_and_one_with_an_unknown_word_has_not(
+    pool: TaskPool,
+) -> None:
+    problem = await pool.generate(Recipe(task="word_ladder", seed=2))
+    first, second, *rest = (problem.oracle or "").split(",")
+    longer = ",".join([first, second, first, second, *rest])
+    unknown = next(c for c in "QXZJ" if c not in first) + first[1:]
+    verdicts = await pool.verify(
+        problem, [longer, ",".join([first, unknown, first, second, *rest])]
+    )
+    assert verdicts[0].score == 1.0
+    assert (verdicts[1].score or 0.0) <= 0.5
+    assert "word_ladder" not in SOLVED_FROM
+
+
+SETS_A_FORM = {
+    "base_conversion": "digits of another base",
+    "circuit_logic": "a bit",
+    "power_function": "three significant figures",
+}
+"""Tasks whose answers look like numbers, on these items at least, and why they are none."""
+
+NUMBERS_ON_SOME_ITEMS = {"advanced_geometry", "calendar_arithmetic"}
+
+
+async def test_exactly_the_listed_tasks_ask_for_a_number(
+    problems: dict[str, list[Problem]],
+) -> None:
+    numeric = {
+        task
+        for task, both in problems.items()
+        if all(is_same_number(problem.oracle or "", problem.oracle or "") for problem in both)
+    }
+    assert numeric - SETS_A_FORM.keys() == PLAIN_NUMBERS - NUMBERS_ON_SOME_ITEMS
+
+
+async def test_equal_numbers_are_right_and_near_ones_are_not(
+    problems: dict[str, list[Problem]],
+) -> None:
+    for task in PLAIN_NUMBERS - NUMBERS_ON_SOME_ITEMS:
+        oracle = problems[task][0].oracle or ""
+        point = "" if "." in oracle else "."
+        assert is_same_number(f"{oracle}{point}0", oracle)
+        assert not is_same_number(f"{oracle}{point}01", oracle)
+        assert not is_same_number(f"{oracle}0{point}", oracle) or float(oracle) == 0 or not point

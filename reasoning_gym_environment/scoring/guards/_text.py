@@ -10,10 +10,9 @@ import json
 import re
 import string
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
-from ..extraction import strip_formatting
+from ..extraction import is_same_number, strip_formatting
 
 _CHOICES = (
     {"true", "false", "not"},
@@ -89,7 +88,7 @@ def first_number(answer: str, entry: Mapping[str, Any]) -> float:
 def _longer(answer: str, oracle: str) -> float:
     if not oracle or oracle not in answer:
         return 1.0
-    if strip_formatting(answer) == oracle or _same_number(answer, oracle):
+    if strip_formatting(answer) == oracle or is_same_number(answer, oracle):
         return 1.0
     before, _, after = answer.partition(oracle)
     joined = before[-1:].isalnum() or after[:1].isalnum() or before.endswith(("-", "\u2212"))
@@ -108,13 +107,6 @@ def _offers_more(rest: str, oracle: str) -> bool:
 
 def _has_words(text: str) -> bool:
     return any(character.isalnum() for character in text)
-
-
-def _same_number(answer: str, oracle: str) -> bool:
-    try:
-        return Decimal(answer) == Decimal(oracle)
-    except ArithmeticError:  # not numbers
-        return False
 
 
 def credit_above_chance(
