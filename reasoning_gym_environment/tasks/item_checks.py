@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from ..records import Fault, FaultKind
@@ -31,6 +34,52 @@ _TELLING_WORDS = frozenset({"MRS", "YES"})
 """Texts of three letters that no other shift turns into a word."""
 
 
+_PRIORITY = {"+": 1, "-": 1, "*": 2, "/": 2}
+_MINUS = 3
+
+
+def _exact(tokens: list[str], priority: int = 0) -> Fraction:
+    """Return the value of an expression, given as its tokens from last to first."""
+    token = tokens.pop()
+    if token == "-":
+        value = -_exact(tokens, _MINUS)
+    elif token == "(":
+        value = _exact(tokens)
+        tokens.pop()
+    else:
+        value = Fraction(token)
+    while tokens and _PRIORITY.get(tokens[-1], 0) > priority:
+        sign = tokens.pop()
+        other = _exact(tokens, _PRIORITY[sign])
+        if sign in "+-":
+            value += other if sign == "+" else -other
+        else:
+            value *= other if sign == "*" else 1 / other
+    return value
+
+
+def _tokens(expression: str) -> list[str]:
+    return re.findall(r"[\d.]+|[-+*/()]", expression)[::-1]
+
+
+_MONTH_OR_DAY = Fault(
+    kind=FaultKind.AMBIGUOUS, detail="the month and the day may stand in either order"
+)
+
+
+def _day_first(day: datetime) -> datetime:
+    """Return a date with its month and day exchanged; the same date if there is none."""
+    return day.replace(month=day.day, day=day.month) if day.day < 13 else day
+
+
+def _basic_arithmetic(entry: Entry) -> Fault | None:
+    """Find quotients that the library cut to integers."""
+    value = _exact(_tokens(entry["metadata"]["expression"]))
+    if value == int(entry["answer"]):
+        return None
+    return Fault(kind=FaultKind.FALSE_LABEL, detail=f"the value is {value}")
+
+
 def _caesar_cipher(entry: Entry) -> Fault | None:
     text = entry["answer"]
     if not text.isascii():
@@ -40,6 +89,38 @@ def _caesar_cipher(entry: Entry) -> Fault | None:
     if len(text.replace(" ", "")) > 3 or text in _TELLING_WORDS:
         return None
     return Fault(kind=FaultKind.AMBIGUOUS, detail=f"{len(text)} letters don't tell the shift")
+
+
+def _calendar_arithmetic(entry: Entry) -> Fault | None:
+    """Find end dates in another year than the one named, and dates with two readings."""
+    metadata = entry["metadata"]
+    if metadata["task"] == "count_business_days":
+        if metadata["start_date"][:4] == metadata["end_date"][:4]:
+            return None
+        detail = f"the question names {metadata['end_date']} with the year of the start"
+        return Fault(kind=FaultKind.UNANSWERABLE, detail=detail)
+    if metadata["task"] == "weekday_of_date_from_first_date":
+        if int(metadata["target_date"][5:7]) < 3:
+            return None
+        return Fault(kind=FaultKind.AMBIGUOUS, detail="the year may be a leap year")
+    if metadata["task"] == "weekday_of_date" and "/" in entry["question"]:
+        day = datetime.fromisoformat(metadata["target_date"])
+        if _day_first(day).weekday() != day.weekday():
+            return _MONTH_OR_DAY
+    return None
+
+
+def _decimal_arithmetic(entry: Entry) -> Fault | None:
+    """Find results that the library rounded before the end."""
+    header, expression = entry["question"].split("\n")
+    value = _exact(_tokens(expression.removesuffix("= ?")))
+    digits = re.findall(r"(\d+) significant", header)[0]
+    with localcontext(Context(prec=100)):
+        quotient = Decimal(value.numerator) / value.denominator
+    rounded = Context(prec=int(digits), rounding=ROUND_HALF_UP).plus(quotient)
+    if rounded == Decimal(entry["answer"]):
+        return None
+    return Fault(kind=FaultKind.FALSE_LABEL, detail=f"to {digits} digits the value is {rounded}")
 
 
 def _letter_counting(entry: Entry) -> Fault | None:
@@ -60,6 +141,13 @@ def _number_filtering(entry: Entry) -> Fault | None:
         return None
     detail = f"{next(iter(added))} stands for an equal number of the list in another form"
     return Fault(kind=FaultKind.FALSE_LABEL, detail=detail)
+
+
+def _power_function(entry: Entry) -> Fault | None:
+    """Find even powers of a negative number, which the question writes without brackets."""
+    if entry["metadata"]["base"] > 0 or entry["metadata"]["exponent"] % 2:
+        return None
+    return Fault(kind=FaultKind.AMBIGUOUS, detail="the minus sign may belong to the power")
 
 
 def _sentence_reordering(entry: Entry) -> Fault | None:
@@ -211,14 +299,53 @@ def _syllogism(entry: Entry) -> Fault | None:
     )
 
 
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d) \(\w+\) (\d\d:\d\d:\d\d) ([-+]\d\d)(\d\d)")
+
+
+def _time_intervals(entry: Entry) -> Fault | None:
+    """Find labels that lack the time of the day or a millisecond, and ends before the start."""
+    metadata, form = entry["metadata"], entry["metadata"]["expected_format"]
+    stamps = [
+        f"{day}T{time}{hour}:{rest}" for day, time, hour, rest in _STAMP.findall(entry["question"])
+    ]
+    texts = stamps or [metadata["start_time"], metadata["end_time"]]
+    start, end = (datetime.fromisoformat(text) for text in texts)
+    if form.startswith("D") and end < start:
+        return Fault(kind=FaultKind.UNANSWERABLE, detail="it ends before it starts")
+    right = _duration(end - start, form)
+    if right != entry["answer"]:
+        return Fault(kind=FaultKind.FALSE_LABEL, detail=f"right: {right}")
+    if form.endswith("HH:MM") and (end - start).seconds % 60 >= 30:
+        return Fault(kind=FaultKind.AMBIGUOUS, detail="the minutes may be cut or rounded")
+    if metadata["format"] == "%m/%d/%Y" and max(start.day, end.day) < 13:
+        return _MONTH_OR_DAY if _day_first(end) - _day_first(start) != end - start else None
+    return None
+
+
+def _duration(duration: timedelta, form: str) -> str:
+    parts = {
+        "D": f"{duration.days}",
+        "HH": f"{duration.seconds // 3600:02}",
+        "MM": f"{duration.seconds // 60 % 60:02}",
+        "SS": f"{duration.seconds % 60:02}",
+        "mmm": f"{duration.microseconds // 1000:03}",
+    }
+    return re.sub("|".join(parts), lambda found: parts[found[0]], form)
+
+
 CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
     "ab": _ab,
+    "basic_arithmetic": _basic_arithmetic,
     "caesar_cipher": _caesar_cipher,
+    "calendar_arithmetic": _calendar_arithmetic,
+    "decimal_arithmetic": _decimal_arithmetic,
     "letter_counting": _letter_counting,
     "number_filtering": _number_filtering,
+    "power_function": _power_function,
     "sentence_reordering": _sentence_reordering,
     "string_manipulation": _string_manipulation,
     "syllogism": _syllogism,
+    "time_intervals": _time_intervals,
 }
 """The check of each task that is known to make faulty items."""
 
