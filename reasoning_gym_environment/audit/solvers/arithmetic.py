@@ -107,16 +107,19 @@ def _decimal(value: Fraction, *, places: int = 0) -> str:
 
 def _rounded(value: Fraction, digits: int) -> Fraction:
     """Return a number to this many significant digits, rounding up from the half."""
-    if not value:
-        return value
+    unit = _unit(value, digits)
+    whole = math.floor(abs(value) / unit + Fraction(1, 2)) * unit
+    return whole if value > 0 else -whole
+
+
+def _unit(value: Fraction, digits: int) -> Fraction:
+    """Return the place value of the last of this many significant digits."""
     exponent = 0
     while abs(value) >= Fraction(10) ** (exponent + 1):
         exponent += 1
-    while abs(value) < Fraction(10) ** exponent:
+    while 0 < abs(value) < Fraction(10) ** exponent:
         exponent -= 1
-    unit = Fraction(10) ** (exponent - digits + 1)
-    whole = math.floor(abs(value) / unit + Fraction(1, 2)) * unit
-    return whole if value > 0 else -whole
+    return Fraction(10) ** (exponent - digits + 1)
 
 
 def _number(*values: Fraction | int, wrong: Sequence[str] = (), ambiguous: str = "") -> Solution:
@@ -142,7 +145,7 @@ def _basic_arithmetic(question: str) -> Solution:
 def _bitwise_arithmetic(question: str) -> Solution:
     value = _evaluate(_match(r"\n(.*)$", question.strip())[1])
     right = hex(value)
-    wrong = [hex(value + 1), hex(-value or 1), str(value), f"{value & 0xFFFFFFFF:#x}"]
+    wrong = [hex(value + 1), hex(-value or 1), f"{value & 0xFFFFFFFF:#x}"]
 
     def accepts(text: str) -> bool:
         try:
@@ -270,8 +273,9 @@ def _decimal_arithmetic(question: str) -> Solution:
     found = _match(r"maximum of (\d+) significant digits, rounding up.*\n(.*) = \?", question)
     digits, value = int(found[1]), Fraction(_evaluate(found[2]))
     right = _rounded(value, digits)
-    unit = abs(_rounded(value, digits + 3) - right) or Fraction(1, 10**digits)
-    return _number(right, wrong=[_decimal(right + unit), _decimal(_rounded(value, digits - 1) + 1)])
+    places = max(len(number) for number in re.findall(r"\.(\d+)", found[2]))
+    steps = (_unit(value, digits), -_unit(value, digits), Fraction(1, 10**places))
+    return _number(right, wrong=[_decimal(right + step) for step in steps])
 
 
 def _decimal_chain_sum(question: str) -> Solution:
@@ -306,6 +310,9 @@ def _dice(question: str) -> Solution:
     return exactly(*right, wrong=wrong)
 
 
+_FRACTION = re.compile(r"\d+/\d+|\\d?frac\{\d+\}\{\d+\}")
+
+
 def _fraction_simplification(question: str) -> Solution:
     pattern = r"fraction \$?(?:\\d?frac\{)?(\d+)(?:/|\}\{)(\d+)\}?\$? to its lowest"
     top, bottom = (int(number) for number in _match(pattern, question).groups())
@@ -318,10 +325,15 @@ def _fraction_simplification(question: str) -> Solution:
         r"$\dfrac{{{}}}{{{}}}$",
     ]
     wrong = [f"{top}/{bottom}", _fraction(1 / value), f"{value.numerator + 1}/{value.denominator}"]
-    wrong = [text for text in wrong if text != _fraction(value)]
-    return exactly(
-        *(form.format(value.numerator, value.denominator) for form in forms), wrong=wrong
-    )
+
+    def accepts(text: str) -> bool:
+        plain = re.sub(r"[\s$]", "", text).strip(".")
+        return bool(_FRACTION.fullmatch(plain)) and _integers(plain) == list(
+            value.as_integer_ratio()
+        )
+
+    right = [form.format(value.numerator, value.denominator) for form in forms]
+    return _solution(accepts, right, wrong)
 
 
 def _gcd(question: str) -> Solution:
@@ -511,8 +523,8 @@ def _time_intervals(question: str) -> Solution:
 
 
 def _seconds(text: str) -> Fraction | None:
-    found = _DURATION.fullmatch(text.strip())
-    if not found or not text.strip():
+    found = _DURATION.fullmatch(text.strip(" ."))
+    if not found or not found[0]:
         return None
     days, hours, minutes, seconds = (Fraction(part or 0) for part in found.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
