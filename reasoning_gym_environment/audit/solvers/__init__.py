@@ -11,7 +11,9 @@ __all__ = [
     "games",
     "graphs",
     "logic",
+    "puzzles",
     "registry",
+    "search",
     "solution",
     "strings",
 ]
