@@ -131,6 +131,22 @@ def _letter_counting(entry: Entry) -> Fault | None:
     return Fault(kind=FaultKind.AMBIGUOUS, detail=f"{letter} also stands there as a capital")
 
 
+def _mahjong_puzzle(entry: Entry) -> Fault | None:
+    """Judge the last card that is added by the hand that it is added to."""
+    last = entry["metadata"]["rounds"][-1]
+    hand = last["cards"].replace(last["add"], "", 1) + last["remove"]
+    below, low, high, above = (chr(ord(last["add"]) + i) in hand for i in (-2, -1, 1, 2))
+    if hand.count(last["add"]) >= 2:
+        right = "Peng"
+    elif (below and low) or (low and high) or (high and above):
+        right = "Chi"
+    else:
+        right = "Pass"
+    if entry["answer"] == right:
+        return None
+    return Fault(kind=FaultKind.FALSE_LABEL, detail=f"the last card makes {right}")
+
+
 _QUOTED = re.compile("'([^']*)'")
 
 
@@ -340,6 +356,7 @@ CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
     "calendar_arithmetic": _calendar_arithmetic,
     "decimal_arithmetic": _decimal_arithmetic,
     "letter_counting": _letter_counting,
+    "mahjong_puzzle": _mahjong_puzzle,
     "number_filtering": _number_filtering,
     "power_function": _power_function,
     "sentence_reordering": _sentence_reordering,

@@ -65,6 +65,14 @@ def _one_changed(matrix: Matrix) -> Matrix:
     return (*matrix[:-1], (*matrix[-1][:-1], matrix[-1][-1] + 1))
 
 
+def _solution(
+    accepts: Callable[[str], bool], right: Sequence[str], near: Iterable[str], ambiguous: str = ""
+) -> Solution:
+    """Return a solution whose wrong answers are those near misses that happen not to be right."""
+    wrong = [text for text in near if not accepts(text)]
+    return Solution(accepts=accepts, right=right, wrong=wrong, ambiguous=ambiguous)
+
+
 def _whole_number(right: int, *wrong: int) -> Solution:
     """Return a solution that is an integer."""
 
@@ -117,10 +125,10 @@ def binary_matrix(question: str) -> Solution:
         )
 
     right, diagonal = nearest(lambda down, across: down + across), nearest(max)
-    return Solution(
+    return _solution(
         accepts=lambda text: _is_matrix(text, right),
         right=[_shown(right), json.dumps(right)],
-        wrong=[_shown(each) for each in (diagonal, _one_changed(right), right[:-1])],
+        near=[_shown(each) for each in (diagonal, _one_changed(right), right[:-1])],
     )
 
 
@@ -189,10 +197,10 @@ def cryptarithm(question: str) -> Solution:
     swapped = dict(zip(first, [*list(first.values())[1:], *list(first.values())[:1]], strict=True))
     relaxed = islice(_assignments(words, total, leading_zero=True), 20)
     wrong = [swapped, dict([*first.items()][1:]), *relaxed]
-    return Solution(
+    return _solution(
         accepts=accepts,
         right=[shown(each) for each in right],
-        wrong=[shown(each) for each in wrong],
+        near=[shown(each) for each in wrong],
     )
 
 
@@ -228,10 +236,10 @@ def game_of_life(question: str) -> Solution:
 
     extra = (*right, right[0])
     near = [_after(board, steps, wraps=False), _after(board, steps + 1), extra]
-    return Solution(
+    return _solution(
         accepts=accepts,
         right=[json.dumps(right), json.dumps(right, indent=1)],
-        wrong=[json.dumps(each) for each in near],
+        near=[json.dumps(each) for each in near],
     )
 
 
@@ -275,10 +283,10 @@ def graph_color(question: str) -> Solution:
         dict(list(first.items())[1:]),
         {**first, str(vertices[-1]): max(colors) + 1},
     ]
-    return Solution(
+    return _solution(
         accepts=lambda text: is_proper(_json(text)),
         right=[json.dumps(each) for each in right],
-        wrong=[json.dumps(each) for each in wrong],
+        near=[json.dumps(each) for each in wrong],
     )
 
 
@@ -329,10 +337,10 @@ def jugs(question: str) -> Solution:
     a, b = list(sizes)[:2]
     longer = [f"fill {a}", f"empty {a}", *shortest]
     wrong = [shortest[:-1], [*shortest[:-1], "fill Z"], [f"fill {a}", f"fill {b}"]]
-    return Solution(
+    return _solution(
         accepts=accepts,
         right=[json.dumps(shortest), json.dumps(longer)],
-        wrong=[json.dumps(each) for each in wrong],
+        near=[json.dumps(each) for each in wrong],
     )
 
 
@@ -415,10 +423,10 @@ def manipulate_matrix(question: str) -> Solution:
     right, turned, mirrored = readings[0], readings[2], readings[1]
     unclear = {"the axis of a mirror": mirrored, "the direction of a rotation": turned}
     near = [_one_changed(right), _turned(right, 2), right[:-1]] if right and right[0] else []
-    return Solution(
+    return _solution(
         accepts=lambda text: _is_matrix(text, *readings),
-        right=[_shown(each) for each in dict.fromkeys(readings)],
-        wrong=[_shown(each) for each in near],
+        right=[*map(_shown, dict.fromkeys(readings)), json.dumps(right)],
+        near=[_shown(each) for each in near],
         ambiguous=" and ".join(phrase for phrase, other in unclear.items() if other != right),
     )
 
@@ -429,10 +437,10 @@ def rotate_matrix(question: str) -> Solution:
     matrix, quarters = _matrix(found[2]), int(found[1]) // 90
     right = _turned(matrix, quarters)
     near = [_turned(matrix, -quarters), _turned(matrix, quarters + 2), _one_changed(right)]
-    return Solution(
+    return _solution(
         accepts=lambda text: _is_matrix(text, right),
         right=[_shown(right)],
-        wrong=[_shown(each) for each in near],
+        near=[_shown(each) for each in near],
     )
 
 
@@ -489,10 +497,10 @@ def pool_matrix(question: str) -> Solution:
     forms = [shown(right), shown(right, rounding=ROUND_HALF_UP), shown(right).replace(".00", "")]
     other_kind = _pooled(matrix, "average" if kind == "max" else "max", size, partial=True)
     near = [other_kind, _one_changed(right), _transposed(right)]
-    return Solution(
+    return _solution(
         accepts=lambda text: any(_is_rounded(text, reading) for reading in readings),
         right=list(dict.fromkeys(forms)),
-        wrong=[*map(shown, near), shown(right, "0.1")],
+        near=[*map(shown, near), shown(right, "0.1")],
         ambiguous="regions at the edge are smaller than the kernel" if readings[1:] else "",
     )
 
@@ -518,10 +526,10 @@ def spiral_matrix(question: str) -> Solution:
 
     right, other_way = spiral(matrix), spiral(_transposed(matrix))
     near = [other_way, right[:-1], [*right[:-1], right[-1] + 1]]
-    return Solution(
+    return _solution(
         accepts=lambda text: _is_matrix(" ".join(text.split()), (tuple(right),)),
         right=[_shown([right])],
-        wrong=[_shown([each]) for each in near],
+        near=[_shown([each]) for each in near],
     )
 
 

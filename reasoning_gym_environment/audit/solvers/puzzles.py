@@ -200,10 +200,11 @@ def rush_hour(question: str) -> Solution:
         return Solution(accepts=lambda _: False, right=[])
     single = [f"{m[:2]}1" for m in moves for _ in range(int(m[2:]))]
     through = f"A+{len(board.masks['A']) - 1 - board.start[0]}"
+    near = [moves[:-1], moves[1:], [through], [through, "A+1"]]
     return Solution(
         accepts=lambda text: board.solves(text.split()),
         right=[" ".join(moves), " ".join(single)],
-        wrong=[" ".join(moves[:-1]), " ".join(moves[1:]), through, f"{through} A+1"],
+        wrong=[" ".join(each) for each in near if not board.solves(each)],
     )
 
 
