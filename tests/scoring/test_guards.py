@@ -277,3 +277,10 @@ def test_marks_are_part_of_the_answer_exactly_where_the_table_says(items: Items,
     assert any(strip_formatting(oracle) != oracle for oracle in oracles) == (
         task in MARKS_ARE_ANSWER
     )
+
+
+def test_ten_right_letters_of_a_longer_word_have_no_full_credit() -> None:
+    entry = {"answer": "CRIMINATORY"}
+    assert max_score("figlet_font", "CRIMINATOR", entry) == 10 / 11
+    assert max_score("figlet_font", "CRIMINATORS", entry) == 10 / 11
+    assert max_score("figlet_font", "criminatory", entry) == 1.0

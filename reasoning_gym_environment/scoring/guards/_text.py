@@ -178,8 +178,11 @@ def reversed_word(answer: str, entry: Mapping[str, Any]) -> float:
 
 
 def read_letters(answer: str, entry: Mapping[str, Any]) -> float:
-    """Refuse answers longer than the word: the verifier ignores what follows it."""
-    return 1.0 if len(_bare(answer.replace(" ", ""))) <= len(_bare(entry["answer"])) else 0.0
+    """Pay for the share of right letters: ten of them earn full credit, and more are ignored."""
+    found, right = _bare(answer.replace(" ", "")), _bare(entry["answer"])
+    if len(found) > len(right):
+        return 0.0
+    return sum(a == b for a, b in zip(found, right, strict=False)) / len(right)
 
 
 def _bare(word: str) -> str:
