@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..audit import labels
+from ..audit import labels, published
 from ..audit.findings import KnownFindings, known_findings
 from ..audit.pages import as_html, as_json, as_markdown, as_text, chance_floors
 from ..audit.run import audit_tasks
@@ -27,6 +27,10 @@ def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int
         if output is not None:
             require_place(output.parent, str(output))
     names = [name for name in options.tasks.split(",") if name]
+    if options.answers is not None:
+        compared = published.audit_published(options.answers, names)
+        print(published.as_text(asyncio.run(compared)))
+        return 0
     if options.oracles:
         checked = labels.audit_labels(
             names, items=options.items or 300, level_items=options.level_items
@@ -67,6 +71,12 @@ def parse(arguments: Sequence[str]) -> Namespace:
     parser.add_argument(
         "--level-items", type=int, default=30, help="with --oracles: items of each level"
     )
+    parser.add_argument(
+        "--answers",
+        metavar="FILE",
+        type=Path,
+        help="with --oracles: compare labels with this file of published answers instead",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     for kind in PAGES:
         parser.add_argument(
@@ -75,4 +85,6 @@ def parse(arguments: Sequence[str]) -> Namespace:
     options = parser.parse_args(arguments)
     if options.items is not None and options.items < 1:
         parser.error(f"--items must be an integer ≥ 1, got {options.items}")
+    if options.answers is not None and not options.oracles:
+        parser.error("--answers needs --oracles")
     return options
