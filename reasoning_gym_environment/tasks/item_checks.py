@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from fractions import Fraction
@@ -121,6 +122,59 @@ def _decimal_arithmetic(entry: Entry) -> Fault | None:
     if rounded == Decimal(entry["answer"]):
         return None
     return Fault(kind=FaultKind.FALSE_LABEL, detail=f"to {digits} digits the value is {rounded}")
+
+
+_KNIGHT_STEPS = tuple((x, y) for x in (-2, -1, 1, 2) for y in (-2, -1, 1, 2) if abs(x) != abs(y))
+
+
+class _Knights(NamedTuple):
+    """Where the knights stand of the side to move, and those of the other side."""
+
+    moving: frozenset[str]
+    waiting: frozenset[str]
+
+
+def _knight_swap(entry: Entry) -> Fault | None:
+    """Search for a swap where the answer says that there is none."""
+    if entry["answer"] != "No":
+        return None
+    pieces, first = entry["metadata"]["pieces"], entry["metadata"]["start_turn"]
+    near = {
+        at: [
+            to
+            for x, y in _KNIGHT_STEPS
+            if (to := f"{chr(ord(at[0]) + x)}{int(at[1:]) + y}") in pieces
+        ]
+        for at in pieces
+    }
+    start = _Knights(
+        frozenset(at for at, piece in pieces.items() if piece == first),
+        frozenset(at for at, piece in pieces.items() if piece not in (first, None)),
+    )
+    moves = _moves_to_swap(start, near)
+    if moves is None:
+        return None
+    return Fault(kind=FaultKind.FALSE_LABEL, detail=f"{moves} moves swap the knights on this board")
+
+
+def _moves_to_swap(start: _Knights, near: Mapping[str, Sequence[str]]) -> int | None:
+    """Return the fewest moves that swap the knights; None if none do."""
+    turned = _Knights(start.waiting, start.moving)
+    seen: tuple[set[_Knights], set[_Knights]] = set(), set()
+    reached, count = {start}, 0
+    while reached:
+        if (start if count % 2 else turned) in reached:
+            return count
+        seen[count % 2].update(reached)
+        count += 1
+        reached = {
+            _Knights(waiting, moving - {at} | {to})
+            for moving, waiting in reached
+            for at in moving
+            for to in near[at]
+            if to not in moving and to not in waiting
+        } - seen[count % 2]
+    return None
 
 
 def _letter_counting(entry: Entry) -> Fault | None:
@@ -253,6 +307,70 @@ def _edited(edit: re.Match[str] | str, text: str) -> str | None:
     return None if found < 0 else text[:found] + new + text[found + len(part) :]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Survo:
+    """A puzzle that is being filled; a blank is its row and, counted after the rows, its column.
+
+    Attributes:
+        stock: how often each number is left.
+        missing: what each row and column lacks to its sum.
+        count: the blanks of each row and column.
+    """
+
+    blanks: set[tuple[int, int]]
+    stock: Counter[int]
+    missing: list[int]
+    count: list[int]
+
+    def put(self, blank: tuple[int, int], number: int, times: int = 1) -> None:
+        """Fill a blank, or empty it again where `times` is -1."""
+        self.stock[number] -= times
+        for line in blank:
+            self.missing[line] -= times * number
+            self.count[line] -= times
+        (self.blanks.discard if times == 1 else self.blanks.add)(blank)
+
+    def allows(self, blank: tuple[int, int], number: int) -> bool:
+        """Return whether a number is left and no row or column exceeds its sum or falls short."""
+        return self.stock[number] > 0 and all(
+            number == self.missing[line] if self.count[line] == 1 else number < self.missing[line]
+            for line in blank
+        )
+
+
+def _survo(entry: Entry) -> Fault | None:
+    """Search for a second matrix that satisfies the sums; the verifier takes the first alone."""
+    puzzle, solution = entry["metadata"]["puzzle"], entry["metadata"]["solution"]
+    size = len(puzzle) - 1
+    lines = [*puzzle[:size], *[[row[c] for row in puzzle] for c in range(size)]]
+    known = {
+        (r, size + c): solution[r][c] for r in range(size) for c in range(size) if not puzzle[r][c]
+    }
+    board = _Survo(
+        blanks=set(known),
+        stock=Counter(known.values()),
+        missing=[line[-1] - sum(line[:-1]) for line in lines],
+        count=[line[:-1].count(0) for line in lines],
+    )
+    if _count_matrices(board, known) < 2:
+        return None
+    return Fault(kind=FaultKind.AMBIGUOUS, detail="several matrices satisfy the sums")
+
+
+def _count_matrices(board: _Survo, known: Mapping[tuple[int, int], int]) -> int:
+    """Count the ways to fill the blanks up to two, beginning with the known one."""
+    if not board.blanks:
+        return 1
+    blank = min(board.blanks, key=lambda at: sorted(board.count[line] for line in at))
+    found = 0
+    for number in sorted(board.stock, key=lambda each: each != known[blank]):
+        if found < 2 and board.allows(blank, number):
+            board.put(blank, number)
+            found += _count_matrices(board, known)
+            board.put(blank, number, -1)
+    return found
+
+
 class _Categorical(NamedTuple):
     """A statement of a syllogism, such as `Some cats are not dogs`."""
 
@@ -349,20 +467,69 @@ def _duration(duration: timedelta, form: str) -> str:
     return re.sub("|".join(parts), lambda found: parts[found[0]], form)
 
 
+_Point = tuple[int, int]
+
+
+def _tsumego(entry: Entry) -> Fault | None:
+    """Compare the answer with the moves that capture stones at once."""
+    rows = entry["metadata"]["board"]
+    size, answer = len(rows), entry["answer"]
+    board = {(r, c): stone for r, row in enumerate(rows) for c, stone in enumerate(row)}
+    last_liberties = _last_liberties(board)
+    label = (size - int(answer[1:]), ord(answer[0]) - ord("A"))
+    if label not in last_liberties:
+        kind = FaultKind.FALSE_LABEL if last_liberties else FaultKind.UNANSWERABLE
+        return Fault(kind=kind, detail=f"{answer} captures nothing")
+    if len(last_liberties) == 1:
+        return None
+    taken = {at: len(set().union(*groups)) for at, groups in last_liberties.items()}
+    most = max(taken.values())
+    if "as many white stones as possible" in entry["question"]:
+        if taken[label] < most:
+            return Fault(kind=FaultKind.FALSE_LABEL, detail=f"another move captures {most} stones")
+        if list(taken.values()).count(most) == 1:
+            return None
+    return Fault(kind=FaultKind.AMBIGUOUS, detail="several moves capture stones")
+
+
+def _last_liberties(board: Mapping[_Point, str]) -> dict[_Point, list[set[_Point]]]:
+    """Return the white groups in atari by the point where Black captures them."""
+    found: dict[_Point, list[set[_Point]]] = {}
+    left = {at for at, stone in board.items() if stone == "O"}
+    while left:
+        group, edge, liberties = set(), {left.pop()}, set()
+        while edge:
+            group |= edge
+            around = {
+                (r + down, c + right)
+                for r, c in edge
+                for down, right in ((0, 1), (1, 0), (0, -1), (-1, 0))
+            }
+            liberties |= {at for at in around if board.get(at) == "."}
+            edge = {at for at in around if board.get(at) == "O"} - group
+        left -= group
+        if len(liberties) == 1:
+            found.setdefault(liberties.pop(), []).append(group)
+    return found
+
+
 CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
     "ab": _ab,
     "basic_arithmetic": _basic_arithmetic,
     "caesar_cipher": _caesar_cipher,
     "calendar_arithmetic": _calendar_arithmetic,
     "decimal_arithmetic": _decimal_arithmetic,
+    "knight_swap": _knight_swap,
     "letter_counting": _letter_counting,
     "mahjong_puzzle": _mahjong_puzzle,
     "number_filtering": _number_filtering,
     "power_function": _power_function,
     "sentence_reordering": _sentence_reordering,
     "string_manipulation": _string_manipulation,
+    "survo": _survo,
     "syllogism": _syllogism,
     "time_intervals": _time_intervals,
+    "tsumego": _tsumego,
 }
 """The check of each task that is known to make faulty items."""
 

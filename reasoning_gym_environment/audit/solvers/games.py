@@ -380,7 +380,8 @@ def futoshiki(question: str) -> Solution:
     wrong = [
         form(grid).replace("0", "_") for each in found[:1] for grid in _near_misses(puzzle, each)
     ]
-    return Solution(accepts=accepts, right=[*texts, *stripped], wrong=wrong)
+    ambiguous = "several grids are right" if len(found) > 1 else ""
+    return Solution(accepts=accepts, right=[*texts, *stripped], wrong=wrong, ambiguous=ambiguous)
 
 
 def _gaps(line: str) -> list[str]:
@@ -464,7 +465,9 @@ def _sudoku(question: str, *, box: int) -> Solution:
     wrong = [
         _as_text(g).replace("0", "_") for each in found[:1] for g in _near_misses(puzzle, each)
     ]
-    return Solution(accepts=accepts, right=[_as_text(grid) for grid in found], wrong=wrong)
+    right = [_as_text(grid) for grid in found]
+    ambiguous = "several grids are right" if len(found) > 1 else ""
+    return Solution(accepts=accepts, right=right, wrong=wrong, ambiguous=ambiguous)
 
 
 def _latin_lines(lines: Iterable[Sequence[Any]]) -> Iterator[Any]:
@@ -684,13 +687,12 @@ def sokoban(question: str) -> Solution:
     """Solve `sokoban`: pushes, found by best-first search, bring each box to a goal."""
     depot = _read_depot(question)
     found = _push_all(depot)
+    accepts = partial(_brings_home, depot)
     if found is None:
-        raise UnreadableQuestionError("the search is given up")
-    return Solution(
-        accepts=partial(_brings_home, depot),
-        right=[found, f"{found}{_idle(depot, found)}"] if found else [],
-        wrong=[found[:-1], found[::-1]] if found else [],
-    )
+        return Solution(accepts=accepts, right=[])
+    right = [found, found + _idle(depot, found)]
+    wrong = [text for text in (found[:-1], found[::-1]) if not accepts(text)]
+    return Solution(accepts=accepts, right=[text for text in right if text], wrong=wrong)
 
 
 def _read_depot(question: str) -> _Depot:
@@ -754,7 +756,7 @@ def _pushes_home(depot: _Depot) -> dict[Square, int]:
 
 
 def _push_all(depot: _Depot) -> str | None:
-    """Return moves that bring all boxes to goals; empty if there are none, None if given up."""
+    """Return moves that bring all boxes to goals; None if there are none."""
     far = _pushes_home(depot)
     heap = [(0, 0, "", depot.boxes, depot.player)]
     seen: set[tuple[frozenset[Square], Square]] = set()
@@ -772,7 +774,9 @@ def _push_all(depot: _Depot) -> str | None:
                 after = boxes - {box} | {to}
                 cost = pushes + 1 + 3 * sum(far[each] for each in after if each in far)
                 heappush(heap, (cost, pushes + 1, path + ways[behind] + letter, after, box))
-    return None if heap else ""
+    if heap:
+        raise UnreadableQuestionError("the search is given up")
+    return None
 
 
 def _idle(depot: _Depot, moves: str) -> str:
