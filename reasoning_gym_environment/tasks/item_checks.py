@@ -220,15 +220,23 @@ def _power_function(entry: Entry) -> Fault | None:
     return Fault(kind=FaultKind.AMBIGUOUS, detail="the minus sign may belong to the power")
 
 
+_CUT_OFF = re.compile(r"(?:^|\W)(?:Mrs?|Dr|www)\.$|(?:^| )[\"'](?: |$)")
+
+
 def _sentence_reordering(entry: Entry) -> Fault | None:
-    """Find a repeated word: the library puts all its occurrences where the first one stands."""
+    """Find repeated words, which the library puts in a row, and parts of sentences.
+
+    The library ends a sentence at each full stop, also at that of a title, and leaves the closing
+    quotation mark to the next one.
+    """
     words = entry["answer"].split()
-    if len(set(words)) == len(words):
-        return None
-    repeated = next(word for word in words if words.count(word) > 1)
-    return Fault(
-        kind=FaultKind.FALSE_LABEL, detail=f"{repeated!r} occurs several times, all in a row"
-    )
+    if len(set(words)) < len(words):
+        repeated = next(word for word in words if words.count(word) > 1)
+        detail = f"{repeated!r} occurs several times, all in a row"
+        return Fault(kind=FaultKind.FALSE_LABEL, detail=detail)
+    if _CUT_OFF.search(entry["answer"]):
+        return Fault(kind=FaultKind.AMBIGUOUS, detail="the words are not those of one sentence")
+    return None
 
 
 _EDITS = {

@@ -564,7 +564,14 @@ def _words_are_reordered(entry: Mapping[str, Any]) -> str:
     if Counter(given) != Counter(words):
         return "the label has other words than the question"
     twice = [a for a, b in pairwise(words) if a == b]
-    return f"{twice[0]!r} stands twice in a row" if twice else ""
+    if twice:
+        return f"{twice[0]!r} stands twice in a row"
+    if words[-1] in _NEVER_LAST:
+        return f"the sentence is cut off after {words[-1]!r}"
+    return "a quotation mark stands alone" if {'"', "'"} & set(words) else ""
+
+
+_NEVER_LAST = ("Mr.", "Mrs.", "Dr.", "www.")
 
 
 PROPERTIES: Mapping[str, Property] = {
@@ -575,7 +582,7 @@ PROPERTIES: Mapping[str, Property] = {
     ),
     "sentence_reordering": Property(
         reason="Which order makes a sentence is a matter of natural language.",
-        checked="the label has the words that are given, and no word twice in a row",
+        checked="the label has the words that are given, and is a sentence in form",
         violation=_words_are_reordered,
     ),
 }
