@@ -185,6 +185,36 @@ def _letter_counting(entry: Entry) -> Fault | None:
     return Fault(kind=FaultKind.AMBIGUOUS, detail=f"{letter} also stands there as a capital")
 
 
+_ANAGRAMS = """
+act cat|agree eager|aside ideas|asleep please|begin being|below elbow|care race|continued unnoticed
+|course source|credit direct|dear read|den end|early layer|earnest eastern|earth heart|evil live
+|except expect|felt left|file life|form from|general enlarge|hate heat|horses shores|how who
+|impression permission|item time|items times|its sit|last salt|least steal|license silence
+|listen silent|mean name|means names|miles smile|net ten|night thing|nights things|no on|note tone
+|now own won|optics topics|part trap|quiet quite|raw war|saw was|shut thus|sorted stored|state taste
+|sure user|there three|tired tried
+"""
+_OTHER_WORDS = {
+    word: [other for other in group.split() if other != word]
+    for group in _ANAGRAMS.split("|")
+    for word in group.split()
+}
+"""Common words by a common word with the same letters."""
+
+
+def _letter_jumble(entry: Entry) -> Fault | None:
+    """Find words with two solutions in a text that has lost its short words, so its context."""
+    shortest, _ = entry["metadata"]["difficulty"]["word_len"]
+    if shortest < 2:
+        return None
+    for word in entry["answer"].split():
+        others = _OTHER_WORDS.get(word.lower(), ())
+        if fitting := [other for other in others if word.islower() or other[0] == word[0].lower()]:
+            detail = f"{word} could also be {fitting[0]}"
+            return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
+    return None
+
+
 def _mahjong_puzzle(entry: Entry) -> Fault | None:
     """Judge the last card that is added by the hand that it is added to."""
     last = entry["metadata"]["rounds"][-1]
@@ -530,6 +560,7 @@ CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
     "knight_swap": _knight_swap,
     "letter_counting": _letter_counting,
     "mahjong_puzzle": _mahjong_puzzle,
+    "letter_jumble": _letter_jumble,
     "number_filtering": _number_filtering,
     "power_function": _power_function,
     "sentence_reordering": _sentence_reordering,

@@ -154,7 +154,11 @@ def caesar_cipher(question: str) -> Solution:
         return _one_of(texts, [], "one to three letters don't tell the shift")
     ranked = sorted(texts, key=_englishness, reverse=True)
     best = readable[0] if len(readable) == 1 else ranked[0]
-    return _one_of([best], [cipher, ranked[1], best[:-1], best.split(" ", 1)[-1]])
+    return _solution(
+        accepts=lambda text: text.strip().rstrip(".") == best,
+        right=[best],
+        wrong=[cipher, ranked[1], best[:-1], best.split(" ", 1)[-1]],
+    )
 
 
 def _shifted(text: str, shift: int) -> str:
@@ -317,7 +321,9 @@ def spell_backward(question: str) -> Solution:
     right = word[::-1]
     wrong = [word, right[1:], right[:-1], right + right[-1], right[1:2] + right[:1] + right[2:]]
     return _solution(
-        accepts=lambda text: text.strip().lower() == right.lower(), right=[right], wrong=wrong
+        accepts=lambda text: text.strip().rstrip(".").lower() == right.lower(),
+        right=[right],
+        wrong=wrong,
     )
 
 
