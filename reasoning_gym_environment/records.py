@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-SOLVED_SCORE = 0.5
-"""The default verifier score from which an answer counts as solved."""
+UPSTREAM_THRESHOLD = 0.5
+"""The verifier score from which upstream's rules count an answer as correct."""
 
 MASKED = -100
 """Mask of a token that is not trained on; counting this very object is fastest."""
@@ -114,6 +114,10 @@ class Fault:
     kind: FaultKind
     detail: str
 
+    def to_json(self) -> dict[str, str]:
+        """Return plain JSON."""
+        return {"kind": self.kind.value, "detail": self.detail}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
@@ -124,12 +128,14 @@ class Problem:
         oracle: the task's own answer; None if several answers are right.
         entry: the library's entry, pickled by its generator because JSON would break the
             entries of two tasks. Only worker processes unpickle it.
+        fault: what is known to be wrong with the item.
     """
 
     recipe: Recipe
     question: str
     oracle: str | None
     entry: bytes
+    fault: Fault | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,7 +22,7 @@ from .errors import ConfigurationError
 from .inference.prompts import SYSTEM_PROMPTS
 from .problems.levels import ComplexityMode, require_difficulty_where_fixed
 from .problems.sampler import TaskSampling
-from .records import SOLVED_SCORE
+from .records import UPSTREAM_THRESHOLD
 from .scoring.rewards import ScoreMode
 from .util.command_line import ENV, FLAGS, SERVER, Given, Section, build, read_file
 from .util.files import require_place
@@ -191,15 +191,26 @@ class TaskSettings(Section):
         "chance that some rollouts of a group are solved and some are not).",
     )
 
+    skip_faulty_items: bool = option(
+        True,
+        "Draw again where an item's label is known to be false or its question to have no answer; "
+        "in evaluation, several answers too.",
+    )
+
 
 class ScoreSettings(Section):
     score_mode: ScoreMode = option(
         ScoreMode.PARTIAL,
         "Rewards before the length penalty: partial (the verifier's score), threshold "
-        "(0 below solved_threshold) or binary (1 at full credit, else 0).",
+        f"(0 below solved_threshold, by default {UPSTREAM_THRESHOLD}) or binary (1 at full "
+        "credit, else 0).",
     )
-    solved_threshold: float = option(
-        SOLVED_SCORE, "Score from which an answer counts as solved.", gt=0, le=1
+    solved_threshold: float | None = option(
+        None,
+        "Score from which an answer counts as solved; by default full credit, but where less is "
+        f"right. {UPSTREAM_THRESHOLD} is upstream's rule.",
+        gt=0,
+        le=1,
     )
     answer_tolerance: bool = option(
         False,

@@ -9,7 +9,7 @@ from enum import Enum
 from statistics import median
 from types import MappingProxyType
 
-from ..records import SOLVED_SCORE, Status, Verdict
+from ..records import UPSTREAM_THRESHOLD, Status, Verdict
 from ..scoring.guards.registry import KNOWN_WEAKNESSES
 from ..tasks.chance_floors import Floors
 from ..tasks.facts import PAYS_ANY_ANSWER
@@ -250,7 +250,7 @@ class Observation:
 
     @property
     def solved(self) -> bool:
-        return self.score >= SOLVED_SCORE
+        return self.score >= UPSTREAM_THRESHOLD
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

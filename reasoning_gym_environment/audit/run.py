@@ -18,11 +18,12 @@ from importlib.metadata import version
 from ..errors import GenerationError
 from ..evaluation.estimators import share
 from ..problems.seeds import evaluation_recipes
-from ..records import SOLVED_SCORE, Ladder, Problem
+from ..problems.stream import SoundItems
+from ..records import Ladder, Problem
 from ..sandbox.pool import PoolSettings, TaskPool, default_processes
 from ..tasks.catalogue import Discovery, require_known
 from ..tasks.chance_floors import Floor, Floors
-from ..tasks.facts import EXECUTES_ANSWERS, NOT_A_TASK, SLOW_ON_WRONG_ANSWERS
+from ..tasks.facts import EXECUTES_ANSWERS, NOT_A_TASK, SLOW_ON_WRONG_ANSWERS, solved_score
 from ..util.progress import with_progress
 from ._strategies import OWN_WORK, strategies
 from .findings import (
@@ -154,13 +155,16 @@ async def find_floors(pool: TaskPool, task: str, items: int) -> Floors:
     first, others = problems[:choosing], problems[choosing:]
     constants = constants_to_try([one.oracle for one in first if one.oracle is not None])
     tried = [await _scores(pool, one, constants, _copies(one)) for one in first]
-    constant, strategy = map(best, zip(*tried, strict=True)) if tried else ("", "")
+    solved_from = solved_score(task)
+    constant, strategy = (
+        [best(own, solved_from) for own in zip(*tried, strict=True)] if tried else ("", "")
+    )
     measured = [
         await _scores(pool, one, {constant: constant}, _copies(one, strategy)) for one in others
     ]
     return Floors(
-        chance=floor(constant, [scores for scores, _ in measured]),
-        no_reasoning=floor(strategy, [scores for _, scores in measured]),
+        chance=floor(constant, [scores for scores, _ in measured], solved_from),
+        no_reasoning=floor(strategy, [scores for _, scores in measured], solved_from),
     )
 
 
@@ -181,10 +185,11 @@ def _copies(problem: Problem, only: str | None = None) -> Answers:
 async def _problems(pool: TaskPool, task: str, count: int) -> list[Problem]:
     """Generate problems, with others in place of those that fail."""
     problems: list[Problem] = []
+    sound = SoundItems(pool, Counter())
     for recipe in evaluation_recipes(_FLOOR_SEED, [task], 2 * count):
         if len(problems) < count:
             with contextlib.suppress(GenerationError):
-                problems.append(await pool.generate(recipe))
+                problems.append(await sound.generate(recipe))
     return problems
 
 
@@ -200,33 +205,34 @@ async def _scores(pool: TaskPool, problem: Problem, *tries: Answers) -> list[dic
     return [{label: next(scores) for label in own} for own in tries]
 
 
-def best(scores: Sequence[Mapping[str, float]]) -> str:
+def best(scores: Sequence[Mapping[str, float]], solved_from: float) -> str:
     """Return the label that solves most items; the higher total score breaks ties.
 
     Args:
         scores: by label, one mapping an item; a missing label scores 0.
+        solved_from: lowest score of a solved item.
 
     Example:
-        >>> best([{"a": 0.4, "b": 1.0}, {"a": 0.4, "b": 0.0}, {"a": 0.4}])
+        >>> best([{"a": 0.4, "b": 1.0}, {"a": 0.4, "b": 0.0}, {"a": 0.4}], 1.0)
         'b'
     """
     totals: defaultdict[str, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
     for item in scores:
         for label, score in item.items():
             solved, total = totals[label]
-            totals[label] = (solved + (score >= SOLVED_SCORE), total + score)
+            totals[label] = (solved + (score >= solved_from), total + score)
     return max(totals, key=totals.__getitem__, default="")
 
 
-def floor(label: str, scores: Sequence[Mapping[str, float]]) -> Floor:
+def floor(label: str, scores: Sequence[Mapping[str, float]], solved_from: float) -> Floor:
     """Estimate the share of items that a label solves; without items, the interval is [0, 1].
 
     Args:
-        scores: as for `best`.
+        scores, solved_from: as for `best`.
     """
     if not scores:
         return Floor(label=label, items=0, solved=0.0, low=0.0, high=1.0)
-    estimate = share([[float(item.get(label, 0.0) >= SOLVED_SCORE)] for item in scores])
+    estimate = share([[float(item.get(label, 0.0) >= solved_from)] for item in scores])
     return Floor(
         label=label, items=len(scores), solved=estimate.value, low=estimate.low, high=estimate.high
     )

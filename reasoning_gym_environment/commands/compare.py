@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import FixableError
 from ..evaluation.comparison import compare, comparison_table
 from ..evaluation.store import EvaluationResults, read_results
+from ..records import UPSTREAM_THRESHOLD
 from ..tasks.recipes import LIBRARY
 from ..util.text import escape_control_characters
 
@@ -25,16 +27,27 @@ def main(arguments: Sequence[str]) -> int:
     )
     for name in ("before", "after"):
         parser.add_argument(name, type=Path, help="folder of an evaluation, or its samples file")
+    parser.add_argument(
+        "--without-faulty-items",
+        action="store_true",
+        help="leave out items that one of them marks as faulty; `rescore` marks older ones",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args(arguments)
     before, after = read_results(options.before), read_results(options.after)
     settings = before.differing(after)
     versions = {"before": before.library_versions, "after": after.library_versions}
+    require_one_rule(before, after)
+    left_out = 0
+    if options.without_faulty_items:
+        faulty = {s.item_key for s in (*before.samples, *after.samples) if s.is_faulty}
+        before, after = without(faulty, before), without(faulty, after)
+        left_out = len(faulty)
     comparison = compare(before.samples, after.samples)
     if comparison is None:
         raise FixableError(escape_control_characters(nothing_in_common(before, after)))
     if options.json:
-        about = {"settings": settings, "made_with": versions}
+        about = {"settings": settings, "made_with": versions, "faulty_items_left_out": left_out}
         print(json.dumps({**about, **comparison.to_json()}, indent=2))
         return 0
     lines = [f"{name}: {shown(one)} -> {shown(other)}" for name, (one, other) in settings.items()]
@@ -44,8 +57,31 @@ def main(arguments: Sequence[str]) -> int:
             f"The items were made with {LIBRARY} {one} before and {other} after: items whose "
             "question differs are excluded, answers and verdicts may differ"
         )
+    if options.without_faulty_items:
+        lines.append(f"{left_out} faulty items left out")
     print(escape_control_characters("\n".join([*lines, comparison_table(comparison)])))
     return 0
+
+
+def require_one_rule(before: EvaluationResults, after: EvaluationResults) -> None:
+    """Raise FixableError if the evaluations count different scores as solved."""
+    rules = [
+        results.settings.get("solved_threshold", UPSTREAM_THRESHOLD) for results in (before, after)
+    ]
+    if rules[0] != rules[1]:
+        one, other = (
+            "right answers" if rule is None else f"scores from {shown(rule)} on" for rule in rules
+        )
+        raise FixableError(
+            f"{before.path} counts {one} as solved, {after.path} {other}: `rescore` one of them, "
+            "and compare with what it writes"
+        )
+
+
+def without(faulty: Collection[str], results: EvaluationResults) -> EvaluationResults:
+    """Return an evaluation without some items."""
+    kept = tuple(sample for sample in results.samples if sample.item_key not in faulty)
+    return replace(results, samples=kept)
 
 
 def nothing_in_common(before: EvaluationResults, after: EvaluationResults) -> str:

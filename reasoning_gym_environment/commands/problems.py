@@ -12,11 +12,17 @@ from ..errors import ConfigurationError, FixableError
 from ..evaluation.plan import EvaluationPlan, EvaluationSet
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
-from ..problems.stream import DecontaminatedPool, make_problems, question_hash, set_recipes
+from ..problems.stream import (
+    DecontaminatedPool,
+    make_problems,
+    question_hash,
+    set_recipes,
+    sound_items,
+)
 from ..problems.training import ProblemSettings, select
 from ..records import Ladder, Problem, Recipe
 from ..rollouts.demonstrations import PROBLEM_COLUMNS, demonstration_row, problem_row
-from ..sandbox.pool import TaskPool
+from ..sandbox.pool import ProblemGenerator, TaskPool
 from ..settings import EnvironmentSettings, add_options, environment_of, pool_settings, settings_of
 from ..storage.export import SFT_COLUMNS, require_replaceable, targets, write_splits
 from ..util.progress import Progress, with_progress
@@ -31,6 +37,7 @@ SETTINGS = (
     "eval_seed",
     "eval_difficulties",
     "num_eval_samples_per_task",
+    "skip_faulty_items",
     "solved_threshold",
     "generation_timeout",
     "task_processes",
@@ -47,6 +54,7 @@ class Made(NamedTuple):
     Attributes:
         tasks: number of tasks with rows.
         refused: replaced questions that are in the evaluation set.
+        faulty: replaced items whose label is false, or whose question has no one answer.
         without_oracle: tasks without a single right answer.
         unsolved: demonstrations that the task's own verifier rejects.
     """
@@ -54,6 +62,7 @@ class Made(NamedTuple):
     rows: list[dict[str, Any]]
     tasks: int
     refused: int
+    faulty: int
     without_oracle: list[str]
     unsolved: int
 
@@ -82,6 +91,8 @@ def skipped(made: Made) -> list[str]:
         lines.append(f"skipped {made.unsolved} that their own verifier rejects")
     if made.refused:
         lines.append(f"replaced {made.refused} whose questions are in the evaluation set")
+    if made.faulty:
+        lines.append(f"replaced {made.faulty} faulty items")
     return lines
 
 
@@ -161,17 +172,20 @@ async def make(options: Namespace, config: EnvironmentSettings) -> Made:
             for level in options.levels
             for parameters in [{} if level is None else ladder[level]]
         ]
-        problems, refused = await make_all(pool, series, options.count, reserved)
+        counts: Counter[str] = Counter()
+        source = sound_items(pool, counts, skip=settings.skip_faulty_items)
+        problems, refused = await make_all(source, series, options.count, reserved)
+        faulty = counts["sampling/faulty_items_redrawn"]
         if not options.demonstrations:
             row = nemo_gym_problem_row if options.format == "nemo-gym" else problem_row
             rows = [row(problem, config.system_prompt) for problem in problems]
-            return Made(rows, len({p.recipe.task for p in problems}), refused, [], 0)
+            return Made(rows, len({p.recipe.task for p in problems}), refused, faulty, [], 0)
         known = [problem for problem in problems if problem.oracle is not None]
         jobs = [demonstration_row(problem, config.system_prompt, pool) for problem in known]
         rows = [row for row in await with_progress(jobs, "demonstrations") if row is not None]
     without = {problem.recipe.task for problem in problems if problem.oracle is None}
     tasks = len({row["task"] for row in rows})
-    return Made(rows, tasks, refused, sorted(without), len(known) - len(rows))
+    return Made(rows, tasks, refused, faulty, sorted(without), len(known) - len(rows))
 
 
 def nemo_gym_problem_row(problem: Problem, system_prompt: str) -> dict[str, Any]:
@@ -193,7 +207,8 @@ async def evaluated_questions(
         difficulties=config.eval_difficulties,
         ladders=ladders,
     )
-    items = await EvaluationSet(pool, plan).items()
+    source = sound_items(pool, Counter(), skip=config.skip_faulty_items)
+    items = await EvaluationSet(source, plan).items()
     return frozenset(question_hash(item.problem.question) for item in items)
 
 
@@ -210,7 +225,10 @@ def require_levels(chosen: Sequence[int | None], ladders: Mapping[str, Ladder]) 
 
 
 async def make_all(
-    pool: TaskPool, series: Sequence[Iterator[Recipe]], count: int, reserved: Collection[bytes]
+    pool: ProblemGenerator,
+    series: Sequence[Iterator[Recipe]],
+    count: int,
+    reserved: Collection[bytes],
 ) -> tuple[list[Problem], int]:
     """Generate `count` problems of each series; return them and the number of refused questions."""
     progress = Progress("problems", total=len(series) * count)

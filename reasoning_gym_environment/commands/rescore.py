@@ -39,15 +39,18 @@ def main(arguments: Sequence[str]) -> int:
     for path in files:
         require_writable(path.parent)
     scoring = settings_of(ScoringSettings, config)
-    by_file = asyncio.run(rescore_files(contents, pool_settings(config), scoring))
+    rescoring = rescore_files(
+        contents, pool_settings(config), scoring, leave_out=options.without_faulty_items
+    )
+    by_file = asyncio.run(rescoring)
     results = [result for done in by_file.values() for result in done]
     written = [f"{path} -> {rescored_path(path).name}" for path in files]
     torn = sum(content.torn for content in contents.values())
     summary = describe_rescoring(results, scoring, torn=torn)
     print(escape_control_characters("\n".join([*written, *summary])))
     for path, done in by_file.items():
-        groups = [result.after for result in done]
-        if all(group.is_sample for group in groups):
+        groups = written_groups(done, leave_out=options.without_faulty_items)
+        if groups and all(group.is_sample for group in groups):
             target = metrics_path(path)
             table = measure(groups, target, solved_threshold=config.solved_threshold)
             print(f"\n{target}\n{escape_control_characters(table)}")
@@ -81,22 +84,43 @@ def build_parser() -> ArgumentParser:
     )
     parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="dumps or samples")
     parser.add_argument("--force", action="store_true", help="replace rescored files")
+    parser.add_argument(
+        "--without-faulty-items",
+        action="store_true",
+        help="leave out rows whose label is known to be false, or whose question has no or "
+        "several right answers",
+    )
     add_options(parser, SETTINGS)
     return parser
 
 
 async def rescore_files(
-    contents: dict[Path, GroupFile], settings: PoolSettings, scoring: ScoringSettings
+    contents: dict[Path, GroupFile],
+    settings: PoolSettings,
+    scoring: ScoringSettings,
+    *,
+    leave_out: bool,
 ) -> dict[Path, list[Rescored]]:
-    """Score all files again and write each as soon as it is done."""
+    """Score all files again and write each as soon as it is done.
+
+    Args:
+        leave_out: whether rows of faulty items are not written.
+    """
     results: dict[Path, list[Rescored]] = {}
     async with TaskPool(settings, Counter()) as pool:
         for path, content in contents.items():
             logger.info("Rescoring %d groups of %s", len(content.groups), path)
             done = await rescore(content.groups, pool, scoring, concurrency=2 * settings.processes)
-            write_whole(rescored_path(path), "".join(result.after.line() for result in done))
+            groups = written_groups(done, leave_out=leave_out)
+            write_whole(rescored_path(path), "".join(group.line() for group in groups))
             results[path] = done
     return results
+
+
+def written_groups(results: Sequence[Rescored], *, leave_out: bool) -> list[StoredGroup]:
+    """Return the rescored groups, without those of faulty items if `leave_out` is set."""
+    groups = [result.after for result in results]
+    return [group for group in groups if not (leave_out and group.is_faulty)]
 
 
 def metrics_path(path: Path) -> Path:
@@ -104,7 +128,7 @@ def metrics_path(path: Path) -> Path:
     return rescored_path(path).with_suffix(".metrics.json")
 
 
-def measure(samples: Sequence[StoredGroup], path: Path, *, solved_threshold: float) -> str:
+def measure(samples: Sequence[StoredGroup], path: Path, *, solved_threshold: float | None) -> str:
     """Write an evaluation's metrics as Atropos does, and return them as a table."""
     baselines = Baselines.at_threshold(
         solved_threshold,

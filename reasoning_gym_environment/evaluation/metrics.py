@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from ..records import FORMAT_FAILURES, Status
+from ..records import FORMAT_FAILURES, UPSTREAM_THRESHOLD, Status
 from ..storage.rows import StoredGroup, StoredRollout
 from ..tasks.chance_floors import floors
 from ..util.grouping import group_by
@@ -37,7 +37,7 @@ class Baselines:
 
     @classmethod
     def at_threshold(
-        cls, solved_threshold: float, *, categories: Mapping[str, str], attempts: int
+        cls, solved_threshold: float | None, *, categories: Mapping[str, str], attempts: int
     ) -> Baselines:
         """Return the audit's floors for a threshold; it measured them at one threshold only."""
         measured = floors(solved_threshold)
@@ -89,12 +89,15 @@ class Breakdown:
     Attributes:
         by_items, by_tasks: overall, with equal weights of items or of tasks.
         statuses: shares of all attempts.
+        percent_correct: share of the scored attempts with at least half of the score, as upstream
+            counts; None without any.
         categories, tasks: by name, in alphabetical order.
     """
 
     by_items: Slice
     by_tasks: Slice
     statuses: Mapping[Status, float]
+    percent_correct: float | None
     categories: Mapping[str, Slice]
     tasks: Mapping[str, Slice]
 
@@ -103,8 +106,8 @@ class Breakdown:
         numbers = self.by_items.numbers()
         numbers |= {f"status/{status.value}": part for status, part in self.statuses.items()}
         numbers |= _below("macro", self.by_tasks.numbers(size_name="tasks"))
-        if solved := self.by_items.shares.get("solved"):
-            numbers["percent_correct"] = solved.value
+        if self.percent_correct is not None:
+            numbers["percent_correct"] = self.percent_correct
         for name, part in self.categories.items():
             numbers |= _below(f"category/{name}", part.numbers())
         for name, part in self.tasks.items():
@@ -165,6 +168,7 @@ def _breakdown(samples: Sequence[StoredGroup], baselines: Baselines) -> Breakdow
         by_items=_slice(samples, baselines),
         by_tasks=_by_tasks(list(tasks.values()), baselines),
         statuses=_statuses(samples),
+        percent_correct=_percent_correct(samples),
         categories={name: _slice(own, baselines) for name, own in sorted(categories.items())},
         tasks={name: _slice(own, baselines) for name, own in sorted(tasks.items())},
     )
@@ -247,6 +251,11 @@ def _statuses(samples: Iterable[StoredGroup]) -> dict[Status, float]:
     return {status: statuses.count(status) / len(statuses) for status in Status}
 
 
+def _percent_correct(samples: Iterable[StoredGroup]) -> float | None:
+    scores = [rollout.raw_score or 0.0 for sample in samples for rollout in sample.scored]
+    return fmean(score >= UPSTREAM_THRESHOLD for score in scores) if scores else None
+
+
 def _below(prefix: str, numbers: Mapping[str, float]) -> Numbers:
     return {f"{prefix}/{name}": value for name, value in numbers.items()}
 
@@ -265,8 +274,7 @@ _LEGEND = (
 def headline(report: EvaluationReport) -> str:
     """Return the main numbers of the default samples in one line; empty without any."""
     overall = report.default.by_items if report.default else _EMPTY
-    measures = {"percent_correct": "solved"} | {n: n for n in ("score", "truncated", "unscored")}
-    known = {name: overall.value(measure) for name, measure in measures.items()}
+    known = {name: overall.value(name) for name in ("solved", "score", "truncated", "unscored")}
     return ", ".join(f"{name} {value:.3f}" for name, value in known.items() if value is not None)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TextIO
 
 from ..inference.dialects import SamplingParams
 from ..inference.errors import InferenceError
+from ..problems.stream import sound_items
 from ..records import (
     Attempt,
     Completion,
@@ -44,6 +45,7 @@ DECISIVE = (
     "max_reasoning_tokens",
     "num_eval_samples_per_task",
     "reasoning_effort",
+    "skip_faulty_items",
     "thinking_mode",
     "tokenizer_name",
 )
@@ -77,6 +79,7 @@ class EvaluationSettings:
     eval_difficulties: Sequence[float]
     eval_temperature: float
     max_eval_workers: int
+    skip_faulty_items: bool
     scoring: ScoringSettings
     folder: Path
     decisive: Mapping[str, Any]
@@ -130,7 +133,8 @@ class Evaluation:
             difficulties=self._settings.eval_difficulties,
             ladders=ladders,
         )
-        self.set = EvaluationSet(pool, plan)
+        source = sound_items(pool, self._counts, skip=self._settings.skip_faulty_items)
+        self.set = EvaluationSet(source, plan)
 
     async def run(
         self, *, step: int | None, length_limit: int, identity: Mapping[str, Any]

@@ -134,7 +134,8 @@ def settings_in(folder: Path) -> dict[str, Any] | None:
     """Read the settings of an evaluation; None without any.
 
     `max_token_length` is the option; `length_limit` is less if the trainer takes fewer tokens. Up
-    to version 0.2.0 `run.json` has only the limit, under the option's name; it counts as both.
+    to version 0.2.0 `run.json` has only the limit, under the option's name; it counts as both; and
+    no item was known to be faulty.
 
     Raises:
         FixableError: they can't be read.
@@ -149,8 +150,9 @@ def settings_in(folder: Path) -> dict[str, Any] | None:
             f"{file} can't be read ({type(error).__name__}: {error}): give another folder, or "
             "delete the file; its samples can then be compared, but not continued"
         ) from error
-    if "max_token_length" in settings:
-        settings.setdefault("length_limit", settings["max_token_length"])
+    if "max_token_length" in settings and "length_limit" not in settings:
+        settings["length_limit"] = settings["max_token_length"]
+        settings["skip_faulty_items"] = False
     return settings
 
 

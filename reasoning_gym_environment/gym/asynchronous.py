@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
 from ..problems.levels import ComplexityMode, require_difficulty_where_fixed
 from ..problems.sampler import TaskSampling
-from ..problems.stream import fixed_exclusions, make_problems, question_hash, set_recipes
+from ..problems.stream import (
+    fixed_exclusions,
+    make_problems,
+    question_hash,
+    set_recipes,
+    sound_items,
+)
 from ..problems.training import ProblemSettings, TrainingProblems
-from ..records import SOLVED_SCORE, Problem, Recipe, Status, recipe_key
+from ..records import Problem, Recipe, Status, recipe_key
 from ..sandbox.pool import PoolSettings, StartWorker, TaskPool, default_processes
 from ..scoring.grading import verify_texts
 from ..tasks.catalogue import known_categories, require_known
@@ -41,7 +47,7 @@ class Score:
     Attributes:
         score: in [0, 1], of the better of the bare and the tagged answer. None if scoring failed
             on our side: leave the completion out, do not count it as 0.
-        status: what happened; solved from `solved_threshold` on.
+        status: what happened; solved means that the answer is right.
         answer: the text between the answer tags; None unless there is exactly one.
         detail: an explanation for people; may be empty.
         seconds: time spent in the verifier.
@@ -122,7 +128,9 @@ def _choice(of: type[Choice], value: str, setting: str) -> Choice:
         raise ConfigurationError(f"{setting} must be one of {known}, got {value!r}") from None
 
 
-def problem_settings(tasks: Sequence[str], options: StreamOptions) -> ProblemSettings:
+def problem_settings(
+    tasks: Sequence[str], options: StreamOptions, *, skip_faulty_items: bool
+) -> ProblemSettings:
     """Validate a stream's options; raise ConfigurationError for an invalid one."""
     named = options.get("complexity_mode")
     mode = None if named is None else _choice(ComplexityMode, named, "complexity_mode")
@@ -144,6 +152,7 @@ def problem_settings(tasks: Sequence[str], options: StreamOptions) -> ProblemSet
         curriculum_target_accuracy=target,
         sampling=_choice(TaskSampling, options.get("sampling", "uniform"), "sampling"),
         max_token_length=None,
+        skip_faulty_items=skip_faulty_items,
     )
 
 
@@ -219,7 +228,10 @@ class AsyncReasoningGym:
         processes: number of generators, and of verifier hosts; by default half the cores.
         answer_tolerance: whether to strip formatting (bold, a box, a full stop) from an answer
             that is right without it.
-        solved_threshold: score from which an answer is solved.
+        solved_threshold: score from which an answer is solved; None is each task's own: full credit
+            but where less is right.
+        skip_faulty_items: whether to draw again where an item's label is known to be false, or its
+            question to have no answer; in evaluation, several answers too.
         generation_timeout: seconds for one problem.
         verify_timeout: seconds for one answer.
         verify_group_timeout: seconds for all answers to one problem.
@@ -239,7 +251,8 @@ class AsyncReasoningGym:
         *,
         processes: int | None = None,
         answer_tolerance: bool = False,
-        solved_threshold: float = SOLVED_SCORE,
+        solved_threshold: float | None = None,
+        skip_faulty_items: bool = True,
         generation_timeout: float = 10.0,
         verify_timeout: float = 5.0,
         verify_group_timeout: float = 120.0,
@@ -253,6 +266,7 @@ class AsyncReasoningGym:
             solved_threshold=solved_threshold,
         )
         self._answer_tolerance = answer_tolerance
+        self._skip_faulty_items = skip_faulty_items
         self._start_worker = start_worker
         self._starting = asyncio.Lock()
         self._pool: TaskPool | None = None
@@ -333,7 +347,8 @@ class AsyncReasoningGym:
         require_known([task], await self._known_ladders(), "task", what="task")
         at_level = {} if level is None else await self._level(task, level)
         recipes = set_recipes(split, seed, task, level, {**at_level, **(parameters or {})})
-        return await make_problems(await self._workers(), recipes, count)
+        pool = sound_items(await self._workers(), self.counts, skip=self._skip_faulty_items)
+        return await make_problems(pool, recipes, count)
 
     async def _level(self, task: str, level: int) -> Mapping[str, Any]:
         levels = (await self._known_ladders())[task].levels
@@ -344,7 +359,7 @@ class AsyncReasoningGym:
         return levels[level]
 
     async def problem(self, recipe: Recipe | Mapping[str, Any]) -> Problem:
-        """Make the problem of a recipe, from a stored row or another process.
+        """Make the problem of a recipe, from a stored row or another process; also a faulty one.
 
         Raises:
             ConfigurationError: the recipe is invalid.
@@ -408,7 +423,11 @@ class AsyncReasoningGym:
         except GenerationError as error:
             return [Score(score=None, status=Status.UNSCORED, detail=str(error))] * len(texts)
         found = await verify_texts(
-            problem, texts, await self._workers(), answer_tolerance=self._answer_tolerance
+            problem,
+            texts,
+            await self._workers(),
+            answer_tolerance=self._answer_tolerance,
+            any_form=self._settings.solved_threshold is None,
         )
         return [
             Score(
@@ -432,7 +451,7 @@ class AsyncReasoningGym:
         Raises:
             ConfigurationError: an option is invalid; the message names it.
         """
-        settings = problem_settings(tasks, options)
+        settings = problem_settings(tasks, options, skip_faulty_items=self._skip_faulty_items)
         problems = TrainingProblems(settings, await self._workers(), self.counts)
         await problems.prepare(with_ladders=False)
         problems.start_stream(

@@ -38,7 +38,8 @@ class GymOptions(TypedDict, total=False):
 
     processes: int | None
     answer_tolerance: bool
-    solved_threshold: float
+    solved_threshold: float | None
+    skip_faulty_items: bool
     generation_timeout: float
     verify_timeout: float
     verify_group_timeout: float

@@ -40,6 +40,11 @@ def split_seed(split: str, seed: int, task: str, index: int) -> int:
     return training_seed(seed, "", task, index)
 
 
+def redrawn_seed(seed: int) -> int:
+    """Return the seed of the item that takes a faulty one's place, of the same split."""
+    return hash_bits(SEED_BITS - 1, "redrawn", seed) << 1 | seed % 2
+
+
 def is_evaluation_seed(seed: int) -> bool:
     """Return whether a seed belongs to an evaluation item."""
     return seed % 2 == 1

@@ -11,22 +11,26 @@ import itertools
 import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
 
 from ..errors import ConfigurationError, GenerationError
-from ..records import Problem, Recipe
-from ..sandbox.pool import ProblemGenerator, TaskPool, generate_with_retry
+from ..records import FaultKind, Problem, Recipe
+from ..sandbox.pool import ProblemGenerator, generate_with_retry
 from ..tasks.recipes import shorten
 from ..util.models import validate
 from .sampler import Sampler
-from .seeds import split_seed
+from .seeds import is_evaluation_seed, redrawn_seed, split_seed
 
 logger = logging.getLogger(__name__)
 
 MAX_SKIPPED = 1000
 """Give up after this many skipped items in a row in a stream."""
+
+MAX_FAULTY = 100
+"""Give up after this many faulty items in place of one."""
 
 MAX_FAILED_IN_SET = 20
 """Give up after this many failed items in a row in a set."""
@@ -52,6 +56,51 @@ def fixed_exclusions(hashes: Collection[bytes]) -> ExcludedQuestions:
     return of_task
 
 
+def is_left_out(problem: Problem) -> bool:
+    """Return whether a problem is faulty; in training, one with several answers is not."""
+    if problem.fault is None:
+        return False
+    evaluates = is_evaluation_seed(problem.recipe.seed)
+    return evaluates or problem.fault.kind is not FaultKind.AMBIGUOUS
+
+
+class SoundItems:
+    """Makes problems, and draws again where the library's item is faulty.
+
+    The new seed depends on the old one alone, so a set stays the same whatever its size.
+
+    Args:
+        counts: counts the faulty items, in all and by task.
+    """
+
+    def __init__(self, pool: ProblemGenerator, counts: Counter[str]) -> None:
+        self._pool = pool
+        self._counts = counts
+
+    async def generate(self, recipe: Recipe) -> Problem:
+        """Make a problem.
+
+        Raises:
+            GenerationError: it can't be made, or too many items in a row are faulty.
+        """
+        for _ in range(MAX_FAULTY):
+            problem = await self._pool.generate(recipe)
+            if not is_left_out(problem):
+                return problem
+            self._counts["sampling/faulty_items_redrawn"] += 1
+            self._counts[f"sampling/faulty_items_redrawn/{recipe.task}"] += 1
+            recipe = replace(recipe, seed=redrawn_seed(recipe.seed))
+        raise GenerationError(
+            f"{recipe.task}: {MAX_FAULTY} items in a row are faulty: choose another level, or "
+            "set skip_faulty_items to false"
+        )
+
+
+def sound_items(pool: ProblemGenerator, counts: Counter[str], *, skip: bool) -> ProblemGenerator:
+    """Return a generator that leaves out faulty items if `skip` is set."""
+    return SoundItems(pool, counts) if skip else pool
+
+
 class ProblemStream:
     """A stream of problems in the order in which the sampler draws their recipes.
 
@@ -64,7 +113,7 @@ class ProblemStream:
     def __init__(
         self,
         sampler: Sampler,
-        pool: TaskPool,
+        pool: ProblemGenerator,
         *,
         prefetch: int,
         excluded: ExcludedQuestions,

@@ -18,7 +18,7 @@ from .curriculum import Curriculum
 from .levels import ComplexityMode, FixedLevels, Levels, PromptRoom, RandomLevels
 from .sampler import Sampler, TaskSampling
 from .seeds import evaluation_seed
-from .stream import ExcludedQuestions, ProblemStream, require_stream_state
+from .stream import ExcludedQuestions, ProblemStream, require_stream_state, sound_items
 
 logger = logging.getLogger(__name__)
 _problem_logger = logging.getLogger(f"{__name__}.problems")
@@ -38,6 +38,7 @@ class ProblemSettings:
     Attributes:
         max_token_length: of prompt and completion; levels whose questions don't fit are left out.
             None if tokens are not counted.
+        skip_faulty_items: whether to draw again where an item is known to be faulty.
     """
 
     seed: int
@@ -50,6 +51,7 @@ class ProblemSettings:
     curriculum_target_accuracy: float
     sampling: TaskSampling
     max_token_length: int | None
+    skip_faulty_items: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -218,8 +220,9 @@ class TrainingProblems:
             overrides=self._settings.task_parameters,
             by_signal=self._settings.sampling is TaskSampling.SIGNAL,
         )
+        pool = sound_items(self._pool, self._counts, skip=self._settings.skip_faulty_items)
         self._stream = ProblemStream(
-            self._sampler, self._pool, prefetch=prefetch, excluded=excluded, counts=self._counts
+            self._sampler, pool, prefetch=prefetch, excluded=excluded, counts=self._counts
         )
 
     @property

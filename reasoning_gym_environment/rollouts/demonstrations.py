@@ -53,7 +53,9 @@ async def demonstration_row(
     if problem.oracle is None:
         return None
     text = demonstration(problem.oracle, system_prompt)
-    [(_, verdict)] = await verify_texts(problem, [text], verifier, answer_tolerance=False)
+    [(_, verdict)] = await verify_texts(
+        problem, [text], verifier, answer_tolerance=False, any_form=True
+    )
     if verdict.status is not Status.SOLVED:
         return None
     messages = build_messages(resolve_system_prompt(system_prompt), problem.question)

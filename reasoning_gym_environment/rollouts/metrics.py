@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
-from ..records import Attempt, GroupResult, Signal, Status
+from ..records import UPSTREAM_THRESHOLD, Attempt, GroupResult, Signal, Status
 from ..scoring.rewards import signal
 from ..util.text import escape_control_characters, replace_surrogates
 
@@ -121,6 +121,7 @@ def attempt_values(attempt: Attempt) -> dict[str, float]:
     values["completion_tokens"] = float(completion.completion_tokens)
     if verdict.status is not Status.UNSCORED and verdict.score is not None:
         values["solved"] = float(verdict.status is Status.SOLVED)
+        values["percent_correct"] = float(verdict.score >= UPSTREAM_THRESHOLD)
         values["score"] = verdict.score
         values["reward"] = attempt.reward.value
     return values
@@ -289,8 +290,6 @@ class Statistics:
         taken, self.interval = self.interval, Means()
         self._reported.merge(taken)
         report = {f"train/{name}": value for name, value in taken.values().items()}
-        if "train/solved" in report:
-            report["train/percent_correct"] = report["train/solved"]
         return report | {f"counts/{name}": float(n) for name, n in self.reported_counts().items()}
 
     def reported_counts(self) -> dict[str, int]:

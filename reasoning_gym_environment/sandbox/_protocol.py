@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, BinaryIO
 
-from ..records import SOLVED_SCORE, Status, Verdict
+from ..records import Status, Verdict
 
 LENGTH = struct.Struct("<I")
 """The header of every frame: how many bytes follow."""
@@ -95,7 +95,7 @@ _FAILURES = {
 }
 
 
-def to_verdict(scores: FormScores, *, solved_from: float = SOLVED_SCORE) -> Verdict:
+def to_verdict(scores: FormScores, *, solved_from: float = 1.0) -> Verdict:
     """Turn the scores of both forms into a verdict; the higher one counts.
 
     Scores are clipped to [0, 1]: some verifiers leave that range. NaN counts as 0. An answer that
@@ -122,9 +122,7 @@ def to_verdict(scores: FormScores, *, solved_from: float = SOLVED_SCORE) -> Verd
     )
 
 
-def unpack_verdicts(
-    payload: bytes, count: int, *, solved_from: float = SOLVED_SCORE
-) -> list[Verdict]:
+def unpack_verdicts(payload: bytes, count: int, *, solved_from: float = 1.0) -> list[Verdict]:
     """Read a verifier host's reply to a request with `count` answers.
 
     Raises:

@@ -27,8 +27,9 @@ from ..errors import (
     WorkerStartError,
     WorkerTimeoutError,
 )
-from ..records import SOLVED_SCORE, Problem, Recipe, Status, Verdict
+from ..records import Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
+from ..tasks.facts import solved_score
 from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import LIBRARY, require_valid_recipe, shorten
 from ._fork_server import ForkServer, WorkerProcess
@@ -66,14 +67,14 @@ class PoolSettings:
         generation_timeout: seconds for one problem.
         verify_timeout: seconds for one answer.
         verify_group_timeout: seconds for all answers of a group.
-        solved_threshold: score from which an answer is solved.
+        solved_threshold: score from which an answer is solved; None is each task's own.
     """
 
     processes: int
     generation_timeout: float = 10.0
     verify_timeout: float = 5.0
     verify_group_timeout: float = 120.0
-    solved_threshold: float = SOLVED_SCORE
+    solved_threshold: float | None = None
 
     def __post_init__(self) -> None:
         if self.processes < 1:
@@ -370,7 +371,8 @@ class TaskPool:
         timeout = settings.verify_group_timeout + HOST_GRACE_SECONDS
         reply = await self._hosts.submit(pickle.dumps(request), timeout=timeout)
         try:
-            return unpack_verdicts(reply, len(answers), solved_from=settings.solved_threshold)
+            solved_from = settings.solved_threshold or solved_score(request.task)
+            return unpack_verdicts(reply, len(answers), solved_from=solved_from)
         except ValueError as error:
             self._counts["verify/malformed_replies"] += 1
             logger.warning("%s: malformed reply of a verifier host: %s", request.task, error)

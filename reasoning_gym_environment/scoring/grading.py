@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 from ..records import (
     FORMAT_FAILURES,
-    SOLVED_SCORE,
+    UPSTREAM_THRESHOLD,
     Attempt,
     Completion,
     GroupResult,
@@ -18,8 +18,8 @@ from ..records import (
     Status,
     Verdict,
 )
-from ..tasks.facts import MARKS_ARE_ANSWER
-from .extraction import extract_answer, strip_formatting
+from ..tasks.facts import MARKS_ARE_ANSWER, PLAIN_NUMBERS
+from .extraction import extract_answer, is_same_number, strip_formatting
 from .rewards import ScoreMode, shape_rewards
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,8 @@ class ScoringSettings:
     Attributes:
         max_token_length: of prompt and completion, at which the length penalty leaves nothing.
         score_mode: how partial credit enters the reward.
-        solved_threshold: score from which an answer counts as solved.
+        solved_threshold: score from which an answer counts as solved, and earns the length penalty;
+            None is each task's own for the former, upstream's for the latter.
         answer_tolerance: whether to verify answers without surrounding formatting as well.
         length_penalty_start: fraction of `max_token_length` at which the penalty starts.
         verify_timeout: seconds for one answer.
@@ -47,7 +48,7 @@ class ScoringSettings:
 
     max_token_length: int
     score_mode: ScoreMode = ScoreMode.PARTIAL
-    solved_threshold: float = SOLVED_SCORE
+    solved_threshold: float | None = None
     answer_tolerance: bool = False
     length_penalty_start: float = 0.75
     verify_timeout: float = 5.0
@@ -99,13 +100,20 @@ async def grade_texts(
     Args:
         lengths: tokens of each text and its prompt.
     """
-    found = await verify_texts(problem, texts, verifier, answer_tolerance=settings.answer_tolerance)
+    found = await verify_texts(
+        problem,
+        texts,
+        verifier,
+        answer_tolerance=settings.answer_tolerance,
+        any_form=settings.solved_threshold is None,
+    )
     rewards = shape_rewards(
         [verdict for _, verdict in found],
         lengths,
         max_length=settings.max_token_length,
         penalty_start=settings.length_penalty_start,
         mode=settings.score_mode,
+        threshold=settings.solved_threshold or UPSTREAM_THRESHOLD,
     )
     return [
         Grade(answer, verdict, reward)
@@ -114,14 +122,30 @@ async def grade_texts(
 
 
 async def verify_texts(
-    problem: Problem, texts: Sequence[str], verifier: Verifier, *, answer_tolerance: bool
+    problem: Problem,
+    texts: Sequence[str],
+    verifier: Verifier,
+    *,
+    answer_tolerance: bool,
+    any_form: bool,
 ) -> list[tuple[str | None, Verdict]]:
-    """Extract and verify the answer of each text, in order."""
+    """Extract and verify the answer of each text, in order.
+
+    Args:
+        answer_tolerance: whether to verify answers without surrounding formatting as well, and
+            to pay right numbers in another form in full.
+        any_form: whether right numbers in another form are solved, whatever the verifier pays.
+    """
     extractions = [extract_answer(text) for text in texts]
     answers = [e.answer for e in extractions if e.answer is not None]
     given = await verifier.verify(problem, answers)
     if answer_tolerance:
         given = await _verify_without_formatting(problem, answers, given, verifier)
+    if any_form:
+        given = [
+            _solved_in_another_form(problem, answer, verdict, pay=answer_tolerance)
+            for answer, verdict in zip(answers, given, strict=True)
+        ]
     verdicts = iter(given)
     return [
         (e.answer, Verdict(score=0.0, status=e.failure) if e.failure else next(verdicts))
@@ -142,6 +166,23 @@ async def _verify_without_formatting(
         max(verdict, tolerated.get(text, verdict), key=lambda v: v.score or 0.0)
         for text, verdict in zip(plain, verdicts, strict=True)
     ]
+
+
+def _solved_in_another_form(
+    problem: Problem, answer: str, verdict: Verdict, *, pay: bool
+) -> Verdict:
+    """Return the verdict, solved if the answer is the right number in another form.
+
+    Args:
+        pay: whether such an answer gets full credit.
+    """
+    unsolved = verdict.status in (Status.WRONG, Status.VERIFIER_ERROR)
+    if not unsolved or problem.recipe.task not in PLAIN_NUMBERS or problem.oracle is None:
+        return verdict
+    if not is_same_number(answer, problem.oracle):
+        return verdict
+    score = 1.0 if pay else verdict.score
+    return replace(verdict, status=Status.SOLVED, score=score, detail="the number in another form")
 
 
 def log_group(group: GroupResult) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from ..records import Reward, Signal, Status, Verdict
+from ..records import UPSTREAM_THRESHOLD, Reward, Signal, Status, Verdict
 
 
 def length_factor(length: int, max_length: int, start: float) -> float:
@@ -34,12 +34,11 @@ class ScoreMode(str, Enum):
     BINARY = "binary"
 
 
-def apply_mode(mode: ScoreMode, verdict: Verdict) -> float:
-    """Return the score: as it is, 0 unless solved, or 1 only at full credit."""
-    score = verdict.score or 0.0
+def apply_mode(mode: ScoreMode, score: float, threshold: float) -> float:
+    """Return the score: as it is, 0 below the threshold, or 1 only at full credit."""
     if mode is ScoreMode.BINARY:
         return float(score >= 1.0)
-    if mode is ScoreMode.THRESHOLD and verdict.status is not Status.SOLVED:
+    if mode is ScoreMode.THRESHOLD and score < threshold:
         return 0.0
     return score
 
@@ -51,21 +50,23 @@ def shape_rewards(
     max_length: int,
     penalty_start: float,
     mode: ScoreMode = ScoreMode.PARTIAL,
+    threshold: float = UPSTREAM_THRESHOLD,
 ) -> list[Reward]:
     """Return the rewards of one group, in order.
 
-    The length penalty applies only if every rollout is solved: among right answers the shorter one
-    is better; a wrong short answer is not. An unscored rollout gets the mean of the others, which
-    changes no other advantage; the trainer is told to drop its own.
+    The length penalty applies only if every score reaches the threshold: among right answers the
+    shorter one is better; a wrong short answer is not. An unscored rollout gets the mean of the
+    others, which changes no other advantage; the trainer is told to drop its own.
     """
-    penalized = all(v.status is Status.SOLVED for v in verdicts)
-    known = [apply_mode(mode, v) for v in verdicts if v.score is not None]
+    penalized = all(v.score is not None and v.score >= threshold for v in verdicts)
+    known = [apply_mode(mode, v.score, threshold) for v in verdicts if v.score is not None]
     neutral = sum(known) / len(known) if known else 0.0
     rewards = []
     for verdict, length in zip(verdicts, lengths, strict=True):
         factor = length_factor(length, max_length, penalty_start) if penalized else 1.0
-        score = neutral if verdict.score is None else apply_mode(mode, verdict)
-        rewards.append(Reward(value=score * factor, score=verdict.score, length_factor=factor))
+        given = verdict.score
+        score = neutral if given is None else apply_mode(mode, given, threshold)
+        rewards.append(Reward(value=score * factor, score=given, length_factor=factor))
     return rewards
 
 

@@ -15,7 +15,7 @@ from ..sandbox.pool import TaskPool, generate_with_retry
 from ..scoring.grading import ScoringSettings, grade_texts
 from ..tasks.recipes import LIBRARY
 from ..util.progress import with_progress
-from .rows import StoredGroup, StoredRollout
+from .rows import StoredGroup, StoredRollout, fault_key
 
 PACKAGE = "reasoning-gym-environment"
 
@@ -120,15 +120,17 @@ async def _rescore_group(
     texts, lengths = [r.text for r in given], [r.tokens for r in given]
     grades = iter(await grade_texts(problem, texts, lengths, pool, settings))
     installed = {name: version(name) for name in (LIBRARY, PACKAGE)}
+    about = {key: value for key, value in group.about.items() if key != "fault"}
     return replace(
         group,
         rollouts=[r.with_grade(*next(grades)) if r.tokens else r for r in group.rollouts],
         recipe=problem.recipe,
         oracle=problem.oracle,
         about={
-            **group.about,
+            **about,
             "scoring": settings.to_json(),
             "library_versions": {**group.library_versions, **installed},
+            **fault_key(problem),
         },
     )
 
@@ -145,6 +147,8 @@ def describe_rescoring(
         yield f"  {count}  unchanged: {reason}"
     if other := sum(result.before.oracle != result.after.oracle for result in results):
         yield f"  {other}  have another oracle now"
+    if faulty := sum(result.after.is_faulty for result in results):
+        yield f"  {faulty}  have faulty items; --without-faulty-items leaves them out"
     yield from _differences([result.before for result in results if not result.kept], settings)
     yield from describe_changes([change for result in results for change in result.changes])
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from ..problems.seeds import is_evaluation_seed
-from ..records import Attempt, GroupResult, Recipe, Reward, Signal, Status, Verdict
+from ..records import Attempt, GroupResult, Problem, Recipe, Reward, Signal, Status, Verdict
 from ..scoring.rewards import signal
 from ..tasks.recipes import LIBRARY, read_recipe
 from ..util.models import validate
@@ -233,7 +233,7 @@ class StoredGroup:
             rollouts=[StoredRollout.from_attempt(attempt, prompt) for attempt in group.attempts],
             recipe=group.problem.recipe,
             oracle=group.problem.oracle,
-            about=run,
+            about={**run, **fault_key(group.problem)},
         )
 
     def as_sample(self, difficulty: float | None) -> StoredGroup:
@@ -321,9 +321,19 @@ class StoredGroup:
         return str(made or "an unknown version")
 
     @property
+    def is_faulty(self) -> bool:
+        """Whether the item is known to be faulty: see `rescore` for rows of older versions."""
+        return "fault" in self.about
+
+    @property
     def time(self) -> str:
         """When it was written, ISO 8601 in UTC; empty in rows without it."""
         return str(self.about.get("time", ""))
+
+
+def fault_key(problem: Problem) -> dict[str, Any]:
+    """Return the key of a faulty item's rows; no other row has it."""
+    return {} if problem.fault is None else {"fault": problem.fault.to_json()}
 
 
 _GROUP_KEYS = ("item_id", "rollouts", "schema_version", "recipe", "oracle")

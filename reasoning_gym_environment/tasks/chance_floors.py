@@ -11,8 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ..records import SOLVED_SCORE
-
 _FILE = Path(__file__).with_name("chance_floors.json")
 
 
@@ -48,10 +46,10 @@ def _measured() -> Mapping[str, Floors]:
     }
 
 
-def floors(solved_threshold: float = SOLVED_SCORE) -> Mapping[str, Floors]:
+def floors(solved_threshold: float | None = None) -> Mapping[str, Floors]:
     """Return every task's floors; empty for a threshold that they were not measured at.
 
     Args:
-        solved_threshold: the score from which an answer counts as solved.
+        solved_threshold: the score from which an answer counts as solved; None is each task's own.
     """
-    return _measured() if solved_threshold == SOLVED_SCORE else {}
+    return _measured() if solved_threshold is None else {}

@@ -28,6 +28,7 @@ from .facts import (
     SHARES_DATA,
     UNUSABLE_ORACLES,
 )
+from .item_checks import find_fault
 from .ladders import OWN_LADDERS, REPAIRS, curriculum_levels
 from .recipes import LIBRARY, KnownParameter, require_known_values, require_valid_recipe, shorten
 
@@ -104,6 +105,7 @@ class Datasets:
             question=entry["question"],
             oracle=entry["answer"],
             entry=pickle.dumps(entry),
+            fault=find_fault(recipe.task, entry),
         )
 
 

@@ -73,6 +73,12 @@ SOLVED_FROM: Mapping[str, float] = MappingProxyType(
 )
 """Task to the lowest score of a right answer where it is below 1; all answers from it are right."""
 
+
+def solved_score(task: str) -> float:
+    """Return the score from which an answer to a task is right."""
+    return SOLVED_FROM.get(task, 1.0)
+
+
 PLAIN_NUMBERS = frozenset(
     {
         "advanced_geometry",

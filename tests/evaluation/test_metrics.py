@@ -185,7 +185,7 @@ def test_curves_are_kept_of_what_single_tasks_solve_and_score() -> None:
 
 
 def test_the_headline_says_what_is_known() -> None:
-    expected = "percent_correct 0.500, score 0.500, truncated 0.000, unscored 0.000"
+    expected = "solved 0.500, score 0.500, truncated 0.000, unscored 0.000"
     assert headline(measured(item(1.0), item(0.0))) == expected
     assert headline(measured()) == ""
 

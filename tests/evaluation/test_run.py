@@ -109,9 +109,10 @@ async def prepared(
         eval_difficulties=[],
         eval_temperature=0.1,
         max_eval_workers=concurrency,
+        skip_faulty_items=False,
         scoring=ScoringSettings(max_token_length=max_token_length),
         folder=folder,
-        decisive={},
+        decisive={"skip_faulty_items": False},
         model="a model",
     )
     evaluation = Evaluation(settings, policy, Counter())

@@ -194,3 +194,27 @@ async def test_concurrent_callers_start_the_workers_once(stock: WorkerStock) -> 
         recipe = Recipe(task="gcd", seed=4)
         made = await asyncio.gather(*(gym.problem(recipe) for _ in range(5)))
     assert all(problem == made[0] for problem in made)
+
+
+@pytest.mark.processes
+async def test_solved_means_right_whatever_the_verifier_pays() -> None:
+    async with AsyncReasoningGym() as gym, AsyncReasoningGym(solved_threshold=0.5) as upstream:
+        [problem] = await gym.problems("rectangle_count")
+        near, decimal = f"{int(problem.oracle or 0) + 1}", f"{problem.oracle}.0"
+        right, wrong, other_form = await gym.score_many(
+            (problem, f"<answer>{text}</answer>") for text in (problem.oracle, near, decimal)
+        )
+        assert [score.solved for score in (right, wrong, other_form)] == [True, False, True]
+        assert 0.5 <= (wrong.score or 0.0) < 1.0
+        assert (other_form.score or 0.0) < 1.0
+        assert (await upstream.score(problem, f"<answer>{near}</answer>")).solved
+
+
+@pytest.mark.processes
+async def test_with_tolerance_a_right_number_in_another_form_is_paid_in_full() -> None:
+    async with AsyncReasoningGym(answer_tolerance=True) as gym:
+        [problem] = await gym.problems("chain_sum")
+        score = await gym.score(problem, f"<answer>{problem.oracle}.00</answer>")
+        assert (score.score, score.solved) == (1.0, True)
+        wrong = await gym.score(problem, f"<answer>{problem.oracle}.01</answer>")
+        assert not wrong.solved

@@ -30,6 +30,7 @@ async def started(pool: TaskPool, counts: Counter[str], **changes: Any) -> Train
             "curriculum_target_accuracy": 0.7,
             "sampling": TaskSampling.UNIFORM,
             "max_token_length": 1000,
+            "skip_faulty_items": True,
             **changes,
         }
     )

@@ -82,7 +82,7 @@ def test_a_task_that_the_audit_has_not_seen_has_no_chance_mark(tmp_path: Path) -
 def test_chance_is_marked_only_where_it_was_measured(
     change: dict[str, Any], tmp_path: Path
 ) -> None:
-    usual = row([1.0]) | {"scoring": {"solved_threshold": 0.5}}
+    usual = row([1.0]) | {"scoring": {"solved_threshold": None}}
     for rows, marked in (([usual], True), ([usual, usual | change], False)):
         share = solved_share(groups(tmp_path, rows))
         assert share is not None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.records import SOLVED_SCORE, Status, Verdict
+from reasoning_gym_environment.records import UPSTREAM_THRESHOLD, Status, Verdict
 from reasoning_gym_environment.sandbox._protocol import FormScores, Outcome, to_verdict
 from reasoning_gym_environment.scoring.rewards import (
     length_factor,
@@ -28,15 +28,15 @@ lengths = st.integers(0, 400_000)
 
 
 def scored(score: float) -> Verdict:
-    status = Status.SOLVED if score >= SOLVED_SCORE else Status.WRONG
+    status = Status.SOLVED if score >= UPSTREAM_THRESHOLD else Status.WRONG
     return Verdict(score=score, status=status)
 
 
 UNSCORED = Verdict(score=None, status=Status.UNSCORED)
 
 verdicts = scores.map(scored)
-solved_verdicts = st.floats(SOLVED_SCORE, 1.0).map(scored)
-wrong_verdicts = st.floats(0.0, SOLVED_SCORE, exclude_max=True).map(scored)
+solved_verdicts = st.floats(UPSTREAM_THRESHOLD, 1.0).map(scored)
+wrong_verdicts = st.floats(0.0, UPSTREAM_THRESHOLD, exclude_max=True).map(scored)
 
 
 def groups(members: st.SearchStrategy[Verdict]) -> st.SearchStrategy[list[tuple[Verdict, int]]]:
@@ -81,14 +81,15 @@ class TestForms:
     @pytest.mark.parametrize(
         ("score", "status"),
         [
+            (1.0000000000000002, Status.SOLVED),
             (1.0, Status.SOLVED),
-            (0.5, Status.SOLVED),
-            (math.nextafter(0.5, 0.0), Status.WRONG),
+            (math.nextafter(1.0, 0.0), Status.WRONG),
+            (0.5, Status.WRONG),
             (0.01, Status.WRONG),
             (0.0, Status.WRONG),
         ],
     )
-    def test_an_answer_is_solved_from_one_half_on(self, score: float, status: Status) -> None:
+    def test_an_answer_is_solved_at_full_credit_alone(self, score: float, status: Status) -> None:
         assert verdict_on(score).status is status
 
     @given(scores, st.integers(1, 2))

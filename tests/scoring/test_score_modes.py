@@ -2,12 +2,12 @@
 
 import pytest
 
-from reasoning_gym_environment.records import SOLVED_SCORE, Status, Verdict
+from reasoning_gym_environment.records import UPSTREAM_THRESHOLD, Status, Verdict
 from reasoning_gym_environment.sandbox._protocol import FormScores, Outcome, to_verdict
 from reasoning_gym_environment.scoring.rewards import ScoreMode, shape_rewards
 
 
-def verdict_on(raw: float, *, solved_from: float = SOLVED_SCORE) -> Verdict:
+def verdict_on(raw: float, *, solved_from: float = UPSTREAM_THRESHOLD) -> Verdict:
     """Return the verdict on an answer without a tagged form."""
     return to_verdict(FormScores(outcome=Outcome.SCORED, raw=raw), solved_from=solved_from)
 

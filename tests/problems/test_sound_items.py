@@ -1,0 +1,86 @@
+"""Faulty items are drawn again, on every path that draws problems."""
+
+from collections import Counter
+
+import pytest
+
+from reasoning_gym_environment import AsyncReasoningGym
+from reasoning_gym_environment.errors import GenerationError
+from reasoning_gym_environment.evaluation.plan import EvaluationPlan, EvaluationSet
+from reasoning_gym_environment.problems.seeds import is_evaluation_seed, redrawn_seed
+from reasoning_gym_environment.problems.stream import (
+    MAX_FAULTY,
+    SoundItems,
+    is_left_out,
+    sound_items,
+)
+from reasoning_gym_environment.records import Fault, FaultKind, Problem, Recipe
+
+
+class Pool:
+    """Makes items that have a fault of one kind for chosen seeds."""
+
+    def __init__(self, kind: FaultKind, *seeds: int, all_faulty: bool = False) -> None:
+        self.fault = Fault(kind=kind, detail="")
+        self.seeds = seeds
+        self.all_faulty = all_faulty
+
+    async def generate(self, recipe: Recipe) -> Problem:
+        faulty = self.all_faulty or recipe.seed in self.seeds
+        fault = self.fault if faulty else None
+        return Problem(recipe=recipe, question="", oracle="1", entry=b"", fault=fault)
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+@pytest.mark.parametrize("kind", FaultKind)
+async def test_an_ambiguous_item_is_asked_in_training_alone(kind: FaultKind, seed: int) -> None:
+    counts: Counter[str] = Counter()
+    made = await SoundItems(Pool(kind, seed), counts).generate(Recipe(task="gcd", seed=seed))
+    asked = kind is FaultKind.AMBIGUOUS and not is_evaluation_seed(seed)
+    assert made.recipe.seed == (seed if asked else redrawn_seed(seed))
+    assert counts["sampling/faulty_items_redrawn"] == (not asked)
+    assert counts["sampling/faulty_items_redrawn/gcd"] == (not asked)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**53 - 2, 2**53 - 1])
+def test_a_redrawn_item_stays_in_its_split(seed: int) -> None:
+    assert is_evaluation_seed(redrawn_seed(seed)) == is_evaluation_seed(seed)
+    assert 0 <= redrawn_seed(seed) < 2**53
+
+
+async def test_a_task_whose_items_are_all_faulty_is_an_error_that_names_it() -> None:
+    pool = SoundItems(Pool(FaultKind.UNANSWERABLE, all_faulty=True), Counter())
+    with pytest.raises(GenerationError, match=f"gcd: {MAX_FAULTY} items in a row are faulty"):
+        await pool.generate(Recipe(task="gcd", seed=0))
+
+
+async def test_evaluation_draws_the_same_items_whatever_their_number() -> None:
+    def plan(count: int) -> EvaluationPlan:
+        return EvaluationPlan(seed=1, tasks=["gcd"], per_task=count, difficulties=[], ladders={})
+
+    planned = [recipe.seed for recipe, _ in plan(3).recipes()]
+    pool = sound_items(Pool(FaultKind.FALSE_LABEL, planned[1]), Counter(), skip=True)
+    few, many = [
+        [item.problem.recipe.seed for item in await EvaluationSet(pool, plan(count)).items()]
+        for count in (3, 6)
+    ]
+    assert few == [planned[0], redrawn_seed(planned[1]), planned[2]] == many[:3]
+
+
+@pytest.mark.processes
+async def test_the_python_api_asks_no_faulty_item_but_regenerates_one() -> None:
+    async with AsyncReasoningGym() as gym, AsyncReasoningGym(skip_faulty_items=False) as all_items:
+        drawn = await all_items.problems("syllogism", count=40)
+        faulty = [problem for problem in drawn if is_left_out(problem)]
+        assert 0 < len(faulty) < 20
+        sound = await gym.problems("syllogism", count=40)
+        assert not any(map(is_left_out, sound))
+        assert [s == d for s, d in zip(sound, drawn, strict=True)] == [
+            not is_left_out(problem) for problem in drawn
+        ]
+        assert gym.counts["sampling/faulty_items_redrawn/syllogism"] >= len(faulty)
+        assert await gym.problem(faulty[0].recipe) == faulty[0]
+        held_out = await gym.problems("syllogism", count=40, split="eval")
+        assert not any(problem.fault for problem in held_out)
+        stream = await gym.stream(["syllogism"])
+        assert not any([is_left_out(await stream.next()) for _ in range(40)])
