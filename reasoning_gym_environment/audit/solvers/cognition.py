@@ -1,11 +1,264 @@
-"""Solvers of tasks: cognition."""
+"""Solvers of tasks: cognition, pictures, grids and programs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from ast import literal_eval
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import permutations, product
+from typing import Any
 
-from .solution import Property, Solver
+from .solution import Property, Solution, Solver, UnreadableQuestionError, exactly
 
-SOLVERS: Mapping[str, Solver] = {}
+_Cell = tuple[int, int]
+
+
+def _search(pattern: str, question: str, flags: int = 0) -> re.Match[str]:
+    """Return the match of a pattern.
+
+    Raises:
+        UnreadableQuestionError: there is none.
+    """
+    found = re.search(pattern, question, flags)
+    if not found:
+        raise UnreadableQuestionError(f"no match of {pattern!r} in {question[:80]!r}")
+    return found
+
+
+_TILTS = {"front": ("front", "top", "back", "bottom"), "back": ("back", "top", "front", "bottom")}
+_TILTS |= {"right": ("right", "top", "left", "bottom"), "left": ("left", "top", "right", "bottom")}
+_ROTATION = r"(?:before at the|bring the|place its|make the|, the) (\w+)\b[^.]*\b(?:top|top face)\."
+
+
+def _tilt(cube: Mapping[str, str], side: str) -> dict[str, str]:
+    """Return the cube after the quarter turn that brings a side to the top."""
+    cycle = _TILTS[side]
+    moved = {to: cube[of] for of, to in zip(cycle, (*cycle[1:], cycle[0]), strict=True)}
+    return {**cube, **moved}
+
+
+def _turns(cube: dict[str, str], side: str) -> list[dict[str, str]]:
+    """Return the cubes that bringing a side to the top may mean: the bottom comes either way."""
+    if side == "top":
+        return [cube]
+    if side == "bottom":
+        return [_tilt(_tilt(cube, way), way) for way in ("front", "right")]
+    return [_tilt(cube, side)]
+
+
+def color_cube_rotation(question: str) -> Solution:
+    """Solve by turning the cube; half a turn leaves open which sides change places."""
+    first = {side: color for color, side in re.findall(r"- an? (\w+) (\w+) side", question)}
+    asked = _search(r"color of the (\w+) side of the cube\?", question)[1]
+    steps = question.split("\n\n")[1:-1]
+    if len(first) != 6 or not steps:
+        raise UnreadableQuestionError(f"no cube: {question[:80]}")
+    cubes = [first]
+    for step in steps:
+        side = _search(_ROTATION, step)[1]
+        cubes = [turned for cube in cubes for turned in _turns(cube, side)]
+        cubes = [dict(each) for each in {tuple(sorted(cube.items())) for cube in cubes}]
+    right = sorted({cube[asked] for cube in cubes})
+    wrong = [color for color in first.values() if color not in right]
+    reason = "the bottom comes to the top about either of two axes" if len(right) > 1 else ""
+    return exactly(*right, wrong=[*wrong, ", ".join(first.values())], ambiguous=reason)
+
+
+def needle_haystack(question: str) -> Solution:
+    """Solve by looking for the sentences that end as the question does."""
+    found = _search(r"^(.*)\nWho (.+)\? Reply only with a name\.", question, re.DOTALL)
+    sentences = re.findall(r"(\S+) ([^.]+)\.", found[1])
+    names = [name for name, rest in sentences if rest == found[2]]
+    others = [name for name, _ in sentences if name not in names]
+    reason = "several have this property" if len(set(names)) > 1 else ""
+    return exactly(*dict.fromkeys(names), wrong=others[:2], ambiguous=reason)
+
+
+def bf(question: str) -> Solution:
+    """Solve by running the program."""
+    program = _search(r"\n\n([^A-Za-z]+)\n\n", question)[1]
+    output = _run_bf(program)
+    return exactly(output, wrong=[output[:-1] or "0", output.upper() + "!", output * 2])
+
+
+def _run_bf(program: str) -> str:
+    """Translate a program into Python, with cells of one byte and no input, and run it.
+
+    Raises:
+        UnreadableQuestionError: it repeats loops more than a million times.
+    """
+    lines = ["def run(loops):", " tape, at, output = [0] * 30000, 0, []"]
+    depth = 1
+    for run in re.findall(r">+|<+|\++|-+|\.|\[|\]", program):
+        pad, size = " " * depth, len(run)
+        if run[0] in "<>":
+            lines.append(f"{pad}at {'+' if run[0] == '>' else '-'}= {size}")
+        elif run[0] in "+-":
+            lines.append(f"{pad}tape[at] = (tape[at] {run[0]} {size}) % 256")
+        elif run == ".":
+            lines.append(f"{pad}output.append(chr(tape[at]))")
+        elif run == "[":
+            lines += [f"{pad}while tape[at]:", f"{pad} next(loops)"]
+            depth += 1
+        else:
+            depth -= 1
+    names: dict[str, Any] = {}
+    exec("\n".join([*lines, " return ''.join(output)"]), names)  # noqa: S102 - our own translation
+    try:
+        return str(names["run"](iter(range(1_000_000))))
+    except StopIteration as error:
+        raise UnreadableQuestionError("the program does not end") from error
+
+
+def rectangle_count(question: str) -> Solution:
+    """Solve by taking outlines away, from the first corner on, in every way.
+
+    Two outlines that cross at four points are also four that touch: the fewest are right.
+    """
+    picture = _search(r"in the grid below\?\n(.*)$", question, re.DOTALL)[1].split("\n")
+    marks = {
+        (row, column): " #█".index(mark)
+        for row, line in enumerate(picture)
+        for column, mark in enumerate(line)
+        if mark in "#█"
+    }
+    counts = {0}
+    while marks:
+        part = _connected_part(marks)
+        more = set(_counts(part, sorted(part), [5_000]))
+        counts = {one + other for one in counts for other in more}
+    if not counts:
+        return exactly()
+    near = {min(counts) + way for way in (1, -1)} - counts
+    return Solution(
+        accepts=lambda text: text.strip().removesuffix(".0") in map(str, counts),
+        right=[str(min(counts)), f"{min(counts)}.0"],
+        wrong=[str(each) for each in near],
+    )
+
+
+def _connected_part(marks: dict[_Cell, int]) -> dict[_Cell, int]:
+    """Remove marks that touch one another by their sides, and return them."""
+    reached = [next(iter(marks))]
+    part = {}
+    while reached:
+        row, column = reached.pop()
+        if (row, column) in marks:
+            part[row, column] = marks.pop((row, column))
+            reached += [(row + 1, column), (row - 1, column)]
+            reached += [(row, column + 1), (row, column - 1)]
+    return part
+
+
+def _counts(marks: dict[_Cell, int], cells: Sequence[_Cell], budget: list[int]) -> Iterator[int]:
+    """Yield the number of outlines of each way to take all marks away.
+
+    Args:
+        marks: how many outlines each cell has; as before at the end.
+        cells: in order, from the first that may have a mark.
+        budget: steps that are left.
+
+    Raises:
+        UnreadableQuestionError: there are too many ways to try.
+    """
+    first = next((place for place, cell in enumerate(cells) if marks[cell]), None)
+    if first is None:
+        yield 0
+        return
+    rest = cells[first:]
+    for end in list(_ends(marks, rest[0])):
+        budget[0] -= 1
+        if not budget[0]:
+            raise UnreadableQuestionError("too many rectangles to try")
+        outline = _outline(rest[0], end)
+        for cell in outline:
+            marks[cell] -= 1
+        yield from (1 + count for count in _counts(marks, rest, budget))
+        for cell in outline:
+            marks[cell] += 1
+
+
+def _outline(corner: _Cell, end: _Cell) -> set[_Cell]:
+    rows, columns = range(corner[0], end[0] + 1), range(corner[1], end[1] + 1)
+    sides = {(row, column) for row in rows for column in (corner[1], end[1])}
+    return sides | {(row, column) for row in (corner[0], end[0]) for column in columns}
+
+
+def _line(marks: Mapping[_Cell, int], cell: _Cell, way: _Cell) -> int:
+    """Return the number of marks on a line that begins at a cell."""
+    length = 0
+    while marks.get((cell[0] + length * way[0], cell[1] + length * way[1])):
+        length += 1
+    return length
+
+
+def _ends(marks: Mapping[_Cell, int], corner: _Cell) -> Iterator[_Cell]:
+    """Yield the far corners of the outlines of marks that begin at a corner and have an inside."""
+    top, left = corner
+    across, down = _line(marks, corner, (0, 1)), _line(marks, corner, (1, 0))
+    for column in range(left + 2, left + across):
+        height = min(down, _line(marks, (top, column), (1, 0)))
+        for row in range(top + 2, top + height):
+            if _line(marks, (row, left), (0, 1)) > column - left:
+                yield row, column
+
+
+_OPERATIONS: Mapping[str, Callable[[int, int, int], int]] = {
+    "sum": lambda x, y, divisor: (x + y) % divisor,
+    "difference": lambda x, y, divisor: abs(x - y) % divisor,
+    "product": lambda x, y, divisor: x * y % divisor,
+    "power": pow,
+    "power of the column": lambda x, y, divisor: pow(y, x, divisor),
+}
+"""Results of a column and a row, modulo a divisor."""
+
+
+def modulo_grid(question: str) -> Solution:
+    """Solve by trying an operation on row and column, and a rest of its result."""
+    rows = [line.strip() for line in question.split("\n") if set(line.strip()) & set("✅❌❔")]
+    if len(rows) < 2 or len({len(row) for row in rows}) > 1:
+        raise UnreadableQuestionError(f"no grid: {question[:80]}")
+    filled = dict.fromkeys("\n".join(grid) for grid in _patterns(rows))
+    other = "\n".join(rows).replace("❔", "✅"), "\n".join(rows).replace("❔", "❌")
+    reason = "several operations and rests give the grid" if len(filled) > 1 else ""
+    wrong = [grid for grid in (*other, "\n".join(rows)) if grid not in filled]
+    return exactly(*filled, wrong=wrong, ambiguous=reason)
+
+
+def _patterns(rows: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the filled grids of the patterns that fit, those of small divisors first."""
+    height, width = len(rows), len(rows[0])
+    known = {
+        (y, x): rows[y][x] == "✅" for y in range(height) for x in range(width) if rows[y][x] != "❔"
+    }
+    marked = [cell for cell, mark in known.items() if mark]
+    largest = max(height, width) + 30
+    for divisor, first, operation in product(range(1, largest), (0, 1), _OPERATIONS.values()):
+        targets = {operation(x + first, y + first, divisor) for y, x in marked}
+        if len(targets) == 1 and all(
+            (operation(x + first, y + first, divisor) in targets) == mark
+            for (y, x), mark in known.items()
+        ):
+            yield [
+                "".join(
+                    "✅" if operation(x + first, y + first, divisor) in targets else "❌"
+                    for x in range(width)
+                )
+                for y in range(height)
+            ]
+
+
+SOLVERS: Mapping[str, Solver] = {
+    "bf": bf,
+    "color_cube_rotation": color_cube_rotation,
+    "modulo_grid": modulo_grid,
+    "needle_haystack": needle_haystack,
+    "rectangle_count": rectangle_count,
+}
 
 PROPERTIES: Mapping[str, Property] = {}
