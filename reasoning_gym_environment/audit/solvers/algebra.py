@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from .solution import Property, Solution, Solver, UnreadableQuestionError
@@ -39,6 +38,14 @@ def _number(text: str) -> Fraction | None:
 
 def _is_number(text: str, right: Fraction) -> bool:
     return _number(text) == right
+
+
+def _solution(
+    accepts: Callable[[str], bool], right: Sequence[str], near: Sequence[str]
+) -> Solution:
+    """Return a solution whose wrong answers are those near ones that are not right by chance."""
+    wrong = [text for text in near if not accepts(text)]
+    return Solution(accepts=accepts, right=list(dict.fromkeys(right)), wrong=wrong)
 
 
 def _decimal(value: Fraction | float) -> str:
@@ -91,7 +98,7 @@ def _complex_text(real: Fraction, imaginary: Fraction, number: Callable[[Fractio
 
 def complex_arithmetic(question: str) -> Solution:
     """Solve exactly, by fractions."""
-    found = _search(r": \((.+?)\) ([-+×÷]) \((.+?)\)\s*$", question)
+    found = _search(r": \((.+?)\) ([-+\u00d7÷]) \((.+?)\)\s*$", question)
     left, right = _complex(found[1]), _complex(found[3])
     if left is None or right is None:
         raise UnreadableQuestionError(f"no complex numbers: {found[0]}")
@@ -100,7 +107,7 @@ def complex_arithmetic(question: str) -> Solution:
     exact = {
         "+": lambda: (a + c, b + d),
         "-": lambda: (a - c, b - d),
-        "×": lambda: (a * c - b * d, a * d + b * c),
+        "\N{MULTIPLICATION SIGN}": lambda: (a * c - b * d, a * d + b * c),
         "÷": lambda: ((a * c + b * d) / norm, (b * c - a * d) / norm),
     }[found[2]]()
 
@@ -117,7 +124,7 @@ def complex_arithmetic(question: str) -> Solution:
     forms = [_complex_text(*parts, _decimal), _complex_text(*parts, str)]
     near = [(real, -imaginary), (-real, imaginary), (imaginary, real), (real + 1, imaginary)]
     wrong = [_complex_text(Fraction(x), Fraction(y), _decimal) for x, y in near]
-    return Solution(accepts=accepts, right=forms, wrong=[*wrong, "nan"])
+    return _solution(accepts, forms, [*wrong, "nan"])
 
 
 _POINTS = (0.37 + 0.21j, -0.83 - 0.45j, 1.91 + 0.62j, 0.11 - 1.3j, -2.3 + 0.9j)
@@ -165,7 +172,7 @@ def _antiderivative(question: str) -> Solution:
     right = [f"{whole} + C", f"C + {whole}"]
     right += [right[0].replace(letter, found[2])] if found[2] != letter else []
     wrong = [f"{found[1]} + C", f"2*({whole}) + C", f"-({whole}) + C", f"{whole} + {letter} + C"]
-    return Solution(accepts=accepts, right=[t for t in right if accepts(t)], wrong=wrong)
+    return _solution(accepts, [t for t in right if accepts(t)], wrong)
 
 
 def polynomial_multiplication(question: str) -> Solution:
@@ -191,7 +198,7 @@ def polynomial_multiplication(question: str) -> Solution:
     terms = [str(factor * Symbol(variable) ** power) for (power,), factor in whole.terms()]
     plain = str(whole.as_expr())
     right = [plain, plain.replace(" ", ""), " + ".join(reversed(terms)).replace("+ -", "- ")]
-    return Solution(accepts=accepts, right=right, wrong=[f"{plain} + 1", f"-({plain})", "0"])
+    return _solution(accepts, right, [f"{plain} + 1", f"-({plain})", "0"])
 
 
 def _rounded(root: Fraction) -> set[Fraction]:
@@ -226,7 +233,7 @@ def polynomial_equations(question: str) -> Solution:
     right += [] if roots else ['""']
     off = [f"{float(root) + 0.01:.4f}" for root in roots]
     wrong = [", ".join(nearest[1:]), ", ".join([*nearest, "77.0"]), ", ".join(off), "0.0", ""]
-    return Solution(accepts=accepts, right=list(dict.fromkeys(right)), wrong=wrong)
+    return _solution(accepts, right, wrong)
 
 
 def simple_equations(question: str) -> Solution:
@@ -246,7 +253,7 @@ def simple_equations(question: str) -> Solution:
 
     right = [str(root), f"{name} = {root}", _decimal(root)]
     wrong = [str(root + 1), str(-root), str(root * 10), f"{root}0"]
-    return Solution(accepts=accepts, right=right, wrong=[text for text in wrong if text != "0"])
+    return _solution(accepts, right, wrong)
 
 
 def simple_geometry(question: str) -> Solution:
@@ -255,13 +262,9 @@ def simple_geometry(question: str) -> Solution:
     angles = [Fraction(text) for text in re.findall(rf"({_NUMBER})°", question)]
     if len(angles) != sides - 1:
         raise UnreadableQuestionError(f"{len(angles)} angles of {sides} sides")
-    last = 180 * (sides - 2) - sum(angles)
+    last = 180 * (sides - 2) - sum(angles, Fraction(0))
     wrong = [str(last + 1), str(last + 180), str(180 - last), f"{last}0"]
-    return Solution(
-        accepts=lambda text: _is_number(text, last),
-        right=[str(last), _decimal(last)],
-        wrong=[text for text in wrong if not _is_number(text, last)],
-    )
+    return _solution(lambda text: _is_number(text, last), [str(last), _decimal(last)], wrong)
 
 
 def _decimals(value: float, places: int) -> str:
@@ -313,7 +316,7 @@ def advanced_geometry(question: str) -> Solution:
         x, y = (float(value) + 0.0 for value in point)
         right = [f"({_decimals(x, 3)}, {_decimals(y, 3)})", f"({round(x, 3)}, {round(y, 3)})"]
         wrong = [f"({y:.3f}, {x:.3f})", f"({x + 0.1:.3f}, {y:.3f})", f"({-x:.3f}, {y:.3f})"]
-        return Solution(accepts=lambda t: _matches(t, (x, y)), right=right, wrong=wrong)
+        return _solution(lambda t: _matches(t, (x, y)), right, wrong)
     if at := re.search(r"\bangle at ([ABC])|\bangle A(B)C", question):
         others = [corner for name, corner in corners.items() if name != (at[1] or at[2])]
         value, unit = _angle(others[0], corners[at[1] or at[2]], others[1]), "°"
@@ -323,7 +326,7 @@ def advanced_geometry(question: str) -> Solution:
         raise UnreadableQuestionError(f"no known problem: {question[:120]}")
     right = [f"{value:.3f}{unit}", f"{round(value, 3)}{unit}"]
     wrong = [f"{value + 0.1:.3f}{unit}", f"{value * 1.02:.3f}{unit}", f"{180 - value:.3f}{unit}"]
-    return Solution(accepts=lambda t: _matches(t, [value]), right=right, wrong=wrong)
+    return _solution(lambda t: _matches(t, [value]), right, wrong)
 
 
 SOLVERS: Mapping[str, Solver] = {

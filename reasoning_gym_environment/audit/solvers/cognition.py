@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
-import tempfile
-from ast import literal_eval
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import permutations, product
+from itertools import product
 from typing import Any
 
 from .solution import Property, Solution, Solver, UnreadableQuestionError, exactly
@@ -108,7 +102,7 @@ def _run_bf(program: str) -> str:
         else:
             depth -= 1
     names: dict[str, Any] = {}
-    exec("\n".join([*lines, " return ''.join(output)"]), names)  # noqa: S102 - our own translation
+    exec("\n".join([*lines, " return ''.join(output)"]), names)
     try:
         return str(names["run"](iter(range(1_000_000))))
     except StopIteration as error:
@@ -130,7 +124,10 @@ def rectangle_count(question: str) -> Solution:
     counts = {0}
     while marks:
         part = _connected_part(marks)
-        more = set(_counts(part, sorted(part), [5_000]))
+        budget = [3_000]
+        more = set(_counts(part, sorted(part), budget))
+        if not more and budget[0] <= 0:
+            raise UnreadableQuestionError("too many rectangles to try")
         counts = {one + other for one in counts for other in more}
     if not counts:
         return exactly()
@@ -161,20 +158,17 @@ def _counts(marks: dict[_Cell, int], cells: Sequence[_Cell], budget: list[int]) 
     Args:
         marks: how many outlines each cell has; as before at the end.
         cells: in order, from the first that may have a mark.
-        budget: steps that are left.
-
-    Raises:
-        UnreadableQuestionError: there are too many ways to try.
+        budget: steps that are left; the search ends with them.
     """
     first = next((place for place, cell in enumerate(cells) if marks[cell]), None)
     if first is None:
         yield 0
         return
     rest = cells[first:]
-    for end in list(_ends(marks, rest[0])):
+    for end in sorted(_ends(marks, rest[0]), reverse=True):
         budget[0] -= 1
-        if not budget[0]:
-            raise UnreadableQuestionError("too many rectangles to try")
+        if budget[0] <= 0:
+            return
         outline = _outline(rest[0], end)
         for cell in outline:
             marks[cell] -= 1
@@ -234,7 +228,10 @@ def _patterns(rows: Sequence[str]) -> Iterator[list[str]]:
     """Yield the filled grids of the patterns that fit, those of small divisors first."""
     height, width = len(rows), len(rows[0])
     known = {
-        (y, x): rows[y][x] == "✅" for y in range(height) for x in range(width) if rows[y][x] != "❔"
+        (y, x): rows[y][x] == "✅"
+        for y in range(height)
+        for x in range(width)
+        if rows[y][x] != "❔"
     }
     marked = [cell for cell, mark in known.items() if mark]
     largest = max(height, width) + 30
