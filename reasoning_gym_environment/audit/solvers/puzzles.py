@@ -9,6 +9,9 @@ from collections.abc import Iterator, Mapping
 from .search import shortest_path
 from .solution import Property, Solution, Solver, UnreadableQuestionError, exactly
 
+_EMOJI_SELECTOR = "\x0f"
+"""What the hint's code makes of U+FE0F, which some emoji have as their second character."""
+
 Cars = tuple[int, ...]
 """The position of each car along its line."""
 
@@ -33,8 +36,13 @@ def emoji_mystery(question: str) -> Solution:
         sentence = bytes(values).decode()
     except UnicodeDecodeError:
         return Solution(accepts=lambda _: False, right=[])
-    words = sentence.split()
-    return exactly(sentence, wrong=[" ".join(words[:-1]), " ".join(words[1:]), sentence.lower()])
+    plain = sentence.removeprefix(_EMOJI_SELECTOR)
+    words = plain.split()
+    return exactly(
+        *dict.fromkeys([plain, sentence]),
+        wrong=[" ".join(words[:-1]), " ".join(words[1:]), plain.lower()],
+        ambiguous="the emoji has a selector of its own" if plain != sentence else "",
+    )
 
 
 def mahjong_puzzle(question: str) -> Solution:
@@ -63,7 +71,7 @@ def mahjong_puzzle(question: str) -> Solution:
 def maze(question: str) -> Solution:
     """Search breadth first; a step goes to one of the four cells beside."""
     ends = _read(r"from '(.)' \(start\) to '(.)' \(goal\)", question)
-    rows = _read(r"```\n(.+?)\n```", question)[1].splitlines()
+    rows = _read(r"```\n(.+)\n```\nLegend", question)[1].splitlines()
     wall = _read(r"Legend: '(.)' = Wall", question)[1]
     cells = {(r, c): cell for r, row in enumerate(rows) for c, cell in enumerate(row)}
     starts = [at for at, cell in cells.items() if cell == ends[1]]
