@@ -177,6 +177,13 @@ def _moves_to_swap(start: _Knights, near: Mapping[str, Sequence[str]]) -> int | 
     return None
 
 
+def _emoji_mystery(entry: Entry) -> Fault | None:
+    if "\ufe0f" not in entry["metadata"]["emoji"]:
+        return None
+    detail = "the hint's code decodes the emoji's own selector as a control character"
+    return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
+
+
 def _letter_counting(entry: Entry) -> Fault | None:
     letter, span = entry["metadata"]["target_letter"], entry["metadata"]["span"]
     capitals = sum(word.count(letter.upper()) for word in span)
@@ -557,6 +564,7 @@ CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
     "caesar_cipher": _caesar_cipher,
     "calendar_arithmetic": _calendar_arithmetic,
     "decimal_arithmetic": _decimal_arithmetic,
+    "emoji_mystery": _emoji_mystery,
     "knight_swap": _knight_swap,
     "letter_counting": _letter_counting,
     "letter_jumble": _letter_jumble,
