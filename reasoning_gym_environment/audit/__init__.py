@@ -3,4 +3,13 @@
 `findings` lists the expected findings; the guards are in `scoring`.
 """
 
-__all__ = ["findings", "labels", "ladder_proof", "pages", "published", "run", "solvers"]
+__all__ = [
+    "findings",
+    "labels",
+    "ladder_proof",
+    "pages",
+    "published",
+    "run",
+    "solvers",
+    "versions",
+]

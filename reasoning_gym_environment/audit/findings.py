@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Decimal
 from enum import Enum
 from statistics import median
 from types import MappingProxyType
@@ -37,9 +39,10 @@ class Kind(str, Enum):
     QUESTION = "question"
     LISTING = "several answers"
     APPENDED = "text appended"
+    NEAR = "near miss"
 
 
-DEGENERATE = tuple(kind for kind in Kind if kind not in (Kind.ORACLE, Kind.FORM))
+DEGENERATE = tuple(k for k in Kind if k not in (Kind.ORACLE, Kind.FORM, Kind.NEAR))
 """The kinds that no verifier should pay for."""
 
 
@@ -147,6 +150,41 @@ def probes_for(
     if oracle is None:
         return probes
     return [*oracle_probes(oracle), *probes, *listing_probes(oracle, others)]
+
+
+_NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
+
+
+def near_probes(oracle: str) -> list[Probe]:
+    """Return numbers near the right one, and the right answer in forms that a scorer may accept.
+
+    Example:
+        >>> [probe.answer for probe in near_probes("12345")][:4]
+        ['12400', '12345.6', '12468.45', '-12345']
+    """
+    forms = {r"\text{x}": rf"\text{{{oracle}}}", r"\(x\)": rf"\({oracle}\)"}
+    forms["other case"] = oracle.swapcase()
+    right = [
+        Probe(kind=Kind.FORM, label=label, answer=text, is_right=True)
+        for label, text in forms.items()
+        if text != oracle
+    ]
+    if not _NUMBER.fullmatch(oracle):
+        return right
+    number = Decimal(oracle)
+    unit = Decimal(10) ** (number.adjusted() - 2)
+    near = {
+        "rounded up to three digits": (number / unit).to_integral_value(ROUND_CEILING) * unit,
+        "0.6 more": number + Decimal("0.6"),
+        "1 % more": number * Decimal("1.01"),
+        "other sign": -number,
+    }
+    wrong = [
+        Probe(kind=Kind.NEAR, label=label, answer=f"{value:f}")
+        for label, value in near.items()
+        if value != number
+    ]
+    return [*wrong, *right]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..audit import labels, published
+from ..audit import labels, published, versions
 from ..audit.findings import KnownFindings, known_findings
 from ..audit.pages import as_html, as_json, as_markdown, as_text, chance_floors
 from ..audit.run import audit_tasks
 from ..util.files import require_place
+from ..util.text import escape_control_characters
 
 PAGES = {"html": "an HTML page", "markdown": "a Markdown page", "floors": "the floors"}
 
@@ -33,10 +35,12 @@ def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int
         return 0
     if options.oracles:
         checked = labels.audit_labels(
-            names, items=options.items or 300, level_items=options.level_items
+            names, items=options.items or 300, level_items=options.level_items or 30
         )
         print(labels.as_text(asyncio.run(checked)))
         return 0
+    if options.against is not None:
+        return audit_against(options, names)
     table = known_findings() if known is None else known
     audit = asyncio.run(audit_tasks(names, items=options.items or 30, known=table))
     pages = (
@@ -51,8 +55,35 @@ def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int
     return 1 if audit.unexplained else 0
 
 
+def audit_against(options: Namespace, names: Sequence[str]) -> int:
+    """Print what differs between the installed library and another version; return 1 if any."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.environment or Path(temporary) / "environment"
+        other = versions.other_interpreter(options.against, folder)
+        items, level_items = options.items or 10, options.level_items or 2
+        audit = asyncio.run(
+            versions.audit_versions(other, names, items=items, level_items=level_items)
+        )
+    text = versions.as_json(audit) if options.json else versions.as_text(audit)
+    print(escape_control_characters(text))
+    return 1 if audit.differences else 0
+
+
 def parse(arguments: Sequence[str]) -> Namespace:
     """Parse the options; exits with a message if one is invalid."""
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    for name, number in (("items", options.items), ("level-items", options.level_items)):
+        if number is not None and number < 1:
+            parser.error(f"--{name} must be an integer ≥ 1, got {number}")
+    if options.oracles and options.against is not None:
+        parser.error("give --oracles or --against")
+    if options.answers is not None and not options.oracles:
+        parser.error("--answers needs --oracles")
+    return options
+
+
+def build_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="reasoning-gym-environment audit",
         description="Check what every task's verifier pays for, and its levels.",
@@ -61,7 +92,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
     parser.add_argument(
         "--items",
         type=int,
-        help="items of each task (default: 30, with --oracles 300); floors use ten times as many",
+        help="items of each task (default: 30, with --oracles 300, with --against 10); floors use "
+        "ten times as many",
     )
     parser.add_argument(
         "--oracles",
@@ -69,7 +101,9 @@ def parse(arguments: Sequence[str]) -> Namespace:
         help="check labels with independent solvers instead of verifiers with probes",
     )
     parser.add_argument(
-        "--level-items", type=int, default=30, help="with --oracles: items of each level"
+        "--level-items",
+        type=int,
+        help="items of each level, with --oracles (default: 30) or --against (default: 2)",
     )
     parser.add_argument(
         "--answers",
@@ -82,9 +116,23 @@ def parse(arguments: Sequence[str]) -> Namespace:
         parser.add_argument(
             f"--{kind}", metavar="FILE", type=Path, help=f"also write {PAGES[kind]}"
         )
-    options = parser.parse_args(arguments)
-    if options.items is not None and options.items < 1:
-        parser.error(f"--items must be an integer ≥ 1, got {options.items}")
-    if options.answers is not None and not options.oracles:
-        parser.error("--answers needs --oracles")
-    return options
+    add_versions(parser)
+    return parser
+
+
+def add_versions(parser: ArgumentParser) -> None:
+    """Add the options of the comparison with another version."""
+    parser.add_argument(
+        "--against",
+        metavar="VERSION",
+        help="compare the installed reasoning-gym with another one by items, labels and scores: a "
+        "version, a path of a checkout or archive, or a pip requirement; it is installed into a "
+        "virtual environment of its own. Exits with 1 if anything differs",
+    )
+    parser.add_argument(
+        "--environment",
+        metavar="FOLDER",
+        type=Path,
+        help="with --against: keep that virtual environment here and use it again (default: a "
+        "temporary folder)",
+    )

@@ -21,6 +21,7 @@ from reasoning_gym_environment.audit.findings import (
     explanation,
     judge,
     known_findings,
+    near_probes,
     probes_for,
 )
 from reasoning_gym_environment.audit.ladder_proof import LevelProof
@@ -103,7 +104,7 @@ def found(audit: TaskAudit) -> list[tuple[str, int | None]]:
 
 
 def test_every_kind_of_answer_is_tried() -> None:
-    assert {probe.kind for probe in probes()} == set(Kind)
+    assert {probe.kind for probe in [*probes(), *near_probes("12")]} == set(Kind)
 
 
 def test_labels_tell_probes_of_one_kind_apart() -> None:
