@@ -284,3 +284,33 @@ def test_ten_right_letters_of_a_longer_word_have_no_full_credit() -> None:
     assert max_score("figlet_font", "CRIMINATOR", entry) == 10 / 11
     assert max_score("figlet_font", "CRIMINATORS", entry) == 10 / 11
     assert max_score("figlet_font", "criminatory", entry) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("label", "answer", "most"),
+    [
+        ("5.647104", "5.647704", 0.0),
+        ("5.647104", "5.647105", 0.0),
+        ("5.647104", "5.6471040", 1.0),
+        ("5.647104", "5.6471", 1.0),
+        ("5.647104", "5.648", 0.0),
+        ("0.366662044099", "0.366533062", 0.0),
+        ("0.366662044099", "0.366662044101", 1.0),
+        ("0.366662044099", "0.366662044113", 0.0),
+        ("0.366662044099", "0.3666620440987", 1.0),
+        ("-3.10", "-3.1", 1.0),
+        ("1E-7", "0", 1.0),
+        ("1E-7", "0.0000", 1.0),
+        ("1E-7", "0.0000000", 0.0),
+        ("5.64", "NaN", 0.0),
+        ("5.64", "Infinity", 0.0),
+        ("5.64", "five", 0.0),
+        ("5.64", "1e-999999999", 0.0),
+    ],
+)
+def test_a_decimal_result_may_be_rounded_but_has_no_wrong_digits(
+    label: str, answer: str, most: float
+) -> None:
+    question = "Please solve this problem to a maximum of 12 significant digits, rounding up."
+    entry = {"answer": label, "question": question}
+    assert max_score("decimal_arithmetic", answer, entry) == most

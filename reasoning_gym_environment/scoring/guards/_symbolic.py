@@ -13,6 +13,7 @@ import math
 import operator
 import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,6 +31,7 @@ _PROBABILITY = re.compile(
 _TOLERANCE = Fraction(1, 10_000)
 """Distance from the right probability up to which the verifier gives full credit."""
 
+_MOST_DIGITS = re.compile(r"maximum of (\d+) significant digits")
 _NO_SOLUTION = re.compile(r"\b(no|none)\b", re.IGNORECASE)
 
 _NEAR = 0.02
@@ -58,6 +60,26 @@ def given_numbers(answer: str, entry: Mapping[str, Any]) -> float:
     except (ValueError, TypeError, RecursionError):  # the verifier can't read it either
         return 1.0
     return 1.0 if found == sorted(map(float, entry["metadata"]["sorted_numbers"])) else 0.0
+
+
+def decimal_digits(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse wrong digits: the verifier allows an error of 0.001, however many digits are shown.
+
+    An answer may be rounded to fewer digits. The last ones of a label that has as many digits as
+    the question allows depend on how each step is rounded.
+    """
+    try:
+        value, right = Decimal(answer), Decimal(entry["answer"])
+        is_rounded = len(right.as_tuple().digits) >= int(_MOST_DIGITS.findall(entry["question"])[0])
+        allowed = max(_half_a_unit(value), 20 * _half_a_unit(right) if is_rounded else Decimal(0))
+        return 1.0 if abs(value - right) <= allowed else 0.0
+    except (ArithmeticError, ValueError):  # not a number, or not finite
+        return 0.0
+
+
+def _half_a_unit(number: Decimal) -> Decimal:
+    """Return half of the place value of the last digit; raise ValueError if it is not finite."""
+    return Decimal("0.5").scaleb(int(number.as_tuple().exponent))
 
 
 def probability(answer: str, entry: Mapping[str, Any]) -> float:

@@ -50,6 +50,7 @@ _TASKS: Mapping[Guard, str] = MappingProxyType(
         text.first_number: "gsm_symbolic",
         symbolic.complex_number: "complex_arithmetic",
         symbolic.given_numbers: "number_sorting",
+        symbolic.decimal_digits: "decimal_arithmetic",
         symbolic.probability: "coin_flip",
         symbolic.duration: "time_intervals",
         symbolic.real_solutions: "polynomial_equations",
