@@ -144,7 +144,7 @@ def test_a_degenerate_answer_earns_less_than_the_verifier_alone_pays(
     text = written(answer, entry)
     limit = max_score(task, text, entry)
     assert limit < items.verified(task, text, entry)
-    assert limit <= 0.05
+    assert limit <= 0.1
 
 
 @pytest.mark.parametrize("task", sorted(GUARDS))

@@ -34,6 +34,12 @@ _TOLERANCE = Fraction(1, 10_000)
 _MOST_DIGITS = re.compile(r"maximum of (\d+) significant digits")
 _NO_SOLUTION = re.compile(r"\b(no|none)\b", re.IGNORECASE)
 
+_POOLED_ERROR = 0.0101
+"""One unit of the second decimal: halves may be rounded up or down."""
+
+_ANY_POOLED = 0.1
+"""The verifier's score of a matrix of the right shape."""
+
 _NEAR = 0.02
 """The largest relative error of an answer that may still earn something."""
 
@@ -80,6 +86,20 @@ def decimal_digits(answer: str, entry: Mapping[str, Any]) -> float:
 def _half_a_unit(number: Decimal) -> Decimal:
     """Return half of the place value of the last digit; raise ValueError if it is not finite."""
     return Decimal("0.5").scaleb(int(number.as_tuple().exponent))
+
+
+def pooled_numbers(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse errors above 0.01: the question asks for two decimals, the verifier allows 1 %."""
+    try:
+        found, right = (
+            [float(cell) for cell in text.split()] for text in (answer, entry["answer"])
+        )
+    except ValueError:
+        return 0.0
+    if len(found) != len(right):
+        return 1.0
+    errors = [abs(a - b) for a, b in zip(found, right, strict=True)]
+    return 1.0 if max(errors, default=0.0) < _POOLED_ERROR else _ANY_POOLED
 
 
 def probability(answer: str, entry: Mapping[str, Any]) -> float:
