@@ -124,6 +124,42 @@ def _decimal_arithmetic(entry: Entry) -> Fault | None:
     return Fault(kind=FaultKind.FALSE_LABEL, detail=f"to {digits} digits the value is {rounded}")
 
 
+_GSM: Mapping[str, Callable[..., Fraction]] = {
+    r"has (\d+) tubes .* and (\d+) tubes .* half as many tubes .* three times as many tubes": (
+        lambda halved, tripled: halved / 2 + 3 * tripled
+    ),
+    r"class of (\d+) students, (\d+)% .* remaining class, (\d+)% of": (
+        lambda all_, first, second: all_ * (first + (100 - first) * second / 100) / 100
+    ),
+    r"for (\d+) cents and .* for (\d+) cents.* spent \D(\d+) and got (\d+) .* had (\d+)% of": (
+        lambda first, second, money, count, left: (money * (100 - left) - count * first) / second
+    ),
+    r"includes (\d+) .* on the beach and (\d+) .* twice the rate .* If (\d+) minutes": (
+        lambda beach, sidewalk, minutes: minutes + sidewalk * minutes / (2 * beach)
+    ),
+    r"has (\d+) jars .* can decorate (\d+) .* holds (\d+)": (
+        lambda jars, decorated, held: jars * decorated / held
+    ),
+    r"has \D([\d.]+) and wants to buy (\d+) .* from a bin .* costs \D([\d.]+\d)": (
+        lambda money, count, price: money - count * price
+    ),
+}
+"""Questions whose numbers the library cuts to integers on the way, and their answers."""
+
+
+def _gsm_symbolic(entry: Entry) -> Fault | None:
+    """Find answers that were cut to integers, and an age below zero."""
+    if entry["answer"].startswith("-"):
+        return Fault(kind=FaultKind.UNANSWERABLE, detail="the answer is below zero")
+    for pattern, formula in _GSM.items():
+        found = re.search(pattern, entry["question"])
+        if found:
+            value = formula(*(Fraction(number) for number in found.groups()))
+            if value != Fraction(entry["answer"]):
+                return Fault(kind=FaultKind.FALSE_LABEL, detail=f"the value is {value}")
+    return None
+
+
 _KNIGHT_STEPS = tuple((x, y) for x in (-2, -1, 1, 2) for y in (-2, -1, 1, 2) if abs(x) != abs(y))
 
 
@@ -564,6 +600,7 @@ CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
     "caesar_cipher": _caesar_cipher,
     "calendar_arithmetic": _calendar_arithmetic,
     "decimal_arithmetic": _decimal_arithmetic,
+    "gsm_symbolic": _gsm_symbolic,
     "emoji_mystery": _emoji_mystery,
     "knight_swap": _knight_swap,
     "letter_counting": _letter_counting,

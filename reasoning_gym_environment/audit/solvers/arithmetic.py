@@ -7,10 +7,10 @@ import calendar
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 from .solution import Property, Solution, Solver, UnreadableQuestionError, exactly
@@ -567,4 +567,50 @@ SOLVERS: Mapping[str, Solver] = {
     "time_intervals": _time_intervals,
 }
 
-PROPERTIES: Mapping[str, Property] = {}
+_TERM = r"\(*(?:\d+(?:\.\d+)?|\.\d+)\)*"
+_EXPRESSION = rf"{_TERM}(?:\s*[-+*/]\s*{_TERM})*"
+_WORD = re.compile(r"/?[A-Za-z_'\u2019-]*[A-Za-z][A-Za-z_'\u2019-]*\.?")
+_SYMBOLS = (
+    (r"(?<=\d),(?=\d{3})|[$\u20ac\u00a3]", ""),
+    (rf"{_TIMES}|\s+x\s+", " * "),
+    (r"\u00f7\s*(\d+)/(\d+)", r" * \2 / \1"),
+    ("\u00f7", "/"),
+    (r"(\d)\s*\(", r"\1 * ("),
+    (r"(\d+(?:\.\d+)?)\s*%", r"(\1/100)"),
+)
+
+
+def _equations(derivation: str) -> Iterator[tuple[str, str]]:
+    """Yield both sides of the equations between numbers of a derivation in words."""
+    for line in derivation.splitlines():
+        for symbol, replacement in _SYMBOLS:
+            line = re.sub(symbol, replacement, line)
+        parts = [] if re.search(r"\dx\b", line) else line.split("=")
+        for part, following in pairwise(parts):
+            left = re.search(rf"{_EXPRESSION}\s*$", _WORD.sub(" ", part))
+            right = re.match(rf"\s*-?\s*{_EXPRESSION}", following)
+            if left and right and re.search(r"[-+*/]", left[0]):
+                yield left[0], right[0]
+
+
+def _false_equation(entry: Mapping[str, Any]) -> str:
+    """Return the first equation of the derivation that does not hold, and empty if all do."""
+    derivation = entry["metadata"]["answer_cot"]
+    for left, right in _equations(derivation):
+        if abs(float(_evaluate(left) - _evaluate(right))) > _ROUNDING:
+            return f"{left.strip()} is not {right.strip()}"
+    result = derivation.rpartition("####")[2]
+    if _read_number(result) != _read_number(entry["answer"]):
+        return f"the derivation ends with {result.strip()}"
+    return "the answer is below zero" if entry["answer"].startswith("-") else ""
+
+
+_ROUNDING = 1e-9
+
+PROPERTIES: Mapping[str, Property] = {
+    "gsm_symbolic": Property(
+        reason="a story has to be understood",
+        checked="every equation of the library's derivation, its result, and the result's sign",
+        violation=_false_equation,
+    ),
+}
