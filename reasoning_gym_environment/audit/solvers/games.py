@@ -251,7 +251,7 @@ def _expressions(numbers: Sequence[int], target: int, *, subsets: bool) -> Solut
     if not found:
         return Solution(accepts=accepts, right=[])
     beside = _reach(tuple(numbers), places, Fraction(target + 1))
-    fewer = _reach(tuple(numbers), places[1:], Fraction(target))
+    fewer = _reach(tuple(numbers), places[1:6], Fraction(target))
     again = f"{found}*{numbers[0]}/{numbers[0]}"
     return Solution(
         accepts=accepts,
@@ -315,7 +315,7 @@ def _reach(numbers: tuple[int, ...], places: tuple[int, ...], goal: Fraction) ->
     """Return an expression of these numbers, each used once, with this value; empty if none."""
     if len(places) <= 3:
         return _table(numbers, places).get(goal, "")
-    sizes = range(1, 4) if len(places) > 6 else range(min(3, len(places) - 1), 0, -1)
+    sizes = range(min(3, len(places) - 1), 0, -1)
     for part in _parts(places, sizes=sizes):
         rest = tuple(place for place in places if place not in part)
         for value, text in _table(numbers, part).items():
