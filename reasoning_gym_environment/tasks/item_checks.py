@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
@@ -29,6 +29,19 @@ def _empty_answer(entry: Entry) -> Fault | None:
     if entry["answer"]:
         return None
     return Fault(kind=FaultKind.UNANSWERABLE, detail="the right answer is an empty text")
+
+
+def _aiw(entry: Entry) -> Fault | None:
+    """Find siblings of a person never introduced, and the colleagues of the second circle."""
+    question = entry["question"]
+    if sibling := re.search(r"^(\w+) has .* does (\w+)'s brother have", question):
+        if sibling[1] != sibling[2]:
+            return Fault(kind=FaultKind.UNANSWERABLE, detail=f"{sibling[2]} is not introduced")
+        return None
+    first, *second = map(int, re.findall(r"(\d+) female", question))
+    if second and entry["answer"] != str(first + second[0] - 1):
+        return Fault(kind=FaultKind.FALSE_LABEL, detail=f"right: {first} - 1 + {second[0]} - 1 + 1")
+    return None
 
 
 _TELLING_WORDS = frozenset({"MRS", "YES"})
@@ -108,6 +121,14 @@ def _calendar_arithmetic(entry: Entry) -> Fault | None:
         day = datetime.fromisoformat(metadata["target_date"])
         if _day_first(day).weekday() != day.weekday():
             return _MONTH_OR_DAY
+    return None
+
+
+def _circuit_logic(entry: Entry) -> Fault | None:
+    """Find the final gate that is not drawn: with one input, NOR alone changes it."""
+    metadata = entry["metadata"]
+    if len(metadata["term_strings"]) == 1 and metadata["final_gate"] == "NOR":
+        return Fault(kind=FaultKind.FALSE_LABEL, detail="the final gate is not drawn")
     return None
 
 
@@ -220,6 +241,45 @@ def _emoji_mystery(entry: Entry) -> Fault | None:
     return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
 
 
+_MARRIED = re.compile(r"(\w+) is married to (\w+)\.")
+_CHILDREN = re.compile(
+    r"(\w+) is married to (\w+)\. They have (?:a child|children) called ([^.]*)\."
+)
+_UNISEX = frozenset({"Phoenix", "Rain", "River", "Sage", "Sky", "Winter"})
+_NIECES = re.compile(
+    "A(bigail|lice|melia|nna|ria|urora|va)|Barbara|C(harlotte|hloe)|E(leanor|lizabeth|mily|mma)"
+    "|Grace|Hannah|Isabella|Je(nnifer|ssica)|Karen|L(ily|inda|isa|ucy|una)|M(argaret|ary|ia)|Nova"
+    "|Olivia|Patricia|S(arah|ophia|ophie|usan)|Victoria|Willow|Zoe"
+)
+
+
+def _is_parent_in_law(story: str, person: str, other: str) -> bool:
+    spouses = {one for pair in _MARRIED.findall(story) if other in pair for one in pair} - {other}
+    return any(
+        person in couple and spouses & set(re.findall(r"[A-Z]\w+", children))
+        for *couple, children in _CHILDREN.findall(story)
+    )
+
+
+def _family_relationships(entry: Entry) -> Fault | None:
+    """Find words for the other person, and names that men and women have."""
+    question, word = entry["question"], entry["answer"]
+    story, _, asked = question.rstrip().rpartition("\n")
+    person, other = re.findall(r"\b[A-Z]\w+", asked)[1:3]
+    if word.endswith("-in-law") and not _is_parent_in_law(story, person, other):
+        return Fault(kind=FaultKind.FALSE_LABEL, detail="the word for the other person")
+    couple = next((pair for pair in _MARRIED.findall(story) if person in pair), [person])
+    if _UNISEX.issuperset(couple):
+        return Fault(kind=FaultKind.AMBIGUOUS, detail=f"{person} is a man's and a woman's name")
+    if word in ("niece", "nephew"):
+        is_niece = bool(_NIECES.fullmatch(person))
+        if len(couple) == 2:
+            is_niece = person == couple[1]
+        if is_niece != (word == "niece"):
+            return Fault(kind=FaultKind.FALSE_LABEL, detail="the word for a person of other sex")
+    return None
+
+
 def _letter_counting(entry: Entry) -> Fault | None:
     letter, span = entry["metadata"]["target_letter"], entry["metadata"]["span"]
     capitals = sum(word.count(letter.upper()) for word in span)
@@ -291,6 +351,71 @@ def _power_function(entry: Entry) -> Fault | None:
     if entry["metadata"]["base"] > 0 or entry["metadata"]["exponent"] % 2:
         return None
     return Fault(kind=FaultKind.AMBIGUOUS, detail="the minus sign may belong to the power")
+
+
+def _table(tokens: Iterator[str], variables: Mapping[str, int], full: int) -> int:
+    """Return the truth table of a formula in full parentheses, one bit a row."""
+    token = next(tokens)
+    if token == "¬":
+        return full ^ _table(tokens, variables, full)
+    if token != "(":
+        return variables[token]
+    left, connective = _table(tokens, variables, full), next(tokens)
+    right = _table(tokens, variables, full)
+    next(tokens)
+    if connective == "→":
+        return full ^ left | right
+    if connective == "↔":
+        return full ^ left ^ right
+    return left & right if connective == "∧" else left | right
+
+
+def _propositional_logic(entry: Entry) -> Fault | None:
+    """Find premises that contradict one another, or that are all tautologies."""
+    premises = entry["metadata"]["premises"]
+    names = sorted(set(re.findall("[A-Z]", "".join(premises))))
+    size = 2 ** len(names)
+    full = 2**size - 1
+    variables = {
+        name: full // (2 ** (2 ** (place + 1)) - 1) * (2 ** (2**place) - 1)
+        for place, name in enumerate(names)
+    }
+    given = full
+    for premise in premises:
+        given &= _table(iter(premise.replace(" ", "")), variables, full)
+    if not given:
+        return Fault(kind=FaultKind.AMBIGUOUS, detail="the premises contradict one another")
+    if given == full:
+        return Fault(kind=FaultKind.UNANSWERABLE, detail="only tautologies follow")
+    return None
+
+
+def _quantum_lock(entry: Entry) -> Fault | None:
+    """Find a shorter way with presses that toggle the light and leave the number."""
+    metadata = entry["metadata"]
+    target = metadata["target_value"]
+    limit = 50 * target + 500
+    layer = {(metadata["initial_value"], metadata["initial_state"] == "red")}
+    seen = set(layer)
+    for _ in range(len(metadata["solution_path"]) - 1):
+        following = set()
+        for number, red in layer:
+            for button in metadata["buttons"]:
+                result, value = number, button["value"]
+                if button["active_state"] in ("any", "red" if red else "green"):
+                    if button["type"] == "multiply":
+                        result *= value
+                    else:
+                        result += value if button["type"] == "add" else -value
+                if result == target:
+                    return Fault(
+                        kind=FaultKind.AMBIGUOUS, detail="shorter with a press in the wrong light"
+                    )
+                if abs(result) < limit:
+                    following.add((result, not red))
+        layer = following - seen
+        seen |= layer
+    return None
 
 
 _CUT_OFF = re.compile(r"(?:^|\W)(?:Mrs?|Dr|www)\.$|(?:^| )[\"'](?: |$)")
@@ -596,18 +721,23 @@ def _last_liberties(board: Mapping[_Point, str]) -> dict[_Point, list[set[_Point
 
 CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
     "ab": _ab,
+    "aiw": _aiw,
     "basic_arithmetic": _basic_arithmetic,
     "caesar_cipher": _caesar_cipher,
     "calendar_arithmetic": _calendar_arithmetic,
+    "circuit_logic": _circuit_logic,
     "decimal_arithmetic": _decimal_arithmetic,
     "gsm_symbolic": _gsm_symbolic,
     "emoji_mystery": _emoji_mystery,
+    "family_relationships": _family_relationships,
     "knight_swap": _knight_swap,
     "letter_counting": _letter_counting,
     "letter_jumble": _letter_jumble,
     "mahjong_puzzle": _mahjong_puzzle,
     "number_filtering": _number_filtering,
     "power_function": _power_function,
+    "propositional_logic": _propositional_logic,
+    "quantum_lock": _quantum_lock,
     "sentence_reordering": _sentence_reordering,
     "string_manipulation": _string_manipulation,
     "survo": _survo,
