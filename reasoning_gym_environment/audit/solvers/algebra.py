@@ -33,7 +33,7 @@ def _search(pattern: str, question: str) -> re.Match[str]:
 def _number(text: str) -> Fraction | None:
     """Return the number that a text is, or None."""
     text = text.strip().removesuffix("°").strip()
-    return Fraction(text) if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)", text) else None
+    return Fraction(text) if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)(e\+?\d{1,3})?", text) else None
 
 
 def _is_number(text: str, right: Fraction) -> bool:
@@ -79,7 +79,7 @@ def _expression(text: str, variable: str) -> sympy.Expr:
 def _complex(text: str) -> tuple[Fraction, Fraction] | None:
     """Return the real and imaginary part of a complex number in the form `a + bi`."""
     plain = re.sub(r"\s+", "", text)
-    imaginary = re.search(r"(?:^|(?<=[\d.])(?=[+-]))([+-]?)(\d*\.?\d*)i$", plain)
+    imaginary = re.search(r"(?:^|(?<=[\d.])(?=[+-]))([+-]?)(\d*\.?\d*(?:e\+?\d+)?)i$", plain)
     rest = plain[: imaginary.start()] if imaginary else plain
     real = _number(rest) if rest else Fraction(0)
     if real is None or not plain:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
@@ -250,6 +251,125 @@ def _patterns(rows: Sequence[str]) -> Iterator[list[str]]:
             ]
 
 
+_Sticker = tuple[tuple[int, ...], tuple[int, ...]]
+_FACES: Mapping[str, tuple[int, int]] = {
+    "U": (1, 0), "L": (0, 1), "F": (1, 1), "R": (2, 1), "B": (3, 1), "D": (1, 2),
+}  # fmt: skip
+"""Column and row of each face in the net of a cube, in faces."""
+_AXES: Mapping[str, tuple[int, int]] = {
+    "U": (1, 1), "D": (1, -1), "F": (2, 1), "B": (2, -1), "R": (0, 1), "L": (0, -1),
+}  # fmt: skip
+"""Axis of each face, of x to the right, y up and z to the front, and its side."""
+
+
+def _sticker(face: str, row: int, column: int, size: int) -> _Sticker:
+    """Return the place and the normal of a sticker of the net, with the cube's center at 0."""
+    low, high = 1 - size, size - 1
+    x, y = low + 2 * column, high - 2 * row
+    place = {
+        "U": (x, high, -y), "D": (x, low, y), "F": (x, y, high),
+        "B": (-x, y, low), "R": (high, y, -x), "L": (low, y, x),
+    }[face]  # fmt: skip
+    axis, side = _AXES[face]
+    return place, tuple(side if each == axis else 0 for each in range(3))
+
+
+def _read_cube(question: str) -> dict[_Sticker, str]:
+    """Return the color of each sticker of the net that a question shows."""
+    lines = [line for line in question.split("\n") if re.fullmatch(r"[ WYROGB]*[WYROGB] *", line)]
+    size = len(lines) // 3
+    cube = {}
+    for face, (column, row) in _FACES.items():
+        for y, x in product(range(size), repeat=2):
+            line = lines[row * size + y]
+            cube[_sticker(face, y, x, size)] = line[3 * (column * size + x) + 1]
+    return cube
+
+
+def _turn(cube: Mapping[_Sticker, str], move: str) -> dict[_Sticker, str]:
+    """Return the cube after a quarter turn of one face, as seen from that face."""
+    axis, side = _AXES[move[0]]
+    way = -side if "'" not in move else side
+    outer = max(place[0] for place, _ in cube)
+    one, two = (axis + 1) % 3, (axis + 2) % 3
+
+    def turned(vector: tuple[int, ...]) -> tuple[int, ...]:
+        parts = list(vector)
+        parts[one], parts[two] = -way * vector[two], way * vector[one]
+        return tuple(parts)
+
+    return {
+        (turned(place), turned(normal)) if place[axis] == side * outer else (place, normal): color
+        for (place, normal), color in cube.items()
+    }
+
+
+def _unsolved_cube(entry: Mapping[str, Any]) -> str:
+    """Return which way of the metadata leaves the cube of the question unsolved."""
+    scramble = str(entry["metadata"]["scramble_moves"])
+    undo = [move[0] if "'" in move else f"{move}'" for move in reversed(scramble.split())]
+    example = str(entry["metadata"]["example_correct_answer"] or "").split()
+    for name, moves in (("scramble backward", undo), ("example", example)):
+        if all(re.fullmatch(r"[UDLRFB]'?", move) for move in moves) and moves:
+            cube = _read_cube(entry["question"])
+            for move in moves:
+                cube = _turn(cube, move)
+            if len({(normal, color) for (_, normal), color in cube.items()}) != 6:
+                return f"the {name} does not solve the cube"
+    return ""
+
+
+def _alike_letters(entry: Mapping[str, Any]) -> str:
+    """Return which letter of the word looks like another one in its font."""
+    from pyfiglet import Figlet
+
+    draw = Figlet(font=entry["metadata"]["font"]).renderText
+    for letter in sorted(set(entry["answer"])):
+        for other in "ABCDEFGHIJKLMNOPQRSTUVWXYZ":
+            if other != letter and draw(other) == draw(letter):
+                return f"{letter} and {other} look the same"
+    return ""
+
+
+def _broken_rule(entry: Mapping[str, Any]) -> str:
+    """Return whether the sequence does not follow the rule of the metadata."""
+    terms = [int(text) for text in entry["question"].removesuffix(", ?").split(", ")]
+    terms.append(int(entry["answer"]))
+    for place in range(len(terms) - 1):
+        value = terms[place]
+        for step in filter(None, entry["metadata"]["rule"].split(" then ")):
+            number = int((re.findall(r"-?\d+", step) or [0])[0])
+            if step == "add previous":
+                value += terms[place - 1] if place else 0
+            else:
+                name = step.split(" ")[0]
+                value = {
+                    "add": value + number, "multiply": value * number, "square": value * value,
+                    "double": value * 2, "halve": value // 2,
+                }[name]  # fmt: skip
+        if value != terms[place + 1]:
+            return f"{terms[place + 1]} does not follow {terms[place]}"
+    return ""
+
+
+def _foreign_label(entry: Mapping[str, Any]) -> str:
+    """Return whether the label is neither the input nor the output."""
+    metadata = entry["metadata"]
+    data = json.loads(json.dumps([metadata["input_data"], metadata["output_data"]]))
+    known = json.loads(entry["answer"]) in data
+    return "" if known else "the label is neither the input nor the output"
+
+
+def _contradicting_examples(entry: Mapping[str, Any]) -> str:
+    """Return whether two examples, or one and the label, have one input and two outputs."""
+    grids = re.findall(r"put:\s*((?:\d[\d ]*\n?)+)", entry["question"])
+    texts = [grid.strip() for grid in (*grids, entry["answer"])]
+    pairs = list(zip(texts[::2], texts[1::2], strict=True))
+    if len(pairs) < 2:
+        return "no examples"
+    return "" if len(dict(pairs)) == len(set(pairs)) else "one input has two outputs"
+
+
 SOLVERS: Mapping[str, Solver] = {
     "bf": bf,
     "color_cube_rotation": color_cube_rotation,
@@ -258,4 +378,42 @@ SOLVERS: Mapping[str, Solver] = {
     "rectangle_count": rectangle_count,
 }
 
-PROPERTIES: Mapping[str, Property] = {}
+_INDUCTION = "the rule has to be guessed from examples"
+
+PROPERTIES: Mapping[str, Property] = {
+    "arc_1d": Property(
+        reason=_INDUCTION,
+        checked="no two outputs of one input",
+        violation=_contradicting_examples,
+    ),
+    "arc_agi": Property(
+        reason=_INDUCTION,
+        checked="no two outputs of one input",
+        violation=_contradicting_examples,
+    ),
+    "codeio": Property(
+        reason="a program has to be run that is not ours",
+        checked="a label that is the input or output of the metadata",
+        violation=_foreign_label,
+    ),
+    "figlet_font": Property(
+        reason="a word has to be read from a picture",
+        checked="no letter of the word that looks like another one in its font",
+        violation=_alike_letters,
+    ),
+    "number_sequence": Property(
+        reason=_INDUCTION,
+        checked="a sequence that follows the rule of the metadata to the label",
+        violation=_broken_rule,
+    ),
+    "rearc": Property(
+        reason=_INDUCTION,
+        checked="no two outputs of one input",
+        violation=_contradicting_examples,
+    ),
+    "rubiks_cube": Property(
+        reason="a solution of a large cube takes a solver of its own",
+        checked="the scramble backward and the example, which solve the cube of the question",
+        violation=_unsolved_cube,
+    ),
+}
