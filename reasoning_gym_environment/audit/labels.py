@@ -7,19 +7,22 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import partial
 from importlib.metadata import version
 from multiprocessing import get_context
 from pickle import loads
+from types import MappingProxyType
 from typing import Any
 
 from ..errors import GenerationError
 from ..problems.seeds import evaluation_recipes
-from ..records import Ladder, Problem, Recipe
+from ..records import Ladder, Problem, Recipe, Status
 from ..sandbox.pool import PoolSettings, TaskPool, default_processes
+from ..scoring.grading import verify_texts
 from ..tasks.recipes import shorten
+from ..util.grouping import group_by
 from ..util.progress import with_progress
 from .findings import probes_for
 from .run import chosen_tasks
@@ -38,11 +41,20 @@ class Kind(str, Enum):
     FALSE = "false label"
     UNANSWERABLE = "no right answer"
     AMBIGUOUS = "ambiguous"
+    CONVENTION = "convention"
     STRICT = "verifier too strict"
     LAX = "verifier too lax"
     VIOLATION = "property violated"
     UNREADABLE = "unreadable"
 
+
+CONVENTIONS = MappingProxyType(
+    {
+        "leg_counting": "whether a starfish has legs: without them, its higher levels had no items",
+        "string_synthesis": "when to start again with rule 1: nearly all items of its levels differ",
+    }
+)
+"""Tasks to a second reading that decides too many items to leave them out of evaluation."""
 
 FAULTS = (Kind.FALSE, Kind.UNANSWERABLE, Kind.AMBIGUOUS, Kind.VIOLATION)
 """The kinds that are faults of the item itself."""
@@ -55,6 +67,7 @@ class Example:
     Attributes:
         text: the answer that the verifier misjudges, else empty.
         detail: what the solver says.
+        left_out: whether the item check knows the item as faulty.
     """
 
     kind: Kind
@@ -63,6 +76,7 @@ class Example:
     label: str | None
     text: str
     detail: str
+    left_out: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,6 +87,7 @@ class LabelAudit:
         level: None means the default configuration.
         items: that were checked.
         failed: items that could not be generated.
+        left_out: items that the item check knows as faulty.
         examples: one for each fault that was found.
     """
 
@@ -80,11 +95,23 @@ class LabelAudit:
     level: int | None
     items: int
     failed: int
+    left_out: Sequence[Problem]
     examples: Sequence[Example]
 
     def count(self, *kinds: Kind) -> int:
         """Return the number of items with one of these kinds."""
         return len({e.recipe.seed for e in self.examples if e.kind in kinds})
+
+    @property
+    def missed(self) -> list[Example]:
+        """The faulty items that the item check does not know."""
+        return [e for e in self.examples if e.kind in FAULTS and not e.left_out]
+
+    @property
+    def refused(self) -> list[Problem]:
+        """The items that the item check takes for faulty, and nothing else does."""
+        faulty = {e.recipe.seed for e in self.examples if e.kind in FAULTS}
+        return [problem for problem in self.left_out if problem.recipe.seed not in faulty]
 
 
 class Examination:
@@ -158,7 +185,14 @@ async def audit_level(
             examples += await _examine(pool, executor, problem, verified=index < _VERIFIED)
         elif task in PROPERTIES:
             examples += _check_property(problem)
-    return LabelAudit(task=task, level=level, items=len(problems), failed=failed, examples=examples)
+    return LabelAudit(
+        task=task,
+        level=level,
+        items=len(problems),
+        failed=failed,
+        left_out=[problem for problem in problems if problem.fault is not None],
+        examples=examples,
+    )
 
 
 def _check_property(problem: Problem) -> list[Example]:
@@ -174,6 +208,7 @@ def _example(problem: Problem, kind: Kind, *, text: str = "", detail: str = "") 
         label=problem.oracle,
         text=text,
         detail=detail,
+        left_out=problem.fault is not None,
     )
 
 
@@ -196,42 +231,179 @@ async def _examine(
     if not found.label_is_right:
         return [_example(problem, Kind.FALSE, detail=f"right: {right}")]
     if found.ambiguous:
-        return [_example(problem, Kind.AMBIGUOUS, detail=f"{found.ambiguous}; right: {right}")]
+        kind = Kind.CONVENTION if problem.recipe.task in CONVENTIONS else Kind.AMBIGUOUS
+        return [_example(problem, kind, detail=f"{found.ambiguous}; right: {right}")]
     return await _disagreements(pool, problem, found) if verified else []
 
 
 async def _disagreements(pool: TaskPool, problem: Problem, found: Examination) -> list[Example]:
-    """Return the answers that the verifier judges otherwise than the solver."""
-    verdicts = await pool.verify(problem, [*found.right, *found.wrong])
-    strict, lax = verdicts[: len(found.right)], verdicts[len(found.right) :]
-    strict_ones = [pair for pair in zip(found.right, strict, strict=True) if pair[1].score != 1.0]
-    lax_ones = [pair for pair in zip(found.wrong, lax, strict=True) if pair[1].score == 1.0]
+    """Return the answers that are solved though wrong, or not solved though right."""
+    texts = [f"<answer>{text}</answer>" for text in (*found.right, *found.wrong)]
+    graded = await verify_texts(problem, texts, pool, answer_tolerance=False, any_form=True)
+    judged = [(answer or "", verdict) for answer, verdict in graded]
+    right, wrong = judged[: len(found.right)], judged[len(found.right) :]
     return [
-        _example(problem, kind, text=text, detail=f"the verifier pays {verdict.score}")
-        for kind, pairs in ((Kind.STRICT, strict_ones), (Kind.LAX, lax_ones))
-        for text, verdict in pairs
+        _example(problem, kind, text=answer, detail=f"the verifier pays {verdict.score}")
+        for kind, answers in ((Kind.STRICT, right), (Kind.LAX, wrong))
+        for answer, verdict in answers
+        if (verdict.status is Status.SOLVED) == (kind is Kind.LAX)
     ]
 
 
 def as_text(audits: Sequence[LabelAudit]) -> str:
-    """Return a table by task and level, and a minimal example of each kind and task."""
-    lines = [f"reasoning-gym {version('reasoning-gym')}"]
+    """Return a line by task and level, and a minimal example of each kind and task."""
+    lines = [f"reasoning-gym {version('reasoning-gym')}: {summary(audits)}"]
     for audit in audits:
         kinds = ", ".join(f"{audit.count(k)} {k.value}" for k in Kind if audit.count(k))
         level = "default" if audit.level is None else f"level {audit.level}"
-        lines.append(f"{audit.task} {level}: {audit.items} items; {kinds or 'no fault'}")
-    return "\n".join([*lines, *_examples(audits)])
+        checks = f", {len(audit.left_out)} left out" if audit.left_out else ""
+        checks += f", {len(audit.missed)} missed" if audit.missed else ""
+        checks += f", {len(audit.refused)} sound ones left out" if audit.refused else ""
+        lines.append(f"{audit.task} {level}: {audit.items} items; {kinds or 'no finding'}{checks}")
+    return "\n".join([*lines, *("\n" + _example_text(e) for e in shortest_examples(audits))])
 
 
-def _examples(audits: Sequence[LabelAudit]) -> list[str]:
-    """Return the shortest example of each task and kind."""
-    shortest: dict[tuple[str, Kind], Example] = {}
-    for example in (each for audit in audits for each in audit.examples):
-        key = example.recipe.task, example.kind
-        if key not in shortest or len(example.question) < len(shortest[key].question):
-            shortest[key] = example
-    return [
-        f"\n{e.recipe.task}: {e.kind.value}\n  recipe {json.dumps(e.recipe.to_json())}\n"
+def summary(audits: Sequence[LabelAudit]) -> str:
+    """Return how many items were checked, are faulty, and pass their check though faulty."""
+    items = sum(audit.items for audit in audits)
+    faulty = sum(audit.count(*FAULTS) for audit in audits)
+    missed = sum(len(audit.missed) for audit in audits)
+    refused = sum(len(audit.refused) for audit in audits)
+    return (
+        f"{faulty} of {items} items are faulty; the item checks miss {missed} of them, and leave "
+        f"out {refused} that are sound"
+    )
+
+
+def shortest_examples(audits: Sequence[LabelAudit]) -> list[Example]:
+    """Return the example with the shortest question of each task and kind."""
+    groups = group_by(
+        lambda e: (e.recipe.task, e.kind), [e for audit in audits for e in audit.examples]
+    )
+    return [min(own, key=lambda e: len(e.question)) for own in groups.values()]
+
+
+def _example_text(e: Example) -> str:
+    return (
+        f"{e.recipe.task}: {e.kind.value}\n  recipe {json.dumps(e.recipe.to_json())}\n"
         f"  question {e.question!r}\n  label {e.label!r}\n  answer {e.text!r}: {e.detail}"
-        for e in shortest.values()
+    )
+
+
+def as_json(audits: Sequence[LabelAudit]) -> str:
+    """Return the counts by task and level, and all examples, as JSON."""
+    return json.dumps(
+        [
+            {
+                "task": audit.task,
+                "level": audit.level,
+                "checked_by": checked_by(audit.task),
+                "items": audit.items,
+                "failed": audit.failed,
+                "left_out": len(audit.left_out),
+                "missed": len(audit.missed),
+                "refused": len(audit.refused),
+                "counts": {kind.value: audit.count(kind) for kind in Kind},
+                "examples": [
+                    {**asdict(e), "kind": e.kind.value, "recipe": e.recipe.to_json()}
+                    for e in audit.examples
+                ],
+            }
+            for audit in audits
+        ],
+        indent=1,
+    )
+
+
+def checked_by(task: str) -> str:
+    """Return what checks a task's labels."""
+    if task in SOLVERS:
+        return "a solver"
+    known = PROPERTIES.get(task)
+    return f"a property: {known.checked}" if known and known.checked else "nothing"
+
+
+def as_markdown(audits: Sequence[LabelAudit]) -> str:
+    """Return the page of the documentation, in Markdown."""
+    tasks = group_by(lambda audit: audit.task, audits)
+    by = Counter(checked_by(task).split(":")[0] for task in tasks)
+    examples = [
+        f"### {e.recipe.task}: {e.kind.value}\n\n```text\n{_example_text(e)}\n```\n"
+        for e in shortest_examples(audits)
+        if len(e.question) <= _LONGEST_SHOWN
     ]
+    return "\n".join(
+        [
+            "# Whether the labels are true",
+            "",
+            "<!-- generated: do not edit -->",
+            "Solvers that read nothing but the text of a question check the labels of "
+            f"reasoning-gym {version('reasoning-gym')}: {summary(audits)}. The environment asks no "
+            "item that its check knows as faulty: see [differences](differences.md).",
+            "",
+            f"{by['a solver']} of {len(tasks)} tasks have a solver, {by['a property']} a property "
+            f"that is checked instead, {by['nothing']} neither.",
+            "",
+            "Made by `reasoning-gym-environment audit --oracles --markdown FILE`, which needs "
+            "`pip install 'reasoning-gym-environment[audit]'`. Counts are of default items, then "
+            "of all levels.",
+            "",
+            f"| {' | '.join(_COLUMNS)} |",
+            f"|{' --- |' * len(_COLUMNS)}",
+            *(_markdown_row(task, own) for task, own in tasks.items()),
+            "",
+            "## Tasks without a solver",
+            "",
+            "| task | why | what is checked |",
+            "| --- | --- | --- |",
+            *(
+                f"| `{task}` | {PROPERTIES[task].reason} | {PROPERTIES[task].checked or '-'} |"
+                for task in tasks
+                if task in PROPERTIES
+            ),
+            "",
+            "## Conventions",
+            "",
+            "The text of these tasks has two readings, but too many of their items depend on it to "
+            "leave them out of evaluation: their solved share also measures the convention.",
+            "",
+            *(f"- `{task}`: {what}" for task, what in CONVENTIONS.items()),
+            "",
+            "## Examples",
+            "",
+            *examples,
+        ]
+    )
+
+
+_LONGEST_SHOWN = 1500
+"""Characters of a question that the page shows."""
+
+_COLUMNS = (
+    *("task", "checked by", "items", "false label", "no right answer", "ambiguous", "property"),
+    *("convention", "left out", "missed", "too strict", "too lax"),
+)
+
+
+def _markdown_row(task: str, audits: Sequence[LabelAudit]) -> str:
+    counts = [
+        [
+            audit.items,
+            *(audit.count(kind) for kind in FAULTS),
+            audit.count(Kind.CONVENTION),
+            len(audit.left_out),
+            len(audit.missed),
+            audit.count(Kind.STRICT),
+            audit.count(Kind.LAX),
+        ]
+        for audit in audits
+    ]
+    default = [c for c, audit in zip(counts, audits, strict=True) if audit.level is None]
+    levels = [c for c, audit in zip(counts, audits, strict=True) if audit.level is not None]
+    both = [
+        [sum(column) for column in zip(*part, strict=True)] or [0] * len(counts[0])
+        for part in (default, levels)
+    ]
+    cells = [f"{one} / {other}" if one or other else "" for one, other in zip(*both, strict=True)]
+    by = checked_by(task).split(":")[0].removeprefix("a ")
+    return f"| {' | '.join([f'`{task}`', by, *cells])} |"

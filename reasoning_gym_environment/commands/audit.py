@@ -34,11 +34,7 @@ def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int
         print(published.as_text(asyncio.run(compared)))
         return 0
     if options.oracles:
-        checked = labels.audit_labels(
-            names, items=options.items or 300, level_items=options.level_items or 30
-        )
-        print(labels.as_text(asyncio.run(checked)))
-        return 0
+        return check_labels(options, names)
     if options.against is not None:
         return audit_against(options, names)
     table = known_findings() if known is None else known
@@ -69,6 +65,19 @@ def audit_against(options: Namespace, names: Sequence[str]) -> int:
     return 1 if audit.differences else 0
 
 
+def check_labels(options: Namespace, names: Sequence[str]) -> int:
+    """Check labels; return 1 if an item check misses a faulty item or leaves out a sound one."""
+    checked = asyncio.run(
+        labels.audit_labels(
+            names, items=options.items or 300, level_items=options.level_items or 30
+        )
+    )
+    if options.markdown is not None:
+        options.markdown.write_text(labels.as_markdown(checked), encoding="utf-8")
+    print(labels.as_json(checked) if options.json else labels.as_text(checked))
+    return 1 if any(audit.missed or audit.refused for audit in checked) else 0
+
+
 def parse(arguments: Sequence[str]) -> Namespace:
     """Parse the options; exits with a message if one is invalid."""
     parser = build_parser()
@@ -76,6 +85,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
     for name, number in (("items", options.items), ("level-items", options.level_items)):
         if number is not None and number < 1:
             parser.error(f"--{name} must be an integer ≥ 1, got {number}")
+    if options.oracles and (options.html or options.floors):
+        parser.error("--oracles writes --markdown and --json alone")
     if options.oracles and options.against is not None:
         parser.error("give --oracles or --against")
     if options.answers is not None and not options.oracles:

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 MAX_SKIPPED = 1000
 """Give up after this many skipped items in a row in a stream."""
 
-MAX_FAULTY = 100
+MAX_FAULTY = 1000
 """Give up after this many faulty items in place of one."""
 
 MAX_FAILED_IN_SET = 20

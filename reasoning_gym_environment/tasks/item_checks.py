@@ -337,6 +337,63 @@ def _mahjong_puzzle(entry: Entry) -> Fault | None:
 _QUOTED = re.compile("'([^']*)'")
 
 
+Matrix = Sequence[Sequence[int]]
+
+
+def _operated(matrix: Matrix, operation: Mapping[str, Any], *, turn: int, swap: bool) -> Matrix:
+    """Return a matrix after an operation; `turn` and `swap` are as for `_after`."""
+    match operation["transform"], operation.get("n", 0):
+        case "rotate", _:
+            for _ in range(turn * int(operation["degrees"]) // 90 % 4):
+                matrix = list(zip(*matrix[::-1], strict=True))
+        case ("hmirror" | "vmirror") as axis, _:
+            rows = (axis == "hmirror") != swap
+            matrix = matrix[::-1] if rows else [row[::-1] for row in matrix]
+        case "dmirror", _:
+            matrix = list(zip(*matrix, strict=True))
+        case "cmirror", _:
+            matrix = list(zip(*(row[::-1] for row in matrix[::-1]), strict=True))
+        case "map", _:
+            old, new = operation["from"], operation["to"]
+            matrix = [[new if x == old else x for x in row] for row in matrix]
+        case "zero_divisible", _:
+            matrix = [[x if x % operation["k"] else 0 for x in row] for row in matrix]
+        case "crop", _:
+            columns = slice(operation["col_start"] - 1, operation["col_end"])
+            rows_kept = matrix[operation["row_start"] - 1 : operation["row_end"]]
+            matrix = [row[columns] for row in rows_kept]
+        case "remove_every_nth_row", n:
+            matrix = [row for i, row in enumerate(matrix, 1) if i % n]
+        case "remove_every_nth_col", n:
+            matrix = [[x for i, x in enumerate(row, 1) if i % n] for row in matrix]
+    return matrix
+
+
+def _after(metadata: Mapping[str, Any], *, turn: int, swap: bool) -> list[list[int]]:
+    """Return a matrix after its operations.
+
+    Args:
+        turn: 1 rotates clockwise, -1 counterclockwise.
+        swap: whether mirroring horizontally exchanges left and right instead of top and bottom.
+    """
+    matrix: Matrix = metadata["matrix"]
+    for operation in metadata["operations"]:
+        matrix = _operated(matrix, operation, turn=turn, swap=swap)
+    return [list(row) for row in matrix]
+
+
+def _manipulate_matrix(entry: Entry) -> Fault | None:
+    """Find mirrors without an axis and rotations without a direction."""
+    usual = _after(entry["metadata"], turn=1, swap=True)
+    if _after(entry["metadata"], turn=1, swap=False) != usual:
+        unclear = "what mirroring horizontally exchanges"
+    elif _after(entry["metadata"], turn=-1, swap=True) != usual:
+        unclear = "in which direction to rotate"
+    else:
+        return None
+    return Fault(kind=FaultKind.AMBIGUOUS, detail=f"the text does not say {unclear}")
+
+
 def _number_filtering(entry: Entry) -> Fault | None:
     """Find a number in the label that is not in the list, which has it in another form."""
     added = Counter(_QUOTED.findall(entry["answer"])) - Counter(_QUOTED.findall(entry["question"]))
@@ -344,6 +401,16 @@ def _number_filtering(entry: Entry) -> Fault | None:
         return None
     detail = f"{next(iter(added))} stands for an equal number of the list in another form"
     return Fault(kind=FaultKind.FALSE_LABEL, detail=detail)
+
+
+def _pool_matrix(entry: Entry) -> Fault | None:
+    """Find regions that the edge cuts off, which many implementations drop."""
+    metadata = entry["metadata"]
+    rows, columns, size = metadata["rows"], metadata["cols"], metadata["pool_size"]
+    if (rows % size == 0 and columns % size == 0) or size > min(rows, columns):
+        return None
+    detail = "the text does not say what happens to regions that the edge cuts off"
+    return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
 
 
 def _power_function(entry: Entry) -> Fault | None:
@@ -734,7 +801,9 @@ CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
     "letter_counting": _letter_counting,
     "letter_jumble": _letter_jumble,
     "mahjong_puzzle": _mahjong_puzzle,
+    "manipulate_matrix": _manipulate_matrix,
     "number_filtering": _number_filtering,
+    "pool_matrix": _pool_matrix,
     "power_function": _power_function,
     "propositional_logic": _propositional_logic,
     "quantum_lock": _quantum_lock,
