@@ -50,8 +50,8 @@ class Kind(str, Enum):
 
 CONVENTIONS = MappingProxyType(
     {
-        "leg_counting": "whether a starfish has legs: without them, its higher levels had no items",
-        "string_synthesis": "when to start again with rule 1: nearly all items of its levels differ",
+        "leg_counting": "whether a starfish has legs; the higher levels have hardly an item without",
+        "string_synthesis": "when to start again with rule 1; it matters for every item of a level",
     }
 )
 """Tasks to a second reading that decides too many items to leave them out of evaluation."""
@@ -218,7 +218,7 @@ async def _examine(
     """Compare the label with the solver, and the verifier with both if `verified`."""
     label = problem.oracle
     probes = probes_for(problem.question, label, constants=(), others=()) if verified else []
-    others = [probe.answer for probe in probes]
+    others = [probe.answer for probe in probes if not probe.is_right]
     examine: Callable[[], Examination]
     examine = partial(Examination, problem.recipe.task, problem.question, label, others)
     try:
