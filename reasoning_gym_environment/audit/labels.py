@@ -50,8 +50,8 @@ class Kind(str, Enum):
 
 CONVENTIONS = MappingProxyType(
     {
-        "leg_counting": "whether a starfish has legs; the higher levels have hardly an item without",
-        "string_synthesis": "when to start again with rule 1; it matters for every item of a level",
+        "leg_counting": "whether a starfish has legs; higher levels have hardly an item without",
+        "string_synthesis": "when to start again with rule 1; on its levels every item depends on it",
     }
 )
 """Tasks to a second reading that decides too many items to leave them out of evaluation."""
