@@ -11,12 +11,13 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import partial
 from importlib.metadata import version
+from importlib.util import find_spec
 from multiprocessing import get_context
 from pickle import loads
 from types import MappingProxyType
 from typing import Any
 
-from ..errors import GenerationError
+from ..errors import FixableError, GenerationError
 from ..problems.seeds import evaluation_recipes
 from ..records import Ladder, Problem, Recipe, Status
 from ..sandbox.pool import PoolSettings, TaskPool, default_processes
@@ -50,8 +51,9 @@ class Kind(str, Enum):
 
 CONVENTIONS = MappingProxyType(
     {
+        "color_cube_rotation": "about which axis to bring the bottom to the top",
         "leg_counting": "whether a starfish has legs; higher levels have hardly an item without",
-        "string_synthesis": "when to start again with rule 1; on its levels every item depends on it",
+        "string_synthesis": "when to start again with rule 1; on its levels all items depend on it",
     }
 )
 """Tasks to a second reading that decides too many items to leave them out of evaluation."""
@@ -136,9 +138,12 @@ async def audit_labels(names: Sequence[str], *, items: int, level_items: int) ->
         level_items: of each level of its ladder.
 
     Raises:
+        FixableError: the solvers' packages are not installed.
         UnknownTaskError: a name is unknown.
         WorkerStartError: the worker processes don't start.
     """
+    if find_spec("z3") is None:
+        raise FixableError("audit --oracles needs z3-solver, the package's extra `audit`")
     places = asyncio.Semaphore(_TASKS_AT_ONCE)
     processes = default_processes()
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as executor:

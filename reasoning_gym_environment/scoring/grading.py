@@ -133,8 +133,8 @@ async def verify_texts(
 
     Args:
         answer_tolerance: whether to verify answers without surrounding formatting as well, and
-            to pay right numbers in another form in full.
-        any_form: whether right numbers in another form are solved, whatever the verifier pays.
+            to pay right answers in another form in full.
+        any_form: whether right answers in another form are solved, whatever the verifier pays.
     """
     extractions = [extract_answer(text) for text in texts]
     answers = [e.answer for e in extractions if e.answer is not None]
@@ -171,18 +171,21 @@ async def _verify_without_formatting(
 def _solved_in_another_form(
     problem: Problem, answer: str, verdict: Verdict, *, pay: bool
 ) -> Verdict:
-    """Return the verdict, solved if the answer is the right number in another form.
+    """Return the verdict, solved if the answer is the label but for its form.
 
     Args:
         pay: whether such an answer gets full credit.
     """
-    unsolved = verdict.status in (Status.WRONG, Status.VERIFIER_ERROR)
-    if not unsolved or problem.recipe.task not in PLAIN_NUMBERS or problem.oracle is None:
+    task, oracle = problem.recipe.task, problem.oracle
+    if verdict.status not in (Status.WRONG, Status.VERIFIER_ERROR) or oracle is None:
         return verdict
-    if not is_same_number(answer, problem.oracle):
+    same = (task in PLAIN_NUMBERS and is_same_number(answer, oracle)) or (
+        task not in MARKS_ARE_ANSWER and strip_formatting(answer) == oracle
+    )
+    if not same:
         return verdict
     score = 1.0 if pay else verdict.score
-    return replace(verdict, status=Status.SOLVED, score=score, detail="the number in another form")
+    return replace(verdict, status=Status.SOLVED, score=score, detail="right, in another form")
 
 
 def log_group(group: GroupResult) -> None:

@@ -132,6 +132,25 @@ def _circuit_logic(entry: Entry) -> Fault | None:
     return None
 
 
+_COMPLEX_PRODUCT = re.compile(r": \((\S+) ([-+]) (\S+)i\) \u00d7 \((\S+) ([-+]) (\S+)i\)$")
+
+
+def _complex_arithmetic(entry: Entry) -> Fault | None:
+    """Find products of more digits than a float has."""
+    found = _COMPLEX_PRODUCT.search(entry["question"])
+    if not found:
+        return None
+    a, b = int(float(found[1])), int(float(found[2] + found[3]))
+    c, d = int(float(found[4])), int(float(found[5] + found[6]))
+    real, imaginary = a * c - b * d, a * d + b * c
+    if abs(real) < 2**53 and abs(imaginary) < 2**53:
+        return None
+    label = complex(entry["answer"].replace(" ", "").replace("i", "j"))
+    if (int(label.real), int(label.imag)) == (real, imaginary):
+        return None
+    return Fault(kind=FaultKind.FALSE_LABEL, detail=f"right: {real} + {imaginary}i, unrounded")
+
+
 def _decimal_arithmetic(entry: Entry) -> Fault | None:
     """Find results that the library rounded before the end."""
     header, expression = entry["question"].split("\n")
@@ -166,6 +185,25 @@ _GSM: Mapping[str, Callable[..., Fraction]] = {
     ),
 }
 """Questions whose numbers the library cuts to integers on the way, and their answers."""
+
+
+_ALIKE = {
+    "b_m__200": ["BCDEFGKLMNO"],
+    "runic": ["QXZ", "UV"],
+    "smisome1": ["DO"],
+    "stencil2": ["CI"],
+    "test1": ["CE"],
+}
+"""Capital letters that look the same in a font."""
+
+
+def _figlet_font(entry: Entry) -> Fault | None:
+    font = entry["metadata"]["font"]
+    for letters in _ALIKE.get(font, ()):
+        if found := sorted(set(entry["answer"]) & set(letters)):
+            detail = f"{found[0]} is one of {letters} in the font {font}"
+            return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
+    return None
 
 
 def _gsm_symbolic(entry: Entry) -> Fault | None:
@@ -392,6 +430,15 @@ def _manipulate_matrix(entry: Entry) -> Fault | None:
     else:
         return None
     return Fault(kind=FaultKind.AMBIGUOUS, detail=f"the text does not say {unclear}")
+
+
+def _needle_haystack(entry: Entry) -> Fault | None:
+    """Find questions that two persons answer."""
+    text, _, question = entry["question"].rpartition("\n")
+    asked = question.removeprefix("Who ").removesuffix("? Reply only with a name.")
+    if text.count(f" {asked}.") < 2:
+        return None
+    return Fault(kind=FaultKind.AMBIGUOUS, detail=f"several persons: {asked}")
 
 
 def _number_filtering(entry: Entry) -> Fault | None:
@@ -793,15 +840,18 @@ CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
     "caesar_cipher": _caesar_cipher,
     "calendar_arithmetic": _calendar_arithmetic,
     "circuit_logic": _circuit_logic,
+    "complex_arithmetic": _complex_arithmetic,
     "decimal_arithmetic": _decimal_arithmetic,
-    "gsm_symbolic": _gsm_symbolic,
     "emoji_mystery": _emoji_mystery,
     "family_relationships": _family_relationships,
+    "figlet_font": _figlet_font,
+    "gsm_symbolic": _gsm_symbolic,
     "knight_swap": _knight_swap,
     "letter_counting": _letter_counting,
     "letter_jumble": _letter_jumble,
     "mahjong_puzzle": _mahjong_puzzle,
     "manipulate_matrix": _manipulate_matrix,
+    "needle_haystack": _needle_haystack,
     "number_filtering": _number_filtering,
     "pool_matrix": _pool_matrix,
     "power_function": _power_function,

@@ -94,7 +94,7 @@ def audited(
         "arithmetic",
         observations,
         [default, *levels],
-        floors=Floors(chance=floor("1", []), no_reasoning=floor("", [])),
+        floors=Floors(chance=floor("1", [], 1.0), no_reasoning=floor("", [], 1.0)),
         known=known or {},
     )
 
@@ -197,7 +197,7 @@ def test_an_oracle_that_nobody_can_give_is_a_finding() -> None:
 
 def test_the_floor_is_the_constant_that_solves_most_items() -> None:
     scores = [{"yes": 1.0, "no": 1.0}, {"yes": 0.0, "no": 0.0}, {"yes": 0.0, "no": 1.0}]
-    measured = floor(best(scores), scores)
+    measured = floor(best(scores, 1.0), scores, 1.0)
     assert (measured.label, measured.solved) == ("no", pytest.approx(2 / 3))
     assert measured.low < 2 / 3 < measured.high
 
@@ -210,14 +210,14 @@ def test_a_floor_is_of_answers_that_are_seen_as_answers() -> None:
 
 def test_a_strategy_without_an_answer_on_an_item_solves_nothing_there() -> None:
     scores = [{"a": 1.0}, {}, {"a": 1.0, "b": 0.9}, {"b": 0.4}]
-    assert best(scores) == "a"
-    assert floor("a", scores).solved == 0.5
-    assert floor("b", scores).solved == 0.25
+    assert best(scores, 1.0) == "a"
+    assert floor("a", scores, 1.0).solved == 0.5
+    assert floor("b", scores, 0.5).solved == 0.25
 
 
 def test_of_no_items_no_floor_is_known() -> None:
-    assert best([]) == ""
-    assert floor("", [])[1:] == (0, 0.0, 0.0, 1.0)
+    assert best([], 1.0) == ""
+    assert floor("", [], 1.0)[1:] == (0, 0.0, 0.0, 1.0)
 
 
 def test_what_is_known_explains_its_kind_and_levels_alone() -> None:

@@ -23,9 +23,11 @@ from reasoning_gym_environment.audit.run import (
 from reasoning_gym_environment.cli import main
 from reasoning_gym_environment.commands.audit import main as run_audit
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
+from reasoning_gym_environment.problems.stream import SoundItems
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.chance_floors import Floor, floors
+from reasoning_gym_environment.tasks.facts import solved_score
 
 SESSION = pytest.mark.asyncio(loop_scope="session")
 
@@ -91,13 +93,13 @@ async def test_the_floors_that_are_kept_hold_on_new_items(pool: TaskPool, task: 
     kept = floors()[task]
     scores: dict[Floor, list[dict[str, float]]] = {kept.chance: [], kept.no_reasoning: []}
     for recipe in evaluation_recipes(99, [task], 40):
-        problem = await pool.generate(recipe)
+        problem = await SoundItems(pool, Counter()).generate(recipe)
         copied = strategies(problem.question).get(kept.no_reasoning.label, "")
         verdicts = await pool.verify(problem, [kept.chance.label, copied])
         for one, verdict in zip(kept, verdicts, strict=True):
             scores[one].append({one.label: verdict.score or 0.0})
     for one, own in scores.items():
-        again = floor(one.label, own)
+        again = floor(one.label, own, solved_score(task))
         assert again.low <= one.high
         assert one.low <= again.high
 
