@@ -1,6 +1,7 @@
 """The audit through the real pool: findings, failures, pages."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
