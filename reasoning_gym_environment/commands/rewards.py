@@ -26,7 +26,11 @@ def main(arguments: Sequence[str]) -> int:
     if options.streams is not None:
         require_place(options.streams, "--streams")
         options.streams.mkdir(parents=True, exist_ok=True)
-    gym = AsyncReasoningGym(processes=options.processes, answer_tolerance=options.answer_tolerance)
+    gym = AsyncReasoningGym(
+        processes=options.processes,
+        answer_tolerance=options.answer_tolerance,
+        skip_faulty_items=not options.keep_faulty_items,
+    )
     settings = ServiceSettings(
         host=options.host,
         port=options.port,
@@ -98,6 +102,11 @@ def build_parser() -> ArgumentParser:
         help="enable streams of problems and save their states here (default: disabled)",
     )
     parser.add_argument("--answer-tolerance", action="store_true", help="as env.answer_tolerance")
+    parser.add_argument(
+        "--keep-faulty-items",
+        action="store_true",
+        help="streams ask items whose label is known to be false, too (skip_faulty_items: false)",
+    )
     return parser
 
 

@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ..evaluation.comparison import compare, comparison_table
-from ..records import FORMAT_FAILURES, Status
+from ..records import FORMAT_FAILURES, UPSTREAM_THRESHOLD, Status
 from ..storage.rows import StoredGroup, StoredRollout
 from ..util.grouping import group_by
 from .data import (
@@ -192,6 +192,8 @@ def comparison_of(evaluations: Sequence[Sequence[StoredGroup]]) -> str:
     """Return the table of `compare`; empty unless there are two evaluations with common items."""
     if len(evaluations) != 2:
         return ""
+    if len({solved_rule(group) for groups in evaluations for group in groups}) > 1:
+        return "Not compared: they count different scores as solved. `rescore` the older one."
     compared = compare(*evaluations)
     return comparison_table(compared) if compared else ""
 
@@ -217,10 +219,17 @@ def with_level(groups: Sequence[StoredGroup]) -> list[StoredGroup]:
     return [group for group in groups if group.recipe.level is not None]
 
 
+def solved_rule(group: StoredGroup) -> tuple[str, ...]:
+    """Return which scores count as solved, unless right answers do."""
+    threshold = group.scoring.get("solved_threshold", UPSTREAM_THRESHOLD)
+    return () if threshold is None else (f"scores of {threshold} and more count as solved",)
+
+
 def library_versions(groups: Sequence[StoredGroup]) -> Iterator[str]:
     for group in groups:
         if versions := group.library_versions:
-            yield ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+            named = [f"{name} {version}" for name, version in sorted(versions.items())]
+            yield ", ".join([*named, *solved_rule(group)])
 
 
 def share_tables(series: Mapping[str, Sequence[StoredGroup]]) -> dict[str, list[ShareRow]]:
