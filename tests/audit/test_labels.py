@@ -1,0 +1,84 @@
+"""`audit --oracles` finds false labels, also planted ones, and says what the item checks miss."""
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from reasoning_gym_environment.audit.labels import Kind, LabelAudit, audit_level, summary
+from reasoning_gym_environment.cli import main
+from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
+
+pytestmark = pytest.mark.processes
+MODULE = pytest.mark.asyncio(loop_scope="module")
+
+
+class FaultyCopy(TaskPool):
+    """A pool whose labels of gcd are one too large, on every third item."""
+
+    async def generate(self, recipe: Recipe) -> Problem:
+        problem = await super().generate(recipe)
+        if recipe.task != "gcd" or recipe.seed // 2 % 3 or problem.oracle is None:
+            return problem
+        return replace(problem, oracle=str(int(problem.oracle) + 1))
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def pool() -> AsyncIterator[TaskPool]:
+    async with FaultyCopy(PoolSettings(processes=2), Counter()) as started:
+        yield started
+
+
+async def audited(pool: TaskPool, task: str, items: int) -> LabelAudit:
+    with ThreadPoolExecutor(1) as executor:
+        return await audit_level(pool, executor, task, None, {}, items=items)
+
+
+@MODULE
+async def test_a_planted_fault_is_found_and_the_check_misses_it(pool: TaskPool) -> None:
+    found = await audited(pool, "gcd", 12)
+    planted = [e for e in found.examples if e.kind is Kind.FALSE]
+    assert len(planted) == found.count(Kind.FALSE) == len(found.missed) > 0
+    assert {e.recipe.seed // 2 % 3 for e in planted} == {0}
+    assert f"miss {len(planted)} of them" in summary([found])
+
+
+@MODULE
+@pytest.mark.parametrize("task", ["syllogism", "family_relationships", "aiw"])
+async def test_the_known_faults_are_found_and_checked(pool: TaskPool, task: str) -> None:
+    found = await audited(pool, task, 60)
+    assert found.count(Kind.FALSE, Kind.UNANSWERABLE) > 2
+    assert (found.missed, found.refused) == ([], [])
+
+
+@MODULE
+async def test_a_sound_task_has_no_finding(pool: TaskPool) -> None:
+    assert (await audited(pool, "lcm", 12)).examples == []
+
+
+def test_the_command_writes_a_page_and_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "labels.md"
+    options = ["--tasks", "syllogism", "--items", "20", "--level-items", "2", "--json"]
+    assert main(["audit", "--oracles", *options, "--markdown", str(page)]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["level"] for row in rows} == {None, 0, 1, 2, 3}
+    assert rows[0]["missed"] == rows[0]["refused"] == 0
+    assert rows[0]["left_out"] == len({e["recipe"]["seed"] for e in rows[0]["examples"]})
+    text = page.read_text()
+    assert "| `syllogism` | solver | 20 / 8 |" in text
+    assert "### syllogism: false label" in text
+
+
+@pytest.mark.parametrize("option", ["--html", "--floors"])
+def test_other_pages_are_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["audit", "--oracles", option, "page"])
+    assert "--oracles writes --markdown and --json alone" in capsys.readouterr().err
