@@ -332,6 +332,21 @@ def as_markdown(audits: Sequence[LabelAudit]) -> str:
     """Return the page of the documentation, in Markdown."""
     tasks = group_by(lambda audit: audit.task, audits)
     by = Counter(checked_by(task).split(":")[0] for task in tasks)
+    head = _HEAD.format(
+        version=version("reasoning-gym"),
+        summary=summary(audits),
+        solved=by["a solver"],
+        tasks=len(tasks),
+        checked=by["a property"],
+        others=by["nothing"],
+        columns=" | ".join(_COLUMNS),
+        line=" --- |" * len(_COLUMNS),
+    )
+    unsolved = [
+        f"| `{task}` | {PROPERTIES[task].reason} | {PROPERTIES[task].checked or '-'} |"
+        for task in tasks
+        if task in PROPERTIES
+    ]
     examples = [
         f"### {e.recipe.task}: {e.kind.value}\n\n```text\n{_example_text(e)}\n```\n"
         for e in shortest_examples(audits)
@@ -339,47 +354,46 @@ def as_markdown(audits: Sequence[LabelAudit]) -> str:
     ]
     return "\n".join(
         [
-            "# Whether the labels are true",
-            "",
-            "<!-- generated: do not edit -->",
-            "Solvers that read nothing but the text of a question check the labels of "
-            f"reasoning-gym {version('reasoning-gym')}: {summary(audits)}. The environment asks no "
-            "item that its check knows as faulty: see [differences](differences.md).",
-            "",
-            f"{by['a solver']} of {len(tasks)} tasks have a solver, {by['a property']} a property "
-            f"that is checked instead, {by['nothing']} neither.",
-            "",
-            "Made by `reasoning-gym-environment audit --oracles --markdown FILE`, which needs "
-            "`pip install 'reasoning-gym-environment[audit]'`. Counts are of default items, then "
-            "of all levels.",
-            "",
-            f"| {' | '.join(_COLUMNS)} |",
-            f"|{' --- |' * len(_COLUMNS)}",
+            head,
             *(_markdown_row(task, own) for task, own in tasks.items()),
-            "",
-            "## Tasks without a solver",
-            "",
-            "| task | why | what is checked |",
-            "| --- | --- | --- |",
-            *(
-                f"| `{task}` | {PROPERTIES[task].reason} | {PROPERTIES[task].checked or '-'} |"
-                for task in tasks
-                if task in PROPERTIES
-            ),
-            "",
-            "## Conventions",
-            "",
-            "The text of these tasks has two readings, but too many of their items depend on it to "
-            "leave them out of evaluation: their solved share also measures the convention.",
-            "",
-            *(f"- `{task}`: {what}" for task, what in CONVENTIONS.items()),
-            "",
-            "## Examples",
-            "",
-            *examples,
+            *(_UNSOLVED, *unsolved),
+            *(_CONVENTIONS, *(f"- `{task}`: {what}" for task, what in CONVENTIONS.items())),
+            *("\n## Examples\n", *examples),
         ]
     )
 
+
+_HEAD = """\
+# Whether the labels are true
+
+<!-- generated: do not edit -->
+Solvers that read nothing but the text of a question check the labels of reasoning-gym {version}:
+{summary}. The environment asks no item that its check knows as faulty
+([scoring](scoring.md#items-with-a-false-label)).
+
+{solved} of {tasks} tasks have a solver, {checked} a property that is checked instead, {others}
+neither.
+
+Made by `reasoning-gym-environment audit --oracles --markdown FILE`, which needs the extra `audit`.
+Counts are of default items, then of all levels. *Left out* are the items that the check knows as
+faulty, *missed* those that only the solver does. *Too strict* and *too lax* count items of which a
+right answer isn't solved, or a wrong one is.
+
+| {columns} |
+|{line}"""
+
+_UNSOLVED = """
+## Tasks without a solver
+
+| task | why | what is checked |
+| --- | --- | --- |"""
+
+_CONVENTIONS = """
+## Conventions
+
+The text of these tasks has two readings, but too many of their items depend on it to leave them out
+of evaluation: their solved share also measures the convention.
+"""
 
 _LONGEST_SHOWN = 1500
 """Characters of a question that the page shows."""

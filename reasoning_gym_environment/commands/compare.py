@@ -37,7 +37,6 @@ def main(arguments: Sequence[str]) -> int:
     before, after = read_results(options.before), read_results(options.after)
     settings = before.differing(after)
     versions = {"before": before.library_versions, "after": after.library_versions}
-    require_one_rule(before, after)
     left_out = 0
     if options.without_faulty_items:
         faulty = {s.item_key for s in (*before.samples, *after.samples) if s.is_faulty}
@@ -46,6 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     comparison = compare(before.samples, after.samples)
     if comparison is None:
         raise FixableError(escape_control_characters(nothing_in_common(before, after)))
+    require_one_rule(before, after)
     if options.json:
         about = {"settings": settings, "made_with": versions, "faulty_items_left_out": left_out}
         print(json.dumps({**about, **comparison.to_json()}, indent=2))

@@ -15,6 +15,10 @@ from ..util.files import require_place
 
 TOKEN_VARIABLE = "REASONING_GYM_REWARDS_TOKEN"
 _MIN_TOKEN = 16
+_FLAGS = {
+    "--answer-tolerance": "as env.answer_tolerance",
+    "--keep-faulty-items": "streams also ask items that env.skip_faulty_items leaves out",
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -101,12 +105,8 @@ def build_parser() -> ArgumentParser:
         metavar="FOLDER",
         help="enable streams of problems and save their states here (default: disabled)",
     )
-    parser.add_argument("--answer-tolerance", action="store_true", help="as env.answer_tolerance")
-    parser.add_argument(
-        "--keep-faulty-items",
-        action="store_true",
-        help="streams ask items whose label is known to be false, too (skip_faulty_items: false)",
-    )
+    for name, what in _FLAGS.items():
+        parser.add_argument(name, action="store_true", help=what)
     return parser
 
 

@@ -173,11 +173,15 @@ def _solved_in_another_form(
 ) -> Verdict:
     """Return the verdict, solved if the answer is the label but for its form.
 
+    A verifier that refuses the label itself is trusted: the label is broken.
+
     Args:
         pay: whether such an answer gets full credit.
     """
     task, oracle = problem.recipe.task, problem.oracle
     if verdict.status not in (Status.WRONG, Status.VERIFIER_ERROR) or oracle is None:
+        return verdict
+    if answer.strip() == oracle.strip():
         return verdict
     same = (task in PLAIN_NUMBERS and is_same_number(answer, oracle)) or (
         task not in MARKS_ARE_ANSWER and strip_formatting(answer) == oracle
