@@ -111,7 +111,9 @@ class LabelAudit:
 
     @property
     def refused(self) -> list[Problem]:
-        """The items that the item check takes for faulty, and nothing else does."""
+        """The items that the item check takes for faulty, and the task's solver does not."""
+        if self.task not in SOLVERS:
+            return []
         faulty = {e.recipe.seed for e in self.examples if e.kind in FAULTS}
         return [problem for problem in self.left_out if problem.recipe.seed not in faulty]
 

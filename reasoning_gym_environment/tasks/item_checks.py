@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ..records import Fault, FaultKind
@@ -460,6 +461,31 @@ def _pool_matrix(entry: Entry) -> Fault | None:
     return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
 
 
+_TERM = re.compile(r"([+-]?)(\d*)(?:\*?([a-z])(?:\*\*(\d+))?)?")
+_SAMPLES = 400
+
+
+def _polynomial_equations(entry: Entry) -> Fault | None:
+    """Find roots that the label lacks: the polynomial changes its sign more often than it says."""
+    coefficients: Counter[int] = Counter()
+    for sign, number, variable, power in _TERM.findall(
+        entry["metadata"]["polynomial_expr"].replace(" ", "")
+    ):
+        if number or variable:
+            degree = int(power or 1) if variable else 0
+            coefficients[degree] += int(f"{sign}{number or 1}")
+    highest = max(coefficients)
+    bound = 1 + max(abs(c / coefficients[highest]) for c in coefficients.values())
+    xs = [bound * (2 * step / _SAMPLES - 1) for step in range(_SAMPLES + 1)]
+    values = [sum(c * x**degree for degree, c in coefficients.items()) for x in xs]
+    positive = [value > 0 for value in values if value]
+    changes = sum(one != other for one, other in pairwise(positive))
+    known = entry["metadata"]["real_solutions"]
+    if changes <= len(set(known)):
+        return None
+    return Fault(kind=FaultKind.FALSE_LABEL, detail=f"{changes} real solutions, not {len(known)}")
+
+
 def _power_function(entry: Entry) -> Fault | None:
     """Find even powers of a negative number, which the question writes without brackets."""
     if entry["metadata"]["base"] > 0 or entry["metadata"]["exponent"] % 2:
@@ -853,6 +879,7 @@ CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
     "manipulate_matrix": _manipulate_matrix,
     "needle_haystack": _needle_haystack,
     "number_filtering": _number_filtering,
+    "polynomial_equations": _polynomial_equations,
     "pool_matrix": _pool_matrix,
     "power_function": _power_function,
     "propositional_logic": _propositional_logic,

@@ -88,6 +88,19 @@ def _half_a_unit(number: Decimal) -> Decimal:
     return Decimal("0.5").scaleb(int(number.as_tuple().exponent))
 
 
+_ROUNDING = 1e-11
+"""Relative error of a number with twelve digits."""
+
+
+def chosen_number(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse other candidates: the verifier allows an error of 0.01, and theirs are closer."""
+    try:
+        found, right = (float(text.replace(",", "")) for text in (answer, entry["answer"]))
+    except ValueError:
+        return 0.0
+    return float(math.isclose(found, right, rel_tol=_ROUNDING))
+
+
 def pooled_numbers(answer: str, entry: Mapping[str, Any]) -> float:
     """Refuse errors above 0.01: the question asks for two decimals, the verifier allows 1 %."""
     try:

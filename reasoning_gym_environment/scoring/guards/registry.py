@@ -51,6 +51,7 @@ _TASKS: Mapping[Guard, str] = MappingProxyType(
         symbolic.complex_number: "complex_arithmetic",
         symbolic.given_numbers: "number_sorting",
         symbolic.decimal_digits: "decimal_arithmetic",
+        symbolic.chosen_number: "number_format",
         symbolic.pooled_numbers: "pool_matrix",
         symbolic.probability: "coin_flip",
         symbolic.duration: "time_intervals",
