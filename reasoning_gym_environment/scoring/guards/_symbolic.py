@@ -88,8 +88,8 @@ def _half_a_unit(number: Decimal) -> Decimal:
     return Decimal("0.5").scaleb(int(number.as_tuple().exponent))
 
 
-_ROUNDING = 1e-11
-"""Relative error of a number with twelve digits."""
+_ROUNDING = 1e-14
+"""Relative error of a number that was written with fifteen digits."""
 
 
 def chosen_number(answer: str, entry: Mapping[str, Any]) -> float:
