@@ -12,8 +12,8 @@ from reasoning_gym_environment.errors import FixableError
 EVIL = "gcd\x1b[2J"
 
 
-def samples(folder: Path, **recipe: Any) -> str:
-    """A folder with one sample, of settings that have a name of their own."""
+def samples(folder: Path, keys: dict[str, Any] | None = None, **recipe: Any) -> str:
+    """A folder with one sample, of settings that have a name of their own; `keys` join its row."""
     said = {"role": "user", "content": "2?"}
     rollout = {
         "conversation": [said],
@@ -36,6 +36,7 @@ def samples(folder: Path, **recipe: Any) -> str:
         "recipe": {"task": EVIL, "seed": 1, "level": None, "parameters": {}, **recipe},
         "oracle": None,
         "difficulty": None,
+        **(keys or {}),
     }
     folder.mkdir()
     (folder / "samples.jsonl").write_text(json.dumps(row) + "\n")
@@ -71,3 +72,21 @@ def test_what_differs_is_named_where_nothing_is_in_common(tmp_path: Path) -> Non
     folders = [samples(tmp_path / "a", seed=1), samples(tmp_path / "b", seed=2)]
     with pytest.raises(FixableError, match=r"differ in gcd\\x1b\[2J \(\"a\", \"b\"\)"):
         compare.main(folders)
+
+
+def test_two_rules_of_what_is_solved_are_not_mixed(tmp_path: Path) -> None:
+    older = samples(tmp_path / "older")
+    newer = samples(tmp_path / "newer", {"scoring": {"solved_threshold": None}})
+    with pytest.raises(FixableError, match=r"older counts scores from 0\.5 on .* `rescore` one"):
+        compare.main([older, newer])
+    assert compare.main([newer, newer]) == 0
+
+
+def test_faulty_items_can_be_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fault = {"fault": {"kind": "false_label", "detail": "right: no"}}
+    sound, faulty = samples(tmp_path / "sound"), samples(tmp_path / "faulty", fault)
+    assert compare.main([sound, faulty]) == 0
+    with pytest.raises(FixableError, match="no scored item in common"):
+        compare.main([sound, faulty, "--without-faulty-items"])
+    assert compare.main([sound, sound, "--without-faulty-items"]) == 0
+    assert "0 faulty items left out" in capsys.readouterr().out

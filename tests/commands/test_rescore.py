@@ -9,7 +9,7 @@ from stored_values import as_stored, said, write_dump
 
 from reasoning_gym_environment.commands.rescore import SETTINGS, build_parser, main
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.records import FaultKind, Recipe
 from reasoning_gym_environment.report.data import read_metrics
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
@@ -80,6 +80,51 @@ def test_an_evaluations_metrics_are_made_again(
     assert (metrics["eval/items"], metrics["eval/solved"]) == (1.0, pytest.approx(1 / 3))
     assert metrics["eval/reward"] == pytest.approx(1 / 3)
     assert "mean over items" in capsys.readouterr().out
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def faulty_row(pool: TaskPool) -> dict[str, Any]:
+    """A group on a syllogism with a false label, as version 0.2.0 stored it."""
+    for seed in range(0, 200, 2):
+        problem = await pool.generate(Recipe(task="syllogism", seed=seed))
+        if problem.fault is not None and problem.fault.kind is FaultKind.FALSE_LABEL:
+            break
+    group = await grade(
+        problem, [said("<answer>Yes</answer>")], pool, ScoringSettings(max_token_length=100)
+    )
+    stored = as_stored(group, scoring={"solved_threshold": 0.5})
+    return {key: value for key, value in stored.items() if key != "fault"}
+
+
+def test_rows_of_faulty_items_are_marked_and_can_be_left_out(
+    row: dict[str, Any],
+    faulty_row: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    dump = write_dump(tmp_path / "dump.jsonl", [row, faulty_row])
+    new = tmp_path / "dump.rescored.jsonl"
+    assert main([str(dump), *SMALL]) == 0
+    sound, faulty = read_dump(new).rows
+    assert "fault" not in sound
+    assert faulty["fault"]["kind"] == "false_label"
+    printed = capsys.readouterr().out
+    assert "  1  have faulty items; --without-faulty-items leaves them out" in printed
+    assert "  1  were scored with solved_threshold 0.5, now None" in printed
+    assert main([str(dump), *SMALL, "--without-faulty-items", "--force"]) == 0
+    assert [kept["item_id"] for kept in read_dump(new).rows] == ["gcd"]
+
+
+def test_a_status_of_the_older_rule_is_brought_up_to_date(
+    row: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    partly = row["rollouts"][1]
+    older = {**row, "rollouts": [{**partly, "status": "solved"}], "scoring": {}}
+    dump = write_dump(tmp_path / "dump.jsonl", [older])
+    assert main([str(dump), *SMALL]) == 0
+    [[rollout]] = [new["rollouts"] for new in read_dump(tmp_path / "dump.rescored.jsonl").rows]
+    assert (rollout["status"], rollout["raw_score"]) == ("wrong", partly["raw_score"])
+    assert "1  the same verifier score has another status" in capsys.readouterr().out
 
 
 def test_rescored_files_alone_are_refused() -> None:
