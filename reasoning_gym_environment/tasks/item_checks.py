@@ -474,7 +474,9 @@ def _polynomial_equations(entry: Entry) -> Fault | None:
         if number or variable:
             degree = int(power or 1) if variable else 0
             coefficients[degree] += int(f"{sign}{number or 1}")
-    highest = max(coefficients)
+    highest = max((degree for degree, c in coefficients.items() if c), default=0)
+    if not highest:
+        return None
     bound = 1 + max(abs(c / coefficients[highest]) for c in coefficients.values())
     xs = [bound * (2 * step / _SAMPLES - 1) for step in range(_SAMPLES + 1)]
     values = [sum(c * x**degree for degree, c in coefficients.items()) for x in xs]
