@@ -370,11 +370,11 @@ _HEAD = """\
 
 <!-- generated: do not edit -->
 Solvers that read nothing but the text of a question check the labels of reasoning-gym {version}:
-{summary}. The environment asks no item that its check knows as faulty
-([scoring](scoring.md#items-with-a-false-label)).
+{summary}.
+The environment asks no item that its check knows as faulty ([scoring](scoring.md#items-with-a-false-label)).
 
-{solved} of {tasks} tasks have a solver, {checked} a property that is checked instead, {others}
-neither.
+{solved} of {tasks} tasks have a solver, {checked} a property that is checked instead, and
+{others} neither.
 
 Made by `reasoning-gym-environment audit --oracles --markdown FILE`, which needs the extra `audit`.
 Counts are of default items, then of all levels. *Left out* are the items that the check knows as
