@@ -371,7 +371,8 @@ _HEAD = """\
 <!-- generated: do not edit -->
 Solvers that read nothing but the text of a question check the labels of reasoning-gym {version}:
 {summary}.
-The environment asks no item that its check knows as faulty ([scoring](scoring.md#items-with-a-false-label)).
+The environment asks no item that its check knows as faulty
+([scoring](scoring.md#items-with-a-false-label)).
 
 {solved} of {tasks} tasks have a solver, {checked} a property that is checked instead, and
 {others} neither.
