@@ -30,7 +30,7 @@ parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFo
 parser.add_argument("--model", help="a name or folder; by default a tiny untrained model")
 parser.add_argument("--task", default="aiw")
 parser.add_argument("--demonstrations", type=int, default=400)
-parser.add_argument("--passes", type=int, default=4, help="over the demonstrations")
+parser.add_argument("--passes", type=int, default=2, help="over the demonstrations")
 parser.add_argument("--steps", type=int, default=20, help="of GRPO")
 parser.add_argument("--rate", type=float, default=1e-3, help="learning rate of GRPO")
 options = parser.parse_args()
