@@ -45,10 +45,6 @@ def _aiw(entry: Entry) -> Fault | None:
     return None
 
 
-_TELLING_WORDS = frozenset({"MRS", "YES"})
-"""Texts of three letters that no other shift turns into a word."""
-
-
 _PRIORITY = {"+": 1, "-": 1, "*": 2, "/": 2}
 _MINUS = 3
 
@@ -77,22 +73,16 @@ def _tokens(expression: str) -> list[str]:
     return re.findall(r"[\d.]+|[-+*/()]", expression)[::-1]
 
 
-_MONTH_OR_DAY = Fault(
-    kind=FaultKind.AMBIGUOUS, detail="the month and the day may stand in either order"
-)
-
-
-def _day_first(day: datetime) -> datetime:
-    """Return a date with its month and day exchanged; the same date if there is none."""
-    return day.replace(month=day.day, day=day.month) if day.day < 13 else day
-
-
 def _basic_arithmetic(entry: Entry) -> Fault | None:
     """Find quotients that the library cut to integers."""
     value = _exact(_tokens(entry["metadata"]["expression"]))
     if value == int(entry["answer"]):
         return None
     return Fault(kind=FaultKind.FALSE_LABEL, detail=f"the value is {value}")
+
+
+_TELLING_WORDS = frozenset({"MRS", "YES"})
+"""Texts of three letters that no other shift turns into a word."""
 
 
 def _caesar_cipher(entry: Entry) -> Fault | None:
@@ -104,6 +94,16 @@ def _caesar_cipher(entry: Entry) -> Fault | None:
     if len(text.replace(" ", "")) > 3 or text in _TELLING_WORDS:
         return None
     return Fault(kind=FaultKind.AMBIGUOUS, detail=f"{len(text)} letters don't tell the shift")
+
+
+_MONTH_OR_DAY = Fault(
+    kind=FaultKind.AMBIGUOUS, detail="the month and the day may stand in either order"
+)
+
+
+def _day_first(day: datetime) -> datetime:
+    """Return a date with its month and day exchanged; the same date if there is none."""
+    return day.replace(month=day.day, day=day.month) if day.day < 13 else day
 
 
 def _calendar_arithmetic(entry: Entry) -> Fault | None:
@@ -165,6 +165,71 @@ def _decimal_arithmetic(entry: Entry) -> Fault | None:
     return Fault(kind=FaultKind.FALSE_LABEL, detail=f"to {digits} digits the value is {rounded}")
 
 
+def _emoji_mystery(entry: Entry) -> Fault | None:
+    if "\ufe0f" not in entry["metadata"]["emoji"]:
+        return None
+    detail = "the hint's code decodes the emoji's own selector as a control character"
+    return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
+
+
+_MARRIED = re.compile(r"(\w+) is married to (\w+)\.")
+_CHILDREN = re.compile(
+    r"(\w+) is married to (\w+)\. They have (?:a child|children) called ([^.]*)\."
+)
+_UNISEX = frozenset({"Phoenix", "Rain", "River", "Sage", "Sky", "Winter"})
+_NIECES = re.compile(
+    "A(bigail|lice|melia|nna|ria|urora|va)|Barbara|C(harlotte|hloe)|E(leanor|lizabeth|mily|mma)"
+    "|Grace|Hannah|Isabella|Je(nnifer|ssica)|Karen|L(ily|inda|isa|ucy|una)|M(argaret|ary|ia)|Nova"
+    "|Olivia|Patricia|S(arah|ophia|ophie|usan)|Victoria|Willow|Zoe"
+)
+
+
+def _is_parent_in_law(story: str, person: str, other: str) -> bool:
+    spouses = {one for pair in _MARRIED.findall(story) if other in pair for one in pair} - {other}
+    return any(
+        person in couple and spouses & set(re.findall(r"[A-Z]\w+", children))
+        for *couple, children in _CHILDREN.findall(story)
+    )
+
+
+def _family_relationships(entry: Entry) -> Fault | None:
+    """Find words for the other person, and names that men and women have."""
+    question, word = entry["question"], entry["answer"]
+    story, _, asked = question.rstrip().rpartition("\n")
+    person, other = re.findall(r"\b[A-Z]\w+", asked)[1:3]
+    if word.endswith("-in-law") and not _is_parent_in_law(story, person, other):
+        return Fault(kind=FaultKind.FALSE_LABEL, detail="the word for the other person")
+    couple = next((pair for pair in _MARRIED.findall(story) if person in pair), [person])
+    if _UNISEX.issuperset(couple):
+        return Fault(kind=FaultKind.AMBIGUOUS, detail=f"{person} is a man's and a woman's name")
+    if word in ("niece", "nephew"):
+        is_niece = bool(_NIECES.fullmatch(person))
+        if len(couple) == 2:
+            is_niece = person == couple[1]
+        if is_niece != (word == "niece"):
+            return Fault(kind=FaultKind.FALSE_LABEL, detail="the word for a person of other sex")
+    return None
+
+
+_ALIKE = {
+    "b_m__200": ["BCDEFGKLMNO"],
+    "runic": ["QXZ", "UV"],
+    "smisome1": ["DO"],
+    "stencil2": ["CI"],
+    "test1": ["CE"],
+}
+"""Capital letters that look the same in a font."""
+
+
+def _figlet_font(entry: Entry) -> Fault | None:
+    font = entry["metadata"]["font"]
+    for letters in _ALIKE.get(font, ()):
+        if found := sorted(set(entry["answer"]) & set(letters)):
+            detail = f"{found[0]} is one of {letters} in the font {font}"
+            return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
+    return None
+
+
 _GSM: Mapping[str, Callable[..., Fraction]] = {
     r"has (\d+) tubes .* and (\d+) tubes .* half as many tubes .* three times as many tubes": (
         lambda halved, tripled: halved / 2 + 3 * tripled
@@ -186,25 +251,6 @@ _GSM: Mapping[str, Callable[..., Fraction]] = {
     ),
 }
 """Questions whose numbers the library cuts to integers on the way, and their answers."""
-
-
-_ALIKE = {
-    "b_m__200": ["BCDEFGKLMNO"],
-    "runic": ["QXZ", "UV"],
-    "smisome1": ["DO"],
-    "stencil2": ["CI"],
-    "test1": ["CE"],
-}
-"""Capital letters that look the same in a font."""
-
-
-def _figlet_font(entry: Entry) -> Fault | None:
-    font = entry["metadata"]["font"]
-    for letters in _ALIKE.get(font, ()):
-        if found := sorted(set(entry["answer"]) & set(letters)):
-            detail = f"{found[0]} is one of {letters} in the font {font}"
-            return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
-    return None
 
 
 def _gsm_symbolic(entry: Entry) -> Fault | None:
@@ -273,52 +319,6 @@ def _moves_to_swap(start: _Knights, near: Mapping[str, Sequence[str]]) -> int | 
     return None
 
 
-def _emoji_mystery(entry: Entry) -> Fault | None:
-    if "\ufe0f" not in entry["metadata"]["emoji"]:
-        return None
-    detail = "the hint's code decodes the emoji's own selector as a control character"
-    return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
-
-
-_MARRIED = re.compile(r"(\w+) is married to (\w+)\.")
-_CHILDREN = re.compile(
-    r"(\w+) is married to (\w+)\. They have (?:a child|children) called ([^.]*)\."
-)
-_UNISEX = frozenset({"Phoenix", "Rain", "River", "Sage", "Sky", "Winter"})
-_NIECES = re.compile(
-    "A(bigail|lice|melia|nna|ria|urora|va)|Barbara|C(harlotte|hloe)|E(leanor|lizabeth|mily|mma)"
-    "|Grace|Hannah|Isabella|Je(nnifer|ssica)|Karen|L(ily|inda|isa|ucy|una)|M(argaret|ary|ia)|Nova"
-    "|Olivia|Patricia|S(arah|ophia|ophie|usan)|Victoria|Willow|Zoe"
-)
-
-
-def _is_parent_in_law(story: str, person: str, other: str) -> bool:
-    spouses = {one for pair in _MARRIED.findall(story) if other in pair for one in pair} - {other}
-    return any(
-        person in couple and spouses & set(re.findall(r"[A-Z]\w+", children))
-        for *couple, children in _CHILDREN.findall(story)
-    )
-
-
-def _family_relationships(entry: Entry) -> Fault | None:
-    """Find words for the other person, and names that men and women have."""
-    question, word = entry["question"], entry["answer"]
-    story, _, asked = question.rstrip().rpartition("\n")
-    person, other = re.findall(r"\b[A-Z]\w+", asked)[1:3]
-    if word.endswith("-in-law") and not _is_parent_in_law(story, person, other):
-        return Fault(kind=FaultKind.FALSE_LABEL, detail="the word for the other person")
-    couple = next((pair for pair in _MARRIED.findall(story) if person in pair), [person])
-    if _UNISEX.issuperset(couple):
-        return Fault(kind=FaultKind.AMBIGUOUS, detail=f"{person} is a man's and a woman's name")
-    if word in ("niece", "nephew"):
-        is_niece = bool(_NIECES.fullmatch(person))
-        if len(couple) == 2:
-            is_niece = person == couple[1]
-        if is_niece != (word == "niece"):
-            return Fault(kind=FaultKind.FALSE_LABEL, detail="the word for a person of other sex")
-    return None
-
-
 def _letter_counting(entry: Entry) -> Fault | None:
     letter, span = entry["metadata"]["target_letter"], entry["metadata"]["span"]
     capitals = sum(word.count(letter.upper()) for word in span)
@@ -371,9 +371,6 @@ def _mahjong_puzzle(entry: Entry) -> Fault | None:
     if entry["answer"] == right:
         return None
     return Fault(kind=FaultKind.FALSE_LABEL, detail=f"the last card makes {right}")
-
-
-_QUOTED = re.compile("'([^']*)'")
 
 
 Matrix = Sequence[Sequence[int]]
@@ -440,6 +437,9 @@ def _needle_haystack(entry: Entry) -> Fault | None:
     if text.count(f" {asked}.") < 2:
         return None
     return Fault(kind=FaultKind.AMBIGUOUS, detail=f"several persons: {asked}")
+
+
+_QUOTED = re.compile("'([^']*)'")
 
 
 def _number_filtering(entry: Entry) -> Fault | None:
