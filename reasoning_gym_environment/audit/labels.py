@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -131,6 +132,22 @@ class Examination:
         )
 
 
+@contextlib.asynccontextmanager
+async def solver_processes() -> AsyncIterator[tuple[TaskPool, Executor]]:
+    """Start a task pool, and processes for the solvers.
+
+    Raises:
+        FixableError: the solvers' packages are not installed.
+        WorkerStartError: the worker processes don't start.
+    """
+    if find_spec("z3") is None:
+        raise FixableError("audit --oracles needs z3-solver, the package's extra `audit`")
+    processes = default_processes()
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as executor:
+        async with TaskPool(PoolSettings(processes=processes), Counter()) as pool:
+            yield pool, executor
+
+
 async def audit_labels(names: Sequence[str], *, items: int, level_items: int) -> list[LabelAudit]:
     """Check the labels of tasks, with a progress bar on a terminal.
 
@@ -144,27 +161,23 @@ async def audit_labels(names: Sequence[str], *, items: int, level_items: int) ->
         UnknownTaskError: a name is unknown.
         WorkerStartError: the worker processes don't start.
     """
-    if find_spec("z3") is None:
-        raise FixableError("audit --oracles needs z3-solver, the package's extra `audit`")
     places = asyncio.Semaphore(_TASKS_AT_ONCE)
-    processes = default_processes()
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as executor:
-        async with TaskPool(PoolSettings(processes=processes), Counter()) as pool:
-            tasks = chosen_tasks(await pool.discover(), names)
-            ladders = await pool.ladders()
+    async with solver_processes() as (pool, executor):
+        tasks = chosen_tasks(await pool.discover(), names)
+        ladders = await pool.ladders()
 
-            async def one(task: str) -> list[LabelAudit]:
-                async with places:
-                    levels: Ladder = ladders[task].levels
-                    return [
-                        await audit_level(pool, executor, task, None, {}, items=items),
-                        *[
-                            await audit_level(pool, executor, task, *level, items=level_items)
-                            for level in enumerate(levels)
-                        ],
-                    ]
+        async def one(task: str) -> list[LabelAudit]:
+            async with places:
+                levels: Ladder = ladders[task].levels
+                return [
+                    await audit_level(pool, executor, task, None, {}, items=items),
+                    *[
+                        await audit_level(pool, executor, task, *level, items=level_items)
+                        for level in enumerate(levels)
+                    ],
+                ]
 
-            found = await with_progress([one(task) for task in tasks], "labels")
+        found = await with_progress([one(task) for task in tasks], "labels")
     return [audit for audits in found for audit in audits]
 
 

@@ -12,11 +12,10 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import Enum
 from importlib.metadata import version
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,12 +23,13 @@ from msgspec import Meta, Struct
 
 from ..errors import ConfigurationError, GenerationError
 from ..records import Problem, Recipe
-from ..sandbox.pool import PoolSettings, TaskPool, default_processes
+from ..sandbox.pool import TaskPool
 from ..scoring.extraction import extract_answer, strip_formatting
 from ..tasks.recipes import require_valid_recipe
+from ..util.grouping import group_by
 from ..util.models import validate
 from ..util.progress import with_progress
-from .labels import Examination
+from .labels import Examination, solver_processes
 from .run import chosen_tasks
 from .solvers.registry import SOLVERS
 from .solvers.solution import UnreadableQuestionError
@@ -168,26 +168,25 @@ async def audit_published(path: Path, names: Sequence[str]) -> PublishedAudit:
 
     Raises:
         ConfigurationError: a line of the file is invalid.
+        FixableError: the solvers' packages are not installed.
         UnknownTaskError: a name is unknown.
         WorkerStartError: the worker processes don't start.
     """
     items = list(read_published(path))
     places = asyncio.Semaphore(_ITEMS_AT_ONCE)
-    processes = default_processes()
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as executor:
-        async with TaskPool(PoolSettings(processes=processes), Counter()) as pool:
-            tasks = chosen_tasks(await pool.discover(), names)
-            items = [item for item in items if item.task in tasks]
-            agreed = [(item, both) for item in items if (both := agreed_answer(item))]
+    async with solver_processes() as (pool, executor):
+        tasks = chosen_tasks(await pool.discover(), names)
+        items = [item for item in items if item.task in tasks]
+        agreed = [(item, both) for item in items if (both := agreed_answer(item))]
 
-            async def one(item: PublishedItem, answer: str, models: int) -> Disagreement | bool:
-                async with places:
-                    problem = await _made_again(pool, item)
-                    if problem is None:
-                        return False
-                    return await _disagreement(pool, executor, problem, answer, models) or True
+        async def one(item: PublishedItem, answer: str, models: int) -> Disagreement | bool:
+            async with places:
+                problem = await _made_again(pool, item)
+                if problem is None:
+                    return False
+                return await _disagreement(pool, executor, problem, answer, models) or True
 
-            found = await with_progress([one(item, *both) for item, both in agreed], "answers")
+        found = await with_progress([one(item, *both) for item, both in agreed], "answers")
     return PublishedAudit(
         items=len(items),
         agreed=len(agreed),
@@ -245,9 +244,8 @@ def judge(task: str, question: str, label: str | None, answer: str) -> Judgment:
 
 def as_text(audit: PublishedAudit) -> str:
     """Return the counts by task, and every item on which models and label differ."""
-    by_task: dict[str, list[Disagreement]] = {}
-    for one in sorted(audit.disagreements, key=lambda one: (one.recipe.task, one.judgment)):
-        by_task.setdefault(one.recipe.task, []).append(one)
+    in_order = sorted(audit.disagreements, key=lambda one: (one.recipe.task, one.judgment))
+    by_task = group_by(lambda one: one.recipe.task, in_order)
     lines = [
         f"reasoning-gym {version('reasoning-gym')}: {audit.items} items, models agree on"
         f" {audit.agreed}, {audit.changed} of these are made differently today,"

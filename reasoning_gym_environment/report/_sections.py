@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ..evaluation.comparison import compare, comparison_table
-from ..records import FORMAT_FAILURES, UPSTREAM_THRESHOLD, Status
+from ..records import FORMAT_FAILURES, Status
 from ..storage.rows import StoredGroup, StoredRollout
 from ..util.grouping import group_by
 from .data import (
@@ -221,7 +221,7 @@ def with_level(groups: Sequence[StoredGroup]) -> list[StoredGroup]:
 
 def solved_rule(group: StoredGroup) -> tuple[str, ...]:
     """Return which scores count as solved, unless right answers do."""
-    threshold = group.scoring.get("solved_threshold", UPSTREAM_THRESHOLD)
+    threshold = group.solved_threshold
     return () if threshold is None else (f"scores of {threshold} and more count as solved",)
 
 

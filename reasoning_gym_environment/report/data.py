@@ -16,7 +16,7 @@ from msgspec import Struct
 from ..errors import FixableError
 from ..evaluation.estimators import share
 from ..evaluation.store import METRICS, RUN, SAMPLES, settings_in
-from ..records import FORMAT_FAILURES, UPSTREAM_THRESHOLD, Signal, Status, recipe_key
+from ..records import FORMAT_FAILURES, Signal, Status, recipe_key
 from ..storage.dumps import FAILED, PARTIAL, distinct_files, read_groups
 from ..storage.rows import StoredGroup, StoredRollout
 from ..tasks.catalogue import known_categories, ladder_heights
@@ -252,9 +252,8 @@ def floors_of(group: StoredGroup) -> Floors | None:
 
     Floors are of default items and right answers; rows without a threshold are of an older rule.
     """
-    threshold = group.scoring.get("solved_threshold", UPSTREAM_THRESHOLD)
     default = group.recipe.level is None and not group.recipe.parameters
-    return floors(threshold).get(group.task) if default else None
+    return floors(group.solved_threshold).get(group.task) if default else None
 
 
 def difficulty_of(group: StoredGroup) -> float | None:

@@ -15,7 +15,17 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from ..problems.seeds import is_evaluation_seed
-from ..records import Attempt, GroupResult, Problem, Recipe, Reward, Signal, Status, Verdict
+from ..records import (
+    UPSTREAM_THRESHOLD,
+    Attempt,
+    GroupResult,
+    Problem,
+    Recipe,
+    Reward,
+    Signal,
+    Status,
+    Verdict,
+)
 from ..scoring.rewards import signal
 from ..tasks.recipes import LIBRARY, read_recipe
 from ..util.models import validate
@@ -308,6 +318,15 @@ class StoredGroup:
     def scoring(self) -> Mapping[str, Any]:
         """The scoring settings; empty in rows without them."""
         return dict(self.about.get("scoring", {}))
+
+    @property
+    def solved_threshold(self) -> float | None:
+        """The score from which its rollouts count as solved; None is each task's own.
+
+        Rows without one are of versions that knew upstream's rule alone.
+        """
+        threshold: float | None = self.scoring.get("solved_threshold", UPSTREAM_THRESHOLD)
+        return threshold
 
     @property
     def library_versions(self) -> Mapping[str, Any]:

@@ -13,7 +13,6 @@ __all__ = [
     "logic",
     "puzzles",
     "registry",
-    "search",
     "solution",
     "strings",
 ]

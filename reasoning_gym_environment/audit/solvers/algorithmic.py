@@ -11,8 +11,7 @@ from fractions import Fraction
 from itertools import islice, pairwise, product
 from typing import Any
 
-from .search import shortest_path
-from .solution import Property, Solution, Solver, UnreadableQuestionError, exactly
+from .solution import Property, Solution, Solver, UnreadableQuestionError, exactly, shortest_path
 
 Matrix = tuple[tuple[Any, ...], ...]
 

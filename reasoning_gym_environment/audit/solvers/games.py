@@ -743,7 +743,7 @@ def _walks(depot: _Depot, boxes: frozenset[Square], player: Square) -> dict[Squa
 
 
 def _pushes_home(depot: _Depot) -> dict[Square, int]:
-    """Return the fewest pushes from each square to a goal; no entry where there is no way."""
+    """Return the fewest pushes from each square to a goal; unreachable ones are missing."""
     fewest, queue = dict.fromkeys(depot.goals, 0), deque(depot.goals)
     while queue:
         at = queue.popleft()

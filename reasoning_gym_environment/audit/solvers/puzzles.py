@@ -6,8 +6,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-from .search import shortest_path
-from .solution import Property, Solution, Solver, UnreadableQuestionError, exactly
+from .solution import Property, Solution, Solver, UnreadableQuestionError, exactly, shortest_path
 
 _EMOJI_SELECTOR = "\x0f"
 """What the hint's code makes of U+FE0F, which some emoji have as their second character."""

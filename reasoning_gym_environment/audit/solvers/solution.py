@@ -1,10 +1,11 @@
-"""What a solver returns, and what is checked where there is none."""
+"""What a solver returns, what is checked where there is none, and the search that several use."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 
 class UnreadableQuestionError(ValueError):
@@ -57,3 +58,29 @@ def exactly(*answers: str, wrong: Sequence[str] = (), ambiguous: str = "") -> So
     return Solution(
         accepts=lambda text: text.strip() in known, right=answers, wrong=wrong, ambiguous=ambiguous
     )
+
+
+State = TypeVar("State", bound=Hashable)
+
+
+def shortest_path(
+    start: State,
+    successors: Callable[[State], Iterable[tuple[str, State]]],
+    is_goal: Callable[[State], bool],
+) -> list[str] | None:
+    """Return the moves of a shortest path from the start to a goal, or None if there is none."""
+    came_by: dict[State, tuple[str, State] | None] = {start: None}
+    queue = deque([start])
+    while queue:
+        state = queue.popleft()
+        if is_goal(state):
+            moves = []
+            while (step := came_by[state]) is not None:
+                move, state = step
+                moves.append(move)
+            return moves[::-1]
+        for move, after in successors(state):
+            if after not in came_by:
+                came_by[after] = move, state
+                queue.append(after)
+    return None

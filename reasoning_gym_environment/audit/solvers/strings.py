@@ -331,7 +331,7 @@ _INSERTED = {"ABCD": "A", "BCDE": "B", "CDEA": "C", "DEAB": "D", "EABC": "E"}
 
 
 def string_insertion(question: str) -> Solution:
-    """Solve in one pass that goes on behind each inserted character."""
+    """Solve in one pass that continues after each inserted character."""
     for pattern, letter in _INSERTED.items():
         _read(f"substring {pattern} in the string, insert the character {letter}", question)
     (text,) = _read(r"according to the pattern: ([A-E]+)", question)
@@ -405,7 +405,7 @@ _STEPS = 20_000
 
 
 def _transformed(text: str, rules: Sequence[str], shift: int) -> list[str]:
-    """Return each state up to the final one; empty if there is no end to it."""
+    """Return each state up to the final one; empty if they never end."""
     states = {text: None}
     for _ in range(_STEPS):
         for rule in rules:
