@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 from ..records import Fault, FaultKind
@@ -428,6 +428,61 @@ def _manipulate_matrix(entry: Entry) -> Fault | None:
     else:
         return None
     return Fault(kind=FaultKind.AMBIGUOUS, detail=f"the text does not say {unclear}")
+
+
+_GRID_OPERATIONS: tuple[Callable[[int, int, int], int], ...] = (
+    lambda row, column, divisor: (row + column) % divisor,
+    lambda row, column, divisor: abs(row - column) % divisor,
+    lambda row, column, divisor: row * column % divisor,
+    pow,
+    lambda row, column, divisor: pow(column, row, divisor),
+)
+
+
+class _GridPattern(NamedTuple):
+    """A rule that marks a cell if the operation on its row and column has the same remainder.
+
+    Attributes:
+        start: number of the first row and column.
+        example: a cell that is marked.
+    """
+
+    operation: Callable[[int, int, int], int]
+    divisor: int
+    start: int
+    example: tuple[int, int]
+
+    def marked(self, cells: Sequence[tuple[int, int]]) -> Iterator[bool]:
+        operation, divisor, start, (row, column) = self
+        remainder = operation(row + start, column + start, divisor)
+        return (
+            operation(row + start, column + start, divisor) == remainder for row, column in cells
+        )
+
+
+def _modulo_grid(entry: Entry) -> Fault | None:
+    """Search for another pattern that has the known cells and fills the blanks otherwise."""
+    asked = re.findall(r"^[✅❌❔]+$", entry["question"], re.MULTILINE)
+    answer = entry["answer"].split("\n")
+    cells: dict[str, list[tuple[int, int]]] = {"✅": [], "❌": [], "❔": []}
+    for row, marks in enumerate(asked):
+        for column, mark in enumerate(marks):
+            cells[mark].append((row, column))
+    marked, unmarked, blanks = cells.values()
+    if not marked:
+        return Fault(kind=FaultKind.AMBIGUOUS, detail="no cell of the pattern is known")
+    label = [answer[row][column] == "✅" for row, column in blanks]
+    largest = max(len(asked), len(asked[0])) + 30
+    for operation, divisor, start in product(_GRID_OPERATIONS, range(1, largest), (0, 1)):
+        pattern = _GridPattern(operation, divisor, start, marked[0])
+        if (
+            all(pattern.marked(marked))
+            and not any(pattern.marked(unmarked))
+            and list(pattern.marked(blanks)) != label
+        ):
+            detail = f"another pattern fits, modulo {divisor}"
+            return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
+    return None
 
 
 def _needle_haystack(entry: Entry) -> Fault | None:
@@ -879,6 +934,7 @@ CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
     "letter_jumble": _letter_jumble,
     "mahjong_puzzle": _mahjong_puzzle,
     "manipulate_matrix": _manipulate_matrix,
+    "modulo_grid": _modulo_grid,
     "needle_haystack": _needle_haystack,
     "number_filtering": _number_filtering,
     "polynomial_equations": _polynomial_equations,
