@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic.fields import FieldInfo
 
 from .errors import ConfigurationError
-from .inference.prompts import SYSTEM_PROMPTS
+from .inference.prompts import SYSTEM_PROMPTS, resolve_system_prompt
 from .problems.levels import ComplexityMode, require_difficulty_where_fixed
 from .problems.sampler import TaskSampling
 from .records import UPSTREAM_THRESHOLD
@@ -120,6 +120,19 @@ def parse_name(value: Any) -> str:
     return name
 
 
+def parse_url(value: Any) -> Any:
+    """Check that a URL, if there is one, begins with its scheme.
+
+    Example:
+        >>> parse_url("http://localhost:8000")
+        'http://localhost:8000'
+    """
+    if isinstance(value, str) and value and not re.match(r"https?://[^/]", value):
+        hint = f"; did you mean http://{value}?" if re.match(r"[\w.-]+(:\d+)?(/|$)", value) else ""
+        raise ValueError(f"must be a URL that starts with http:// or https://, got {value!r}{hint}")
+    return value
+
+
 def option(default: Any, about: str, **limits: Any) -> Any:
     """Declare an option."""
     return Field(default=default, description=about, **limits)
@@ -128,6 +141,7 @@ def option(default: Any, about: str, **limits: Any) -> Any:
 Names = Annotated[list[str], BeforeValidator(split_names)]
 Weights = Annotated[dict[str, float], BeforeValidator(parse_weights)]
 Parameters = Annotated[dict[str, dict[str, Any]], BeforeValidator(parse_parameters)]
+Url = Annotated[str, BeforeValidator(parse_url)]
 Difficulties = Annotated[list[float], BeforeValidator(parse_difficulties)]
 
 
@@ -142,7 +156,7 @@ class CommonSettings(Section):
     )
     total_steps: int = option(1000, "Training steps, or groups to collect with process.")
     batch_size: int = option(-1, "Rollouts in a training batch; a trainer replaces it by its own.")
-    rollout_server_url: str = option("http://localhost:8000", "URL of the Atropos API (`run-api`).")
+    rollout_server_url: Url = option("http://localhost:8000", "URL of the Atropos API (`run-api`).")
     system_prompt: str = option(
         "think",
         f"A built-in system prompt ({', '.join(SYSTEM_PROMPTS)}) or the text of one; "
@@ -359,6 +373,7 @@ class EnvironmentSettings(  # pydantic orders fields from the last base to the f
                 "raise it, or leave it at -1 for the trainer to set"
             )
         require_difficulty_where_fixed(self.complexity_mode, self.difficulty)
+        resolve_system_prompt(self.system_prompt)  # refuses a misspelled name
         none_above = self.rollout_save_score_threshold == 1 and not self.dump_all_rollouts
         if self.dump_rollouts and none_above:
             raise ValueError(
@@ -397,7 +412,7 @@ class CommonServerSettings(Section):
     server_type: Literal["openai", "trl", "sglang", "vllm"] = option(
         "openai", "The server's protocol."
     )
-    base_url: str | None = option("", "URL of the server, with /v1.")
+    base_url: Url | None = option("", "URL of the server, with /v1.")
     model_name: str = option("default", "Name of the model at the server.")
     api_key: str | None = option("", "API key of the server.", repr=False)
     num_max_requests_at_once: int = option(512, "Most concurrent requests in training.")

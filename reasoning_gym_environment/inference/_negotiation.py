@@ -16,7 +16,7 @@ import aiohttp
 from ..errors import ConfigurationError
 from ..util.outages import UnreachableError
 from .dialects import ChatText, Dialect, GenerationRequest, SamplingParams, parse
-from .errors import REMEDIES, ReplyError, is_transient
+from .errors import ReplyError, is_transient, remedy
 from .servers import CHAT_TEXT, ServerClient
 
 logger = logging.getLogger(__name__)
@@ -127,7 +127,9 @@ async def _probe_until_one_answers(
             return results
         left = give_up - loop.time()
         if left <= 0:
-            raise UnreachableError(f"{outage}: check the server's own log")
+            raise UnreachableError(
+                f"{outage}: start it, set --openai.base_url to its address, or check its own log"
+            )
         if attempt % _LOG_EVERY == 0:
             logger.warning("%s; trying for another %.0f s", outage.capitalize(), left)
         attempt += 1
@@ -286,10 +288,10 @@ def warning(found: Capabilities, requirements: Requirements) -> str | None:
 
 
 def _describe_refusal(url: str, error: aiohttp.ClientResponseError) -> str:
-    remedy = REMEDIES.get(error.status, "check --openai.server_type and --openai.model_name")
+    hint = remedy(error) or "if it names a parameter, check --openai.server_type"
     return (
         f"the inference server at {url} refuses requests with status {error.status} "
-        f"({error.message.rstrip('.')}): {remedy}"
+        f"({error.message.rstrip('.')}): {hint}"
     )
 
 

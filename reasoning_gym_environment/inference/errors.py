@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from http import HTTPStatus
 from typing import Any
 
@@ -16,12 +17,41 @@ _MESSAGE_LENGTH = 300
 CONNECT_SECONDS = 10
 """Timeout for connecting to a server."""
 _TRANSIENT = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
-REMEDIES: dict[int, str] = {
-    HTTPStatus.UNAUTHORIZED: "set --openai.api_key to a key that the server accepts",
-    HTTPStatus.FORBIDDEN: "set --openai.api_key to a key that the server accepts",
-    HTTPStatus.NOT_FOUND: "check --openai.model_name, --openai.base_url and --openai.server_type",
-}
-"""By HTTP status."""
+_QUOTA = re.compile(
+    r"^(?!.*(?:retry|try again) in ).*"  # a rate limit
+    r"(?:exceeded your current quota|insufficient|credit balance|payment required|out of credits)",
+    re.IGNORECASE,
+)
+_KEY = "set --openai.api_key to a key that the server accepts"
+_REMEDIES = tuple(
+    (statuses, re.compile(words, re.IGNORECASE), remedy)
+    for statuses, words, remedy in (
+        (
+            {402, 403, 429},
+            _QUOTA.pattern,
+            "the account has no quota left; add credit, or set --openai.api_key to another "
+            "account's key",
+        ),
+        ({401, 403}, "", _KEY),
+        ({400}, r"api[ _-]?key|unauthori[sz]ed", _KEY),
+        (
+            {400, 413, 422},
+            r"context|max(imum)?[_ -](completion_|model_|new_)?(tokens|len|length)|too long",
+            "lower --env.max_token_length, or start the server with a longer context",
+        ),
+        (
+            {400, 404, 422},
+            r"\bmodels?\b",
+            "set --openai.model_name to a model that the server lists at /v1/models",
+        ),
+        (
+            {404, 405},
+            "",
+            "check --openai.base_url (it ends in /v1 at most servers) and --openai.server_type",
+        ),
+    )
+)
+"""Statuses, words in the server's message, and what the user can do; the first that fits counts."""
 
 
 class InferenceError(FixableError):
@@ -45,10 +75,26 @@ class HangingError(FixableError):
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return whether the same request may succeed later: not after a 4xx other than 408 and 429."""
+    """Return whether the same request may succeed later.
+
+    It may not after a 4xx other than 408 and 429, nor after a 429 for an exhausted quota.
+    """
     if not isinstance(error, aiohttp.ClientResponseError):
         return True
+    if error.status == HTTPStatus.TOO_MANY_REQUESTS and _QUOTA.search(error.message):
+        return False
     return error.status in _TRANSIENT or not 400 <= error.status < 500
+
+
+def remedy(error: aiohttp.ClientResponseError) -> str:
+    """Return what the user can do about a refusal, by its status and message; else nothing."""
+    message = error_message(error.message)
+    fitting = (
+        text
+        for statuses, words, text in _REMEDIES
+        if error.status in statuses and words.search(message)
+    )
+    return next(fitting, "")
 
 
 def describe(error: BaseException) -> str:
@@ -64,12 +110,12 @@ def describe(error: BaseException) -> str:
 
 def _describe_refusal(error: aiohttp.ClientResponseError) -> str:
     phrase = HTTPStatus(error.status).phrase if error.status in set(HTTPStatus) else ""
-    message, remedy = error_message(error.message), REMEDIES.get(error.status)
+    message, hint = error_message(error.message), remedy(error)
     return (
         f"{error.status} {phrase}".rstrip()
         + f" from {error.request_info.real_url}"
         + (f": {message}" if message and message != phrase else "")
-        + (f" ({remedy})" if remedy else "")
+        + (f" ({hint})" if hint else "")
     )
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from ..errors import ConfigurationError, did_you_mean
 from ..records import MASKED, Completion
 from ..util.text import replace_surrogates
 
@@ -55,11 +56,21 @@ class Prompt:
 def resolve_system_prompt(name_or_text: str) -> str:
     """Return the built-in prompt of that name, or the text itself.
 
+    Raises:
+        ConfigurationError: the text is one word close to a built-in's name.
+
     Example:
         >>> resolve_system_prompt("Be brief.")
         'Be brief.'
     """
-    return SYSTEM_PROMPTS.get(name_or_text, name_or_text)
+    if name_or_text in SYSTEM_PROMPTS:
+        return SYSTEM_PROMPTS[name_or_text]
+    is_word = len(name_or_text.split()) == 1
+    if is_word and (hint := did_you_mean(name_or_text.lower(), SYSTEM_PROMPTS, otherwise="")):
+        raise ConfigurationError(
+            f"system_prompt must be a built-in's name or a text, got {name_or_text!r}; {hint}"
+        )
+    return name_or_text
 
 
 def build_messages(system_prompt: str, question: str) -> list[dict[str, str]]:

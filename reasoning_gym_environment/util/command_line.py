@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, TypeVar, get_args
 
+import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
@@ -33,6 +35,11 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     renamed: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def has(cls, name: Any) -> bool:
+        """Return whether there is a setting of that name, current or old."""
+        return name in cls.model_fields or name in cls.renamed
 
     @model_validator(mode="before")
     @classmethod
@@ -161,9 +168,14 @@ def _require_value(name: str, known: Mapping[str, bool]) -> None:
 
 
 def _unknown(name: str, known: Mapping[str, bool]) -> str:
-    section, dot, last = name.rpartition(".")
-    names = [other.rpartition(".")[2] for other in known if other.startswith(f"{section}{dot}")]
-    hint = did_you_mean(last, names, otherwise="see --help-all")
+    section, _, last = name.rpartition(".")
+    options: dict[str, list[str]] = {}  # by name without the section
+    for option in known:
+        options.setdefault(option.rpartition(".")[2], []).append(f"--{option}")
+    own = [other for other, full in options.items() if f"--{section}.{other}" in full]
+    close = [last] if last in options else get_close_matches(last, own or options)
+    full = [option for other in close for option in options[other]]
+    hint = f"did you mean {', '.join(full)}?" if full else "see --help-all"
     return f"unknown option --{name}; {hint}"
 
 
@@ -177,11 +189,14 @@ def read_file(path: Path, sections: Sections) -> Given:
     for name in content:
         _require_section(name, path, sections)
     env = _mapping(content.get(ENV) or {}, path, ENV)
+    _require_own(env, ENV, path, sections)
     servers = content.get(SERVER) or []
     servers = [servers] if isinstance(servers, dict) else servers
     if not isinstance(servers, list):
         raise ConfigurationError(f"{path}: {SERVER} must be a server's settings or a list of them")
     checked = [_mapping(server, path, f"a server below {SERVER}") for server in servers]
+    for server in checked:
+        _require_own(server, SERVER, path, sections)
     return Given(
         env=sections[ENV].with_new_names(env, prefix=f"{path}: "),
         servers=[sections[SERVER].with_new_names(one, prefix=f"{path}: ") for one in checked],
@@ -189,11 +204,25 @@ def read_file(path: Path, sections: Sections) -> Given:
     )
 
 
-def _load(path: Path) -> Any:
-    import yaml
+class _Loader(yaml.SafeLoader):
+    """A YAML loader that refuses a key that is set twice; the last one would win silently."""
 
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                raise ConfigurationError(
+                    f"{key.value} is set twice, the second time in line {key.start_mark.line + 1}"
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _load(path: Path) -> Any:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"--config {path}: {error}") from None
     except OSError as error:
         raise ConfigurationError(f"--config {path} can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -219,10 +248,22 @@ def _require_section(name: Any, path: Path, sections: Sections) -> None:
     if name in known:
         return
     hint = did_you_mean(str(name), known, otherwise=f"the sections are {', '.join(known)}")
-    for section in (ENV, SERVER):
-        if name in sections[section].model_fields:
-            hint = f"it belongs below `{section}:`"
+    if section := _section_of(name, sections):
+        hint = f"it belongs below `{section}:`"
     raise ConfigurationError(f"{path}: unknown section {name!r}; {hint}")
+
+
+def _require_own(settings: Mapping[str, Any], section: str, path: Path, sections: Sections) -> None:
+    """Raise ConfigurationError for a setting that belongs to the other section."""
+    for name in settings:
+        if not sections[section].has(name) and (other := _section_of(name, sections)):
+            raise ConfigurationError(
+                f"{path}: unknown setting {name!r} below `{section}:`; it belongs below `{other}:`"
+            )
+
+
+def _section_of(name: Any, sections: Sections) -> str | None:
+    return next((section for section in (ENV, SERVER) if sections[section].has(name)), None)
 
 
 def build(model: type[Model], settings: Mapping[str, Any], *, prefix: str = "") -> Model:

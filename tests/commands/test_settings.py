@@ -41,8 +41,27 @@ def check(arguments: Sequence[str]) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--env.group_sise 3", "unknown option --env.group_sise; did you mean group_size?"),
-        ("--openai.base_ulr x", "unknown option --openai.base_ulr; did you mean base_url?"),
+        ("--env.group_sise 3", "unknown option --env.group_sise; did you mean --env.group_size?"),
+        (
+            "--openai.base_ulr x",
+            "unknown option --openai.base_ulr; did you mean --openai.base_url?",
+        ),
+        ("--model_name x", "unknown option --model_name; did you mean --openai.model_name?"),
+        (
+            "--env.model_name x",
+            "unknown option --env.model_name; did you mean --openai.model_name?",
+        ),
+        ("--grop_size 3", "unknown option --grop_size; did you mean --env.group_size?"),
+        (
+            "--env.system_prompt dirct",
+            "system_prompt must be a built-in's name or a text, got 'dirct'; did you mean direct?",
+        ),
+        (
+            "--openai.base_url localhost:9004/v1",
+            "openai.base_url must be a URL that starts with http:// or https://, got "
+            "'localhost:9004/v1'; did you mean http://localhost:9004/v1?",
+        ),
+        ("--env.rollout_server_url :8000", "rollout_server_url must be a URL that starts with"),
         ("--nonsense", "unknown option --nonsense; see --help-all"),
         ("--env.seed", "--env.seed needs a value"),
         ("--env.seed 1 2", "unexpected '2' after the value of --env.seed; options start with"),
@@ -113,6 +132,20 @@ FORM = "must be settings as `name: value`, below `env:` or `openai:`, got "
             "include_tasks must be names, as a list or ",
         ),
         ("env: {include_tasks: [gdc]}", "include_tasks: unknown task or category 'gdc'"),
+        ("tokenizer_name: a", "FILE: unknown section 'tokenizer_name'; it belongs below `env:`"),
+        (
+            "env: {model_name: a}",
+            "FILE: unknown setting 'model_name' below `env:`; it belongs below `openai:`",
+        ),
+        (
+            "openai: [{complexity_level: 1}]",
+            "FILE: unknown setting 'complexity_level' below `openai:`; it belongs below `env:`",
+        ),
+        (
+            "env:\n  seed: 1\n  group_size: 2\n  seed: 3",
+            "--config FILE: seed is set twice, the second time in line 4",
+        ),
+        ("env: {}\nopenai: {}\nenv: {}", "--config FILE: env is set twice, the second time in"),
         (f"openai: {{api_key: {KEY}: 1}}", "--config FILE is not valid YAML (line 1)"),
     ],
 )

@@ -174,7 +174,7 @@ async def test_an_unknown_task_ends_the_start_before_any_request(
 
 
 async def test_the_command_line_refuses_in_one_sentence(bench: Any) -> None:
-    options = bench.options("http://127.0.0.1:1", rollout_server_url="no URL")
+    options = bench.options("http://127.0.0.1:1", rollout_server_url="http://127.0.0.1:1")
     said = await refused(bench, "serve", *options, "--env.temperature", "-0.5")
     assert said.startswith("error: temperature must be a number ≥ 0")
     assert "-0.5" in said
@@ -207,7 +207,7 @@ def test_negative_values_belong_to_their_option(given: list[str], read: dict[str
     [
         (["-1"], "unexpected '-1'; options start with --"),
         (["--seed", "1", "2"], "unexpected '2' after the value of --seed;"),
-        (["--sed", "1"], "unknown option --sed; did you mean seed"),
+        (["--sed", "1"], "unknown option --sed; did you mean --seed"),
         (["--seed"], "--seed needs a value"),
         (["--seed", "--x"], "--seed needs a value"),
     ],

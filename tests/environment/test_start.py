@@ -224,13 +224,19 @@ async def test_the_error_names_vllms_option_for_processed_logprobs(
         (
             404,
             '{"object": "error", "message": "The model `m` does not exist."}',
-            "status 404 (The model `m` does not exist): check --openai.model_name, "
-            "--openai.base_url and --openai.server_type",
+            "status 404 (The model `m` does not exist): set --openai.model_name to a "
+            "model that the server lists at /v1/models",
         ),
         (
             400,
             "no such\nparameter",
-            "status 400 (no such parameter): check --openai.server_type and --openai.model_name",
+            "status 400 (no such parameter): if it names a parameter, check --openai.server_type",
+        ),
+        (
+            429,
+            '{"error": {"message": "You exceeded your current quota, please check your plan."}}',
+            "status 429 (You exceeded your current quota, please check your plan): the account has "
+            "no quota left; add credit, or set --openai.api_key to another account's key",
         ),
     ],
 )
@@ -298,8 +304,8 @@ async def test_a_server_that_keeps_failing_ends_the_start(bench: Any, tokenizer:
             async with bench.environment(server.url, "vllm", of=Impatient):
                 pass
     assert str(raised.value) == (
-        f"no answer from the inference server at {server.url}/v1 (status 503: loading): check the "
-        "server's own log"
+        f"no answer from the inference server at {server.url}/v1 (status 503: loading): start it, "
+        "set --openai.base_url to its address, or check its own log"
     )
 
 

@@ -51,13 +51,13 @@ async def failed_post(url: str) -> BaseException:
         (
             404,
             UNKNOWN_MODEL,
-            "404 Not Found from {}: The model `x` does not exist. (check --openai.model_name, "
-            "--openai.base_url and --openai.server_type)",
+            "404 Not Found from {}: The model `x` does not exist. (set --openai.model_name to "
+            "a model that the server lists at /v1/models)",
         ),
         (
             404,
             {"detail": "Not Found"},
-            "404 Not Found from {} (check --openai.model_name, --openai.base_url and "
+            "404 Not Found from {} (check --openai.base_url (it ends in /v1 at most servers) and "
             "--openai.server_type)",
         ),
         (
@@ -65,7 +65,13 @@ async def failed_post(url: str) -> BaseException:
             {"error": "Unauthorized"},
             "401 Unauthorized from {} (set --openai.api_key to a key that the server accepts)",
         ),
-        (400, {"message": "too\nlong"}, "400 Bad Request from {}: too long"),
+        (400, {"message": "no\ngood"}, "400 Bad Request from {}: no good"),
+        (
+            400,
+            {"message": "This model's maximum context length is 4096 tokens."},
+            "400 Bad Request from {}: This model's maximum context length is 4096 tokens. (lower "
+            "--env.max_token_length, or start the server with a longer context)",
+        ),
         (409, {"detail": [{"msg": "no"}]}, "409 Conflict from {}: [{{'msg': 'no'}}]"),
         (503, "loading \x1b[1m", "503 Service Unavailable from {}: loading \\x1b[1m"),
         (599, "", "599 from {}"),
@@ -84,6 +90,26 @@ async def test_a_refusal_is_described_on_one_line(code: int, body: object, said:
 async def test_errors_of_the_request_itself_are_not_transient(code: int, expected: bool) -> None:
     async with Refusing(code, "no") as url:
         assert is_transient(await failed_post(url)) is expected
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("You exceeded your current quota, please check your plan and billing details.", False),
+        (
+            "Rate limit reached. Please try again in 20s. Visit /account/billing to add credits",
+            True,
+        ),
+        ("You exceeded your current quota. Please retry in 12.3s.", True),
+    ],
+)
+async def test_a_rate_limit_is_transient_and_an_exhausted_quota_is_not(
+    message: str, expected: bool
+) -> None:
+    async with Refusing(429, {"error": {"message": message}}) as url:
+        error = await failed_post(url)
+    assert is_transient(error) is expected
+    assert ("no quota left" in describe(error)) is not expected
 
 
 async def test_a_failure_without_a_reply_is_transient() -> None:
