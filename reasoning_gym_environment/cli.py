@@ -6,10 +6,13 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 
 from .errors import FixableError, did_you_mean
 from .util.logs import configure_logging
 from .util.text import escape_control_characters
+
+PACKAGE = "reasoning-gym-environment"
 
 USAGE = """\
 usage: reasoning-gym-environment COMMAND [options]
@@ -35,7 +38,7 @@ commands that need no server:
   report     make an HTML page from dumps and evaluation results
 
 Settings are options, --env.NAME VALUE (the environment) and --openai.NAME VALUE (the
-inference server), or come from a file: --config FILE.yaml.
+inference server), or come from a file: --config FILE.yaml. --version prints the version.
 """
 
 SERVING = ("serve", "process", "evaluate")
@@ -85,6 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(USAGE)
         return 0 if arguments else 2
+    if arguments[0] in ("--version", "version"):
+        print(f"{PACKAGE} {version(PACKAGE)}")
+        return 0
     if arguments[0] not in COMMANDS:
         known = f"the commands are {', '.join(COMMANDS)}"
         hint = did_you_mean(arguments[0], COMMANDS, otherwise=known, most=1)

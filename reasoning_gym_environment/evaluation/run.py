@@ -115,6 +115,7 @@ class Evaluation:
         self._categories: Mapping[str, str] = {}
         self._unlogged: EvaluationReport | None = None
         self._begun = False
+        self._resumable = True
 
     def prepare(
         self, pool: ProblemGenerator, categories: Mapping[str, str], ladders: Mapping[str, Ladder]
@@ -172,7 +173,7 @@ class Evaluation:
             folder = folder / f"step-{step}"
         if self._begun or step is not None:
             folder = unused(folder)
-        self._begun = True
+        self._begun, self._resumable = True, step is None
         return EvaluationStore(
             folder, {**self._result_settings(length_limit, versions), "step": step}
         )
@@ -204,6 +205,8 @@ class Evaluation:
         missing = [item for item in items if _key(item) not in store.samples]
         finished = len(items) - len(missing)
         resume = f"the same command with --env.data_dir_to_save_evals {store.folder} resumes it"
+        if not self._resumable:
+            resume = "serving again starts it anew"
         message = "Evaluating %d items, %d already finished; after an interruption %s"
         logger.info(message, len(items), finished, resume)
         groups = self._settings.max_eval_workers // self._settings.eval_attempts
@@ -267,13 +270,13 @@ class Evaluation:
         if unscored == len(store.samples):
             raise InferenceError("no evaluation sample could be scored; see the warnings above")
         if unscored:
-            logger.warning(
-                "%d of %d samples could not be scored; the same command with "
-                "--env.data_dir_to_save_evals %s retries them",
-                unscored,
-                len(store.samples),
-                store.folder,
+            retry = (
+                f"the same command with --env.data_dir_to_save_evals {store.folder} retries them"
             )
+            if not self._resumable:
+                retry = "the figures are of the others"
+            message = "%d of %d samples could not be scored; %s"
+            logger.warning(message, unscored, len(store.samples), retry)
 
     def show(self, terminal: TextIO) -> None:
         """Write the last evaluation's table."""

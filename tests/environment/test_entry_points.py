@@ -4,11 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 import reasoning_gym_environment
+from reasoning_gym_environment.cli import main
 from reasoning_gym_environment.tasks.catalogue import known_categories
 
 pytestmark = pytest.mark.processes
@@ -152,6 +154,13 @@ def test_an_unknown_command_gets_the_closest_one() -> None:
     done = run(*WAYS["module"], "evalute")
     assert done.returncode == 2
     assert done.stderr == "error: unknown command 'evalute'; did you mean evaluate?\n"
+
+
+def test_the_version_is_the_installed_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    installed = version("reasoning-gym-environment")
+    assert capsys.readouterr().out == f"reasoning-gym-environment {installed}\n"
+    assert reasoning_gym_environment.__version__ == installed
 
 
 def test_no_command_shows_the_help_as_a_failure() -> None:
