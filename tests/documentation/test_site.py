@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from chromium import chromium, needs_chromium
 from page_blocks import ROOT
 
 pytest.importorskip("mkdocs", reason="needs the extra `docs`")
@@ -38,3 +39,13 @@ def test_the_reference_has_the_docstrings(site: Path) -> None:
     page = (site / "reference.html").read_text()
     for name in ("ReasoningGym", "ProblemStream", "AsyncReasoningGym", "Score", "Recipe"):
         assert re.search(rf"<h3 id=\"[\w.]*\.{name}\"", page), name
+
+
+@needs_chromium
+def test_the_search_finds_pages_that_are_opened_from_disk(site: Path) -> None:
+    with chromium() as browser:
+        browser.implicitly_wait(20)
+        browser.get(f"{(site / 'index.html').as_uri()}?q=sync_dumps")
+        found = browser.find_element("css selector", ".md-search-result__item a")
+        assert found.get_attribute("href").startswith(site.as_uri())
+        assert browser.get_log("browser") == []

@@ -1,11 +1,11 @@
 """The page in a real browser: it loads without console messages, and its controls work."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chromium import chromium, needs_chromium
 from report_files import row, write
 
 from reasoning_gym_environment.report.page import write_report
@@ -14,11 +14,7 @@ webdriver = pytest.importorskip("selenium.webdriver")
 from selenium.webdriver.common.keys import Keys  # noqa: E402 - only where selenium is there
 from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402 - the same
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-CHROMEDRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and CHROMEDRIVER), reason="needs Chromium and its driver"
-)
+pytestmark = needs_chromium
 
 HOSTILE = (
     "</script><script>window.hacked = 1</script>",
@@ -33,14 +29,8 @@ HIDDEN = "a\x00b\u202ec\ud800d\u200be"
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for argument in ("--headless=new", "--no-sandbox", "--force-prefers-reduced-motion"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(CHROMEDRIVER))
-    yield driver
-    driver.quit()
+    with chromium() as driver:
+        yield driver
 
 
 def training_rows() -> list[dict[str, Any]]:
