@@ -16,6 +16,7 @@ from reasoning_gym_environment.tasks.catalogue import (
 )
 from reasoning_gym_environment.tasks.chance_floors import floors
 from reasoning_gym_environment.tasks.facts import NOT_A_TASK
+from reasoning_gym_environment.util.grouping import group_by
 
 PAGE = Path(__file__).with_name("tasks.md")
 BEGIN, END = "<!-- task table: begin -->", "<!-- task table: end -->"
@@ -23,21 +24,19 @@ BEGIN, END = "<!-- task table: begin -->", "<!-- task table: end -->"
 
 def row(task: TaskInfo, levels: int) -> str:
     used = "" if task.used else " (left out unless named)"
-    link = f"[`{task.name}`](difficulty-levels.md#{task.name}){used}"
     floor = floors()[task.name]
     shares = f"{floor.chance.solved:.0%} | {floor.no_reasoning.solved:.0%}"
-    return f"| {link} | {task.category} | {levels} | {shares} |"
+    return f"| `{task.name}`{used} | {levels} | {shares} |"
 
 
 def table(snapshot: LibrarySnapshot) -> str:
     """Every task, by category."""
     tasks = [task for task in select_tasks(snapshot.discovery) if task.name not in NOT_A_TASK]
-    rows = [
-        row(task, len(snapshot.ladders[task.name].levels))
-        for task in sorted(tasks, key=lambda task: (task.category, task.name))
-    ]
-    head = "| task | category | levels | chance | no reasoning |\n| --- | --- | --- | --- | --- |"
-    return "\n".join([head, *rows])
+    lines = ["| task | levels | chance | no reasoning |", "| --- | --- | --- | --- |"]
+    for category, members in sorted(group_by(lambda task: task.category, tasks).items()):
+        lines.append(f"| **{category}** | | | |")
+        lines += [row(task, len(snapshot.ladders[task.name].levels)) for task in members]
+    return "\n".join(lines)
 
 
 def updated(text: str, snapshot: LibrarySnapshot) -> str:

@@ -1,12 +1,16 @@
 """What the documentation shows is what the code says."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+from reasoning_gym_environment.audit import labels, pages
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "reasoning_gym_environment"
@@ -18,6 +22,13 @@ def test_the_tables_are_those_of_the_code(table: str) -> None:
     script = ROOT / "docs" / f"{table}.py"
     checked = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize(("name", "render"), [("labels", labels), ("verifier-audit", pages)])
+def test_the_pages_of_the_audits_are_those_of_their_data(name: str, render: ModuleType) -> None:
+    data = json.loads((ROOT / "docs" / f"{name}.json").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    assert page == render.as_markdown(data)
 
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")

@@ -14,6 +14,7 @@ from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from multiprocessing import get_context
+from operator import methodcaller
 from pickle import loads
 from types import MappingProxyType
 from typing import Any
@@ -343,39 +344,64 @@ def checked_by(task: str) -> str:
     return f"a property: {known.checked}" if known and known.checked else "nothing"
 
 
-def as_markdown(audits: Sequence[LabelAudit]) -> str:
-    """Return the page of the documentation, in Markdown."""
+def page_data(audits: Sequence[LabelAudit]) -> dict[str, Any]:
+    """Return what the documentation tells, as plain JSON: counts by task, and examples."""
     tasks = group_by(lambda audit: audit.task, audits)
-    by = Counter(checked_by(task).split(":")[0] for task in tasks)
+    return {
+        "library_version": version("reasoning-gym"),
+        "summary": summary(audits),
+        "tasks": {
+            task: {"checked_by": checked_by(task), **_counts(own)} for task, own in tasks.items()
+        },
+        "examples": [
+            {
+                "recipe": e.recipe.to_json(),
+                "kind": e.kind.value,
+                "question": e.question,
+                "label": e.label,
+                "answer": e.text,
+                "detail": e.detail,
+            }
+            for e in shortest_examples(audits)
+        ],
+    }
+
+
+def _counts(audits: Sequence[LabelAudit]) -> dict[str, list[int]]:
+    """Return a task's counts, each of default items and of the items of all levels."""
+    parts = [[a for a in audits if (a.level is None) is default] for default in (True, False)]
+
+    def both(count: Callable[[LabelAudit], int]) -> list[int]:
+        return [sum(map(count, part)) for part in parts]
+
+    return {
+        "items": both(lambda audit: audit.items),
+        "left out": both(lambda audit: len(audit.left_out)),
+        "missed": both(lambda audit: len(audit.missed)),
+        **{kind.value: both(methodcaller("count", kind)) for kind in Kind},
+    }
+
+
+def as_markdown(data: Mapping[str, Any]) -> str:
+    """Return the page of the documentation, in Markdown, from `page_data`."""
+    tasks: Mapping[str, Mapping[str, Any]] = data["tasks"]
+    by = Counter(counts["checked_by"].split(":")[0] for counts in tasks.values())
     head = _HEAD.format(
-        version=version("reasoning-gym"),
-        summary=summary(audits),
+        version=data["library_version"],
+        summary=data["summary"],
         solved=by["a solver"],
         tasks=len(tasks),
         checked=by["a property"],
         others=by["nothing"],
-        columns=" | ".join(_COLUMNS),
-        line=" --- |" * len(_COLUMNS),
     )
     unsolved = [
         f"| `{task}` | {PROPERTIES[task].reason} | {PROPERTIES[task].checked or '-'} |"
         for task in tasks
         if task in PROPERTIES
     ]
-    examples = [
-        f"### {e.recipe.task}: {e.kind.value}\n\n```text\n{_example_text(e)}\n```\n"
-        for e in shortest_examples(audits)
-        if len(e.question) <= _LONGEST_SHOWN
-    ]
-    return "\n".join(
-        [
-            head,
-            *(_markdown_row(task, own) for task, own in tasks.items()),
-            *(_UNSOLVED, *unsolved),
-            *(_CONVENTIONS, *(f"- `{task}`: {what}" for task, what in CONVENTIONS.items())),
-            *("\n## Examples\n", *examples),
-        ]
-    )
+    examples = [_markdown_row(e, tasks[e["recipe"]["task"]]) for e in data["examples"]]
+    conventions = [f"- `{task}`: {what}" for task, what in CONVENTIONS.items()]
+    return "\n".join([head, *examples, _CONVENTIONS, *conventions, _UNSOLVED, *unsolved, ""])
 
 
 _HEAD = """\
@@ -388,21 +414,16 @@ The environment asks no item that its check knows as faulty
 ([scoring](scoring.md#items-with-a-false-label)).
 
 {solved} of {tasks} tasks have a solver, {checked} a property that is checked instead, and
-{others} neither.
+{others} neither. `reasoning-gym-environment audit --oracles --markdown FILE`, which needs the extra
+`audit`, writes this page and, beside it, [the counts of every task and the examples](labels.json)
+with recipe and question. `--json` prints all faulty items.
 
-Made by `reasoning-gym-environment audit --oracles --markdown FILE`, which needs the extra `audit`.
-Counts are of default items, then of all levels. *Left out* are the items that the check knows as
-faulty, *missed* those that only the solver does. *Too strict* and *too lax* count items of which a
-right answer isn't solved, or a wrong one is.
+*Items* counts default items, then those of all levels; most tasks have 300, and 30 of each level.
+"Too strict" means that a right answer isn't solved, "too lax" that a wrong one is. The label and
+the solver's finding are those of the shortest example.
 
-| {columns} |
-|{line}"""
-
-_UNSOLVED = """
-## Tasks without a solver
-
-| task | why | what is checked |
-| --- | --- | --- |"""
+| task | finding | items | label | solver |
+| --- | --- | --- | --- | --- |"""
 
 _CONVENTIONS = """
 ## Conventions
@@ -411,34 +432,28 @@ The text of these tasks has two readings, but too many of their items depend on 
 of evaluation: their solved share also measures the convention.
 """
 
-_LONGEST_SHOWN = 1500
-"""Characters of a question that the page shows."""
+_UNSOLVED = """
+## Tasks without a solver
 
-_COLUMNS = (
-    *("task", "checked by", "items", "false label", "no right answer", "ambiguous", "property"),
-    *("convention", "left out", "missed", "too strict", "too lax"),
-)
+| task | why | what is checked |
+| --- | --- | --- |"""
+
+_LABEL, _DETAIL = 24, 60
+"""Characters of a label and of the solver's finding in the table."""
 
 
-def _markdown_row(task: str, audits: Sequence[LabelAudit]) -> str:
-    counts = [
-        [
-            audit.items,
-            *(audit.count(kind) for kind in FAULTS),
-            audit.count(Kind.CONVENTION),
-            len(audit.left_out),
-            len(audit.missed),
-            audit.count(Kind.STRICT),
-            audit.count(Kind.LAX),
-        ]
-        for audit in audits
-    ]
-    default = [c for c, audit in zip(counts, audits, strict=True) if audit.level is None]
-    levels = [c for c, audit in zip(counts, audits, strict=True) if audit.level is not None]
-    both = [
-        [sum(column) for column in zip(*part, strict=True)] or [0] * len(counts[0])
-        for part in (default, levels)
-    ]
-    cells = [f"{one} / {other}" if one or other else "" for one, other in zip(*both, strict=True)]
-    by = checked_by(task).split(":")[0].removeprefix("a ")
-    return f"| {' | '.join([f'`{task}`', by, *cells])} |"
+def _markdown_row(example: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
+    default, levels = counts[example["kind"]]
+    answer = f"{example['answer']!r}: " if example["answer"] else ""
+    cells = (
+        f"`{example['recipe']['task']}`",
+        example["kind"],
+        f"{default} / {levels}",
+        _cut(repr(example["label"]), _LABEL),
+        _cut(answer + example["detail"], _DETAIL),
+    )
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else f"{text[: characters - 1]}…"

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..audit import labels, published, versions
 from ..audit.findings import KnownFindings, known_findings
-from ..audit.pages import as_html, as_json, as_markdown, as_text, chance_floors
+from ..audit.pages import as_html, as_json, as_markdown, as_text, chance_floors, page_data
 from ..audit.run import audit_tasks
 from ..util.files import require_place
 from ..util.text import escape_control_characters
 
-PAGES = {"html": "an HTML page", "markdown": "a Markdown page", "floors": "the floors"}
+PAGES = {
+    "html": "an HTML page",
+    "markdown": "a Markdown page, and its data as JSON beside it",
+    "floors": "the floors",
+}
 
 
 def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int:
@@ -39,16 +45,19 @@ def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int
         return audit_against(options, names)
     table = known_findings() if known is None else known
     audit = asyncio.run(audit_tasks(names, items=options.items or 30, known=table))
-    pages = (
-        (options.html, as_html),
-        (options.markdown, as_markdown),
-        (options.floors, chance_floors),
-    )
-    for path, render in pages:
+    for path, render in ((options.html, as_html), (options.floors, chance_floors)):
         if path is not None:
             path.write_text(render(audit), encoding="utf-8")
+    if options.markdown is not None:
+        write_page(options.markdown, page_data(audit), as_markdown)
     print(as_json(audit) if options.json else as_text(audit))
     return 1 if audit.unexplained else 0
+
+
+def write_page(path: Path, data: Mapping[str, Any], render: Callable[[Any], str]) -> None:
+    """Write a Markdown page, and its data as JSON beside it."""
+    path.write_text(render(data), encoding="utf-8")
+    path.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 
 def audit_against(options: Namespace, names: Sequence[str]) -> int:
@@ -73,7 +82,7 @@ def check_labels(options: Namespace, names: Sequence[str]) -> int:
         )
     )
     if options.markdown is not None:
-        options.markdown.write_text(labels.as_markdown(checked), encoding="utf-8")
+        write_page(options.markdown, labels.page_data(checked), labels.as_markdown)
     print(labels.as_json(checked) if options.json else labels.as_text(checked))
     return 1 if any(audit.missed or audit.refused for audit in checked) else 0
 

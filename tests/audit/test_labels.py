@@ -72,9 +72,10 @@ def test_the_command_writes_a_page_and_json(
     assert {row["level"] for row in rows} == {None, 0, 1, 2, 3}
     assert rows[0]["missed"] == rows[0]["refused"] == 0
     assert rows[0]["left_out"] == len({e["recipe"]["seed"] for e in rows[0]["examples"]})
-    text = page.read_text()
-    assert "| `syllogism` | solver | 20 / 8 |" in text
-    assert "### syllogism: false label" in text
+    data = json.loads(page.with_suffix(".json").read_text())
+    assert data["tasks"]["syllogism"]["items"] == [20, 8]
+    assert {e["recipe"]["task"] for e in data["examples"]} == {"syllogism"}
+    assert "| `syllogism` | false label | " in page.read_text()
 
 
 @pytest.mark.parametrize("option", ["--html", "--floors"])

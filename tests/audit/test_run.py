@@ -14,7 +14,7 @@ from reasoning_gym_environment.audit.ladder_proof import (
     prove_level,
     verify_oracles,
 )
-from reasoning_gym_environment.audit.pages import as_html, as_json, as_markdown, as_text
+from reasoning_gym_environment.audit.pages import as_html, as_json, as_text, page_data
 from reasoning_gym_environment.audit.run import (
     Audit,
     audit_task,
@@ -139,8 +139,7 @@ async def test_reports_name_every_task_and_what_is_unexplained(
     audits: dict[str, TaskAudit],
 ) -> None:
     audit = Audit(library_version="0.0", tasks=list(audits.values()))
-    for render in (as_text, as_markdown, as_html, as_json):
-        page = render(audit)
+    for page in (as_text(audit), as_html(audit), as_json(audit), json.dumps(page_data(audit))):
         assert all(task in page for task in audits)
         assert "unexplained" in page.lower()
     assert json.loads(as_json(audit))["unexplained"] == len(audit.unexplained) > 0
