@@ -102,7 +102,6 @@ class AtroposEnv(BaseEnv):
             ) from error
         self.run_id = str(uuid.uuid4())
         self.statistics = Statistics()
-        self.progress = ProgressReporter(self.statistics)
         self.backoff = FailureBackoff()
         self.retry_budget = RetryBudget()
         self.inference = InferenceClient(
@@ -110,6 +109,9 @@ class AtroposEnv(BaseEnv):
             self.tokenizer,
             system_prompt=resolve_system_prompt(config.system_prompt),
             max_n=self.server.max_n_completions,
+        )
+        self.progress = ProgressReporter(
+            self.statistics, waiting=lambda: self.inference.failover.waiting
         )
         self.api = TrainerApi(config.rollout_server_url)
         self.delivery = Delivery(

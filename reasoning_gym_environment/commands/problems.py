@@ -233,6 +233,6 @@ async def make_all(
     """Generate `count` problems of each series; return them and the number of refused questions."""
     progress = Progress("problems", total=len(series) * count)
     source = DecontaminatedPool(pool, reserved, progress.advance)
-    with progress.shown():
+    async with progress.shown():
         made = await asyncio.gather(*(make_problems(source, each, count) for each in series))
     return [problem for problems in made for problem in problems], source.refused

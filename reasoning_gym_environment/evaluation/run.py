@@ -61,6 +61,8 @@ class RolloutSource(Protocol):
 
     def row(self, group: GroupResult, identity: Mapping[str, Any]) -> StoredGroup: ...
 
+    def waiting(self) -> str: ...
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationSettings:
@@ -218,8 +220,9 @@ class Evaluation:
             row = self._rollouts.row(group, identity)
             await store.add(row.as_sample(item.difficulty))
 
+        jobs, waiting = [sample_one(item) for item in missing], self._rollouts.waiting
         try:
-            await with_progress([sample_one(item) for item in missing], "evaluation", done=finished)
+            await with_progress(jobs, "evaluation", done=finished, note=waiting)
         except asyncio.CancelledError:
             logger.warning("Interrupted with %d items finished: %s", len(store.samples), resume)
             raise

@@ -1,7 +1,8 @@
 """Failover between inference servers, with hang detection.
 
-A request that fails goes to the next server. A server at work on long completions sends nothing
-either, so after seconds without a reply it is asked for a sign of life.
+A request that fails goes to the next server. One that all refuse because of their rate limits
+waits for its turn. A server at work on long completions sends nothing either, so after seconds
+without a reply it is asked for a sign of life.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TypeVar
 
 from ..util.outages import LOG_INTERVAL, FailingRequests, Outage, UnreachableError
+from ._rate_limit import RateLimitError, is_rate_limited
 from .errors import HangingError, describe, is_transient
 from .servers import ServerClient
 
@@ -157,7 +159,8 @@ class Failover:
     ) -> T:
         """Return the result of the first server that does not fail.
 
-        If all fail with transient errors, they are tried three times with growing pauses.
+        If all fail with transient errors, they are tried three times with growing pauses. Waiting
+        for a rate limit is not a try.
 
         Args:
             retry_seconds: how long to try more often than that, counted from this request's start
@@ -172,10 +175,14 @@ class Failover:
             try:
                 return await self._try_all(request)
             except Exception as error:
+                if is_rate_limited(error):
+                    attempts -= 1
+                    continue  # the next attempt waits for its turn
                 seconds = max(self._clock() - started, self._outage.seconds)
                 enough = attempts >= _ATTEMPTS or isinstance(error, HangingError)
                 is_last = enough and seconds >= min(retry_seconds, self.outage_timeout)
-                if is_last or isinstance(error, UnreachableError) or not is_transient(error):
+                gave_up = isinstance(error, UnreachableError | RateLimitError)
+                if is_last or gave_up or not is_transient(error):
                     raise
             await asyncio.sleep(random.uniform(0, min(_MAX_PAUSE, 2 ** (attempts - 1))))
 
@@ -185,12 +192,15 @@ class Failover:
             try:
                 answer = await self._try_one(number, request)
             except Exception as error:  # noqa: BLE001 - raised below if no server answers
-                self._note_failure(number, error)
                 failures.append(error)
+                if not is_rate_limited(error):
+                    self._note_failure(number, error)
             else:
                 self._failed_at.pop(number, None)
                 self._outage.over()
                 return answer
+        if limited := next(filter(is_rate_limited, failures), None):
+            raise limited
         worst = next(filter(is_transient, reversed(failures)), failures[-1])
         if not self._outage:
             self._first_failure = describe(worst)
@@ -201,7 +211,10 @@ class Failover:
         """Return all servers' numbers, the one to try first in front."""
         now = self._clock()
         cooling = {n for n, at in self._failed_at.items() if now - at < _COOLDOWN_SECONDS}
-        order = sorted(range(len(self._servers)), key=lambda n: (n in cooling, self._in_flight[n]))
+        pauses = [server.rate_limit.pause for server in self._servers]
+        order = sorted(
+            range(len(self._servers)), key=lambda n: (n in cooling, pauses[n], self._in_flight[n])
+        )
         if order[0] in self._failed_at:
             self._failed_at[order[0]] = now  # others wait for this request's result
         return order
@@ -209,13 +222,20 @@ class Failover:
     async def _try_one(
         self, number: int, request: Callable[[ServerClient], Coroutine[None, None, T]]
     ) -> T:
-        sent = asyncio.ensure_future(request(self._servers[number]))
+        server, detector = self._servers[number], self.detectors[number]
         self._in_flight[number] += 1
-        detector = self.detectors[number]
         try:
-            return await detector.reply(sent, lambda: self._check_outage(detector))
+            async with server.rate_limit.turn():
+                sent = asyncio.ensure_future(request(server))
+                return await detector.reply(sent, lambda: self._check_outage(detector))
         finally:
             self._in_flight[number] -= 1
+
+    @property
+    def waiting(self) -> str:
+        """What requests wait for; empty unless all servers pause for their rate limits."""
+        pauses = [str(server.rate_limit) for server in self._servers]
+        return "; ".join(pauses) if all(pauses) else ""
 
     def _check_outage(self, detector: HangDetector) -> None:
         """Raise UnreachableError if all have failed for too long and the server is silent."""

@@ -17,7 +17,7 @@ from ..errors import ConfigurationError
 from ..util.outages import UnreachableError
 from .dialects import ChatText, Dialect, GenerationRequest, SamplingParams, parse
 from .errors import ReplyError, is_transient, remedy
-from .servers import CHAT_TEXT, ServerClient
+from .servers import CHAT_TEXT, PROBE_SECONDS, ServerClient
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,6 @@ PROBE_TEXT = "Sort 3, 14 and 159: x = [3, 14, 159]\n\té 日本 🎉 <think></th
 _NO_SUCH_PATH = (404, 405)
 _TRY_NEXT_DIALECT = (400, *_NO_SUCH_PATH, 422)
 _UNEXPECTED_SHAPE = (AttributeError, LookupError, TypeError, ValueError)
-_REPLY_SECONDS = 60.0
 _PAUSE_SECONDS = 1.0
 _LOG_EVERY = 10
 
@@ -139,9 +138,9 @@ async def _probe_until_one_answers(
 async def _probe_or_explain(server: ServerClient, requirements: Requirements) -> Capabilities | str:
     """Return the server's capabilities, or describe a transient failure."""
     try:
-        return await asyncio.wait_for(probe(server, requirements), _REPLY_SECONDS)
+        return await probe(server, requirements)
     except asyncio.TimeoutError:
-        why = f"silent for {_REPLY_SECONDS:g} s"
+        why = f"silent for {PROBE_SECONDS:g} s"
     except aiohttp.ClientResponseError as error:
         why = f"status {error.status}: {error.message}"
     except (aiohttp.ClientError, OSError) as error:

@@ -145,6 +145,7 @@ async def require_ok(response: aiohttp.ClientResponse) -> None:
             response.history,
             status=response.status,
             message=error_message(await response.text()) or str(response.reason),
+            headers=response.headers,
         )
 
 

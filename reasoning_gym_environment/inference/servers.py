@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import aiohttp
 
 from ..util.concurrency import StallTolerantSemaphore, gather_or_cancel, offload
+from ._rate_limit import RateLimit
 from .dialects import (
     ChatText,
     ChatTokens,
@@ -32,6 +33,8 @@ from .errors import CONNECT_SECONDS, ReplyError, require_ok
 _BYTES_PER_TOKEN = 32
 """In replies, at least."""
 _ALIVE_SECONDS = 4.0
+PROBE_SECONDS = 60.0
+"""How long the reply to a small request may take."""
 _KEEPALIVE_SECONDS = 4.0
 """Less than the 5 s of uvicorn: a server that closes a connection first fails a request."""
 CHAT_TEXT = ChatText()
@@ -114,6 +117,7 @@ class ServerClient:
 
     Attributes:
         dialect: set by negotiation.
+        rate_limit: holds the requests back that `sample` sends; `probe` and `json` keep to it.
         negotiates: whether negotiation can determine the dialect.
     """
 
@@ -130,6 +134,7 @@ class ServerClient:
         self.config = config
         self.type = SERVER_TYPES[server_type or config.server_type]
         self.dialect: Dialect | ChatText = CHAT_TEXT if self.type.is_chat else self.type.dialects[0]
+        self.rate_limit = RateLimit(self.url(""))
         self._admit = admit or _semaphores(config).__getitem__
         self._adjust = adjust
         self._buffers = ReplyBuffers()
@@ -173,19 +178,28 @@ class ServerClient:
 
     async def probe(self, dialect: Dialect | ChatText, request: GenerationRequest) -> bytes:
         """Return the bytes of a small reply, requested outside of admission."""
-        async with self._generated(dialect, dialect.body(request)) as reply:
-            return bytes(reply)
+        return await self._small(lambda: self._generated(dialect, dialect.body(request)))
 
     async def json(self, method: str, path: str, body: Any = None) -> Any:
-        """Send a request and return the reply's JSON.
+        """Send a small request and return the reply's JSON.
 
         Raises:
             aiohttp.ClientResponseError: the server refused, with its own message.
             aiohttp.ClientError, asyncio.TimeoutError: there was no complete reply.
             ReplyError: the reply is not valid JSON.
         """
-        async with self._reply(method, path, body) as reply:
-            return parse(reply, path)
+        return parse(await self._small(lambda: self._reply(method, path, body)), path)
+
+    async def _small(self, reply: Callable[[], AbstractAsyncContextManager[memoryview]]) -> bytes:
+        """Return the bytes of a reply that takes at most a minute once it is not refused."""
+
+        async def received() -> bytes:
+            async with reply() as body:
+                return bytes(body)
+
+        return await self.rate_limit.until_answered(
+            lambda: asyncio.wait_for(received(), PROBE_SECONDS)
+        )
 
     async def is_alive(self) -> bool:
         """Return whether the server answers within seconds, with any status."""

@@ -386,11 +386,19 @@ class ProgressReporter:
     Args:
         statistics: has counted a group before `group_finished` is called.
         clock: gives the time in seconds.
+        waiting: returns what requests wait for; may be empty.
     """
 
-    def __init__(self, statistics: Statistics, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        statistics: Statistics,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        waiting: Callable[[], str] = str,
+    ) -> None:
         self._statistics = statistics
         self._clock = clock
+        self._waiting = waiting
         self._examples: list[str] = []
         self._last, self._last_time = statistics.total, clock()
 
@@ -419,14 +427,14 @@ class ProgressReporter:
         parts = [f"{total['groups'].count} groups, {rate:.1f}/s", *_shares(since)]
         if since["level"].count:
             parts.append(f"mean level {since['level'].value:.1f}")
-        return ", ".join(parts)
+        return ", ".join(filter(None, [*parts, self._waiting()]))
 
     async def log_forever(self, seconds: float) -> None:
-        """Log a line at this interval, starting with the first group."""
+        """Log a line at this interval, starting with the first group or wait."""
         while True:
             await asyncio.sleep(seconds)
             line = self.line()
-            if self._last["groups"].count:
+            if self._last["groups"].count or self._waiting():
                 line_logger.info("%s", line)
 
     @asynccontextmanager

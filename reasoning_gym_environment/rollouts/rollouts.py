@@ -96,6 +96,10 @@ class Rollouts:
         """Score completions of one problem, in their order."""
         return await grade(problem, completions, self._verifier, self._scoring)
 
+    def waiting(self) -> str:
+        """Return what the requests wait for; empty if nothing holds them back."""
+        return self._client.failover.waiting
+
     async def save(self, group: GroupResult, identity: Mapping[str, Any]) -> None:
         """Dump a training group if the settings ask for it; on disk when this returns.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, TypeVar
 
 from tqdm import tqdm
@@ -15,6 +15,8 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from .concurrency import gather_or_cancel
 
 logger = logging.getLogger(__name__)
+
+_REFRESH_SECONDS = 1.0
 
 T = TypeVar("T")
 
@@ -59,36 +61,53 @@ class Progress:
     Args:
         done: jobs of the total that are already done.
         log_every: seconds between log lines.
+        note: returns what to add to the line; may be empty.
     """
 
     def __init__(
-        self, description: str, *, total: int, done: int = 0, log_every: float = 30.0
+        self,
+        description: str,
+        *,
+        total: int,
+        done: int = 0,
+        log_every: float = 30.0,
+        note: Callable[[], str] = str,
     ) -> None:
         self._description = description
         self._total = total
         self._before = self._done = done
         self._log_every = log_every
-        self._begin = self._logged = time.monotonic()
+        self._note = note
+        self._begin = time.monotonic()
         self.bar = tqdm(total=total, initial=done, desc=description, disable=None)
 
-    @contextmanager
-    def shown(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def shown(self) -> AsyncIterator[None]:
         """Show progress during the block; log lines go above the bar."""
         there = self.bar.disable or writes_above_bars()
         with nullcontext() if there else logging_redirect_tqdm(), self.bar:
-            yield
+            repeating = asyncio.ensure_future(self._repeat())
+            try:
+                yield
+            finally:
+                repeating.cancel()
 
     def advance(self) -> None:
         """Count one more job as done."""
         self.bar.update()
         self._done += 1
-        now = time.monotonic()
-        if self.bar.disable and now - self._logged >= self._log_every:
-            self._logged = now
-            logger.info("%s", self._line(now - self._begin))
+
+    async def _repeat(self) -> None:
+        """Log the line, or refresh the bar, even while no job ends."""
+        while True:
+            await asyncio.sleep(self._log_every if self.bar.disable else _REFRESH_SECONDS)
+            if self.bar.disable:
+                logger.info("%s", self._line(time.monotonic() - self._begin))
+            else:
+                self.bar.set_postfix_str(self._note())
 
     def _line(self, elapsed: float) -> str:
-        """Return the jobs done, their rate and the time left as plain text."""
+        """Return the jobs done, their rate, the time left and the note as plain text."""
         return tqdm.format_meter(
             self._done,
             self._total,
@@ -96,20 +115,26 @@ class Progress:
             ncols=0,
             prefix=self._description,
             initial=self._before,
+            postfix=self._note(),
         )
 
 
 async def with_progress(
-    jobs: Sequence[Coroutine[Any, Any, T]], description: str, *, done: int = 0
+    jobs: Sequence[Coroutine[Any, Any, T]],
+    description: str,
+    *,
+    done: int = 0,
+    note: Callable[[], str] = str,
 ) -> list[T]:
     """Await all jobs and show progress; the first failure cancels the others.
 
     Args:
         done: jobs that are already done.
+        note: as of `Progress`.
     """
     tasks = [asyncio.ensure_future(job) for job in jobs]
-    progress = Progress(description, total=done + len(tasks), done=done)
-    with progress.shown():
+    progress = Progress(description, total=done + len(tasks), done=done, note=note)
+    async with progress.shown():
         for task in tasks:
             task.add_done_callback(lambda _: progress.advance())
         return await gather_or_cancel(tasks)

@@ -91,6 +91,9 @@ class Policy:
     def row(self, group: GroupResult, identity: Mapping[str, Any]) -> StoredGroup:
         return StoredGroup.from_result(group, build_messages("", group.problem.question), identity)
 
+    def waiting(self) -> str:
+        return ""
+
 
 async def prepared(
     policy: Policy,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from reasoning_gym_environment.inference._failover import Failover
+from reasoning_gym_environment.inference._rate_limit import RateLimit
 from reasoning_gym_environment.util.outages import UnreachableError
 
 
@@ -16,6 +17,7 @@ class Server:
 
     def __init__(self, name: str, down: set[str]) -> None:
         self.config = SimpleNamespace(base_url=name)
+        self.rate_limit = RateLimit(name)
         self._down = down
 
     async def is_alive(self) -> bool:

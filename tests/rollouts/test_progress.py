@@ -23,10 +23,12 @@ from reasoning_gym_environment.rollouts.metrics import (
 class Reported:
     """A reporter that hears of groups as the environment tells it."""
 
+    waiting = ""
+
     def __init__(self, *clock: Callable[[], float]) -> None:
         self.statistics = Statistics()
         self.statistics.categories = {"gcd": "arithmetic"}
-        self.progress = ProgressReporter(self.statistics, *clock)
+        self.progress = ProgressReporter(self.statistics, *clock, waiting=lambda: self.waiting)
         self.line = self.progress.line
 
     def add(self, result: GroupResult) -> None:
@@ -77,19 +79,23 @@ def test_unscored_rollouts_do_not_lower_the_solved_share() -> None:
     assert " 100% solved" in reported.line()
 
 
-async def test_lines_start_with_the_first_group(caplog: pytest.LogCaptureFixture) -> None:
+async def test_lines_start_with_the_first_group_or_wait(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     reported = Reported()
     task = asyncio.ensure_future(reported.progress.log_forever(0.01))
     await asyncio.sleep(0.05)
     assert not caplog.messages
-    reported.add(group(1.0, 0.0))
+    reported.waiting = "waiting until noon"
     while not caplog.messages:
+        await asyncio.sleep(0.01)
+    assert caplog.messages[0] == "0 groups, 0.0/s, waiting until noon"
+    reported.waiting = ""
+    reported.add(group(1.0, 0.0))
+    while "1 groups, " not in caplog.messages[-1]:
         await asyncio.sleep(0.01)
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-    assert caplog.messages[0].startswith("1 groups, ")
 
 
 def unanswered(*texts: str, finish_reason: str = "stop") -> GroupResult:

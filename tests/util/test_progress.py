@@ -1,5 +1,6 @@
-"""Progress shows the jobs done, the rate and the time left."""
+"""Progress shows the jobs done, the rate, the time left and what is waited for."""
 
+import asyncio
 import logging
 
 import pytest
@@ -7,18 +8,24 @@ import pytest
 from reasoning_gym_environment.util.progress import Progress
 
 
-def test_off_a_terminal_progress_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    progress = Progress("evaluation", total=50, done=10, log_every=0.0)
+async def test_off_a_terminal_progress_is_logged_even_while_no_job_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    progress = Progress("evaluation", total=50, done=10, log_every=0.01, note=lambda: "waiting")
     with caplog.at_level(logging.INFO):
-        for _ in range(10):
-            progress.advance()
-    assert len(caplog.messages) == 10
+        async with progress.shown():
+            for _ in range(10):
+                progress.advance()
+            while len(caplog.messages) < 3:
+                await asyncio.sleep(0.01)
     assert caplog.messages[-1].startswith("evaluation:  40% 20/50 [00:00<00:00,")
-    assert caplog.messages[-1].endswith("it/s]")
+    assert caplog.messages[-1].endswith("it/s, waiting]")
 
 
-def test_the_log_is_not_flooded(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_is_not_flooded(caplog: pytest.LogCaptureFixture) -> None:
     progress = Progress("evaluation", total=50, log_every=1e9)
     with caplog.at_level(logging.INFO):
-        progress.advance()
+        async with progress.shown():
+            progress.advance()
+            await asyncio.sleep(0.05)
     assert not caplog.messages

@@ -1,0 +1,198 @@
+"""Rate limits of inference servers: pauses and concurrency that follow their refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import TypeVar
+
+import aiohttp
+
+from ..errors import TRY_AGAIN, FixableError
+from ..util.outages import LOG_INTERVAL
+from .errors import describe, is_transient
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_SECONDS = re.compile(r"\d+(\.\d+)?")
+
+
+class RateLimitError(FixableError):
+    """A server that has refused all requests for too long, because it gets too many."""
+
+    exit_status = TRY_AGAIN
+
+
+def is_rate_limited(error: BaseException) -> bool:
+    """Return whether a server gets too many requests: 429 (no quota aside), or 503 with a time."""
+    if not isinstance(error, aiohttp.ClientResponseError) or not is_transient(error):
+        return False
+    return error.status == HTTPStatus.TOO_MANY_REQUESTS or (
+        error.status == HTTPStatus.SERVICE_UNAVAILABLE and retry_after(error) is not None
+    )
+
+
+def retry_after(error: aiohttp.ClientResponseError) -> float | None:
+    """Return the seconds that a refusal's Retry-After asks for; None without a valid one.
+
+    A date counts from the reply's own Date if it has one, since clocks differ.
+    """
+    headers: Mapping[str, str] = error.headers or {}
+    value = headers.get("Retry-After", "").strip()
+    if _SECONDS.fullmatch(value):
+        return float(value)
+    if (until := _date(value)) is None:
+        return None
+    now = _date(headers.get("Date", "")) or datetime.now(timezone.utc)
+    return max(0.0, (until - now).total_seconds())
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return date if date.tzinfo else date.replace(tzinfo=timezone.utc)
+
+
+class RateLimit:
+    """The pauses and the concurrency of the requests to one server.
+
+    A refusal halves the concurrency, and pauses all requests for as long as the server asks. If it
+    does not say, the pause doubles with each round of refusals. Each round of successes adds one to
+    the concurrency, which is unlimited before the first refusal.
+
+    Args:
+        url: the server's, for messages.
+        first_pause: seconds after a refusal that names no time; the least after any.
+        max_pause: seconds after which a request is sent again, whatever the server asks for.
+        patience: seconds of nothing but refusals after which waiting requests fail.
+
+    Attributes:
+        refusals: refused requests so far.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        first_pause: float = 1.0,
+        max_pause: float = 600.0,
+        patience: float = 1800.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.refusals = 0
+        self._url = url
+        self._first_pause = self._next_pause = first_pause
+        self._max_pause = max_pause
+        self._patience = patience
+        self._clock = clock
+        self._concurrency = math.inf
+        self._in_flight = 0
+        self._lowered_at = self._resume_at = self._logged_at = -math.inf
+        self._refused_since = math.inf
+        self._refusal = ""
+        self._queue = asyncio.Lock()
+        self._changed = asyncio.Event()
+
+    async def until_answered(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Send a request again while it is refused; raises RateLimitError, and what it raises."""
+        while True:
+            try:
+                async with self.turn():
+                    return await request()
+            except aiohttp.ClientResponseError as error:
+                if not is_rate_limited(error):
+                    raise
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait, first come, first served, until a request may be sent; hold its place meanwhile.
+
+        Raises:
+            RateLimitError: the server has refused everything for too long.
+        """
+        async with self._queue:
+            await self._wait()
+        self._in_flight += 1
+        sent = self._clock()
+        try:
+            yield
+            self._record_success()
+        except aiohttp.ClientResponseError as error:
+            if is_rate_limited(error):
+                self._record_refusal(error, sent)
+            raise
+        finally:
+            self._in_flight -= 1
+            self._changed.set()
+
+    async def _wait(self) -> None:
+        while self.pause > 0 or self._in_flight + 1 > self._concurrency:
+            left = self._refused_since + self._patience - self._clock()
+            if left <= 0:
+                raise RateLimitError(
+                    f"the inference server at {self._url} has refused all requests for "
+                    f"{self._patience / 60:g} min because of its rate limit: {self._refusal}"
+                )
+            self._changed.clear()
+            with suppress(asyncio.TimeoutError):
+                seconds = min(left, self.pause or math.inf)
+                waiting = self._changed.wait()
+                await asyncio.wait_for(waiting, None if math.isinf(seconds) else seconds)
+
+    @property
+    def pause(self) -> float:
+        """Seconds until a request may be sent; 0 without a pause."""
+        return max(0.0, self._resume_at - self._clock())
+
+    def __str__(self) -> str:
+        """Describe the pause; empty without one."""
+        if not self.pause:
+            return ""
+        until = time.strftime("%H:%M:%S", time.localtime(time.time() + self.pause))
+        return f"waiting until {until} for the rate limit of {self._url}"
+
+    def _record_success(self) -> None:
+        self._next_pause = self._first_pause
+        self._refused_since = math.inf
+        self._concurrency += 1 / self._concurrency
+
+    def _record_refusal(self, error: aiohttp.ClientResponseError, sent: float) -> None:
+        now, asked = self._clock(), retry_after(error)
+        self.refusals += 1
+        self._refusal = describe(error)
+        self._refused_since = min(self._refused_since, now)
+        pause = self._first_pause
+        if sent >= self._lowered_at:  # the first refusal of a round
+            self._lowered_at = now
+            self._concurrency = max(1.0, min(self._concurrency, self._in_flight) // 2)
+            pause, self._next_pause = self._next_pause, 2 * self._next_pause
+        if asked is not None and asked >= self._first_pause:
+            pause = asked
+        pause = min(pause, self._max_pause) * random.uniform(1.0, 1.1)  # replicas share a limit
+        self._resume_at = max(self._resume_at, now + pause)
+        if now - self._logged_at >= LOG_INTERVAL:
+            self._logged_at = now
+            self._log(pause, asked or 0.0)
+
+    def _log(self, pause: float, asked: float) -> None:
+        asks = f"it asks for {asked:g} s; " if asked > self._max_pause else ""
+        logger.warning(
+            "Rate limit: %s; %spausing for %.0f s, then at most %d requests at a time",
+            self._refusal,
+            asks,
+            pause,
+            self._concurrency,
+        )

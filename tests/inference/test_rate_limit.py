@@ -1,0 +1,242 @@
+"""Refusals because of a rate limit: what they ask for, who waits how long, and who goes on."""
+
+import asyncio
+import time
+from collections import Counter
+from email.utils import formatdate
+from typing import Any
+
+import aiohttp
+import pytest
+from asked_completions import REQUEST
+from atroposlib.envs.server_handling.server_baseline import APIServerConfig
+from clock import Clock
+from multidict import CIMultiDict, CIMultiDictProxy
+from rate_limited_server import RateLimitedServer, Refusal, date, seconds, unavailable, untold
+from yarl import URL
+
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.inference._failover import Failover
+from reasoning_gym_environment.inference._rate_limit import (
+    RateLimit,
+    RateLimitError,
+    is_rate_limited,
+    retry_after,
+)
+from reasoning_gym_environment.inference.servers import ServerClient
+
+POLICY = ScriptedPolicy(["<answer>1</answer>"])
+NOON = "Mon, 23 Nov 2026 12:00:00 GMT"
+
+
+def refusal(status: int = 429, **headers: str) -> aiohttp.ClientResponseError:
+    """What a client raises for a reply with these headers, named as arguments."""
+    named = CIMultiDict({name.replace("_", "-"): value for name, value in headers.items()})
+    url = URL("http://h/v1/chat/completions")
+    asked = aiohttp.RequestInfo(url, "POST", CIMultiDictProxy(CIMultiDict()), url)
+    return aiohttp.ClientResponseError(
+        asked, (), status=status, message="too fast", headers=CIMultiDictProxy(named)
+    )
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"Retry_After": "60"}, 60.0),
+        ({"retry_after": " 1.5 "}, 1.5),
+        ({"Retry_After": "9" * 400}, float("inf")),
+        ({"Retry_After": "Mon, 23 Nov 2026 12:01:00 GMT", "Date": NOON}, 60.0),
+        ({"Retry_After": "Mon, 23 Nov 2026 11:00:00 GMT", "Date": NOON}, 0.0),
+        ({"Retry_After": "Mon, 23 Nov 2026 12:01:00 -0000", "Date": NOON}, 60.0),
+        ({}, None),
+        ({"Retry_After": ""}, None),
+        ({"Retry_After": "-5"}, None),
+        ({"Retry_After": "nan"}, None),
+        ({"Retry_After": "inf"}, None),
+        ({"Retry_After": "soon"}, None),
+        ({"Retry_After": "Mon, 99 Nov 99999 99:01:00 GMT"}, None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(headers: dict[str, str], expected: float | None) -> None:
+    assert retry_after(refusal(**headers)) == expected
+
+
+def test_a_date_without_the_replys_own_counts_from_now() -> None:
+    asked = retry_after(refusal(Retry_After=formatdate(time.time() + 60, usegmt=True)))
+    assert asked is not None
+    assert 55 < asked <= 60
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (refusal(429), True),
+        (refusal(503, Retry_After="1"), True),
+        (refusal(503), False),
+        (refusal(500, Retry_After="1"), False),
+        (refusal(401, Retry_After="1"), False),
+        (ConnectionError("gone"), False),
+    ],
+)
+def test_a_rate_limit_is_told_from_other_failures(error: Exception, expected: bool) -> None:
+    assert is_rate_limited(error) is expected
+
+
+async def refuse(limit: RateLimit, error: aiohttp.ClientResponseError) -> None:
+    with pytest.raises(aiohttp.ClientResponseError):
+        async with limit.turn():
+            raise error
+
+
+async def accept(limit: RateLimit) -> None:
+    async with limit.turn():
+        pass
+
+
+async def test_an_absurd_pause_is_bounded_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    limit = RateLimit("http://h/v1", clock=Clock())
+    await refuse(limit, refusal(Retry_After="86400000"))
+    assert 600 <= limit.pause <= 660
+    assert caplog.messages[0].startswith(
+        "Rate limit: 429 Too Many Requests from http://h/v1/chat/completions: too fast; it asks "
+        "for 8.64e+07 s; pausing for 6"
+    )
+    assert caplog.messages[0].endswith(" s, then at most 1 requests at a time")
+
+
+async def test_a_pause_that_nobody_names_doubles_until_a_success() -> None:
+    clock = Clock()
+    limit, pauses = RateLimit("http://h/v1", clock=clock), []
+    for _ in range(3):
+        await refuse(limit, refusal())
+        pauses.append(limit.pause)
+        clock.now += limit.pause
+    await accept(limit)
+    await refuse(limit, refusal())
+    pauses.append(limit.pause)
+    for pause, least in zip(pauses, (1, 2, 4, 1), strict=True):
+        assert least <= pause <= 1.1 * least
+
+
+async def test_refusals_of_one_round_halve_the_concurrency_once_and_successes_raise_it() -> None:
+    clock = Clock()
+    limit = RateLimit("http://h/v1", clock=clock)
+    all_sent, most, now = asyncio.Event(), 0, 0
+
+    async def refused() -> None:
+        async with limit.turn():
+            await all_sent.wait()
+            raise refusal()
+
+    async def answered() -> None:
+        nonlocal most, now
+        async with limit.turn():
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(0.01)
+            now -= 1
+
+    round_of_requests = [asyncio.create_task(refused()) for _ in range(16)]
+    await asyncio.sleep(0)
+    clock.now += 1.0
+    all_sent.set()
+    await asyncio.gather(*round_of_requests, return_exceptions=True)
+    assert limit.refusals == 16
+    clock.now += limit.pause
+    await asyncio.gather(*(answered() for _ in range(8)))
+    assert most == 8
+    await asyncio.gather(*(answered() for _ in range(50)))
+    assert 9 <= most <= 14
+
+
+async def test_requests_fail_when_all_are_refused_for_too_long() -> None:
+    limit = RateLimit("http://h/v1", first_pause=0.01, patience=0.1)
+
+    async def request() -> None:
+        raise refusal()
+
+    ends = await asyncio.wait_for(
+        asyncio.gather(*(limit.until_answered(request) for _ in range(5)), return_exceptions=True),
+        timeout=5,
+    )
+    assert {type(end) for end in ends} == {RateLimitError}
+    assert str(ends[0]).startswith("the inference server at http://h/v1 has refused all requests")
+    assert 2 < limit.refusals < 15
+    while limit.pause:
+        await asyncio.sleep(0.01)
+    await accept(limit)  # after the pause the server is asked again
+    await refuse(limit, refusal())
+
+
+async def test_a_cancelled_request_gives_up_its_place() -> None:
+    limit = RateLimit("http://h/v1", first_pause=0.05)
+    await refuse(limit, refusal())
+    waiting = [asyncio.create_task(accept(limit)) for _ in range(3)]
+    await asyncio.sleep(0.01)
+    for task in waiting[:2]:
+        task.cancel()
+    await asyncio.wait_for(waiting[2], timeout=5)
+
+
+def client(url: str) -> ServerClient:
+    config = APIServerConfig(server_type="openai", base_url=f"{url}/v1", model_name="m")
+    made = ServerClient(config)
+    made.rate_limit = RateLimit(url, first_pause=0.05)
+    return made
+
+
+async def send(failover: Failover, times: int) -> list[Any]:
+    def ask(server: ServerClient) -> Any:
+        return server.sample(REQUEST, "eval")
+
+    return await asyncio.wait_for(
+        asyncio.gather(*(failover.send(ask) for _ in range(times))), timeout=30
+    )
+
+
+@pytest.mark.parametrize("kind", [seconds, date, untold, unavailable])
+async def test_all_requests_are_answered_and_few_are_refused(kind: Refusal, tokenizer: Any) -> None:
+    async with RateLimitedServer(POLICY, tokenizer, refusal=kind) as server:
+        asked = client(server.url)
+        answers = await send(Failover([asked]), 60)
+        await asked.close()
+    assert len(answers) == server.requests == 60
+    assert server.refused < 100  # 40 of the first 60, which come at once
+
+
+async def test_a_limited_server_leaves_requests_to_the_others(tokenizer: Any) -> None:
+    async with (
+        RateLimitedServer(POLICY, tokenizer, allowed=2, window=60) as limited,
+        PolicyServer(POLICY, tokenizer) as free,
+    ):
+        both = [client(limited.url), client(free.url)]
+        failover = Failover(both)
+        await send(failover, 20)
+        assert failover.waiting == ""
+        await asyncio.gather(*(each.close() for each in both))
+    assert Counter(limited=limited.requests, free=free.requests) == {"limited": 2, "free": 18}
+
+
+async def test_small_requests_of_the_start_wait_too(tokenizer: Any) -> None:
+    async with RateLimitedServer(POLICY, tokenizer, allowed=1, window=0.3) as server:
+        asked = client(server.url)
+        probes = (asked.probe(asked.dialect, REQUEST) for _ in range(3))
+        await asyncio.wait_for(asyncio.gather(*probes), timeout=10)
+        await asked.close()
+    assert server.requests == 3
+    assert server.refused >= 2
+
+
+async def test_a_pause_is_described_with_its_end(tokenizer: Any) -> None:
+    async with RateLimitedServer(POLICY, tokenizer, allowed=0, window=60) as server:
+        asked = client(server.url)
+        failover = Failover([asked])
+        waiting = asyncio.create_task(send(failover, 1))
+        while not failover.waiting:
+            await asyncio.sleep(0.01)
+        until = time.strftime("%H:%M:%S", time.localtime(time.time() + asked.rate_limit.pause))
+        assert failover.waiting == f"waiting until {until} for the rate limit of {server.url}"
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await asked.close()
