@@ -1,15 +1,18 @@
 """Cost of the item checks, and the share of items that they leave out, by task.
 
-    python benchmarks/item_checks.py [--items 300]
+    python benchmarks/item_checks.py [--items 300] > docs/item-checks.csv
 
-Prints a Markdown table: median and longest time of a check in milliseconds, and the shares that are
-drawn again in training and in evaluation, of default items and of those of all levels.
+Prints CSV: median and longest time of a check in milliseconds, and the shares that are drawn again
+in training and in evaluation, of default items and of those of all levels.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import itertools
 import statistics
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -28,7 +31,7 @@ def entries(task: str, parameters: Mapping[str, Any], items: int) -> Iterator[En
         try:
             yield datasets.entry(Recipe(task=task, seed=one.seed, parameters=parameters))
         except Exception as error:  # noqa: BLE001 - the library may raise anything: said, and left out
-            print(f"{task} {dict(parameters)}: {error}")
+            print(f"{task} {dict(parameters)}: {error}", file=sys.stderr)
 
 
 def measure(
@@ -50,8 +53,9 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=300, help="default items; levels have a tenth")
     items = parser.parse_args().items
     ladders = build_ladders(CHECKS)
-    print("| task | median, ms | longest, ms | training: default, levels | evaluation |")
-    print("| --- | --- | --- | --- | --- |")
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    uses = itertools.product(("training", "evaluation"), ("default", "levels"))
+    table.writerow(["task", "median ms", "longest ms", *(f"{use}, {of} %" for use, of in uses)])
     for task in CHECKS:
         default = measure(task, {}, items)
         levels = [
@@ -59,16 +63,13 @@ def main() -> None:
         ]
         milliseconds = [row[0] for row in (*default, *levels)]
         shares = [
-            ", ".join(
-                f"{statistics.fmean(row[column] for row in part):.1%}" for part in (default, levels)
-            )
+            f"{100 * statistics.fmean(row[column] for row in part):.1f}"
             for column in (1, 2)
+            for part in (default, levels)
         ]
-        print(
-            f"| `{task}` | {statistics.median(milliseconds):.3f} | {max(milliseconds):.1f} | "
-            f"{' | '.join(shares)} |",
-            flush=True,
-        )
+        times = (f"{statistics.median(milliseconds):.3f}", f"{max(milliseconds):.1f}")
+        table.writerow([task, *times, *shares])
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
