@@ -44,13 +44,8 @@ if TYPE_CHECKING:
         PoolClosedError,
         WorkerStartError,
     )
-    from .gym.asynchronous import (
-        AsyncProblemStream,
-        AsyncReasoningGym,
-        Score,
-        StreamOptions,
-        TaskSummary,
-    )
+    from .gym.arguments import StreamOptions
+    from .gym.asynchronous import AsyncProblemStream, AsyncReasoningGym, Score, TaskSummary
     from .gym.blocking import ProblemStream, ReasoningGym
     from .reasoning_gym_environment import ReasoningGymEnv
     from .records import Problem, Recipe, Status
@@ -90,13 +85,8 @@ _HOMES = {
         "PoolClosedError",
         "WorkerStartError",
     },
-    ".gym.asynchronous": {
-        "AsyncProblemStream",
-        "AsyncReasoningGym",
-        "Score",
-        "StreamOptions",
-        "TaskSummary",
-    },
+    ".gym.arguments": {"StreamOptions"},
+    ".gym.asynchronous": {"AsyncProblemStream", "AsyncReasoningGym", "Score", "TaskSummary"},
     ".gym.blocking": {"ProblemStream", "ReasoningGym"},
     ".reasoning_gym_environment": {"ReasoningGymEnv"},
     ".records": {"Problem", "Recipe", "Status"},

@@ -7,6 +7,7 @@ recipe -> problem -> completions -> attempts -> group result.
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -136,6 +137,11 @@ class Problem:
     oracle: str | None
     entry: bytes
     fault: Fault | None = None
+
+    def __repr__(self) -> str:
+        """Return its recipe and the beginning of its question; the entry would be unreadable."""
+        question = textwrap.shorten(self.question, 100, placeholder=" …")
+        return f"Problem(recipe={self.recipe!r}, question={question!r})"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

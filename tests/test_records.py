@@ -100,3 +100,17 @@ def test_a_stored_recipe_shares_nothing_with_the_recipe() -> None:
     recipe = Recipe(task="gcd", seed=2, parameters={"sizes": [1, 2]})
     recipe.to_json()["parameters"]["sizes"].append(3)
     assert recipe.parameters == {"sizes": [1, 2]}
+
+
+def test_the_representation_of_a_problem_shows_the_question_shortened_and_no_entry() -> None:
+    problem = Problem(
+        recipe=Recipe(task="gcd", seed=2),
+        question="How\nmany? " * 99,
+        oracle="4",
+        entry=b"\x80" * 99,
+    )
+    shown = repr(problem)
+    assert "task='gcd', seed=2" in shown
+    assert "question='How many? How many?" in shown
+    assert len(shown) < 250
+    assert "x80" not in shown

@@ -24,9 +24,9 @@ from ..problems.seeds import evaluation_recipes
 from ..records import Ladder, Problem, Recipe, Status
 from ..sandbox.pool import PoolSettings, TaskPool, default_processes
 from ..scoring.grading import verify_texts
-from ..tasks.recipes import shorten
 from ..util.grouping import group_by
 from ..util.progress import with_progress
+from ..util.text import shorten
 from .findings import probes_for
 from .run import chosen_tasks
 from .solvers.registry import PROPERTIES, SOLVERS

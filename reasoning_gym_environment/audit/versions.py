@@ -25,8 +25,9 @@ from typing import Any
 from ..errors import FixableError
 from ..problems.seeds import evaluation_recipes
 from ..tasks.catalogue import require_known
-from ..tasks.recipes import LIBRARY, VERSION, shorten
+from ..tasks.recipes import LIBRARY, VERSION
 from ..util.progress import with_progress
+from ..util.text import shorten
 from .findings import Probe, constants_for, near_probes, probes_for
 
 logger = logging.getLogger(__name__)

@@ -3,4 +3,4 @@
 Needs no server, tokenizer or event loop.
 """
 
-__all__ = ["asynchronous", "blocking"]
+__all__ = ["arguments", "asynchronous", "blocking"]

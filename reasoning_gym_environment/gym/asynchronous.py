@@ -6,12 +6,10 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
-from ..problems.levels import ComplexityMode, require_difficulty_where_fixed
-from ..problems.sampler import TaskSampling
+from ..problems.levels import require_difficulty_where_fixed
 from ..problems.stream import (
     fixed_exclusions,
     make_problems,
@@ -23,15 +21,27 @@ from ..problems.training import ProblemSettings, TrainingProblems
 from ..records import Problem, Recipe, Status, recipe_key
 from ..sandbox.pool import PoolSettings, StartWorker, TaskPool, default_processes
 from ..scoring.grading import verify_texts
-from ..tasks.catalogue import known_categories, require_known
+from ..tasks.catalogue import UnknownTaskError, known_categories, require_known
 from ..tasks.ladders import TaskLadder
-from ..tasks.recipes import read_recipe, require_valid_recipe
+from ..util.command_line import build
+from .arguments import (
+    GymSettings,
+    ObservedCounts,
+    ProblemsArguments,
+    Scorable,
+    StreamSettings,
+    require_list,
+    require_pair,
+    require_problems,
+    require_scorable,
+    require_text,
+    validated,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-Scorable = Problem | Recipe | Mapping[str, Any]
-"""A problem, or its recipe, also as JSON. The problem of a recipe is generated again."""
+    from .arguments import StreamOptions
 
 CACHE_SIZE = 1024
 """The number of problems made from recipes that are kept for the next score."""
@@ -78,79 +88,21 @@ class TaskSummary:
     levels: int
 
 
-def validated(recipe: Recipe | Mapping[str, Any]) -> Recipe:
-    """Validate a recipe from outside; raise ConfigurationError if it is invalid."""
-    try:
-        if not isinstance(recipe, Recipe):
-            return read_recipe(recipe)
-        require_valid_recipe(recipe)
-    except ValueError as error:
-        raise ConfigurationError(f"invalid recipe: {error}") from error
-    return recipe
-
-
-class StreamOptions(TypedDict, total=False):
-    """The options of a stream, as the environment's options of the same names.
-
-    Attributes:
-        complexity_mode: "random", "curriculum" or "fixed"; unset means the library's default.
-        difficulty: with "fixed": 0 is every task's easiest level, 1 its hardest.
-        complexity_level: the old name of difficulty.
-        curriculum_target_accuracy: with "curriculum", the share of solved completions; 0.7.
-        sampling: "uniform", or "signal": by the probability that a group is partly solved.
-        seed: of the stream; 0.
-        replica: streams of one seed and different replicas have different problems.
-        reserved: questions to leave out, such as those of an evaluation set.
-    """
-
-    exclude_tasks: Sequence[str]
-    task_weights: Mapping[str, float]
-    task_parameters: Mapping[str, Mapping[str, Any]]
-    complexity_mode: str | None
-    difficulty: float | None
-    complexity_level: float | None
-    curriculum_target_accuracy: float
-    sampling: str
-    seed: int
-    replica: str
-    reserved: Iterable[str]
-
-
-Choice = TypeVar("Choice", bound=Enum)
-
-
-def _choice(of: type[Choice], value: str, setting: str) -> Choice:
-    """Return an enumeration's member by value; raise ConfigurationError for an unknown value."""
-    try:
-        return of(value)
-    except ValueError:
-        known = ", ".join(each.value for each in of)
-        raise ConfigurationError(f"{setting} must be one of {known}, got {value!r}") from None
-
-
-def problem_settings(
-    tasks: Sequence[str], options: StreamOptions, *, skip_faulty_items: bool
-) -> ProblemSettings:
-    """Validate a stream's options; raise ConfigurationError for an invalid one."""
-    named = options.get("complexity_mode")
-    mode = None if named is None else _choice(ComplexityMode, named, "complexity_mode")
-    difficulty = options.get("difficulty")
-    if difficulty is None:
-        difficulty = options.get("complexity_level")
-    require_difficulty_where_fixed(mode, difficulty)
-    target = options.get("curriculum_target_accuracy", 0.7)
-    if not 0 < target < 1:
-        raise ConfigurationError(f"curriculum_target_accuracy must be in (0, 1), got {target}")
+def problem_settings(given: StreamSettings, *, skip_faulty_items: bool) -> ProblemSettings:
+    """Return a stream's settings; raise ConfigurationError if two contradict each other."""
+    old, new = given.complexity_level, given.difficulty
+    difficulty = old if new is None else new
+    require_difficulty_where_fixed(given.complexity_mode, difficulty)
     return ProblemSettings(
-        seed=options.get("seed", 0),
-        include_tasks=tasks,
-        exclude_tasks=options.get("exclude_tasks", ()),
-        task_weights=options.get("task_weights", {}),
-        task_parameters=options.get("task_parameters", {}),
-        complexity_mode=mode,
+        seed=given.seed,
+        include_tasks=given.tasks,
+        exclude_tasks=given.exclude_tasks,
+        task_weights=given.task_weights,
+        task_parameters=given.task_parameters,
+        complexity_mode=given.complexity_mode,
         difficulty=difficulty,
-        curriculum_target_accuracy=target,
-        sampling=_choice(TaskSampling, options.get("sampling", "uniform"), "sampling"),
+        curriculum_target_accuracy=given.curriculum_target_accuracy,
+        sampling=given.sampling,
         max_token_length=None,
         skip_faulty_items=skip_faulty_items,
     )
@@ -185,12 +137,22 @@ class AsyncProblemStream:
         """
         return await self._problems.next()
 
-    def observe(self, problem: Problem | Recipe, *, solved: int, attempts: int) -> None:
-        """Record that `solved` of `attempts` scored completions of a problem were right."""
-        if not 0 <= solved <= attempts:
-            raise ValueError(f"solved must be from 0 to attempts ({attempts}), got {solved}")
-        recipe = problem.recipe if isinstance(problem, Problem) else problem
-        self._problems.record(recipe, solved=solved, scored=attempts)
+    def observe(self, problem: Scorable, *, solved: int, attempts: int) -> None:
+        """Record that `solved` of `attempts` scored completions of a problem were right.
+
+        Raises:
+            ConfigurationError: an argument is invalid, or this stream never draws its task.
+        """
+        counts = build(ObservedCounts, {"solved": solved, "attempts": attempts})
+        if counts.solved > counts.attempts:
+            raise ConfigurationError(
+                f"solved must be from 0 to attempts ({attempts}), got {solved}"
+            )
+        which = require_scorable(problem)
+        recipe = which.recipe if isinstance(which, Problem) else which
+        if recipe.task not in self._problems.selection.weights:
+            raise ConfigurationError(f"problem is of {recipe.task}, which this stream never draws")
+        self._problems.record(recipe, solved=counts.solved, scored=counts.attempts)
 
     def levels(self) -> dict[str, Any]:
         """Return the curriculum's state: see `TrainingProblems.curriculum_stats`."""
@@ -202,16 +164,18 @@ class AsyncProblemStream:
         Args:
             unfinished: problems handed out but not yet observed; a resumed stream repeats them.
         """
-        return self._problems.state_dict(unfinished)
+        return self._problems.state_dict(require_problems(unfinished, "unfinished"))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue another stream exactly; call it in the event loop.
 
         Raises:
-            ValueError: the state is invalid, or another stream's.
-            ConfigurationError: the state holds an invalid recipe.
+            ConfigurationError: the state is invalid, or another stream's.
         """
-        self._problems.load_state_dict(state)
+        try:
+            self._problems.load_state_dict(state)
+        except ValueError as error:
+            raise ConfigurationError(f"state: {error}") from error
 
     def close(self) -> None:
         """Drop all pending problems."""
@@ -258,15 +222,27 @@ class AsyncReasoningGym:
         verify_group_timeout: float = 120.0,
         start_worker: StartWorker | None = None,
     ) -> None:
-        self._settings = PoolSettings(
-            processes=default_processes() if processes is None else processes,
-            generation_timeout=generation_timeout,
-            verify_timeout=verify_timeout,
-            verify_group_timeout=verify_group_timeout,
-            solved_threshold=solved_threshold,
+        given = build(
+            GymSettings,
+            {
+                "processes": processes,
+                "answer_tolerance": answer_tolerance,
+                "solved_threshold": solved_threshold,
+                "skip_faulty_items": skip_faulty_items,
+                "generation_timeout": generation_timeout,
+                "verify_timeout": verify_timeout,
+                "verify_group_timeout": verify_group_timeout,
+            },
         )
-        self._answer_tolerance = answer_tolerance
-        self._skip_faulty_items = skip_faulty_items
+        self._settings = PoolSettings(
+            processes=given.processes or default_processes(),
+            generation_timeout=given.generation_timeout,
+            verify_timeout=given.verify_timeout,
+            verify_group_timeout=given.verify_group_timeout,
+            solved_threshold=given.solved_threshold,
+        )
+        self._answer_tolerance = given.answer_tolerance
+        self._skip_faulty_items = given.skip_faulty_items
         self._start_worker = start_worker
         self._starting = asyncio.Lock()
         self._pool: TaskPool | None = None
@@ -340,19 +316,40 @@ class AsyncReasoningGym:
 
         Raises:
             UnknownTaskError: there is no such task.
-            ConfigurationError: there is no such level or split, or no item can be made.
+            ConfigurationError: an argument is invalid, or no item can be made.
         """
-        if split not in ("train", "eval"):
-            raise ConfigurationError(f"split must be 'train' or 'eval', got {split!r}")
-        require_known([task], await self._known_ladders(), "task", what="task")
+        given = build(
+            ProblemsArguments,
+            {
+                "task": task,
+                "level": level,
+                "count": count,
+                "seed": seed,
+                "parameters": {} if parameters is None else parameters,
+                "split": split,
+            },
+        )
+        task, level = given.task, given.level
+        await self._require_task(task)
         at_level = {} if level is None else await self._level(task, level)
-        recipes = set_recipes(split, seed, task, level, {**at_level, **(parameters or {})})
+        parameters = {**at_level, **given.parameters}
+        recipes = set_recipes(given.split, given.seed, task, level, parameters)
         pool = sound_items(await self._workers(), self.counts, skip=self._skip_faulty_items)
-        return await make_problems(pool, recipes, count)
+        return await make_problems(pool, recipes, given.count)
+
+    async def _require_task(self, name: str) -> None:
+        known = await self._known_ladders()
+        tasks = [task for task, category in known_categories().items() if category == name]
+        if tasks and name not in known:
+            raise UnknownTaskError(
+                f"task: {name!r} is a category: name one of its tasks, such as {tasks[0]}, or "
+                "start a stream"
+            )
+        require_known([name], known, "task", what="task")
 
     async def _level(self, task: str, level: int) -> Mapping[str, Any]:
         levels = (await self._known_ladders())[task].levels
-        if not 0 <= level < len(levels):
+        if level >= len(levels):
             raise ConfigurationError(
                 f"level of {task} must be from 0 to {len(levels) - 1}, got {level}"
             )
@@ -389,20 +386,21 @@ class AsyncReasoningGym:
         problems that this process made; pass recipes from other sources.
 
         Raises:
-            ConfigurationError: a recipe is invalid; nothing is scored.
+            ConfigurationError: a pair is invalid; nothing is scored.
         """
         by_problem: dict[str, list[int]] = {}
         known: dict[str, Problem | Recipe] = {}
         texts: list[str] = []
         key, previous = "", None
-        for index, (scorable, text) in enumerate(pairs):
+        for index, pair in enumerate(require_list(pairs, "pairs")):
+            scorable, text = require_pair(pair, f"pairs[{index}]")
             if scorable is not previous:  # the key takes as long as the rest
-                which = scorable if isinstance(scorable, Problem) else validated(scorable)
+                which = require_scorable(scorable)
                 key = recipe_key(which.recipe if isinstance(which, Problem) else which)
                 known.setdefault(key, which)
                 previous = scorable
             by_problem.setdefault(key, []).append(index)
-            texts.append(text)
+            texts.append(require_text(text))
         groups = by_problem.values()
         scored = await asyncio.gather(
             *(
@@ -451,12 +449,13 @@ class AsyncReasoningGym:
         Raises:
             ConfigurationError: an option is invalid; the message names it.
         """
-        settings = problem_settings(tasks, options, skip_faulty_items=self._skip_faulty_items)
+        given = build(StreamSettings, {"tasks": tasks, **options})
+        settings = problem_settings(given, skip_faulty_items=self._skip_faulty_items)
         problems = TrainingProblems(settings, await self._workers(), self.counts)
         await problems.prepare(with_ladders=False)
         problems.start_stream(
-            options.get("replica", ""),
+            given.replica,
             prefetch=PREFETCH,
-            excluded=fixed_exclusions({question_hash(q) for q in options.get("reserved", ())}),
+            excluded=fixed_exclusions({question_hash(q) for q in given.reserved}),
         )
         return AsyncProblemStream(problems)

@@ -18,14 +18,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from ..errors import PoolClosedError
 from ..records import Problem, Recipe
-from .asynchronous import (
-    AsyncProblemStream,
-    AsyncReasoningGym,
-    Scorable,
-    Score,
-    StreamOptions,
-    TaskSummary,
-)
+from .arguments import Scorable, StreamOptions, require_list
+from .asynchronous import AsyncProblemStream, AsyncReasoningGym, Score, TaskSummary
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -171,7 +165,7 @@ class ReasoningGym:
 
     def score_many(self, pairs: Iterable[tuple[Scorable, str]]) -> list[Score]:
         """Score completions side by side: see `AsyncReasoningGym.score_many`."""
-        return self._run(self._gym.score_many(list(pairs)))
+        return self._run(self._gym.score_many(require_list(pairs, "pairs")))
 
     def stream(self, tasks: Sequence[str] = (), **options: Unpack[StreamOptions]) -> ProblemStream:
         """Start a stream of training problems: see `AsyncReasoningGym.stream`."""
@@ -221,7 +215,7 @@ class ProblemStream:
         """Return the next problem: see `AsyncProblemStream.next`."""
         return self._run(self._stream.next())
 
-    def observe(self, problem: Problem | Recipe, *, solved: int, attempts: int) -> None:
+    def observe(self, problem: Scorable, *, solved: int, attempts: int) -> None:
         """Record that `solved` of `attempts` scored completions of a problem were right."""
         self._call(self._stream.observe, problem, solved=solved, attempts=attempts)
 

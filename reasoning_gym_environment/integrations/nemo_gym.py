@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..errors import ConfigurationError
+from ..gym.arguments import require_problem
 from ..records import Problem, Recipe, recipe_text
 from ..storage.export import Item, item
 from ..storage.rows import StoredGroup
+from ..util.text import shorten
 
 __all__ = ["nemo_gym_row"]
 
@@ -23,6 +26,9 @@ def nemo_gym_row(problem: Problem, messages: Sequence[Mapping[str, str]]) -> dic
         of reasoning-gym, and `recipe` as JSON text, since Arrow would add the parameters of all
         other tasks to every row.
     """
+    require_problem(problem, "problem")
+    if isinstance(messages, str):
+        raise ConfigurationError(f"messages must be a list of messages, got {shorten(messages)}")
     return _row(problem.recipe, problem.question, problem.oracle, messages)
 
 

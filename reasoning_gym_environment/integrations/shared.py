@@ -5,21 +5,40 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from ..errors import ConfigurationError
+from ..gym.arguments import Arguments, Integer, OptionalShare, Texts
 from ..gym.blocking import ReasoningGym
 from ..problems.levels import position_of
 from ..records import Problem
 from ..tasks.catalogue import Discovery, select_tasks
+from ..util.command_line import build
+from ..util.text import shorten
 
 __all__ = ["evaluation_problems", "shared_gym"]
+
+
+class _EvaluationArguments(Arguments):
+    tasks: Texts
+    per_task: Annotated[Integer, Field(ge=1)]
+    difficulty: OptionalShare
+    seed: Integer
 
 
 @functools.cache
 def shared_gym() -> ReasoningGym:
     """Return this process's gym, for frameworks that create tasks and scorers by name."""
     return ReasoningGym()
+
+
+def require_gym(gym: ReasoningGym) -> ReasoningGym:
+    """Return the gym; raise ConfigurationError for an asynchronous one or anything else."""
+    if not isinstance(gym, ReasoningGym):
+        raise ConfigurationError(f"gym must be a ReasoningGym, got {type(gym).__name__}")
+    return gym
 
 
 def evaluation_problems(
@@ -39,28 +58,30 @@ def evaluation_problems(
 
     Raises:
         UnknownTaskError: a name is neither a task nor a category.
-        ConfigurationError: `per_task` or `difficulty` is out of range.
+        ConfigurationError: an argument is invalid.
     """
-    if per_task < 1:
-        raise ConfigurationError(f"per_task must be an integer ≥ 1, got {per_task}")
-    if not 0 <= (difficulty or 0) <= 1:
-        raise ConfigurationError(f"difficulty must be in [0, 1], got {difficulty}")
-    known = gym.tasks()
+    given = build(
+        _EvaluationArguments,
+        {"tasks": tasks, "per_task": per_task, "difficulty": difficulty, "seed": seed},
+    )
+    known = require_gym(gym).tasks()
     categories = {task.name: task.category for task in known}
     levels = {
-        task.name: None if difficulty is None else round(position_of(difficulty, task.levels))
+        task.name: None
+        if given.difficulty is None
+        else round(position_of(given.difficulty, task.levels))
         for task in known
     }
     discovery = Discovery(categories=categories, failures={}, warning=None)
     return [
         problem
-        for task in select_tasks(discovery, include=tasks)
+        for task in select_tasks(discovery, include=given.tasks)
         if task.used
         for problem in gym.problems(
             task.name,
             level=levels[task.name],
-            count=per_task,
-            seed=seed,
+            count=given.per_task,
+            seed=given.seed,
             split="eval",
         )
     ]
@@ -73,5 +94,5 @@ def parse_recipe(text: str) -> Mapping[str, Any]:
     except (TypeError, ValueError):
         recipe = None
     if not isinstance(recipe, dict):
-        raise ConfigurationError(f"a recipe must be the text of a JSON object, got {text!r}")
+        raise ConfigurationError(f"a recipe must be the text of a JSON object, got {shorten(text)}")
     return recipe

@@ -8,10 +8,11 @@ from typing import Any
 
 from datasets import Dataset
 
+from ..gym.arguments import require_problems
 from ..gym.blocking import ReasoningGym
 from ..records import Problem
 from ..rollouts.demonstrations import problem_row
-from .shared import parse_recipe
+from .shared import parse_recipe, require_gym
 
 __all__ = ["ReasoningGymReward", "problem_dataset"]
 
@@ -29,7 +30,9 @@ def problem_dataset(problems: Iterable[Problem], *, system_prompt: str = "think"
         Prompts are messages. Recipes are JSON text, since Arrow would add the parameters of all
         other tasks to every row.
     """
-    return Dataset.from_list([problem_row(problem, system_prompt) for problem in problems])
+    return Dataset.from_list(
+        [problem_row(problem, system_prompt) for problem in require_problems(problems, "problems")]
+    )
 
 
 class ReasoningGymReward:
@@ -45,7 +48,7 @@ class ReasoningGymReward:
     """
 
     def __init__(self, gym: ReasoningGym) -> None:
-        self._gym = gym
+        self._gym = require_gym(gym)
 
     async def __call__(
         self,

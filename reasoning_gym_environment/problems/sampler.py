@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from ..records import Recipe
-from ..tasks.recipes import shorten
+from ..util.text import shorten
 from .levels import Levels, Move
 from .seeds import SEED_BITS, hash_bits, training_seed
 

@@ -19,8 +19,8 @@ import msgspec
 from ..errors import ConfigurationError, GenerationError
 from ..records import FaultKind, Problem, Recipe
 from ..sandbox.pool import ProblemGenerator, generate_with_retry
-from ..tasks.recipes import shorten
 from ..util.models import validate
+from ..util.text import shorten
 from .sampler import Sampler
 from .seeds import is_evaluation_seed, redrawn_seed, split_seed
 

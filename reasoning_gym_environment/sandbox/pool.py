@@ -31,7 +31,8 @@ from ..records import Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
 from ..tasks.facts import solved_score
 from ..tasks.ladders import TaskLadder
-from ..tasks.recipes import LIBRARY, require_valid_recipe, shorten
+from ..tasks.recipes import LIBRARY, require_valid_recipe
+from ..util.text import shorten
 from ._fork_server import ForkServer, WorkerProcess
 from ._generator import LADDERS_REQUEST, CatalogueRequest, Request
 from ._protocol import VerifyRequest, unpack_verdicts

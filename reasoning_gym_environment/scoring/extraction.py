@@ -10,6 +10,7 @@ closed (a truncated thought holds no answer).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 from itertools import pairwise
 from typing import NamedTuple
@@ -40,10 +41,11 @@ _MINUS = "\N{MINUS SIGN}"
 
 
 class Extraction(NamedTuple):
-    """The answer, or None and the status that says why."""
+    """The answer, or None with the status and the detail that say why."""
 
     answer: str | None
-    failure: Status | None
+    failure: Status | None = None
+    detail: str = ""
 
 
 class _Tag(NamedTuple):
@@ -99,11 +101,25 @@ def extract_answer(text: str) -> Extraction:
         if opening.opens and not closing.opens
     ]
     if not answers:
-        return Extraction(None, Status.NO_ANSWER)
+        return Extraction(None, Status.NO_ANSWER, _why_none(text, outside, tags))
     if len(tags) > 2:
-        return Extraction(None, Status.SEVERAL_ANSWERS)
+        detail = f"{len(tags)} answer tags outside the thought instead of one <answer>…</answer>"
+        return Extraction(None, Status.SEVERAL_ANSWERS, detail)
     [answer] = answers
-    return Extraction(answer, None) if answer else Extraction(None, Status.NO_ANSWER)
+    if not answer:
+        return Extraction(None, Status.NO_ANSWER, "nothing between the answer tags")
+    return Extraction(answer)
+
+
+def _why_none(text: str, outside: str, tags: Sequence[_Tag]) -> str:
+    """Return why a text has no complete answer outside its thought."""
+    if not text.strip():
+        return "the completion is empty"
+    if tags:
+        return "an answer tag without its pair"
+    if not _ANSWER.search(text):
+        return "no <answer>…</answer>"
+    return "the answer tags are in the thought" + ("" if outside else ", which never ends")
 
 
 def strip_formatting(answer: str) -> str:

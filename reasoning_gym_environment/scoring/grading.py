@@ -148,7 +148,9 @@ async def verify_texts(
         ]
     verdicts = iter(given)
     return [
-        (e.answer, Verdict(score=0.0, status=e.failure) if e.failure else next(verdicts))
+        (None, Verdict(score=0.0, status=e.failure, detail=e.detail))
+        if e.failure
+        else (e.answer, next(verdicts))
         for e in extractions
     ]
 

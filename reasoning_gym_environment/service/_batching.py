@@ -16,7 +16,7 @@ from fastapi import HTTPException
 from ..errors import GenerationError, GenerationTimeoutError, WorkerLostError
 from ..gym.asynchronous import AsyncReasoningGym, Score
 from ..records import Problem, Status
-from ..tasks.recipes import shorten
+from ..util.text import shorten
 from ._messages import Target, retry_later
 
 GATHER_SECONDS = 0.005

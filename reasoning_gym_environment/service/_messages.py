@@ -16,10 +16,12 @@ from fastapi import HTTPException
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic_core import from_json
 
+from ..gym.arguments import StreamSettings
 from ..gym.asynchronous import Score
 from ..records import Problem, Recipe, Status
 from ..tasks.catalogue import restore_json_entry
-from ..tasks.recipes import VERSION, read_recipe, shorten
+from ..tasks.recipes import VERSION, read_recipe
+from ..util.text import shorten
 
 MAX_COMPLETIONS = 256
 """Completions in one request."""
@@ -165,29 +167,12 @@ class SlimeRequest(Row):
     label: LabelField
 
 
-class StreamRequestOptions(RequestBody):
-    """Options of a stream, as the environment's options of the same names."""
-
-    tasks: list[str] = []
-    exclude_tasks: list[str] = []
-    task_weights: dict[str, Annotated[float, Field(ge=0, le=1e9)]] = {}
-    task_parameters: dict[str, dict[str, Any]] = {}
-    complexity_mode: str | None = None
-    difficulty: Share | None = None
-    complexity_level: Share | None = None
-    curriculum_target_accuracy: Annotated[float, Field(gt=0, lt=1)] = 0.7
-    sampling: str = "uniform"
-    seed: Annotated[int, Field(ge=0, lt=2**53)] = 0
-    replica: Annotated[str, Field(max_length=100)] = ""
-    reserved: list[str] = []
-
-
 class ProblemsRequest(RequestBody):
     """A request for the next problems of a stream; `options` start a new one."""
 
     stream: Name
     count: Annotated[int, Field(ge=1, le=64)] = 1
-    options: StreamRequestOptions | None = None
+    options: StreamSettings | None = None
 
 
 class StreamedProblem(BaseModel):

@@ -14,14 +14,15 @@ from typing import Any, cast
 from fastapi import HTTPException
 from pydantic import BaseModel
 
-from ..gym.asynchronous import AsyncProblemStream, AsyncReasoningGym, StreamOptions
+from ..gym.arguments import StreamOptions, StreamSettings
+from ..gym.asynchronous import AsyncProblemStream, AsyncReasoningGym
 from ..problems.levels import ComplexityMode
 from ..problems.sampler import TaskSampling
 from ..records import Problem, Recipe, recipe_key
 from ..tasks.recipes import read_recipe
 from ..util.concurrency import DaemonWriter
 from ..util.files import UnwritableError, write_whole
-from ._messages import Observation, StreamRequestOptions, recipe_target, retry_later
+from ._messages import Observation, recipe_target, retry_later
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class StoredStream(BaseModel):
             work on those problems; another one, as after a restart, hands them out first.
     """
 
-    options: StreamRequestOptions
+    options: StreamSettings
     state: dict[str, Any]
     handed_out: int
     service: str
@@ -60,7 +61,7 @@ class _Stream:
         changed: whether its file is out of date.
     """
 
-    def __init__(self, problems: AsyncProblemStream, options: StreamRequestOptions) -> None:
+    def __init__(self, problems: AsyncProblemStream, options: StreamSettings) -> None:
         self.problems = problems
         self.options = options
         self.handed_out: dict[str, Recipe] = {}
@@ -92,7 +93,7 @@ class _Stream:
         self.problems.load_state_dict(state)
 
 
-def _learns(options: StreamRequestOptions) -> bool:
+def _learns(options: StreamSettings) -> bool:
     """Return whether results change which problems come next."""
     return (
         options.complexity_mode == ComplexityMode.CURRICULUM.value
@@ -119,9 +120,7 @@ class NamedStreams:
         self._opening = asyncio.Lock()
         self._disk = DaemonWriter("streams")
 
-    async def next(
-        self, name: str, count: int, options: StreamRequestOptions | None
-    ) -> list[Problem]:
+    async def next(self, name: str, count: int, options: StreamSettings | None) -> list[Problem]:
         """Return the next problems of a stream; `options` start a new one.
 
         Raises:
@@ -140,7 +139,7 @@ class NamedStreams:
             return problems
 
     @asynccontextmanager
-    async def _use(self, name: str, options: StreamRequestOptions | None) -> AsyncIterator[_Stream]:
+    async def _use(self, name: str, options: StreamSettings | None) -> AsyncIterator[_Stream]:
         """Open a stream unless it is open, and keep it open inside the context."""
         if name not in self._streams:
             async with self._opening:
@@ -153,7 +152,7 @@ class NamedStreams:
         finally:
             stream.users -= 1
 
-    async def _open(self, name: str, options: StreamRequestOptions | None) -> _Stream:
+    async def _open(self, name: str, options: StreamSettings | None) -> _Stream:
         try:
             stored = self._read(name)
             options = stored.options if stored else options

@@ -29,9 +29,9 @@ from starlette.types import Receive, Scope, Send
 
 from ..errors import FixableError, GenerationError, PoolClosedError
 from ..gym.asynchronous import AsyncReasoningGym, Score
-from ..tasks.recipes import shorten
 from ..util.concurrency import gather_or_cancel
 from ..util.outages import is_loopback
+from ..util.text import shorten
 from . import _messages as messages
 from ._batching import Scorer, ScoringQueue
 from ._limits import Admission, BearerToken, BodyLimiter, RequestMetrics, error_response, retry
@@ -339,7 +339,8 @@ async def _reply_to_error(request: Request, error: Exception) -> Response:
         case RequestValidationError():
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"][1:])) or "the body"
-            reply = HTTPException(422, f"{field}: {first['msg']}, got {shorten(first['input'])}")
+            message = first["msg"].removeprefix("Value error, ")
+            reply = HTTPException(422, f"{field}: {message}, got {shorten(first['input'])}")
         case HTTPException():
             reply = error
         case RoutingError():

@@ -228,14 +228,14 @@ class GroupFile(NamedTuple):
     torn: int
 
 
-def read_dump(path: Path) -> DumpContent:
+def read_dump(path: Path | str) -> DumpContent:
     """Read a dump file; skip and count lines that hold no JSON object.
 
     Raises:
         OSError: the file can't be read.
     """
     rows, torn = [], 0
-    for line in path.read_bytes().splitlines():
+    for line in Path(path).read_bytes().splitlines():
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):

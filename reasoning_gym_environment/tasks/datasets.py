@@ -20,6 +20,7 @@ from importlib.metadata import version
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..records import Problem, Recipe
+from ..util.text import shorten
 from ._extra_parameters import choose_entry, library_parameters, parameter_names
 from .facts import (
     NOT_A_TASK,
@@ -30,7 +31,7 @@ from .facts import (
 )
 from .item_checks import find_fault
 from .ladders import OWN_LADDERS, REPAIRS, curriculum_levels
-from .recipes import LIBRARY, KnownParameter, require_known_values, require_valid_recipe, shorten
+from .recipes import LIBRARY, KnownParameter, require_known_values, require_valid_recipe
 
 _CACHE_SIZE = 420
 """Four levels of every task: about 180 MB."""

@@ -8,12 +8,13 @@ the values that a task is known to take.
 from __future__ import annotations
 
 import re
-import reprlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
+from ..errors import did_you_mean
 from ..records import Recipe
+from ..util.text import shorten
 
 SYMBOL_PARAMETERS = frozenset({"symbols", "variables"})
 """Names of variables in expressions that sympy evaluates."""
@@ -39,25 +40,6 @@ _MAX_LEVEL = 1000
 _MAX_VALUES = 1000
 _MAX_DEPTH = 4
 _MAX_LENGTH = 100
-
-_repr = reprlib.Repr()
-_repr.maxlevel = 2
-_repr.maxstring = _repr.maxother = 50
-
-
-def shorten(value: object) -> str:
-    """Write a value of any size in at most 100 characters.
-
-    Example:
-        >>> shorten(10**300), shorten([1, 2]), shorten("a" * 80)[:9]
-        ('a number of 997 bits', '[1, 2]', "'aaaaaaaa")
-    """
-    if isinstance(value, int) and value.bit_length() > 64:
-        return f"a number of {value.bit_length()} bits"
-    try:
-        return _repr.repr(value)[:100]
-    except ValueError:  # Python writes no number of more than 4300 digits
-        return "a list with a huge number"
 
 
 def leaves(value: Any) -> Iterator[tuple[int, Any]]:
@@ -137,11 +119,17 @@ def _require_plain_leaf(leaf: Any) -> None:
 def read_recipe(data: Any) -> Recipe:
     """Read a stored recipe; raise ValueError if it is invalid."""
     if not isinstance(data, Mapping):
-        raise ValueError(f"a recipe must be an object, got {shorten(data)}")
-    try:
-        recipe = Recipe.from_json(data)
-    except TypeError as error:
-        raise ValueError(f"a recipe has wrong fields: {error}") from None
+        hint = ": parse its JSON text first" if isinstance(data, str) else ""
+        raise ValueError(f"a recipe must be an object, got {shorten(data)}{hint}")
+    known = [field.name for field in fields(Recipe)]
+    for name in data:
+        if name not in known:
+            hint = did_you_mean(str(name)[:_MAX_LENGTH], known, otherwise=f"it has {known}")
+            raise ValueError(f"a recipe has no field {shorten(name)}; {hint}")
+    for name in ("task", "seed"):
+        if name not in data:
+            raise ValueError(f"a recipe needs a {name}, got {shorten(data)}")
+    recipe = Recipe.from_json(data)
     require_valid_recipe(recipe)
     return recipe
 

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from types import NoneType
-from typing import Any, ClassVar, TypeVar, get_args
+from typing import Any, ClassVar, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from ..errors import ConfigurationError, did_you_mean
 from .logs import WITHHELD
+from .text import shorten
 
 ENV, SERVER, FLAGS = "env", "openai", ""
 """The sections; flags are options without one."""
@@ -23,7 +24,10 @@ ENV, SERVER, FLAGS = "env", "openai", ""
 _FILE = "config"
 _SECRET = "api_key"
 _SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
-_NOUNS = {bool: "true or false", int: "an integer", float: "a number", str: "text"}
+_NOUNS = {bool: "true or false", int: "an integer", float: "a number", str: "text"} | {
+    list: "a list",
+    dict: "a mapping",
+}
 
 
 class Section(BaseModel):
@@ -31,10 +35,12 @@ class Section(BaseModel):
 
     Attributes:
         renamed: new by old name; both are accepted.
+        otherwise: the hint for an unknown name if none is close.
     """
 
     model_config = ConfigDict(extra="forbid")
     renamed: ClassVar[Mapping[str, str]] = {}
+    otherwise: ClassVar[str] = "see --help-all"
 
     @classmethod
     def has(cls, name: Any) -> bool:
@@ -53,7 +59,7 @@ class Section(BaseModel):
         for name, value in data.items():
             new = cls.renamed.get(name, name)
             if new not in cls.model_fields:
-                hint = did_you_mean(str(name), cls.model_fields, otherwise="see --help-all")
+                hint = did_you_mean(str(name), cls.model_fields, otherwise=cls.otherwise)
                 raise ConfigurationError(f"{prefix}unknown setting {name!r}; {hint}")
             if new in found:
                 raise ConfigurationError(f"{prefix}{new} is set twice, once by its old name")
@@ -285,9 +291,12 @@ def describe_validation(error: ValidationError, model: type[BaseModel], *, prefi
         name = str(next(iter(problem["loc"]), ""))
         message = problem["msg"].removeprefix("Value error, ")
         if name and problem["type"] != "value_error":
-            value = WITHHELD if name == _SECRET else repr(problem["input"])
-            message = f"must be {requirement(model.model_fields[name])}, got {value}"
-        sentences.append(f"{prefix}{name} {message}" if name else message)
+            inner = len(problem["loc"]) > 1
+            wanted = message.removeprefix("Input should be ") if inner else ""
+            value = WITHHELD if name == _SECRET else shorten(problem["input"])
+            message = f"must be {wanted or requirement(model.model_fields[name])}, got {value}"
+        path = ".".join(map(str, problem["loc"]))
+        sentences.append(f"{prefix}{path} {message}" if path else message)
     return "; ".join(sentences)
 
 
@@ -296,8 +305,9 @@ def requirement(setting: FieldInfo) -> str:
     types = _types(setting.annotation)
     if choices := choices_of(setting):
         return f"one of {', '.join(choices)}"
-    nouns = [noun for kind, noun in _NOUNS.items() if kind in types]
-    noun = nouns[0] if nouns else "of another form"
+    container = get_origin(setting.annotation)
+    kinds = [container] if container in _NOUNS else types
+    noun = next((noun for kind, noun in _NOUNS.items() if kind in kinds), "of another form")
     bounds = limits(setting)
     return " ".join(filter(None, (noun, "from" if " to " in bounds else "", bounds)))
 
@@ -313,7 +323,7 @@ def limits(setting: FieldInfo) -> str:
     if bounds.keys() == {"ge", "le"}:
         return f"{bounds['ge']:g} to {bounds['le']:g}"
     choices = ", ".join(choices_of(setting))
-    return choices or " and ".join(f"{_SIGNS[name]} {bound:g}" for name, bound in bounds.items())
+    return choices or " and ".join(f"{_SIGNS[name]} {bound}" for name, bound in bounds.items())
 
 
 def choices_of(setting: FieldInfo) -> list[str]:

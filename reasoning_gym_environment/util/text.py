@@ -1,13 +1,18 @@
-"""Untrusted text: valid for UTF-8, and safe to print."""
+"""Untrusted text and values: valid for UTF-8, safe to print, short."""
 
 from __future__ import annotations
 
 import re
+import reprlib
 import unicodedata
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories of characters that are invisible but change what is displayed."""
+
+_repr = reprlib.Repr()
+_repr.maxlevel = 2
+_repr.maxstring = _repr.maxother = 50
 
 
 def replace_surrogates(text: str) -> tuple[str, int]:
@@ -40,3 +45,18 @@ def _escaped(character: str) -> str:
     if character in "\n\t" or unicodedata.category(character) not in _UNSAFE:
         return character
     return character.encode("unicode_escape", "surrogatepass").decode()
+
+
+def shorten(value: object) -> str:
+    """Write a value of any size in at most 100 characters.
+
+    Example:
+        >>> shorten(10**300), shorten([1, 2]), shorten("a" * 80)[:9]
+        ('a number of 997 bits', '[1, 2]', "'aaaaaaaa")
+    """
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"a number of {value.bit_length()} bits"
+    try:
+        return _repr.repr(value)[:100]
+    except ValueError:  # Python writes no number of more than 4300 digits
+        return "a list with a huge number"

@@ -57,7 +57,7 @@ def test_a_difficulty_selects_the_nearest_level(
 def test_a_difficulty_out_of_bounds_is_refused(difficulty: float, gym: ReasoningGym) -> None:
     with pytest.raises(ConfigurationError) as refused:
         evaluation_problems(gym, ["gcd"], per_task=1, difficulty=difficulty)
-    assert str(refused.value) == f"difficulty must be in [0, 1], got {difficulty}"
+    assert str(refused.value) == f"difficulty must be a number from 0 to 1, got {difficulty}"
 
 
 def test_zero_problems_are_refused(gym: ReasoningGym) -> None:

@@ -12,7 +12,8 @@ from fastapi import HTTPException
 from reward_requests import Post
 
 from reasoning_gym_environment import AsyncReasoningGym
-from reasoning_gym_environment.service._messages import Observation, StreamRequestOptions
+from reasoning_gym_environment.gym.arguments import StreamSettings
+from reasoning_gym_environment.service._messages import Observation
 from reasoning_gym_environment.service._streams import NamedStreams
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 
@@ -67,7 +68,13 @@ async def test_a_curriculum_climbs_and_continues_in_another_service(
             "/problems",
             {"stream": "x", "options": {"complexity_mode": "hard"}},
             422,
-            "complexity_mode must be one of random, ",
+            "options.complexity_mode: Input should be 'random', 'curriculum' or 'fixed'",
+        ),
+        (
+            "/problems",
+            {"stream": "x", "options": {"complexty_mode": "random"}},
+            422,
+            "options: unknown setting 'complexty_mode'; did you mean complexity_mode",
         ),
         (
             "/observe",
@@ -105,7 +112,7 @@ async def test_each_handed_out_problem_accepts_one_result(post: Post) -> None:
 
 async def test_a_stream_keeps_its_options(gym: AsyncReasoningGym, tmp_path: Path) -> None:
     streams = NamedStreams(gym, tmp_path)
-    gcd, lcm = (StreamRequestOptions(tasks=[task]) for task in ("gcd", "lcm"))
+    gcd, lcm = (StreamSettings(tasks=[task]) for task in ("gcd", "lcm"))
     assert len(await streams.next("one", 2, gcd)) == 2
     with pytest.raises(HTTPException, match="stream 'one' has other options: omit them"):
         await streams.next("one", 1, lcm)
@@ -116,7 +123,7 @@ async def test_a_stream_keeps_its_options(gym: AsyncReasoningGym, tmp_path: Path
 async def test_opening_a_stream_closes_an_idle_one_and_both_continue(
     gym: AsyncReasoningGym, tmp_path: Path
 ) -> None:
-    options = StreamRequestOptions.model_validate(CURRICULUM)
+    options = StreamSettings.model_validate(CURRICULUM)
     alone = NamedStreams(gym, tmp_path / "alone")
     expected = [p.recipe for p in await alone.next("one", 6, options)]
     streams = NamedStreams(gym, tmp_path / "shared", most=1)
@@ -139,7 +146,7 @@ async def test_a_new_stream_is_rejected_while_all_are_in_use(
     gym: AsyncReasoningGym, tmp_path: Path
 ) -> None:
     streams = NamedStreams(gym, tmp_path, most=1)
-    options = StreamRequestOptions(tasks=["gcd"])
+    options = StreamSettings(tasks=["gcd"])
     await streams.next("one", 1, options)
     using = asyncio.create_task(streams.next("one", 64, None))
     await asyncio.sleep(0)
@@ -154,7 +161,7 @@ async def test_a_new_stream_is_rejected_while_all_are_in_use(
 async def test_a_stream_that_does_not_learn_repeats_no_problem_after_a_restart(
     gym: AsyncReasoningGym, tmp_path: Path
 ) -> None:
-    options = StreamRequestOptions(tasks=["gcd"])
+    options = StreamSettings(tasks=["gcd"])
     before, after = NamedStreams(gym, tmp_path), NamedStreams(gym, tmp_path)
     first = await before.next("one", 3, options)
     await before.close()
@@ -185,7 +192,7 @@ async def test_a_state_that_cannot_be_written_is_logged_and_written_later(
     folder = tmp_path / "folder"
     folder.write_text("a file stands in its place")
     streams = NamedStreams(gym, folder, most=1)
-    options = StreamRequestOptions(tasks=["gcd"])
+    options = StreamSettings(tasks=["gcd"])
     await streams.next("one", 1, options)
     await streams.save()
     assert "Cannot save stream one: " in caplog.text

@@ -20,8 +20,8 @@ from reasoning_gym_environment.tasks.recipes import (
     leaves,
     read_recipe,
     require_valid_recipe,
-    shorten,
 )
+from reasoning_gym_environment.util.text import shorten
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the library's own, at its import
 

@@ -1,0 +1,221 @@
+"""What callers pass to a gym: models of the arguments, and one sentence for each mistake."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.metadata import version
+from typing import Annotated, Any, ClassVar, Literal, TypedDict
+
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator
+
+from ..errors import ConfigurationError
+from ..problems.levels import ComplexityMode
+from ..problems.sampler import TaskSampling
+from ..records import Problem, Recipe
+from ..tasks.recipes import LIBRARY, read_recipe, require_valid_recipe
+from ..util.command_line import Section
+from ..util.text import shorten
+
+Scorable = Problem | Recipe | Mapping[str, Any]
+"""A problem, or its recipe, also as JSON. The problem of a recipe is generated again."""
+
+
+def _plain_integer(value: Any) -> Any:
+    """Convert numpy's integers."""
+    is_integer = hasattr(type(value), "__index__") and not isinstance(value, bool)
+    return operator.index(value) if is_integer else value
+
+
+def _plain_list(value: Any) -> Any:
+    is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+    return list(value) if is_list else value
+
+
+def _plain_dict(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+Integer = Annotated[int, BeforeValidator(_plain_integer)]
+Texts = Annotated[list[str], BeforeValidator(_plain_list)]
+OptionalShare = Annotated[float | None, Field(ge=0, le=1)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Arguments(Section):
+    """Arguments of a call; unknown names and wrong types are errors."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class GymSettings(Arguments):
+    """The options of `AsyncReasoningGym`, which documents them."""
+
+    processes: Annotated[Integer | None, Field(ge=1)]
+    answer_tolerance: bool
+    solved_threshold: Annotated[float | None, Field(gt=0, le=1)]
+    skip_faulty_items: bool
+    generation_timeout: Seconds
+    verify_timeout: Seconds
+    verify_group_timeout: Seconds
+
+
+class ProblemsArguments(Arguments):
+    """The arguments of `AsyncReasoningGym.problems`, which documents them."""
+
+    task: str
+    level: Annotated[Integer | None, Field(ge=0)]
+    count: Annotated[Integer, Field(ge=0)]
+    seed: Integer
+    parameters: Annotated[dict[str, Any], BeforeValidator(_plain_dict)]
+    split: Literal["train", "eval"]
+
+    @field_validator("task", mode="before")
+    @classmethod
+    def _one_task(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            raise ValueError(
+                f"must be one task, got {shorten(value)}: call it for each, or start a stream"
+            )
+        return value
+
+
+class StreamOptions(TypedDict, total=False):
+    """The options of a stream, as the environment's options of the same names.
+
+    Attributes:
+        complexity_mode: "random", "curriculum" or "fixed"; unset means the library's default.
+        difficulty: with "fixed": 0 is every task's easiest level, 1 its hardest.
+        complexity_level: the old name of difficulty.
+        curriculum_target_accuracy: with "curriculum", the share of solved completions; 0.7.
+        sampling: "uniform", or "signal": by the probability that a group is partly solved.
+        seed: of the stream, from 0; 0.
+        replica: streams of one seed and different replicas have different problems.
+        reserved: questions to leave out, such as those of an evaluation set.
+    """
+
+    exclude_tasks: Sequence[str]
+    task_weights: Mapping[str, float]
+    task_parameters: Mapping[str, Mapping[str, Any]]
+    complexity_mode: str | None
+    difficulty: float | None
+    complexity_level: float | None
+    curriculum_target_accuracy: float
+    sampling: str
+    seed: int
+    replica: str
+    reserved: Iterable[str]
+
+
+class StreamSettings(Arguments):
+    """A stream's tasks and `StreamOptions`, validated; the same for Python and HTTP."""
+
+    otherwise: ClassVar[str] = "see StreamOptions"
+
+    tasks: Texts = Field([])
+    exclude_tasks: Texts = Field([])
+    task_weights: Annotated[
+        dict[str, Annotated[float, Field(ge=0, le=1e9)]], BeforeValidator(_plain_dict)
+    ] = Field({})
+    task_parameters: Annotated[
+        dict[str, Annotated[dict[str, Any], BeforeValidator(_plain_dict)]],
+        BeforeValidator(_plain_dict),
+    ] = Field({})
+    complexity_mode: Annotated[ComplexityMode | None, Field(strict=False)] = None
+    difficulty: OptionalShare = None
+    complexity_level: OptionalShare = None
+    curriculum_target_accuracy: Annotated[float, Field(gt=0, lt=1)] = 0.7
+    sampling: Annotated[TaskSampling, Field(strict=False)] = TaskSampling.UNIFORM
+    seed: Annotated[Integer, Field(ge=0, lt=2**53)] = 0
+    replica: Annotated[str, Field(max_length=100)] = ""
+    reserved: Texts = Field([])
+
+
+class ObservedCounts(Arguments):
+    """How many of the attempts at a problem solved it."""
+
+    solved: Annotated[Integer, Field(ge=0)]
+    attempts: Annotated[Integer, Field(ge=0)]
+
+
+@cache
+def _installed_version() -> str:
+    return version(LIBRARY)
+
+
+def validated(recipe: Recipe | Mapping[str, Any]) -> Recipe:
+    """Return the recipe of an argument; raise ConfigurationError if it is invalid."""
+    try:
+        if isinstance(recipe, Recipe):
+            require_valid_recipe(recipe)
+            return recipe
+        if isinstance(recipe, Problem):
+            raise ValueError(f"got {shorten(recipe)}: pass its attribute recipe")
+        return read_recipe(recipe)
+    except ValueError as error:
+        raise ConfigurationError(f"invalid recipe: {error}") from error
+
+
+def require_scorable(value: Any) -> Problem | Recipe:
+    """Return a problem, or the recipe of one.
+
+    Raises:
+        ConfigurationError: it is neither, or a problem of another version of the library.
+    """
+    if isinstance(value, Recipe | Mapping):
+        return validated(value)
+    problem = require_problem(value, "problem", "one Problem or its recipe")
+    made, installed = problem.recipe.library_version, _installed_version()
+    if made not in (None, installed):
+        raise ConfigurationError(
+            f"problem was made with {LIBRARY} {made}, but {installed} is installed: pass "
+            "problem.recipe to make it again, or install that version"
+        )
+    return problem
+
+
+def require_problem(value: Any, name: str, wanted: str = "a Problem") -> Problem:
+    """Return a problem; raise ConfigurationError if it is none."""
+    if not isinstance(value, Problem):
+        raise ConfigurationError(f"{name} must be {wanted}, got {shorten(value)}")
+    return value
+
+
+def require_problems(value: Any, name: str) -> list[Problem]:
+    """Return a list of problems; raise ConfigurationError if it is something else."""
+    problems = require_list(value, name)
+    return [require_problem(each, f"{name}[{n}]") for n, each in enumerate(problems)]
+
+
+def require_list(value: Any, name: str) -> list[Any]:
+    """Return what an iterable yields; raise ConfigurationError for any other value, and texts."""
+    found = _plain_list(value)
+    if not isinstance(found, list):
+        raise ConfigurationError(f"{name} must be a list, got {shorten(value)}")
+    return found
+
+
+def require_pair(value: Any, name: str) -> tuple[Any, Any]:
+    """Return a problem and its completion; raise ConfigurationError if it is not a pair."""
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise ConfigurationError(
+            f"{name} must be a problem and its completion, got {shorten(value)}"
+        )
+    problem, completion = value
+    return problem, completion
+
+
+_WAYS_TO_TEXT: Mapping[type, str] = {
+    dict: ": pass its content",
+    list: ": pass the last message's content",
+    bytes: ": decode it",
+}
+
+
+def require_text(value: Any) -> str:
+    """Return a completion; raise ConfigurationError if it is not a text."""
+    if not isinstance(value, str):
+        hint = _WAYS_TO_TEXT.get(type(value), "")
+        raise ConfigurationError(f"completion must be text, got {shorten(value)}{hint}")
+    return value
