@@ -142,7 +142,7 @@ async def solver_processes() -> AsyncIterator[tuple[TaskPool, Executor]]:
         WorkerStartError: the worker processes don't start.
     """
     if find_spec("z3") is None:
-        raise FixableError("audit --oracles needs z3-solver, the package's extra `audit`")
+        raise FixableError("audit --oracles needs z3-solver: pip install z3-solver")
     processes = default_processes()
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as executor:
         async with TaskPool(PoolSettings(processes=processes), Counter()) as pool:
