@@ -399,9 +399,12 @@ def as_markdown(data: Mapping[str, Any]) -> str:
         for task in tasks
         if task in PROPERTIES
     ]
-    examples = [_markdown_row(e, tasks[e["recipe"]["task"]]) for e in data["examples"]]
+    rows = [
+        f"| `{task}` | {'<br>'.join(_found(example, tasks[task]) for example in own)} |"
+        for task, own in group_by(lambda e: e["recipe"]["task"], data["examples"]).items()
+    ]
     conventions = [f"- `{task}`: {what}" for task, what in CONVENTIONS.items()]
-    return "\n".join([head, *examples, _CONVENTIONS, *conventions, _UNSOLVED, *unsolved, ""])
+    return "\n".join([head, *rows, _CONVENTIONS, *conventions, _UNSOLVED, *unsolved, ""])
 
 
 _HEAD = """\
@@ -411,25 +414,24 @@ _HEAD = """\
 Solvers that read nothing but the text of a question check the labels of reasoning-gym {version}:
 {summary}.
 The environment asks no item that its check knows as faulty
-([scoring](scoring.md#items-with-a-false-label)).
+([scoring](scoring.md#items-with-a-false-label)). {solved} of {tasks} tasks have a solver, {checked}
+a property that is checked instead, and {others} neither.
 
-{solved} of {tasks} tasks have a solver, {checked} a property that is checked instead, and
-{others} neither. `reasoning-gym-environment audit --oracles --markdown FILE`, which needs the extra
-`audit`, writes this page and, beside it, [the counts of every task and the examples](labels.json)
-with recipe and question. `--json` prints all faulty items.
+`reasoning-gym-environment audit --oracles --markdown FILE`, which needs the extra `audit`, writes
+this page and, beside it, [the counts of every task and the examples](labels.json) with recipe and
+question. `--json` prints all faulty items.
 
-*Items* counts default items, then those of all levels; most tasks have 300, and 30 of each level.
-"Too strict" means that a right answer isn't solved, "too lax" that a wrong one is. The label and
-the solver's finding are those of the shortest example.
+A finding has its number of default items and of items of all levels (most tasks have 300 items, and
+30 of each level), and the label and the solver's result of the shortest example. "Too strict" means
+that a right answer isn't solved, "too lax" that a wrong one is.
 
-| task | finding | items | label | solver |
-| --- | --- | --- | --- | --- |"""
+| task | findings |
+| --- | --- |"""
 
 _CONVENTIONS = """
 ## Conventions
 
-The text of these tasks has two readings, but too many of their items depend on it to leave them out
-of evaluation: their solved share also measures the convention.
+Too many items of these tasks depend on a second reading to leave them out of evaluation:
 """
 
 _UNSOLVED = """
@@ -442,17 +444,13 @@ _LABEL, _DETAIL = 24, 60
 """Characters of a label and of the solver's finding in the table."""
 
 
-def _markdown_row(example: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
+def _found(example: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
+    """Return a kind of finding, how many items have it, and the example."""
     default, levels = counts[example["kind"]]
+    label = _cut(repr(example["label"]), _LABEL)
     answer = f"{example['answer']!r}: " if example["answer"] else ""
-    cells = (
-        f"`{example['recipe']['task']}`",
-        example["kind"],
-        f"{default} / {levels}",
-        _cut(repr(example["label"]), _LABEL),
-        _cut(answer + example["detail"], _DETAIL),
-    )
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    detail = _cut(answer + example["detail"], _DETAIL)
+    return f"{example['kind']} {default}/{levels}, label {label}: {detail}".replace("|", "\\|")
 
 
 def _cut(text: str, characters: int) -> str:

@@ -41,24 +41,11 @@ _HEAD = """\
 <!-- generated: do not edit -->
 {summary}. `{command}`
 writes this page and, beside it, [a row for every task](verifier-audit.json): whether its own
-answers have full credit, both floors with intervals, what wrong texts and right answers with
-additions earn, which forms of a right answer lose credit, and the verifier's times. Answers pass
-the processes that score rollouts, with screen, guards and limits.
-
-## Findings
-
-A wrong text is a finding if it earns at least {score} on more than {share:.0%} of the items.
+answers have full credit, the answers that reach [the floors](tasks.md#all-tasks), what wrong texts
+and right answers with additions earn, which forms of a right answer lose credit, and the verifier's
+times. Answers pass the processes that score rollouts, with screen, guards and limits. A wrong text
+is a finding if it earns at least {score} on more than {share:.0%} of the items.
 """
-_FLOORS = """
-## Floors
-
-What a task pays without reasoning, where it is {share} % or more: the share of items that the best
-constant answer solves, and the best of some hundred strategies that copy from the question, or add,
-subtract, multiply and sort its contents. The best of hundreds is partly the luckiest, so it is
-chosen on one set of items and measured on another, at least three times as large.
-"""
-_SHOWN_FLOOR = 10
-"""The least floor on the page, in percent of the items."""
 
 _ANSWER_CHARACTERS = 24
 _AND_MORE = (Kind.LISTING, Kind.APPENDED)
@@ -216,15 +203,11 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _code(text: str) -> str:
-    return f"`` {_cell(text)} ``" if text else ""
-
-
-def _markdown_table(rows: Sequence[Mapping[str, str]], code: Sequence[str] = ()) -> list[str]:
-    """Return the lines of a table; the columns in `code` are set as code."""
+def _markdown_table(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the lines of a table."""
     names = list(rows[0])
-    lines = [[_code(r[n]) if n in code else _cell(r[n]) for n in names] for r in rows]
-    return [f"| {' | '.join(cells)} |" for cells in [names, ["---"] * len(names), *lines]]
+    lines = [names, ["---"] * len(names), *([_cell(row[n]) for n in names] for row in rows)]
+    return [f"| {' | '.join(cells)} |" for cells in lines]
 
 
 def finding_rows(audit: Audit) -> list[dict[str, str]]:
@@ -253,47 +236,26 @@ def page_data(audit: Audit) -> dict[str, Any]:
     }
 
 
-def _percent(floor: str) -> int:
-    return int(floor.partition("%")[0])
-
-
-def _floor_rows(tasks: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """Return the floors that are worth a look, with the answers that reach them."""
-    return [
-        {
-            "task": f"`{task['task']}`",
-            "chance": f"{_percent(task['chance'])} %: {_code(task['constant'])}",
-            "no reasoning": f"{_percent(task['no reasoning'])} %: {task['strategy']}",
-        }
-        for task in tasks
-        if max(_percent(task["chance"]), _percent(task["no reasoning"])) >= _SHOWN_FLOOR
-    ]
-
-
-def _reason_rows(findings: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """Return findings with those of one kind and reason in one row."""
+def _by_reason(findings: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Return a row for each reason, with its findings in one cell."""
     rows = []
-    for (kind, why), own in group_by(lambda f: (f["finding"], f["why"]), findings).items():
-        tasks = "; ".join(f"`{finding['task']}`: {finding['detail']}" for finding in own)
-        rows.append({"finding": kind, "why": why, "tasks": tasks})
+    for why, own in group_by(lambda finding: finding["why"], findings).items():
+        found = "; ".join(f"`{one['task']}` {one['finding']}: {one['detail']}" for one in own)
+        rows.append({"why": why, "findings": found})
     return rows
 
 
 def as_markdown(data: Mapping[str, Any]) -> str:
     """Return the page of the documentation, in Markdown, from `page_data`."""
-    floors, reasons = _floor_rows(data["tasks"]), _reason_rows(data["findings"])
+    reasons = _by_reason(data["findings"])
+    head = _HEAD.format(
+        command=_COMMAND, summary=data["summary"], score=UPSTREAM_THRESHOLD, share=TOLERATED_SHARE
+    )
     lines = [
-        _HEAD.format(
-            command=_COMMAND,
-            summary=data["summary"],
-            score=UPSTREAM_THRESHOLD,
-            share=TOLERATED_SHARE,
-        ),
-        *(_markdown_table(reasons) if reasons else ["None."]),
+        head,
+        *(_markdown_table(reasons) if reasons else ["No findings."]),
         "",
         "Expected but not found: " + ("; ".join(data["not seen"]) or "nothing") + ".",
-        _FLOORS.format(share=_SHOWN_FLOOR),
-        *(_markdown_table(floors) if floors else ["None."]),
         "",
     ]
     return "\n".join(lines)
