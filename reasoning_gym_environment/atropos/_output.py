@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timezone
+from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import wandb
 from atroposlib.frontend.jsonl2html import generate_html
@@ -19,20 +23,58 @@ from ..errors import FixableError
 from ..records import Problem
 from ..util.files import replacing
 
-
-def start_wandb(env_name: str, run_id: str, config: Any) -> None:
-    """Start the wandb run of `process`."""
-    today = datetime.now(timezone.utc).date()
-    wandb.init(name=f"{env_name}-{today}-{run_id[:6]}", config=config.model_dump())
-    finish_wandb_at_exit()
+_WITHOUT_LOGIN = (
+    "log in with `wandb login`, set WANDB_MODE=offline to keep the metrics on disk, or set "
+    "--env.use_wandb false"
+)
 
 
-def finish_wandb_at_exit() -> None:
-    """Finish the wandb run before the process exits.
+def require_wandb_login() -> None:
+    """Check without network that wandb has a key, or needs none.
+
+    Raises:
+        FixableError: it would ask for one.
+    """
+    settings = wandb.setup().settings
+    hosts = (urlsplit(settings.base_url).netloc, "api.wandb.ai")
+    if (
+        settings.mode in ("disabled", "dryrun", "offline")
+        or settings.api_key
+        or settings.identity_token_file
+        or any(map(_is_in_netrc, hosts))
+    ):
+        return
+    raise FixableError(f"use_wandb is true and wandb is not logged in: {_WITHOUT_LOGIN}")
+
+
+def _is_in_netrc(host: str) -> bool:
+    try:
+        return bool(netrc(os.environ.get("NETRC")).authenticators(host))
+    except (OSError, NetrcParseError):
+        return False
+
+
+@contextmanager
+def starting_wandb() -> Iterator[None]:
+    """Finish the wandb run that the body starts before the process exits.
 
     wandb leaves this to the process that started its service: to a trainer that launched this one.
+
+    Raises:
+        FixableError: wandb refused to start.
     """
+    try:
+        yield
+    except wandb.errors.Error as error:
+        raise FixableError(f"wandb does not start ({error}): {_WITHOUT_LOGIN}") from error
     atexit.register(wandb.finish)
+
+
+def start_wandb(env_name: str, run_id: str, config: Any) -> None:
+    """Start the wandb run of `process`; raises FixableError if wandb refuses."""
+    today = datetime.now(timezone.utc).date()
+    with starting_wandb():
+        wandb.init(name=f"{env_name}-{today}-{run_id[:6]}", config=config.model_dump())
 
 
 def update_wandb_summary(prefix: str, values: Mapping[str, float]) -> None:

@@ -6,9 +6,11 @@ import asyncio
 import functools
 import inspect
 import logging
+import math
+import time
 import uuid
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
 from importlib.metadata import version
@@ -25,7 +27,7 @@ from ..inference.client import InferenceClient
 from ..inference.errors import InferenceError
 from ..inference.prompts import resolve_system_prompt
 from ..records import Problem
-from ..rollouts.metrics import ProgressReporter, Statistics, signal_line
+from ..rollouts.metrics import ProgressReporter, Statistics, line_logger, signal_line
 from ..rollouts.rollouts import FailureBackoff, RetryBudget
 from ..storage.checkpoints import STREAM
 from ..util.concurrency import graceful_shutdown, offload
@@ -33,11 +35,11 @@ from ..util.outages import UnreachableError, require_reachable
 from ._delivery import Delivery, DeliveryRules, TrainerApi
 from ._output import (
     describe_output,
-    finish_wandb_at_exit,
     redact_api_keys,
     rollout_rows,
     rollout_table,
     start_wandb,
+    starting_wandb,
     update_wandb_summary,
 )
 from ._replica import Replica
@@ -293,8 +295,33 @@ class AtroposEnv(BaseEnv):
     # Atropos's API: registration and the trainer's step.
 
     async def setup_wandb(self) -> None:
-        await super().setup_wandb()
-        finish_wandb_at_exit()
+        """Start the wandb run under the trainer's project; raises FixableError if wandb refuses."""
+        if not self.config.use_wandb:
+            return
+        await self._until_trainer(
+            lambda: self.api.get("/wandb_info"), lambda reply: reply["project"] is not None
+        )
+        with starting_wandb():
+            await super().setup_wandb()
+
+    async def _until_trainer(
+        self,
+        request: Callable[[], Awaitable[dict[str, Any]]],
+        is_answered: Callable[[dict[str, Any]], bool],
+    ) -> dict[str, Any]:
+        """Repeat a request until the API has a trainer to answer it; log the wait."""
+        begin, logged_at, url = time.monotonic(), -math.inf, self.config.rollout_server_url
+        while not is_answered(reply := await request()):
+            now = time.monotonic()
+            if now - logged_at >= self.progress_interval:
+                logged_at = now
+                line_logger.warning(
+                    "Waiting for a trainer, %.0f s: start it with the Atropos API at %s; to try "
+                    "without one, run `reasoning-gym-environment demo --trainer-only %s`",
+                    *(now - begin, url, url),
+                )
+            await asyncio.sleep(1)
+        return reply
 
     async def _register_env(self) -> dict[str, Any]:
         """Register under the configured replica's name, if any; return the API's reply.
@@ -311,9 +338,10 @@ class AtroposEnv(BaseEnv):
             "min_batch_allocation": config.min_batch_allocation,
             "group_size": config.group_size,
         }
-        data: dict[str, Any] = await self.api.post("/register-env", body)
-        if data["status"] != "success":
-            return data
+        data = await self._until_trainer(
+            lambda: self.api.post("/register-env", body),
+            lambda reply: bool(reply["status"] == "success"),
+        )
         if config.replica:
             data["wandb_name"] = f"{config.wandb_name}_{config.replica}"
         self.env_id = data["env_id"]  # from here on, closing tells the API

@@ -26,6 +26,7 @@ from ..util.command_line import ENV, SERVER, build, read_given
 from ..util.concurrency import SWITCH_SECONDS
 from ..util.files import replacing
 from ..util.logs import WITHHELD, SecretRedactor
+from ._output import require_wandb_login
 from .config import ServerConfig
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,8 @@ def launch(
     Raises:
         FixableError: the run can't start or continue.
     """
+    if command != "evaluate" and settings.env.use_wandb:
+        require_wandb_login()
     config = build(env_class.env_config_cls, settings.env.model_dump())
     servers = [ServerConfig(**server.model_dump()) for server in settings.servers]
     if command == "evaluate" and config.data_dir_to_save_evals:

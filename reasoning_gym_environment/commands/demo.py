@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,10 +19,26 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options; raises SystemExit on `--help` and on a bad option, after printing why."""
     parser = argparse.ArgumentParser(
         prog="reasoning-gym-environment demo",
-        description="Run the real environment between a simulated policy and a trainer client.",
+        description="Run the real environment between a simulated policy and a stand-in trainer "
+        "that fetches batches and trains nothing. With --trainer-only, run the stand-in alone, to "
+        "try `serve` with your own model.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--seconds", type=float, default=30.0, help="time to serve")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=argparse.SUPPRESS,
+        help="time to run (default: 30; with --trainer-only, until Ctrl-C)",
+    )
+    parser.add_argument(
+        "--trainer-only",
+        metavar="URL",
+        nargs="?",
+        const="http://localhost:8000",
+        default=argparse.SUPPRESS,
+        help="run the stand-in trainer alone, at the Atropos API (`run-api`) of this URL "
+        "(%(const)s if none is given)",
+    )
     parser.add_argument(
         "--server-type", choices=SERVER_TYPES, default="openai", help="type of inference client"
     )
@@ -33,7 +50,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.group_size < 2:
         parser.error(f"--group-size must be at least 2, got {options.group_size}")
-    if options.seconds <= 0:
+    if getattr(options, "seconds", 1.0) <= 0:
         parser.error(f"--seconds must be above 0, got {options.seconds}")
     return options
 
@@ -41,6 +58,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Run the demo; 0 only if groups were collected, sent and received by the trainer."""
     options = parse(arguments)
+    if "trainer_only" in options:
+        return _run_trainer(options)
     folder: Path = options.data_dumps_dir
     require_place(folder, "--data-dumps-dir")
     log, page = folder / "demo.log", folder / "demo-report.html"
@@ -57,9 +76,19 @@ def main(arguments: Sequence[str]) -> int:
     from ..demo.session import DemoSettings, run_demo
     from ..report.page import write_report  # heavy, and not needed for --help
 
-    report = asyncio.run(run_demo(DemoSettings(**vars(options))))
+    report = asyncio.run(run_demo(DemoSettings(**{"seconds": 30.0, **vars(options)})))
     print(render(report, log))
     if report.dumps:
         write_report(report.dumps, page)
         print(f"\nOpen the rollouts in a browser: {page.resolve()}")
     return 0 if report.succeeded else 1
+
+
+def _run_trainer(options: argparse.Namespace) -> int:
+    from ..demo.trainer import Trainer, run_alone  # slow, and not needed for --help
+
+    trainer = Trainer.for_groups(
+        options.trainer_only, group_size=options.group_size, checkpoint_dir=options.data_dumps_dir
+    )
+    asyncio.run(run_alone(trainer, seconds=getattr(options, "seconds", math.inf)))
+    return 0

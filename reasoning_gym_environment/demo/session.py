@@ -1,4 +1,4 @@
-"""The demo: real API server, environment and trainer client, with a simulated policy over HTTP."""
+"""The demo: real API server and environment, a stand-in trainer, a simulated policy over HTTP."""
 
 from __future__ import annotations
 
@@ -24,16 +24,13 @@ from .policy import Learner, SimulatedPolicy, spread_skills
 from .report import DemoReport, Progress, progress_line
 from .server import PolicyServer
 from .tokenizer import build_tokenizer
-from .trainer import ApiServer, Trainer
+from .trainer import ENDLESS, ApiServer, Trainer
 
 _GAIN = 0.01
 """Ability that one group with signal adds, as a share of the ladder."""
 
 _MAX_TOKEN_LENGTH = 16384
-_GROUPS_PER_BATCH = 8
 _START_SECONDS = 120.0
-_ENDLESS = 1_000_000
-"""Steps to train; the clock ends the demo."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,13 +102,7 @@ async def run_demo(settings: DemoSettings) -> DemoReport:
         tokenizer = AutoTokenizer.from_pretrained(folder)
         api = await stack.enter_async_context(ApiServer())
         server = await stack.enter_async_context(PolicyServer(policy, tokenizer))
-        trainer = Trainer(
-            api.url,
-            batch_size=_GROUPS_PER_BATCH * settings.group_size,
-            max_token_len=_MAX_TOKEN_LENGTH,
-            num_steps=_ENDLESS,
-            checkpoint_dir=folder,
-        )
+        trainer = Trainer.for_groups(api.url, group_size=settings.group_size, checkpoint_dir=folder)
         env = DemoEnv(*configure(settings, folder, api.url, server.url), policy)
         seconds = await _serve(env, trainer, settings.seconds)
     return DemoReport(
@@ -134,15 +125,14 @@ def configure(
         rollout_server_url=api_url,
         group_size=settings.group_size,
         max_token_length=_MAX_TOKEN_LENGTH,
-        total_steps=_ENDLESS,
+        total_steps=ENDLESS,
         steps_per_eval=0,
         complexity_mode=ComplexityMode.CURRICULUM,
         sampling=TaskSampling.SIGNAL,
         use_wandb=False,
         wandb_name="demo",
         seed=settings.seed,
-        dump_rollouts=True,
-        dump_failed_rollouts=True,
+        dump_all_rollouts=True,
         data_dumps_dir=str(settings.data_dumps_dir),
         suppress_base_env_logs=True,
     )

@@ -1,4 +1,4 @@
-"""The trainer's side of Atropos: the real API server, and a trainer that only checks its batches.
+"""The trainer's side of Atropos: the real API server, and a stand-in trainer that trains nothing.
 
 Run as a program, this module is the API server (`run-api`) that `ApiServer` starts as a child
 process. It exits when its standard input closes. The parent holds the other end, so the server
@@ -20,6 +20,14 @@ from typing import Any
 
 import aiohttp
 
+from ..util.outages import UnreachableError, require_reachable
+from .report import Progress
+
+ENDLESS = 1_000_000
+"""Steps to train; the clock or the user ends it."""
+
+_MOST_TOKENS = 2**17
+_GROUPS_PER_BATCH = 8
 _POLL_SECONDS = 0.1
 
 
@@ -69,7 +77,7 @@ def _check_row(
 
 
 class Trainer:
-    """A client of the Atropos API server that registers and pulls batches.
+    """A stand-in trainer: it registers at the Atropos API server, fetches batches, trains nothing.
 
     Args:
         batch_size: rows of one batch.
@@ -77,7 +85,7 @@ class Trainer:
         save_checkpoint_interval: steps between the environments' checkpoints; 0 for none.
 
     Attributes:
-        batches, groups, rows: pulled so far.
+        batches, groups, rows: fetched so far.
     """
 
     def __init__(
@@ -94,7 +102,7 @@ class Trainer:
         self.batches = 0
         self.groups = 0
         self.rows = 0
-        self._api_url = api_url
+        self.api_url = api_url
         self._registration = {
             "wandb_group": "demo",
             "wandb_project": "demo",
@@ -108,9 +116,20 @@ class Trainer:
         self._max_token_len = max_token_len
         self._num_steps = num_steps
 
+    @classmethod
+    def for_groups(cls, api_url: str, *, group_size: int, checkpoint_dir: Path) -> Trainer:
+        """Return a trainer that goes on until it is stopped."""
+        return cls(
+            api_url,
+            batch_size=_GROUPS_PER_BATCH * group_size,
+            max_token_len=_MOST_TOKENS,
+            num_steps=ENDLESS,
+            checkpoint_dir=checkpoint_dir,
+        )
+
     async def run(self) -> None:
         """Train for `num_steps`, or until cancelled. Raises MalformedGroupError."""
-        async with aiohttp.ClientSession(self._api_url, raise_for_status=True) as session:
+        async with aiohttp.ClientSession(self.api_url, raise_for_status=True) as session:
             async with session.post("/register", json=self._registration):
                 pass
             while self.batches < self._num_steps:
@@ -125,6 +144,36 @@ class Trainer:
         self.rows += sum(check_group(group, self._max_token_len) for group in batch)
         self.groups += len(batch)
         self.batches += 1
+
+    def __str__(self) -> str:
+        return f"{self.batches} batches, {self.groups} groups, {self.rows} rollouts"
+
+
+async def run_alone(trainer: Trainer, *, seconds: float) -> None:
+    """Run the trainer for these seconds, and print what it has fetched.
+
+    Raises:
+        MalformedGroupError: the trainer received a group that it can't use.
+        UnreachableError: the API server does not answer.
+        ConfigurationError: the URL is malformed.
+    """
+    what, way_out = "the Atropos API", "start it with `run-api`"
+    await require_reachable([trainer.api_url], what=what, way_out=way_out, seconds=0.0)
+    begin, running = time.monotonic(), asyncio.ensure_future(trainer.run())
+    progress = Progress(sys.stdout)
+    try:
+        while not running.done() and time.monotonic() < begin + seconds:
+            await asyncio.wait([running], timeout=min(1.0, seconds))
+            progress.show(f"{time.monotonic() - begin:4.0f} s  fetched {trainer}")
+        if running.done():
+            running.result()
+    except aiohttp.ClientError as error:
+        raise UnreachableError(
+            f"{what} at {trainer.api_url} stopped answering: {way_out}"
+        ) from error
+    finally:
+        progress.close()
+        running.cancel()
 
 
 _START_SECONDS = 60.0

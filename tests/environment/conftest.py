@@ -122,11 +122,16 @@ class Bench:
             for part in (f"--{prefix}.{name}", str(value))
         ]
 
-    def command(self, *arguments: str) -> "Command":
-        return self.program(sys.executable, "-m", "reasoning_gym_environment", *arguments)
+    def command(self, *arguments: str, within: str = "") -> "Command":
+        return self.program(
+            sys.executable, "-m", "reasoning_gym_environment", *arguments, within=within
+        )
 
-    def program(self, *words: str) -> "Command":
-        return Command(words, self.folder)
+    def program(self, *words: str, within: str = "") -> "Command":
+        """A program run in a folder below the bench's own."""
+        folder = self.folder / within
+        folder.mkdir(exist_ok=True)
+        return Command(words, folder)
 
 
 class Command:
@@ -134,6 +139,7 @@ class Command:
 
     Attributes:
         log, out: what it writes to standard error and to standard output.
+        environment: its variables.
     """
 
     def __init__(self, program: Sequence[str], folder: Path) -> None:
@@ -141,6 +147,7 @@ class Command:
         self._folder = folder
         self.log = folder / "log.txt"
         self.out = folder / "out.txt"
+        self.environment = {**os.environ, "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
 
     async def __aenter__(self) -> "Command":
         with self.log.open("wb") as log, self.out.open("wb") as out:
@@ -149,7 +156,7 @@ class Command:
                 cwd=self._folder,
                 stdout=out,
                 stderr=log,
-                env={**os.environ, "WANDB_MODE": "offline", "WANDB_SILENT": "true"},
+                env=self.environment,
             )
         return self
 

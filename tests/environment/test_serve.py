@@ -1,6 +1,7 @@
 """`serve` as a command between a real API server, a real trainer and a policy over HTTP."""
 
 import asyncio
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from serve_loop import MAX_TOKEN_LEN, serving, until_pulled
 from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.storage.dumps import read_dump
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 from reasoning_gym_environment.util.outages import UnreachableError
@@ -222,3 +224,38 @@ async def test_a_useless_url_ends_the_command_with_one_sentence(setting: str, be
     assert "'localhost:9' is not a valid URL" in running.said().splitlines()[-1]
     assert running.said().splitlines()[-1].startswith("error: ")
     assert "Traceback" not in running.said()
+
+
+async def test_serve_waits_for_a_trainer_which_the_demos_can_be(bench: Any, tokenizer: Any) -> None:
+    async with (
+        PolicyServer(HONEST, tokenizer) as server,
+        ApiServer() as api,
+        bench.command("serve", *bench.options(server.url, rollout_server_url=api.url)) as command,
+    ):
+        waiting = f"Waiting for a trainer, 0 s: start it with the Atropos API at {api.url}"
+        await asyncio.wait_for(command.until_logged(waiting), timeout=60)
+        assert f"run `reasoning-gym-environment demo --trainer-only {api.url}`" in command.said()
+        await asyncio.sleep(2.5)
+        assert command.said().count("Waiting ") == 1  # the next one comes after ten seconds
+        demo = ("demo", "--trainer-only", api.url, "--seconds", "600")
+        async with bench.command(*demo, within="trainer") as trainer:
+            while not re.search("fetched [1-9]", trainer.printed()):
+                assert trainer.process.returncode is None, trainer.said()
+                assert command.process.returncode is None, command.said()
+                await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("command", ["serve", "process"])
+async def test_wandb_without_a_login_is_refused_before_anything_starts(
+    command: str, bench: Any
+) -> None:
+    options = bench.options("http://127.0.0.1:1", use_wandb=True, tokenizer_name="nowhere")
+    running = bench.command(command, *options)
+    del running.environment["WANDB_MODE"]
+    running.environment |= {"HOME": str(bench.folder)}
+    async with running:
+        assert await running.exit_code() == 2, running.said()
+    assert running.said() == (
+        "error: use_wandb is true and wandb is not logged in: log in with `wandb login`, set "
+        "WANDB_MODE=offline to keep the metrics on disk, or set --env.use_wandb false\n"
+    )

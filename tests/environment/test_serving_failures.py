@@ -48,15 +48,15 @@ class LeavingServer(PolicyServer):
             "openai",
             web.HTTPNotFound,
             UNKNOWN_MODEL,
-            "404 Not Found from {}/v1/chat/completions: The model `m` does not exist. (check "
-            "--openai.model_name, --openai.base_url and --openai.server_type)",
+            "404 Not Found from {}/v1/chat/completions: The model `m` does not exist. (set "
+            "--openai.model_name to a model that the server lists at /v1/models)",
         ),
         (
             "vllm",
             web.HTTPNotFound,
             '{"detail": "Not Found"}',
-            "404 Not Found from {}/v1/completions (check --openai.model_name, --openai.base_url "
-            "and --openai.server_type)",
+            "404 Not Found from {}/v1/completions (check --openai.base_url (it ends in /v1 at most "
+            "servers) and --openai.server_type)",
         ),
     ],
 )
