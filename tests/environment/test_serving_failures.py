@@ -167,6 +167,6 @@ async def test_a_server_without_the_model_costs_no_group_either(
     [warning] = [message for message in caplog.messages if "trying others" in message]
     assert warning == (
         f"The inference server at {first.url}/v1 fails, trying others: 404 Not Found from "
-        f"{first.url}/v1/chat/completions: The model `m` does not exist. (check "
-        "--openai.model_name, --openai.base_url and --openai.server_type)"
+        f"{first.url}/v1/chat/completions: The model `m` does not exist. (set "
+        "--openai.model_name to a model that the server lists at /v1/models)"
     )
