@@ -440,7 +440,7 @@ _UNSOLVED = """
 | task | why | what is checked |
 | --- | --- | --- |"""
 
-_LABEL, _DETAIL = 24, 60
+_LABEL, _DETAIL = 20, 48
 """Characters of a label and of the solver's finding in the table."""
 
 
