@@ -157,6 +157,8 @@ class Completion:
         masks: as long as `tokens`; MASKED on the prompt, the token id elsewhere.
         logprobs: as long as `tokens`, 1.0 on the prompt; None if the server returns none.
         finish_reason: "stop", or "length" for a truncated completion.
+        usage: numbers of tokens of prompt and completion, where `tokens` is empty.
+        length: number of tokens with the prompt; 0 only if there is no completion.
         completion_tokens: number of tokens without the prompt.
     """
 
@@ -165,11 +167,15 @@ class Completion:
     masks: Sequence[int]
     logprobs: Sequence[float] | None
     finish_reason: str
+    usage: tuple[int, int] | None = None
+    length: int = field(init=False)
     completion_tokens: int = field(init=False)
 
     def __post_init__(self) -> None:
-        own = len(self.masks) - self.masks.count(MASKED)
-        object.__setattr__(self, "completion_tokens", own)  # frozen
+        prompt = self.masks.count(MASKED)
+        prompt, own = self.usage or (prompt, len(self.masks) - prompt)
+        object.__setattr__(self, "length", prompt + own)  # frozen
+        object.__setattr__(self, "completion_tokens", own)
 
     @property
     def truncated(self) -> bool:

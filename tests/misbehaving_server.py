@@ -10,7 +10,12 @@ from typing import Any
 from aiohttp import web
 
 from reasoning_gym_environment.demo.policy import Policy
-from reasoning_gym_environment.demo.server import Generation, GenerationRequest, PolicyServer
+from reasoning_gym_environment.demo.server import (
+    Generation,
+    GenerationRequest,
+    PolicyServer,
+    is_probe,
+)
 from reasoning_gym_environment.scoring.extraction import split_thought
 
 Change = Callable[[Sequence[Generation]], list[Generation]]
@@ -107,7 +112,7 @@ class ConfigurableServer(PolicyServer):
             request = request._replace(n=1)
         if self._raw_logprobs:
             request = request._replace(temperature=1.0)
-        if request.max_tokens != 1:
+        if not is_probe(request):
             await asyncio.sleep(self._latency)
             if self._rng.random() < self._failure_rate:
                 self.requests += 1
@@ -159,7 +164,7 @@ class Misbehaving(ConfigurableServer):
 
     async def _complete(self, request: GenerationRequest) -> list[Generation]:
         await self.awake.wait()
-        if request.max_tokens == 1:
+        if is_probe(request):
             return await super()._complete(request)
         if self.forgets:
             self.forgets -= 1

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
+from ..inference.prompts import PROBE_QUESTION
 from .policy import Policy, Sample, ScriptedPolicy
 from .tokenizer import TURN_END, TURN_START
 
 _PROBE = ScriptedPolicy(["ok"])
-"""Answers requests for one token: health probes, and the probe at the start of a run."""
+"""Answers probes."""
 
 _SHUTDOWN_SECONDS = 0.5
 """Time for in-flight requests when the server closes."""
@@ -25,8 +26,8 @@ class PolicyServer:
     """An inference server for a policy on 127.0.0.1: `async with`, or `start` and `close`.
 
     It speaks OpenAI (`/v1/chat/completions`), stock vLLM (`/v1/completions`, `/tokenize`), SGLang
-    and atroposlib's vLLM (`/generate`), and TRL before 1.11 (`/generate/`). Requests for a single
-    token are probes: they never reach the policy and are not counted.
+    and atroposlib's vLLM (`/generate`), and TRL before 1.11 (`/generate/`). Probes never
+    reach the policy and are not counted.
 
     Args:
         tokenizer: of transformers, with a ChatML template.
@@ -75,7 +76,7 @@ class PolicyServer:
 
     async def _complete(self, request: GenerationRequest) -> list[Generation]:
         """Return the completions of all questions."""
-        if request.max_tokens == 1:
+        if is_probe(request):
             return generate(_PROBE, self._tokenizer, request)
         self.requests += 1
         return generate(self._policy, self._tokenizer, request)
@@ -165,6 +166,11 @@ class GenerationRequest(NamedTuple):
     max_tokens: int | None
     temperature: float
     candidates: int
+
+
+def is_probe(request: GenerationRequest) -> bool:
+    """Return whether a request is one of the start of a run, or a health probe of one token."""
+    return request.max_tokens == 1 or request.questions == [PROBE_QUESTION]
 
 
 def last_question(prompt: str) -> str:

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import aiohttp
 
 from ..errors import ConfigurationError
 from ..util.outages import UnreachableError
-from .dialects import ChatText, Dialect, GenerationRequest, SamplingParams, parse
+from .dialects import (
+    ChatText,
+    Dialect,
+    GenerationRequest,
+    SamplingParams,
+    TextSample,
+    parse,
+)
 from .errors import ReplyError, is_transient, remedy
-from .servers import CHAT_TEXT, PROBE_SECONDS, ServerClient
+from .servers import PROBE_SECONDS, ServerClient
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +33,13 @@ PROBE_TEXT = "Sort 3, 14 and 159: x = [3, 14, 159]\n\té 日本 🎉 <think></th
 """A text that tokenizers encode differently: digits, white space, accents, emoji, tags."""
 
 _NO_SUCH_PATH = (404, 405)
-_TRY_NEXT_DIALECT = (400, *_NO_SUCH_PATH, 422)
+_REFUSED_PARAMETERS = (400, 422)
+_TRY_NEXT_DIALECT = (*_REFUSED_PARAMETERS, *_NO_SUCH_PATH, 500, 501)
+_TEXT_TOKENS = 16
+"""Tokens of a text that is requested first: enough to see whether it begins with a thought."""
+_MORE_TEXT_TOKENS = 1024
+_TOO_FEW_TOKENS = re.compile("(?i)higher max_tokens|output limit was reached")
+"""A model of OpenAI's that thinks may refuse instead of returning an empty text."""
 _UNEXPECTED_SHAPE = (AttributeError, LookupError, TypeError, ValueError)
 _PAUSE_SECONDS = 1.0
 _LOG_EVERY = 10
@@ -43,15 +57,19 @@ class Requirements:
 
     Attributes:
         request: for two completions of one token at temperature 1, with one candidate.
-        text_ids: our token ids of `PROBE_TEXT`.
+        text_ids: our token ids of `PROBE_TEXT`; None without a tokenizer.
         length_limit: tokens of prompt and completion.
         sampling: None if nothing will train on the completions.
+        evaluation: None if there are no evaluations.
+        serves: whether completions go to a trainer at once.
     """
 
     request: GenerationRequest
-    text_ids: tuple[int, ...]
+    text_ids: tuple[int, ...] | None
     length_limit: int
     sampling: SamplingParams | None
+    evaluation: SamplingParams | None = None
+    serves: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,29 +77,40 @@ class Capabilities:
     """Capabilities of one server; None for what it does not report.
 
     Attributes:
-        dialect: None if the server returns only text.
+        dialect: a ChatText if the server returns only text.
         text_ids: its token ids of `PROBE_TEXT`.
         context: the most tokens of prompt and completion.
         prompt_tokens: the server's token count of the request's prompt.
         raw: whether logprobs are those before temperature and top_p.
+        samples: the texts that were requested.
     """
 
     url: str
-    dialect: Dialect | None
+    dialect: Dialect | ChatText
     text_ids: tuple[int, ...] | None = None
     context: int | None = None
     prompt_tokens: int | None = None
     raw: bool | None = None
+    samples: Sequence[TextSample] = ()
 
     def __str__(self) -> str:
-        if self.dialect is None:
-            return "returns only text: tokens are encoded from it, and there are no logprobs"
+        if isinstance(self.dialect, ChatText):
+            return "; ".join(["returns only text", *_adaptations(self.dialect)])
         logprobs = {
             True: "raw (before temperature and top_p)",
             False: "of the sampled distribution",
             None: "of a kind that could not be determined",
         }[self.raw]
         return f"returns token ids through {self.dialect.name}; its logprobs are {logprobs}"
+
+
+def _adaptations(form: ChatText) -> Iterator[str]:
+    if form.limit != "max_tokens":
+        yield f"{form.limit} takes the place of max_tokens"
+    if "n" in form.left_out:
+        yield "each completion is a request of its own, since it takes no n above 1"
+    if names := sorted(form.left_out - {"n"}):
+        yield f"it refuses {' and '.join(names)}"
 
 
 async def negotiate(
@@ -104,10 +133,12 @@ async def negotiate(
         logger.info("The inference server at %s %s", one.url, one)
         if why := warning(one, requirements):
             logger.warning("%s", why)
-    dialects = [one.dialect for one in found if one.dialect is not None]
+    texts = [one.dialect for one in found if isinstance(one.dialect, ChatText)]
     for server, result in zip(servers, results, strict=True):
         own = result.dialect if isinstance(result, Capabilities) else None
-        server.dialect = CHAT_TEXT if len(dialects) < len(found) else own or dialects[0]
+        if texts and not isinstance(own, ChatText):
+            own = server.text if own else texts[0]
+        server.dialect = own or found[0].dialect
 
 
 async def _probe_until_one_answers(
@@ -158,14 +189,14 @@ async def probe(server: ServerClient, requirements: Requirements) -> Capabilitie
     url = str(server.config.base_url)
     request = replace(requirements.request, model=server.config.model_name)
     try:
-        dialect, body = await _first_dialect(server, request)
+        dialect, body = await _first_dialect(server, request, requirements)
         found = Capabilities(url=url, dialect=dialect, context=await _context(server))
-        if dialect is None:
-            return replace(found, prompt_tokens=_prompt_tokens(body))
+        if isinstance(dialect, ChatText):
+            return _with_texts(found, dialect, body)
         text_ids = await server.token_ids(PROBE_TEXT)
         if text_ids is not None:
             found = replace(found, text_ids=tuple(text_ids))
-            if not _is_same_text(text_ids, requirements.text_ids):
+            if not _has_same_ids(found, requirements):
                 return found
         dialect.samples(body, request)
         return replace(found, raw=await _has_raw_logprobs(server, dialect, body, request))
@@ -178,18 +209,16 @@ async def probe(server: ServerClient, requirements: Requirements) -> Capabilitie
 
 
 async def _first_dialect(
-    server: ServerClient, request: GenerationRequest
-) -> tuple[Dialect | None, bytes]:
-    """Return the first dialect that gets token ids, and its reply; None if all get text.
+    server: ServerClient, request: GenerationRequest, requirements: Requirements
+) -> tuple[Dialect | ChatText, bytes]:
+    """Return the first dialect that gets token ids, else one that gets text, and its reply.
 
     Raises:
         aiohttp.ClientResponseError: the most specific refusal, if all dialects were refused.
         ReplyError: there are no token ids, and the server's type requires them.
     """
-    dialects: list[Dialect | ChatText] = [*server.type.dialects]
-    dialects += [CHAT_TEXT] if server.type.is_chat else []
     refusals: list[aiohttp.ClientResponseError] = []
-    body = b""
+    dialects = server.type.dialects if requirements.text_ids is not None else ()
     for dialect in dialects:
         try:
             body = await server.probe(dialect, request)
@@ -198,16 +227,58 @@ async def _first_dialect(
                 raise
             refusals.append(error)
         else:
-            if isinstance(dialect, Dialect) and _has_tokens(dialect, body):
+            if _has_tokens(dialect, body):
                 return dialect, body
-    if len(refusals) == len(dialects):
+    if server.type.is_chat:
+        try:
+            return await _first_text(server, request, requirements)
+        except aiohttp.ClientResponseError as error:
+            refusals.append(error)
+    if len(refusals) == len(dialects) + server.type.is_chat:
         specific = (error for error in reversed(refusals) if error.status not in _NO_SUCH_PATH)
         raise next(specific, refusals[0])
-    if not server.type.is_chat:
-        raise ReplyError(
-            "it returns no token ids; use a newer version of it, or --openai.server_type openai"
+    raise ReplyError(
+        "it returns no token ids; use a newer version of it, or --openai.server_type openai"
+    )
+
+
+async def _first_text(
+    server: ServerClient, request: GenerationRequest, requirements: Requirements
+) -> tuple[ChatText, bytes]:
+    """Return how the server takes requests with the run's sampling parameters, and a reply."""
+    form, body = server.text, b""
+    used = (requirements.sampling, requirements.evaluation)
+    for temperature, top_p in dict.fromkeys((s.temperature, s.top_p) for s in used if s):
+        asked = replace(
+            request, max_tokens=_TEXT_TOKENS, candidates=0, temperature=temperature, top_p=top_p
         )
-    return None, body
+        form, body = await _adapted(server, form, asked)
+    return form, body
+
+
+async def _adapted(
+    server: ServerClient, form: ChatText, request: GenerationRequest
+) -> tuple[ChatText, bytes]:
+    """Leave out what the server refuses until it replies."""
+    while True:
+        try:
+            return form, await server.probe(form, request)
+        except aiohttp.ClientResponseError as error:
+            if error.status not in _REFUSED_PARAMETERS:
+                raise
+            if adapted := form.adapted_to(error.message):
+                form = adapted
+            elif _TOO_FEW_TOKENS.search(error.message) and request.max_tokens == _TEXT_TOKENS:
+                request = replace(request, max_tokens=_MORE_TEXT_TOKENS)
+            else:
+                raise
+
+
+def _with_texts(found: Capabilities, form: ChatText, body: bytes) -> Capabilities:
+    samples = form.samples(body)
+    if len(samples) == 1:  # two were requested
+        form = form.without("n")
+    return replace(found, dialect=form, samples=samples, prompt_tokens=_prompt_tokens(body))
 
 
 def _has_tokens(dialect: Dialect, body: bytes) -> bool:
@@ -250,10 +321,10 @@ async def _context(server: ServerClient) -> int | None:
 def blocker(found: Capabilities, requirements: Requirements) -> str | None:
     """Return why a run can't start with this server and what to do; None if it can."""
     at, sampling = f"the inference server at {found.url}", requirements.sampling
-    if found.text_ids is not None and not _is_same_text(found.text_ids, requirements.text_ids):
+    if found.text_ids is not None and not _has_same_ids(found, requirements):
         return (
             f"{at} has another tokenizer: its token ids of a text begin "
-            f"{_preview(found.text_ids)}, ours {_preview(requirements.text_ids)}; set "
+            f"{_preview(found.text_ids)}, ours {_preview(requirements.text_ids or ())}; set "
             "--env.tokenizer_name to its model's tokenizer"
         )
     if found.context is not None and found.context < requirements.length_limit:
@@ -262,7 +333,9 @@ def blocker(found: Capabilities, requirements: Requirements) -> str | None:
             f"{requirements.length_limit}: lower --env.max_token_length, or start the server with "
             "a longer context"
         )
-    if found.dialect and found.raw and sampling and {sampling.temperature, sampling.top_p} != {1}:
+    if isinstance(found.dialect, ChatText):
+        return _text_blocker(at, found, found.dialect, requirements)
+    if found.raw and sampling and {sampling.temperature, sampling.top_p} != {1}:
         return (
             f"{at} gives raw logprobs, those before temperature and top_p, so that importance "
             f"ratios at temperature {sampling.temperature:g} and top_p {sampling.top_p:g} would be "
@@ -271,16 +344,57 @@ def blocker(found: Capabilities, requirements: Requirements) -> str | None:
     return None
 
 
+def _text_blocker(
+    at: str, found: Capabilities, form: ChatText, requirements: Requirements
+) -> str | None:
+    sampling = requirements.sampling
+    if refused := sampling and _ineffective(form, sampling):
+        options = " ".join(f"--env.{name} 1" for name in refused)
+        return f"{at} refuses {' and '.join(refused)}: set {options}, which are its defaults"
+    if requirements.serves and any(sample.reasoning for sample in found.samples):
+        return f"{at} {SEPARATE_THOUGHT}"
+    return None
+
+
+SEPARATE_THOUGHT = (
+    "returns thoughts in a field of their own and no token ids, so that training would see other "
+    "tokens than were sampled: start it without a reasoning parser (vLLM and SGLang: without "
+    "--reasoning-parser, llama.cpp: --reasoning-format none), or use vLLM 0.10.2 or newer"
+)
+
+
+def _ineffective(form: ChatText, sampling: SamplingParams) -> list[str]:
+    """Return the parameters that the run sets and the endpoint refuses."""
+    values = sampling.distribution
+    return [name for name in values if name in form.left_out and values[name] != 1]
+
+
 def warning(found: Capabilities, requirements: Requirements) -> str | None:
+    """Return what makes results differ from what the settings say."""
+    at, form = f"The inference server at {found.url}", found.dialect
+    if not isinstance(form, ChatText):
+        return None
+    if refused := requirements.evaluation and _ineffective(form, requirements.evaluation):
+        values = requirements.evaluation.distribution
+        named = " and ".join(f"{name} {values[name]:g}" for name in refused)
+        return f"{at} refuses {named} in evaluation: its own default applies"
+    if requirements.text_ids is None:
+        if found.samples and found.samples[0].usage is None:
+            return f"{at} reports no usage: lengths are in characters, not in tokens"
+        return None
+    return _token_count_warning(at, found, requirements)
+
+
+def _token_count_warning(at: str, found: Capabilities, requirements: Requirements) -> str | None:
     """Return why training may see other tokens than the model did.
 
     This does not block: some endpoints count in tokens that are not their model's.
     """
     counted, ours = found.prompt_tokens, len(requirements.request.prompt)
-    if found.dialect or requirements.sampling is None or counted in (None, ours):
+    if requirements.sampling is None or counted in (None, ours):
         return None
     return (
-        f"The inference server at {found.url} counts {counted} tokens in a prompt that has {ours} "
+        f"{at} counts {counted} tokens in a prompt that has {ours} "
         "by tokenizer_name and its chat template: unless it counts in its own way, the trainer "
         "would see other tokens than the model; set --env.tokenizer_name to its model's tokenizer"
     )
@@ -294,9 +408,10 @@ def _describe_refusal(url: str, error: aiohttp.ClientResponseError) -> str:
     )
 
 
-def _is_same_text(theirs: Sequence[int], ours: Sequence[int]) -> bool:
+def _has_same_ids(found: Capabilities, requirements: Requirements) -> bool:
     """Return whether the ids are ours, perhaps after a beginning-of-text token."""
-    return list(ours) in (list(theirs), list(theirs[1:]))
+    theirs, ours = list(found.text_ids or ()), list(requirements.text_ids or ())
+    return ours in (theirs, theirs[1:])
 
 
 def are_raw(at_one: float, at_two: float) -> bool | None:

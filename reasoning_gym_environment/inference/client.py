@@ -14,15 +14,17 @@ from ..records import Completion
 from ..util.concurrency import gather_or_cancel, offload, run_in_thread
 from ..util.outages import require_reachable
 from ._failover import Failover
-from ._negotiation import PROBE_TEXT, Requirements, negotiate
+from ._negotiation import PROBE_TEXT, SEPARATE_THOUGHT, Requirements, negotiate
 from .dialects import GenerationRequest, Sample, SamplingParams, TextSample
 from .errors import InferenceError, describe, is_transient
 from .prompts import (
+    PROBE_QUESTION,
     Prompt,
     Tokenizer,
     build_messages,
     completion_from_tokens,
     completions_from_texts,
+    completions_without_tokens,
     end_of_turn,
     join_reasoning,
     render_prompt,
@@ -39,6 +41,7 @@ class InferenceClient:
     """Client for completions of one or several inference servers.
 
     Args:
+        tokenizer: None requests text from chat endpoints and leaves counting tokens to them.
         max_n: completions per request; larger groups are several requests.
 
     Attributes:
@@ -50,17 +53,17 @@ class InferenceClient:
     def __init__(
         self,
         servers: Sequence[ServerClient],
-        tokenizer: Tokenizer,
+        tokenizer: Tokenizer | None,
         *,
         system_prompt: str,
         max_n: int = 8,
     ) -> None:
         self._servers = servers
         self._tokenizer = tokenizer
-        self._vocabulary = len(tokenizer)
         self._system_prompt = system_prompt
         self._max_n = max_n
-        self._turn_end = end_of_turn(tokenizer)
+        self._refuses_thoughts = False
+        self._turn_end = end_of_turn(tokenizer) if tokenizer else ()
         self._decoding = asyncio.Lock()  # one group per iteration of the event loop
         self.failover = Failover(servers)
         self.retry_seconds: dict[str, float] = {}
@@ -87,6 +90,8 @@ class InferenceClient:
 
     def _render(self, question: str) -> Prompt:
         messages = build_messages(self._system_prompt, question)
+        if self._tokenizer is None:
+            return Prompt(messages=messages, text="", tokens=())
         text = render_prompt(self._tokenizer, messages)
         tokens = tuple(self._tokenizer.encode(text, add_special_tokens=False))
         return Prompt(messages=messages, text=text, tokens=tokens)
@@ -100,7 +105,13 @@ class InferenceClient:
         return length_limit - len(self.prompt(question).tokens) - max(1, len(self._turn_end))
 
     async def require_servers(
-        self, seconds: float, *, length_limit: int, sampling: SamplingParams | None
+        self,
+        seconds: float,
+        *,
+        length_limit: int,
+        sampling: SamplingParams | None,
+        evaluation: SamplingParams | None = None,
+        serves: bool = False,
     ) -> None:
         """Wait for the servers, and negotiate what they return.
 
@@ -108,6 +119,8 @@ class InferenceClient:
             seconds: how long to wait for one that answers.
             length_limit: tokens of prompt and completion.
             sampling: None if nothing will train on the completions.
+            evaluation: None if there are no evaluations.
+            serves: whether completions go to a trainer at once.
 
         Raises:
             UnreachableError: no server answers in time.
@@ -122,17 +135,21 @@ class InferenceClient:
             )
         if clients := [server for server in self._servers if server.negotiates]:
             request = self._request(
-                self.prompt("What is 2 + 2?"),
+                self.prompt(PROBE_QUESTION),
                 n=2,
                 max_tokens=1,
                 sampling=SamplingParams(temperature=1.0, top_p=1.0, split="train"),
             )
             requirements = Requirements(
                 request=replace(request, candidates=1),
-                text_ids=tuple(self._tokenizer.encode(PROBE_TEXT, add_special_tokens=False)),
+                text_ids=self._tokenizer
+                and tuple(self._tokenizer.encode(PROBE_TEXT, add_special_tokens=False)),
                 length_limit=length_limit,
                 sampling=sampling,
+                evaluation=evaluation,
+                serves=serves,
             )
+            self._refuses_thoughts = serves
             await negotiate(clients, requirements, seconds)
 
     def _request(
@@ -146,7 +163,7 @@ class InferenceClient:
             max_tokens=max_tokens,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
-            vocabulary=self._vocabulary,
+            vocabulary=len(self._tokenizer) if self._tokenizer else 0,
         )
 
     async def sample(
@@ -206,6 +223,9 @@ class InferenceClient:
         samples = await server.sample(replace(request, model=server.config.model_name), split)
         texts = [sample for sample in samples if isinstance(sample, TextSample)]
         if texts:
+            if self._refuses_thoughts and any(sample.reasoning for sample in texts):
+                at = f"the inference server at {server.config.base_url}"
+                raise InferenceError(f"{at} {SEPARATE_THOUGHT}", is_transient=False)
             return await run_in_thread(lambda: self._encode(prompt, texts, length_limit))
         tokens = [sample for sample in samples if isinstance(sample, Sample)]
         async with self._decoding:
@@ -218,6 +238,8 @@ class InferenceClient:
     def _encode(
         self, prompt: Prompt, samples: Sequence[TextSample], length_limit: int
     ) -> list[Completion]:
+        if self._tokenizer is None:
+            return completions_without_tokens(prompt, samples)
         return completions_from_texts(
             self._tokenizer,
             prompt.tokens,
@@ -228,6 +250,7 @@ class InferenceClient:
         )
 
     def _decode(self, prompt: Prompt, sample: Sample) -> Completion:
+        assert self._tokenizer is not None  # no ids are requested without one
         ids: Any = np.asarray(sample.tokens, np.intc)  # transformers looks at each item of a list
         return completion_from_tokens(
             text_of_tokens(self._tokenizer, ids),

@@ -8,11 +8,12 @@ and each completion becomes arrays before the next is decoded.
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
@@ -82,11 +83,17 @@ class Sample(NamedTuple):
 
 
 class TextSample(NamedTuple):
-    """One completion as text; `reasoning` is the thought if the server returns it separately."""
+    """One completion as text.
+
+    Attributes:
+        reasoning: the thought if the server returns it in a field of its own.
+        usage: tokens of prompt and completion as the server counts them.
+    """
 
     content: str
     reasoning: str | None
     finish_reason: str
+    usage: tuple[int, int] | None = None
 
 
 Row = tuple[Sequence[int], Sequence[float], str]
@@ -404,23 +411,82 @@ class _Message(msgspec.Struct):
     reasoning_content: str | None = None
     reasoning: str | None = None
 
+    @property
+    def length(self) -> int:
+        return len(self.content or "") + len(self.reasoning_content or self.reasoning or "")
+
 
 class _TextChoice(msgspec.Struct):
     message: _Message
     finish_reason: str | None = None
 
 
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: _Count | None = None
+    completion_tokens: _Count | None = None
+
+
 class _TextChat(msgspec.Struct):
     choices: list[_TextChoice]
+    usage: _Usage | None = None
+
+    @property
+    def counts(self) -> list[tuple[int, int] | None]:
+        """Tokens by choice: `usage` has their sum, which is divided in proportion to the texts."""
+        usage = self.usage or _Usage()
+        if usage.prompt_tokens is None or usage.completion_tokens is None:
+            return [None] * len(self.choices)
+        lengths = [choice.message.length for choice in self.choices]
+        total = sum(lengths) or 1
+        return [
+            (usage.prompt_tokens, round(usage.completion_tokens * length / total))
+            if len(lengths) > 1
+            else (usage.prompt_tokens, usage.completion_tokens)
+            for length in lengths
+        ]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ChatText:
-    """Chat completions of any endpoint, as text without token ids."""
+    """Chat completions of any endpoint, as text without token ids.
 
-    name = path = "/v1/chat/completions"
+    Attributes:
+        limit: the name of the parameter that limits a completion's tokens.
+        left_out: parameters that the endpoint refuses; without `n` it returns one completion.
+    """
+
+    name: ClassVar[str] = "/v1/chat/completions"
+    path: ClassVar[str] = "/v1/chat/completions"
+
+    limit: str = "max_tokens"
+    left_out: frozenset[str] = frozenset()
 
     def body(self, request: GenerationRequest) -> dict[str, Any]:
-        return {"model": request.model, "messages": list(request.messages), **request.sampling}
+        """Return the request's JSON."""
+        sampling = request.sampling
+        sampling[self.limit] = sampling.pop("max_tokens")
+        sent = {name: value for name, value in sampling.items() if name not in self.left_out}
+        return {"model": request.model, "messages": list(request.messages), **sent}
+
+    def without(self, name: str) -> ChatText:
+        """Return this form without a parameter."""
+        return replace(self, left_out=self.left_out | {name})
+
+    def adapted_to(self, refusal: str) -> ChatText | None:
+        """Return the form without what a server's message refuses; None if it names nothing.
+
+        Example:
+            >>> ChatText().adapted_to("Use 'max_completion_tokens' instead.").limit
+            'max_completion_tokens'
+        """
+        if self.limit == "max_tokens" and "max_completion_tokens" in refusal:
+            return replace(self, limit="max_completion_tokens")
+        sent = (name for name in _REFUSALS if name not in self.left_out)
+        named = next((name for name in sent if re.search(_REFUSALS[name], refusal)), None)
+        return self.without(named) if named else None
 
     def samples(self, body: bytes | memoryview) -> list[TextSample]:
         """Decode a reply's completions; raise ReplyError if it is malformed."""
@@ -430,9 +496,21 @@ class ChatText:
                 choice.message.content or "",
                 choice.message.reasoning_content or choice.message.reasoning,
                 choice.finish_reason or "stop",
+                counts,
             )
-            for choice in reply.choices
+            for choice, counts in zip(reply.choices, reply.counts, strict=True)
         ]
+
+
+_REFUSALS = {
+    "n": r"""['"`]n['"`]|\bn must\b|\bbody\W+n\b|(?i:\bcandidates?\b)""",
+    "top_p": r"\btop_p\b",
+    "temperature": r"\btemperature\b",
+}
+"""Parameters that can be left out, with how servers' messages name them.
+
+Some refuse `temperature` and `top_p` together: the latter goes first.
+"""
 
 
 def _with_token_ids(request: GenerationRequest) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -14,6 +15,8 @@ from ..errors import FixableError
 from ..util.text import escape_control_characters
 
 _MESSAGE_LENGTH = 300
+_MESSAGES = ("error", "message", "detail", "msg")
+"""Keys below which servers say what is wrong; OpenRouter has the provider's reply in a `raw`."""
 CONNECT_SECONDS = 10
 """Timeout for connecting to a server."""
 _TRANSIENT = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
@@ -80,7 +83,7 @@ def is_transient(error: BaseException) -> bool:
     It may not after a 4xx other than 408 and 429, nor after a 429 for an exhausted quota.
     """
     if not isinstance(error, aiohttp.ClientResponseError):
-        return True
+        return not isinstance(error, InferenceError) or error.is_transient
     if error.status == HTTPStatus.TOO_MANY_REQUESTS and _QUOTA.search(error.message):
         return False
     return error.status in _TRANSIENT or not 400 <= error.status < 500
@@ -129,12 +132,27 @@ def error_message(body: str) -> str:
         '<h1>Bad gateway</h1>'
     """
     try:
-        part: Any = json.loads(body)
-    except (RecursionError, ValueError):
-        part = body
-    while isinstance(part, dict):
-        part = next((part[key] for key in ("error", "message", "detail") if key in part), body)
-    return _one_line(str(part))
+        return _one_line(_message(body) or body)
+    except RecursionError:
+        return _one_line(body)
+
+
+def _message(part: Any) -> str | None:
+    """Return the innermost message of a reply: servers nest it, and proxies pass it on as text."""
+    if isinstance(part, str):
+        with suppress(ValueError):
+            inner = json.loads(part)
+            return _message(inner) if isinstance(inner, dict | list) else part
+        return part
+    if isinstance(part, list):
+        return "; ".join(text for one in part if (text := _message(one)))
+    if not isinstance(part, dict):
+        return None
+    raw = part["metadata"].get("raw") if isinstance(part.get("metadata"), dict) else None
+    inner = next(filter(None, (raw, *(part.get(key) for key in _MESSAGES))), None)
+    text = _message(inner)
+    place = part.get("loc")
+    return f"{'.'.join(map(str, place))}: {text}" if text and isinstance(place, list) else text
 
 
 async def require_ok(response: aiohttp.ClientResponse) -> None:

@@ -15,11 +15,14 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import ConfigurationError, did_you_mean
 from ..records import MASKED, Completion
 from ..util.text import replace_surrogates
+
+if TYPE_CHECKING:  # options are read without what it needs
+    from .dialects import TextSample
 
 SYSTEM_PROMPTS = MappingProxyType(
     {
@@ -38,6 +41,9 @@ SYSTEM_PROMPTS = MappingProxyType(
 )
 """Built-in system prompts by name. `direct` suits models that think by themselves."""
 
+PROBE_QUESTION = "What is 2 + 2?"
+"""What servers are asked before the first rollout."""
+
 TURN = "<|start|>assistant"
 CHANNEL = "<|channel|>"
 _MESSAGE = "<|message|>"
@@ -46,7 +52,10 @@ _END = re.compile(r"<\|(?:end|return|call|start)\|>")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prompt:
-    """One question as the model sees it; `tokens` are those of `text`."""
+    """One question as the model sees it; `tokens` are those of `text`.
+
+    Without a tokenizer there are only messages.
+    """
 
     messages: list[dict[str, str]]
     text: str
@@ -185,6 +194,25 @@ def _from_text(
         logprobs=None,
         finish_reason=finish_reason,
     )
+
+
+def completions_without_tokens(
+    prompt: Prompt, samples: Sequence[TextSample]
+) -> list[Completion]:
+    """Return completions with the server's token counts, or else with numbers of characters."""
+    asked = sum(len(message["content"]) for message in prompt.messages)
+    return [
+        Completion(
+            text=in_tags(text),
+            tokens=(),
+            masks=(),
+            logprobs=None,
+            finish_reason=sample.finish_reason,
+            usage=sample.usage or (asked, len(text)),
+        )
+        for sample in samples
+        for text in [join_reasoning(prompt.text, sample.reasoning, sample.content)]
+    ]
 
 
 def completion_from_tokens(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import os
-import warnings
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -30,6 +30,8 @@ from .dialects import (
 )
 from .errors import CONNECT_SECONDS, ReplyError, require_ok
 
+logger = logging.getLogger(__name__)
+
 _BYTES_PER_TOKEN = 32
 """In replies, at least."""
 _ALIVE_SECONDS = 4.0
@@ -37,7 +39,6 @@ PROBE_SECONDS = 60.0
 """How long the reply to a small request may take."""
 _KEEPALIVE_SECONDS = 4.0
 """Less than the 5 s of uvicorn: a server that closes a connection first fails a request."""
-CHAT_TEXT = ChatText()
 
 
 class ServerConfig(Protocol):
@@ -122,6 +123,7 @@ class ServerClient:
     """
 
     negotiates = True
+    dialect: Dialect | ChatText
 
     def __init__(
         self,
@@ -133,11 +135,16 @@ class ServerClient:
     ) -> None:
         self.config = config
         self.type = SERVER_TYPES[server_type or config.server_type]
-        self.dialect: Dialect | ChatText = CHAT_TEXT if self.type.is_chat else self.type.dialects[0]
+        self.dialect = self.text if self.type.is_chat else self.type.dialects[0]
         self.rate_limit = RateLimit(self.url(""))
         self._admit = admit or _semaphores(config).__getitem__
         self._adjust = adjust
         self._buffers = ReplyBuffers()
+
+    @property
+    def text(self) -> ChatText:
+        """How text is requested, as far as the settings tell."""
+        return ChatText().without("n") if self.config.n_kwarg_is_ignored else ChatText()
 
     async def sample(
         self, request: GenerationRequest, split: str
@@ -150,7 +157,7 @@ class ServerClient:
         """
         async with self._admit(split):
             if isinstance(self.dialect, ChatText):
-                return await self._sample_texts(request)
+                return await self._sample_texts(self.dialect, request)
             return await self._sample_tokens(self.dialect, request)
 
     async def _sample_tokens(self, dialect: Dialect, request: GenerationRequest) -> list[Sample]:
@@ -160,21 +167,20 @@ class ServerClient:
                 tokens=len(body) // _BYTES_PER_TOKEN,
             )
 
-    async def _sample_texts(self, request: GenerationRequest) -> list[TextSample]:
-        body = CHAT_TEXT.body(request)
-        if self.config.n_kwarg_is_ignored:
-            n = body.pop("n")
-            parts = await gather_or_cancel(self._texts(body) for _ in range(n))
+    async def _sample_texts(self, form: ChatText, request: GenerationRequest) -> list[TextSample]:
+        body = form.body(request)
+        if "n" in form.left_out:
+            parts = await gather_or_cancel(self._texts(form, body) for _ in range(request.n))
             return [sample for part in parts for sample in part]
-        samples = await self._texts(body)
+        samples = await self._texts(form, body)
         if len(samples) == 1 < request.n:
-            warnings.warn("n kwarg is ignored by the API, setting to True", stacklevel=2)
-            self.config.n_kwarg_is_ignored = True
+            logger.warning("The inference server at %s ignores n", self.config.base_url)
+            self.dialect = form.without("n")
         return samples
 
-    async def _texts(self, body: dict[str, Any]) -> list[TextSample]:
-        async with self._generated(CHAT_TEXT, body) as reply:
-            return CHAT_TEXT.samples(reply)
+    async def _texts(self, form: ChatText, body: dict[str, Any]) -> list[TextSample]:
+        async with self._generated(form, body) as reply:
+            return form.samples(reply)
 
     async def probe(self, dialect: Dialect | ChatText, request: GenerationRequest) -> bytes:
         """Return the bytes of a small reply, requested outside of admission."""

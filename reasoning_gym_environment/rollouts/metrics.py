@@ -115,7 +115,7 @@ def attempt_values(attempt: Attempt) -> dict[str, float]:
     """Return the averaged numbers of one rollout; an unscored one has its status alone."""
     completion, verdict = attempt.completion, attempt.verdict
     values = {name: float(verdict.status is status) for status, name in _SHARES.items()}
-    if not completion.tokens:  # the server returned none
+    if not completion.length:  # the server returned none
         return values
     values["truncated"] = float(completion.truncated)
     values["completion_tokens"] = float(completion.completion_tokens)

@@ -75,7 +75,7 @@ async def grade(
 ) -> GroupResult:
     """Score a group of completions, in order."""
     texts = [completion.text for completion in completions]
-    lengths = [len(completion.tokens) for completion in completions]
+    lengths = [completion.length for completion in completions]
     grades = await grade_texts(problem, texts, lengths, verifier, settings)
     result = GroupResult(
         problem=problem,

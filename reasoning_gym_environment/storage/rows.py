@@ -127,7 +127,7 @@ class StoredRollout:
         return cls(
             conversation=[*prompt, {"role": "assistant", "content": completion.text}],
             finish_reason=completion.finish_reason,
-            tokens=len(completion.tokens),
+            tokens=completion.length,
             completion_tokens=completion.completion_tokens,
             **_grade(attempt.answer, attempt.verdict, attempt.reward),
         )
