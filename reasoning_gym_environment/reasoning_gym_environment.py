@@ -155,10 +155,13 @@ class ReasoningGymEnv(AtroposEnv):
             FixableError: as `prepare`.
         """
         await self.prepare()
+        evaluates = not self.trains or (self.serves and self.config.steps_per_eval > 0)
         await self.inference.require_servers(
             self.reach_seconds,
             length_limit=self.length_limit,
             sampling=self._sampling if self.trains else None,
+            evaluation=self.evaluation.settings.sampling if evaluates else None,
+            serves=self.serves,
         )
         selected = self.problems.selection
         self.evaluation.prepare(self._pool, selected.categories, selected.ladders)

@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic.fields import FieldInfo
 
 from .errors import ConfigurationError
-from .inference.prompts import SYSTEM_PROMPTS, resolve_system_prompt
+from .inference.prompts import CHAT_TEMPLATES, SYSTEM_PROMPTS, resolve_system_prompt
 from .problems.levels import ComplexityMode, require_difficulty_where_fixed
 from .problems.sampler import TaskSampling
 from .records import UPSTREAM_THRESHOLD
@@ -147,8 +147,9 @@ Difficulties = Annotated[list[float], BeforeValidator(parse_difficulties)]
 
 class CommonSettings(Section):
     tokenizer_name: str = option(
-        "NousResearch/DeepHermes-3-Llama-3-3B-Preview",
-        "Hugging Face tokenizer of the model, by name or folder.",
+        "",
+        "Hugging Face tokenizer of the model, by name or folder; by default model_name's, and none "
+        "with server_type openai, where only serve needs one.",
     )
     group_size: int = option(4, "Completions of each problem, scored as one group.", ge=1)
     max_token_length: int = option(
@@ -161,6 +162,11 @@ class CommonSettings(Section):
         "think",
         f"A built-in system prompt ({', '.join(SYSTEM_PROMPTS)}) or the text of one; "
         "empty sends none.",
+    )
+    chat_template: str = option(
+        "",
+        f"Chat template for a model without one: {', '.join(CHAT_TEMPLATES)}, or a file with a "
+        "Jinja template.",
     )
     temperature: float = option(1.0, "Sampling temperature in training.", ge=0)
     top_p: float = option(1.0, "Nucleus sampling in training.", gt=0, le=1)
@@ -414,7 +420,12 @@ class CommonServerSettings(Section):
     )
     base_url: Url | None = option("", "URL of the server, with /v1.")
     model_name: str = option("default", "Name of the model at the server.")
-    api_key: str | None = option("", "API key of the server.", repr=False)
+    api_key: str | None = option(
+        "", "API key of the server; by default that of api_key_var.", repr=False
+    )
+    api_key_var: str = option(
+        "", "Environment variable with the API key; OPENAI_API_KEY with server_type openai."
+    )
     num_max_requests_at_once: int = option(512, "Most concurrent requests in training.")
 
 
@@ -454,7 +465,6 @@ GROUPS: Mapping[str, tuple[str, type[Section]]] = {
 
 
 ENVIRONMENT_DEFAULTS: Mapping[str, Any] = {
-    "tokenizer_name": DEFAULT_MODEL,
     "group_size": 8,
     "max_token_length": 8192,
     "total_steps": 250,
@@ -479,7 +489,6 @@ COMMAND_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 SERVER_DEFAULTS: Mapping[str, Any] = {
     "model_name": DEFAULT_MODEL,
     "base_url": "http://localhost:9004/v1",  # Atropos's launch scripts put the first there
-    "api_key": "x",
     "num_requests_for_eval": 256,
 }
 

@@ -246,7 +246,7 @@ class Delivery:
     Atropos's base class takes a refusal for success and lets a NaN reach the trainer's batch.
 
     Args:
-        vocabulary: the number of token ids.
+        vocabulary: the number of token ids; 0 if groups have none.
         writer: Atropos's own file of groups, if any.
         on_accept: called with each group that is going to be sent or written.
     """
@@ -307,7 +307,7 @@ class Delivery:
     ) -> GroupOutcome:
         tokens = sum(map(len, group["tokens"]))
         check = functools.partial(find_fault, group, rows=rules.rows, vocabulary=self._vocabulary)
-        if reason := await offload(check, tokens=tokens):
+        if self._vocabulary and (reason := await offload(check, tokens=tokens)):
             return self._refuse(problem, reason)
         if _is_filtered(group, rules):
             return GroupOutcome.FILTERED

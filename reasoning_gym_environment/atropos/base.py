@@ -44,6 +44,7 @@ from ._output import (
 )
 from ._replica import Replica
 from ._servers import AtroposServer, clients_of, root_cause
+from ._tokenizer import chat_template_text, loadable, set_chat_template, tokenizer_name
 from .scored_data import trained_tokens
 
 logger = logging.getLogger(__name__)
@@ -93,15 +94,24 @@ class AtroposEnv(BaseEnv):
             raise ConfigurationError("server_configs is empty: give the settings of a server")
         config.require_places()
         first = server_configs[0] if isinstance(server_configs, list) else server_configs
+        named, template = tokenizer_name(config, first), chat_template_text(config.chat_template)
         if inspect.isabstract(self.server_cls):  # a placeholder for the server type's own
             self.server_cls = functools.partial(AtroposServer, first.server_type)
         try:
-            super().__init__(config, server_configs, slurm=slurm, testing=testing)
+            with loadable(named) as config.tokenizer_name:
+                super().__init__(config, server_configs, slurm=slurm, testing=testing)
         except (OSError, ValueError) as error:
             raise ConfigurationError(
-                f"tokenizer_name {config.tokenizer_name!r} (or the server's) can't be loaded: "
+                f"tokenizer_name {named!r} (or the server's) can't be loaded: "
                 f"{str(error).splitlines()[0]} Give a name on the Hugging Face hub or a folder."
             ) from error
+        finally:
+            config.tokenizer_name = named
+        system_prompt = resolve_system_prompt(config.system_prompt)
+        if named:
+            set_chat_template(self.tokenizer, template, system_prompt)
+        else:
+            self.tokenizer = None
         self.run_id = str(uuid.uuid4())
         self.statistics = Statistics()
         self.backoff = FailureBackoff()
@@ -109,7 +119,7 @@ class AtroposEnv(BaseEnv):
         self.inference = InferenceClient(
             clients_of(self.server),
             self.tokenizer,
-            system_prompt=resolve_system_prompt(config.system_prompt),
+            system_prompt=system_prompt,
             max_n=self.server.max_n_completions,
         )
         self.progress = ProgressReporter(
@@ -119,7 +129,7 @@ class AtroposEnv(BaseEnv):
         self.delivery = Delivery(
             self.api,
             self.statistics,
-            vocabulary=len(self.tokenizer),
+            vocabulary=len(self.tokenizer) if self.tokenizer else 0,
             writer=self.jsonl_writer,
             on_accept=self._note_accepted,
         )
@@ -160,6 +170,11 @@ class AtroposEnv(BaseEnv):
         return getattr(self, "process_mode", False)
 
     @property
+    def serves(self) -> bool:
+        """Whether this is `serve`, or an environment without a command."""
+        return self.trains and not self.processing
+
+    @property
     def serving(self) -> bool:
         """Whether the API knows this environment."""
         return hasattr(self, "env_id")
@@ -185,6 +200,7 @@ class AtroposEnv(BaseEnv):
             LostStateError: the API was restarted.
             FixableError: inference fails for good.
         """
+        self._require_tokenizer("serve trains on tokens")
         url = self.config.rollout_server_url
         async with (
             graceful_shutdown(self.close),
@@ -213,6 +229,8 @@ class AtroposEnv(BaseEnv):
 
     async def process_manager(self) -> None:
         """Collect `n_groups_to_process` groups; lost groups do not count."""
+        if self.config.data_path_to_save_groups:
+            self._require_tokenizer("data_path_to_save_groups stores tokens")
         self._limit_retries()
         async with (
             graceful_shutdown(self.close),
@@ -243,6 +261,13 @@ class AtroposEnv(BaseEnv):
         self._limit_retries()
         async with graceful_shutdown(self.close):
             await super()._run_evaluate()
+
+    def _require_tokenizer(self, why: str) -> None:
+        """Raise ConfigurationError if there is none."""
+        if self.tokenizer is None:
+            raise ConfigurationError(
+                f"{why}, so it needs the model's tokenizer: set --env.tokenizer_name"
+            )
 
     def _limit_retries(self) -> None:
         """Give up after `failing_seconds` in which all requests fail."""
@@ -442,7 +467,8 @@ class AtroposEnv(BaseEnv):
         await self.delivery.deliver(scored_data, item, rules)
 
     async def _note_accepted(self, group: dict[str, Any], problem: Problem | None) -> None:
-        self.completion_lengths += map(trained_tokens, group["masks"])
+        if self.tokenizer is not None:
+            self.completion_lengths += map(trained_tokens, group["masks"])
         self.items_sent_this_step += self.serving
         await self.add_rollouts_for_wandb(group, problem)
 
@@ -515,7 +541,7 @@ class AtroposEnv(BaseEnv):
     async def add_rollouts_for_wandb(self, scored_data: Any, item: Problem | None = None) -> None:
         """Keep some rollouts of a delivered group for the rollout table."""
         self.statistics.counts["groups/accepted"] += 1
-        if not self.config.use_wandb:
+        if not self.config.use_wandb or self.tokenizer is None:
             return
         keep = self.config.num_rollouts_per_group_for_logging
         make = functools.partial(rollout_rows, self.tokenizer, scored_data, item, keep=keep)

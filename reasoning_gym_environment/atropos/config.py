@@ -11,6 +11,7 @@ from ..evaluation.run import DECISIVE, EvaluationSettings
 from ..inference.prompts import resolve_system_prompt
 from ..scoring.grading import ScoringSettings
 from ..settings import EnvironmentSettings, ServerSettings, settings_of
+from ._tokenizer import chat_template_text
 
 
 class ReasoningGymEnvConfig(EnvironmentSettings, BaseEnvConfig):
@@ -41,7 +42,11 @@ def evaluation_settings(
     return settings_of(
         EvaluationSettings,
         config,
-        decisive={**decisive, "system_prompt": resolve_system_prompt(config.system_prompt)},
+        decisive={
+            **decisive,
+            "system_prompt": resolve_system_prompt(config.system_prompt),
+            "chat_template": chat_template_text(config.chat_template),
+        },
         folder=Path(folder),
         model=model,
         scoring=settings_of(ScoringSettings, config),

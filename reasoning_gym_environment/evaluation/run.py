@@ -99,6 +99,7 @@ class Evaluation:
         counts: counter "evaluation/failed_requests".
 
     Attributes:
+        settings: what is evaluated.
         set: set by `prepare`; the same for one `eval_seed` and selection of tasks.
         folder: of the last evaluation's results, or of the first one's before it runs.
         report: of the last evaluation; empty while one is running.
@@ -111,7 +112,7 @@ class Evaluation:
     ) -> None:
         self.folder = settings.folder
         self.report = EvaluationReport(attempts=settings.eval_attempts)
-        self._settings = settings
+        self.settings = settings
         self._rollouts = rollouts
         self._counts = counts
         self._categories: Mapping[str, str] = {}
@@ -130,13 +131,13 @@ class Evaluation:
         """
         self._categories = categories
         plan = EvaluationPlan(
-            seed=self._settings.eval_seed,
+            seed=self.settings.eval_seed,
             tasks=sorted(categories),
-            per_task=self._settings.num_eval_samples_per_task,
-            difficulties=self._settings.eval_difficulties,
+            per_task=self.settings.num_eval_samples_per_task,
+            difficulties=self.settings.eval_difficulties,
             ladders=ladders,
         )
-        source = sound_items(pool, self._counts, skip=self._settings.skip_faulty_items)
+        source = sound_items(pool, self._counts, skip=self.settings.skip_faulty_items)
         self.set = EvaluationSet(source, plan)
 
     async def run(
@@ -155,7 +156,7 @@ class Evaluation:
             InferenceError: nothing could be scored.
         """
         items = await self.set.items()
-        begin, self.report = time.time(), EvaluationReport(attempts=self._settings.eval_attempts)
+        begin, self.report = time.time(), EvaluationReport(attempts=self.settings.eval_attempts)
         store = self._open(step, length_limit, identity["library_versions"])
         self.folder = store.folder
         await self._sample_missing(items, store, length_limit, identity)
@@ -170,7 +171,7 @@ class Evaluation:
 
         While serving, the model changes under its name, so nothing is resumed.
         """
-        folder = self._settings.folder
+        folder = self.settings.folder
         if step is not None:
             folder = folder / f"step-{step}"
         if self._begun or step is not None:
@@ -183,11 +184,11 @@ class Evaluation:
     def _result_settings(self, length_limit: int, versions: Any) -> dict[str, Any]:
         """Return all settings that determine the results but the trainer's step, as JSON."""
         return {
-            **self._settings.scoring.to_json(),
-            **self._settings.decisive,
+            **self.settings.scoring.to_json(),
+            **self.settings.decisive,
             "library_versions": versions,
             "length_limit": length_limit,
-            "model_name": self._settings.model,
+            "model_name": self.settings.model,
             "tasks": sorted(self._categories),
         }
 
@@ -211,7 +212,7 @@ class Evaluation:
             resume = "serving again starts it anew"
         message = "Evaluating %d items, %d already finished; after an interruption %s"
         logger.info(message, len(items), finished, resume)
-        groups = self._settings.max_eval_workers // self._settings.eval_attempts
+        groups = self.settings.max_eval_workers // self.settings.eval_attempts
         slots = asyncio.Semaphore(max(1, groups))
 
         async def sample_one(item: EvaluationItem) -> None:
@@ -229,10 +230,10 @@ class Evaluation:
 
     async def _sample(self, problem: Problem, length_limit: int) -> GroupResult:
         """Return all attempts at a problem; unscored ones where inference fails."""
-        attempts = self._settings.eval_attempts
+        attempts = self.settings.eval_attempts
         try:
             return await self._rollouts.sample(
-                problem, n=attempts, length_limit=length_limit, sampling=self._settings.sampling
+                problem, n=attempts, length_limit=length_limit, sampling=self.settings.sampling
             )
         except InferenceError as error:
             self._counts["evaluation/failed_requests"] += 1
@@ -241,22 +242,22 @@ class Evaluation:
 
     def _measure(self, samples: Sequence[StoredGroup]) -> EvaluationReport:
         baselines = Baselines.at_threshold(
-            self._settings.scoring.solved_threshold,
+            self.settings.scoring.solved_threshold,
             categories=self._categories,
-            attempts=self._settings.eval_attempts,
+            attempts=self.settings.eval_attempts,
         )
         return evaluation_report(samples, baselines)
 
     def _results(self, seconds: float) -> dict[str, Any]:
         """Return the content of `metrics.json`, with the keys of Atropos's `evaluate_log`."""
         sampling = {
-            "max_new_tokens": self._settings.scoring.max_token_length,
-            "temperature": self._settings.eval_temperature,
+            "max_new_tokens": self.settings.scoring.max_token_length,
+            "temperature": self.settings.eval_temperature,
         }
         numbers = self.report.numbers()
         return {
             "config_general": {
-                "model_name": self._settings.model,
+                "model_name": self.settings.model,
                 "total_evaluation_time_seconds": str(seconds),
                 "generation_parameters": sampling,
             },

@@ -223,7 +223,8 @@ async def _first_dialect(
         try:
             body = await server.probe(dialect, request)
         except aiohttp.ClientResponseError as error:
-            if error.status not in _TRY_NEXT_DIALECT:
+            is_chat_missing = error.status in _NO_SUCH_PATH and dialect.path == ChatText.path
+            if is_chat_missing or error.status not in _TRY_NEXT_DIALECT:
                 raise
             refusals.append(error)
         else:
@@ -350,7 +351,7 @@ def _text_blocker(
     sampling = requirements.sampling
     if refused := sampling and _ineffective(form, sampling):
         options = " ".join(f"--env.{name} 1" for name in refused)
-        return f"{at} refuses {' and '.join(refused)}: set {options}, which are its defaults"
+        return f"{at} refuses {' and '.join(refused)}: set {options}, the value that it uses"
     if requirements.serves and any(sample.reasoning for sample in found.samples):
         return f"{at} {SEPARATE_THOUGHT}"
     return None

@@ -142,8 +142,9 @@ class InferenceClient:
             )
             requirements = Requirements(
                 request=replace(request, candidates=1),
-                text_ids=self._tokenizer
-                and tuple(self._tokenizer.encode(PROBE_TEXT, add_special_tokens=False)),
+                text_ids=tuple(self._tokenizer.encode(PROBE_TEXT, add_special_tokens=False))
+                if self._tokenizer
+                else None,
                 length_limit=length_limit,
                 sampling=sampling,
                 evaluation=evaluation,

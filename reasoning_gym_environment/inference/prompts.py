@@ -41,6 +41,19 @@ SYSTEM_PROMPTS = MappingProxyType(
 )
 """Built-in system prompts by name. `direct` suits models that think by themselves."""
 
+CHAT_TEMPLATES = MappingProxyType(
+    {
+        "plain": (
+            "{{ bos_token }}{% for message in messages %}"
+            "{% if message.role == 'assistant' %}Assistant: {{ message.content }}{{ eos_token }}"
+            "{% elif message.role == 'user' %}User: {{ message.content }}"
+            "{% else %}{{ message.content }}{% endif %}\n\n{% endfor %}"
+            "{% if add_generation_prompt %}Assistant:{% endif %}"
+        )
+    }
+)
+"""Built-in chat templates by name, for base models."""
+
 PROBE_QUESTION = "What is 2 + 2?"
 """What servers are asked before the first rollout."""
 
@@ -196,9 +209,7 @@ def _from_text(
     )
 
 
-def completions_without_tokens(
-    prompt: Prompt, samples: Sequence[TextSample]
-) -> list[Completion]:
+def completions_without_tokens(prompt: Prompt, samples: Sequence[TextSample]) -> list[Completion]:
     """Return completions with the server's token counts, or else with numbers of characters."""
     asked = sum(len(message["content"]) for message in prompt.messages)
     return [

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 import aiohttp
 
+from ..errors import ConfigurationError
+from ..util.command_line import KEY_VARIABLE
 from ..util.concurrency import StallTolerantSemaphore, gather_or_cancel, offload
 from ._rate_limit import RateLimit
 from .dialects import (
@@ -78,6 +80,22 @@ SERVER_TYPES = MappingProxyType(
 )
 
 
+def api_key(config: ServerConfig) -> str | None:
+    """Return the configured key, or else that of the environment variable.
+
+    Raises:
+        ConfigurationError: the variable is named and not set.
+    """
+    named: str = getattr(config, "api_key_var", "")  # Atropos's own class lacks it
+    if named and not (config.api_key or os.environ.get(named)):
+        raise ConfigurationError(
+            f"--openai.api_key_var names the environment variable {named}, which is not set: set "
+            "it to the server's API key"
+        )
+    default = KEY_VARIABLE if config.server_type == "openai" else ""
+    return config.api_key or os.environ.get(named or default)
+
+
 class ReplyBuffers:
     """Reusable buffers for the bodies of a few replies at a time.
 
@@ -140,6 +158,7 @@ class ServerClient:
         self._admit = admit or _semaphores(config).__getitem__
         self._adjust = adjust
         self._buffers = ReplyBuffers()
+        self._key = api_key(config)
 
     @property
     def text(self) -> ChatText:
@@ -244,12 +263,11 @@ class ServerClient:
 
     @functools.cached_property
     def _session(self) -> aiohttp.ClientSession:
-        key = self.config.api_key
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),  # cookies may bind all requests to one replica
             timeout=aiohttp.ClientTimeout(total=self.config.timeout, sock_connect=CONNECT_SECONDS),
-            headers={"Authorization": f"Bearer {key}"} if key else {},
+            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
         )
 
     def _generated(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -23,6 +24,8 @@ ENV, SERVER, FLAGS = "env", "openai", ""
 
 _FILE = "config"
 _SECRET = "api_key"
+KEY_VARIABLE = "OPENAI_API_KEY"
+"""Environment variable with the API key of a chat endpoint, unless another is named."""
 _SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 _NOUNS = {bool: "true or false", int: "an integer", float: "a number", str: "text"} | {
     list: "a list",
@@ -85,8 +88,11 @@ class Given:
 
     @property
     def keys(self) -> list[Any]:
-        """The API keys, which must not be printed."""
-        return [server[_SECRET] for server in self.servers if server.get(_SECRET)]
+        """The API keys, which must not be printed: given or in environment variables."""
+        servers = self.servers or [{}]
+        variables = {str(server.get(f"{_SECRET}_var") or KEY_VARIABLE) for server in servers}
+        keys = [*(server.get(_SECRET) for server in servers), *map(os.environ.get, variables)]
+        return [key for key in keys if key]
 
 
 def read_given(arguments: Sequence[str], sections: Sections) -> Given:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -237,17 +238,17 @@ async def test_unpaired_surrogates_in_a_reply_are_trained_on_and_dumped(
 
 
 async def test_an_endpoint_that_ignores_n_returns_complete_groups(
-    bench: Any, tokenizer: Any
+    bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     policy = ScriptedPolicy(["<answer>1</answer>"])
     async with (
         ConfigurableServer(policy, tokenizer, ignores_n=True) as server,
         bench.environment(server.url) as env,
     ):
-        with pytest.warns(UserWarning, match="n kwarg is ignored"):
-            first = await group_of(env, await env.get_next_item())
-        second = await group_of(env, await env.get_next_item())
-    assert len(first["tokens"]) == len(second["tokens"]) == 4
+        group = await group_of(env, await env.get_next_item())
+    assert len(group["tokens"]) == 4
+    assert "since it takes no n above 1" in caplog.text
 
 
 async def test_prompts_that_leave_no_room_are_counted_and_replaced(

@@ -72,7 +72,7 @@ async def failed_post(url: str) -> BaseException:
             "400 Bad Request from {}: This model's maximum context length is 4096 tokens. (lower "
             "--env.max_token_length, or start the server with a longer context)",
         ),
-        (409, {"detail": [{"msg": "no"}]}, "409 Conflict from {}: [{{'msg': 'no'}}]"),
+        (409, {"detail": [{"msg": "no", "loc": ["n"]}]}, "409 Conflict from {}: n: no"),
         (503, "loading \x1b[1m", "503 Service Unavailable from {}: loading \\x1b[1m"),
         (599, "", "599 from {}"),
     ],

@@ -1,0 +1,76 @@
+"""The tokenizer of a run: none at a chat endpoint, and with a chat template for a base model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from jinja2 import TemplateError
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
+
+from ..errors import ConfigurationError, did_you_mean
+from ..inference.prompts import CHAT_TEMPLATES, build_messages, end_of_turn, render_prompt
+
+
+def tokenizer_name(config: Any, server: Any) -> str:
+    """Return the tokenizer's name or folder; empty if none is set and the server needs none."""
+    default = "" if server.server_type == "openai" else server.model_name
+    return str(config.tokenizer_name or default)
+
+
+@contextmanager
+def loadable(name: str) -> Iterator[str]:
+    """Yield the name, or for none a folder: Atropos's constructor loads a tokenizer in any case."""
+    if name:
+        yield name
+        return
+    with TemporaryDirectory() as folder:
+        empty = Tokenizer(WordLevel({"": 0}, unk_token=""))
+        PreTrainedTokenizerFast(tokenizer_object=empty).save_pretrained(folder)  # type: ignore[no-untyped-call]  # transformers ships no types
+        yield folder
+
+
+def chat_template_text(name_or_file: str) -> str:
+    """Return the text of a built-in chat template or of a file; empty for the tokenizer's own.
+
+    Raises:
+        ConfigurationError: there is no such template.
+    """
+    if not name_or_file or name_or_file in CHAT_TEMPLATES:
+        return CHAT_TEMPLATES.get(name_or_file, "")
+    try:
+        return Path(name_or_file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        hint = did_you_mean(name_or_file, CHAT_TEMPLATES, otherwise="name a file that exists")
+        raise ConfigurationError(
+            f"chat_template must be {', '.join(CHAT_TEMPLATES)} or a file with a Jinja template, "
+            f"got {name_or_file!r} ({error}); {hint}"
+        ) from error
+
+
+def set_chat_template(tokenizer: Any, text: str, system_prompt: str) -> None:
+    """Replace the chat template unless the text is empty, and check that it works.
+
+    Raises:
+        ConfigurationError: there is none, or it can't render a conversation.
+    """
+    if text:
+        tokenizer.chat_template = text
+    if not tokenizer.chat_template:
+        raise ConfigurationError(
+            f"the tokenizer {tokenizer.name_or_path} has no chat template, as those of base models: "
+            "set --env.chat_template to a file with one, or to plain for the built-in one"
+        )
+    try:
+        end_of_turn(tokenizer)
+        render_prompt(tokenizer, build_messages(system_prompt, "1 + 1?"))
+    except (TemplateError, ValueError) as error:
+        raise ConfigurationError(
+            f"the chat template can't render a question with its system prompt ({error}): set "
+            "--env.chat_template to another one, or --env.system_prompt '' where it takes none"
+        ) from error
