@@ -24,15 +24,35 @@ def tokenizer_name(config: Any, server: Any) -> str:
 
 
 @contextmanager
-def loadable(name: str) -> Iterator[str]:
-    """Yield the name, or for none a folder: Atropos's constructor loads a tokenizer in any case."""
-    if name:
-        yield name
-        return
-    with TemporaryDirectory() as folder:
-        empty = Tokenizer(WordLevel({"": 0}, unk_token=""))
-        PreTrainedTokenizerFast(tokenizer_object=empty).save_pretrained(folder)  # type: ignore[no-untyped-call]  # transformers ships no types
-        yield folder
+def loaded_as(name: str, config: Any) -> Iterator[None]:
+    """Let Atropos's constructor load the tokenizer of that name, which it does in any case.
+
+    Without a name it loads a stand-in.
+
+    Raises:
+        ConfigurationError: the tokenizer can't be loaded.
+    """
+    try:
+        with TemporaryDirectory() as folder:
+            config.tokenizer_name = name or _stand_in(folder)
+            yield
+    except ConfigurationError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"tokenizer_name {name!r} (or the server's) can't be loaded: "
+            f"{str(error).splitlines()[0]} Give a name on the Hugging Face hub or a folder."
+        ) from error
+    finally:
+        config.tokenizer_name = name
+
+
+def _stand_in(folder: str) -> str:
+    """Save an empty tokenizer; return its folder."""
+    empty = Tokenizer(WordLevel({"": 0}, unk_token=""))
+    fast = PreTrainedTokenizerFast(tokenizer_object=empty)  # type: ignore[no-untyped-call]  # transformers ships no types
+    fast.save_pretrained(folder)
+    return folder
 
 
 def chat_template_text(name_or_file: str) -> str:
@@ -53,18 +73,22 @@ def chat_template_text(name_or_file: str) -> str:
         ) from error
 
 
-def set_chat_template(tokenizer: Any, text: str, system_prompt: str) -> None:
-    """Replace the chat template unless the text is empty, and check that it works.
+def with_template(tokenizer: Any, config: Any, template: str, system_prompt: str) -> Any:
+    """Return the tokenizer with its chat template or another one; None for a stand-in.
+
+    Args:
+        template: empty for the tokenizer's own.
 
     Raises:
         ConfigurationError: there is none, or it can't render a conversation.
     """
-    if text:
-        tokenizer.chat_template = text
+    if not config.tokenizer_name:
+        return None
+    tokenizer.chat_template = template or tokenizer.chat_template
     if not tokenizer.chat_template:
         raise ConfigurationError(
-            f"the tokenizer {tokenizer.name_or_path} has no chat template, as those of base models: "
-            "set --env.chat_template to a file with one, or to plain for the built-in one"
+            f"the tokenizer {config.tokenizer_name} has no chat template (base models have none): "
+            "set --env.chat_template to plain for the built-in one, or to a file with another"
         )
     try:
         end_of_turn(tokenizer)
@@ -74,3 +98,4 @@ def set_chat_template(tokenizer: Any, text: str, system_prompt: str) -> None:
             f"the chat template can't render a question with its system prompt ({error}): set "
             "--env.chat_template to another one, or --env.system_prompt '' where it takes none"
         ) from error
+    return tokenizer

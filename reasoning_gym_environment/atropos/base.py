@@ -44,7 +44,7 @@ from ._output import (
 )
 from ._replica import Replica
 from ._servers import AtroposServer, clients_of, root_cause
-from ._tokenizer import chat_template_text, loadable, set_chat_template, tokenizer_name
+from ._tokenizer import chat_template_text, loaded_as, tokenizer_name, with_template
 from .scored_data import trained_tokens
 
 logger = logging.getLogger(__name__)
@@ -76,6 +76,7 @@ class AtroposEnv(BaseEnv):
     eval_runner: asyncio.Task[None] | None
     items_sent_this_step: int
     running_items: dict[str, dict[str, Any]]
+    tokenizer: Any
     workers: set[asyncio.Task[Any]]
 
     server_cls: Any = APIServer
@@ -94,24 +95,17 @@ class AtroposEnv(BaseEnv):
             raise ConfigurationError("server_configs is empty: give the settings of a server")
         config.require_places()
         first = server_configs[0] if isinstance(server_configs, list) else server_configs
-        named, template = tokenizer_name(config, first), chat_template_text(config.chat_template)
         if inspect.isabstract(self.server_cls):  # a placeholder for the server type's own
             self.server_cls = functools.partial(AtroposServer, first.server_type)
-        try:
-            with loadable(named) as config.tokenizer_name:
-                super().__init__(config, server_configs, slurm=slurm, testing=testing)
-        except (OSError, ValueError) as error:
-            raise ConfigurationError(
-                f"tokenizer_name {named!r} (or the server's) can't be loaded: "
-                f"{str(error).splitlines()[0]} Give a name on the Hugging Face hub or a folder."
-            ) from error
-        finally:
-            config.tokenizer_name = named
         system_prompt = resolve_system_prompt(config.system_prompt)
-        if named:
-            set_chat_template(self.tokenizer, template, system_prompt)
-        else:
-            self.tokenizer = None
+        template = chat_template_text(config.chat_template)
+        with loaded_as(tokenizer_name(config, first), config):
+            super().__init__(config, server_configs, slurm=slurm, testing=testing)
+        try:
+            self.tokenizer = with_template(self.tokenizer, config, template, system_prompt)
+        except ConfigurationError:
+            self._close_file()
+            raise
         self.run_id = str(uuid.uuid4())
         self.statistics = Statistics()
         self.backoff = FailureBackoff()
@@ -200,12 +194,12 @@ class AtroposEnv(BaseEnv):
             LostStateError: the API was restarted.
             FixableError: inference fails for good.
         """
-        self._require_tokenizer("serve trains on tokens")
         url = self.config.rollout_server_url
         async with (
             graceful_shutdown(self.close),
             self.progress.logging_every(self.progress_interval),
         ):
+            self._require_tokenizer("serve trains on tokens")
             await self.prepare()
             await require_reachable(
                 [url],
@@ -229,13 +223,13 @@ class AtroposEnv(BaseEnv):
 
     async def process_manager(self) -> None:
         """Collect `n_groups_to_process` groups; lost groups do not count."""
-        if self.config.data_path_to_save_groups:
-            self._require_tokenizer("data_path_to_save_groups stores tokens")
         self._limit_retries()
         async with (
             graceful_shutdown(self.close),
             self.progress.logging_every(self.progress_interval),
         ):
+            if self.config.data_path_to_save_groups:
+                self._require_tokenizer("data_path_to_save_groups stores tokens")
             await self.setup()
             if self.config.use_wandb:
                 start_wandb(str(self.name), self.run_id, self.config)

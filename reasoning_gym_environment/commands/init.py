@@ -12,7 +12,10 @@ FOLDER = Path(__file__).parents[1] / "configs"
 ENGINES = {
     "vllm": "stock `vllm serve`",
     "sglang": "SGLang's server",
-    "openai": "any OpenAI-compatible chat endpoint",
+    "openai": "OpenAI's API",
+    "openrouter": "another hosted endpoint",
+    "ollama": "Ollama",
+    "llama-cpp": "llama.cpp's server, or its Python package's",
 }
 
 

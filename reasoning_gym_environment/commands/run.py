@@ -40,7 +40,7 @@ ABOUT = {
 }
 _ONE_SERVER = (
     "reasoning-gym-environment {} --openai.base_url http://localhost:9004/v1 \\\n"
-    "    --openai.model_name MODEL --env.tokenizer_name MODEL --env.use_wandb False"
+    "    --openai.model_name MODEL --env.use_wandb False"
 )
 EXAMPLES = {
     "serve": "run-api &\nreasoning-gym-environment init vllm > vllm.yaml\n"

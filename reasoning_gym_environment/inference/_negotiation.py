@@ -95,7 +95,9 @@ class Capabilities:
 
     def __str__(self) -> str:
         if isinstance(self.dialect, ChatText):
-            return "; ".join(["returns only text", *_adaptations(self.dialect)])
+            return "; ".join(
+                ["returns only text: no token ids and no logprobs", *_adaptations(self.dialect)]
+            )
         logprobs = {
             True: "raw (before temperature and top_p)",
             False: "of the sampled distribution",

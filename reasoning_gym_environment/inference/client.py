@@ -133,15 +133,10 @@ class InferenceClient:
                 way_out="start it, or set --openai.base_url",
                 seconds=seconds,
             )
+        self._refuses_thoughts = serves
         if clients := [server for server in self._servers if server.negotiates]:
-            request = self._request(
-                self.prompt(PROBE_QUESTION),
-                n=2,
-                max_tokens=1,
-                sampling=SamplingParams(temperature=1.0, top_p=1.0, split="train"),
-            )
             requirements = Requirements(
-                request=replace(request, candidates=1),
+                request=self._probe_request(),
                 text_ids=tuple(self._tokenizer.encode(PROBE_TEXT, add_special_tokens=False))
                 if self._tokenizer
                 else None,
@@ -150,8 +145,12 @@ class InferenceClient:
                 evaluation=evaluation,
                 serves=serves,
             )
-            self._refuses_thoughts = serves
             await negotiate(clients, requirements, seconds)
+
+    def _probe_request(self) -> GenerationRequest:
+        plain = SamplingParams(temperature=1.0, top_p=1.0, split="train")
+        prompt = self.prompt(PROBE_QUESTION)
+        return replace(self._request(prompt, n=2, max_tokens=1, sampling=plain), candidates=1)
 
     def _request(
         self, prompt: Prompt, *, n: int, max_tokens: int, sampling: SamplingParams

@@ -47,7 +47,7 @@ CHAT_TEMPLATES = MappingProxyType(
             "{{ bos_token }}{% for message in messages %}"
             "{% if message.role == 'assistant' %}Assistant: {{ message.content }}{{ eos_token }}"
             "{% elif message.role == 'user' %}User: {{ message.content }}"
-            "{% else %}{{ message.content }}{% endif %}\n\n{% endfor %}"
+            "{% else %}{{ message.content }}{% endif %}{{ '\n\n' }}{% endfor %}"
             "{% if add_generation_prompt %}Assistant:{% endif %}"
         )
     }

@@ -23,7 +23,9 @@ def test_each_configuration_is_read_as_it_is(engine: str, tmp_path: Path) -> Non
     settings = build_settings(given, default_settings("process"))
     check_start("process", settings.env)
     assert settings.env.dump_all_rollouts
-    assert {server.server_type for server in settings.servers} == {engine}
+    kind = engine if engine in ("vllm", "sglang") else "openai"
+    assert {server.server_type for server in settings.servers} == {kind}
+    assert not any(server.api_key for server in settings.servers)
     with pytest.raises(FixableError, match="exists; --force replaces it"):
         main([engine, "-o", str(file)])
     assert main([engine, "-o", str(file), "--force"]) == 0

@@ -231,7 +231,7 @@ def test_the_short_help_has_a_line_for_each_option_and_counts_the_omitted_ones()
     whole = help_text("serve", everything=True)
     assert all(f"--{option.name} " in f"{whole}\n".replace("\n", " \n") for option in OPTIONS)
     shown = [line for line in short.splitlines() if line.startswith(("  --env.", "  --openai."))]
-    assert len(shown) == 54
+    assert len(shown) == 56
     assert all(len(line) <= 120 for line in short.splitlines())
     assert f"--help-all has {len(OPTIONS) - len(shown)} more." in short
     headings = [line[:-1] for line in short.splitlines() if line.endswith(":") and line[0] != " "]
@@ -248,7 +248,7 @@ def test_the_help_shows_the_commands_own_defaults() -> None:
     assert "[8; ≥ 1]" in line("serve", "env.group_size")
     assert "[8192; ≥ 2]" in line("serve", "env.max_token_length")
     assert "[25]" in line("serve", "env.steps_per_eval")
-    assert "DeepHermes-3-Llama-3-8B-Preview]" in line("serve", "env.tokenizer_name")
+    assert "DeepHermes-3-Llama-3-8B-Preview]" in line("serve", "openai.model_name")
     assert "[unset; random, curriculum, fixed]" in line("serve", "env.complexity_mode")
     assert "[False]" in line("serve", "env.dump_all_rollouts")
     assert "[True]" in line("process", "env.dump_all_rollouts")

@@ -205,8 +205,10 @@ async def test_truncated_completions_are_trained_on_if_configured(
 async def test_reasoning_content_is_the_thought(bench: Any, script: Any, tokenizer: Any) -> None:
     async with (
         ConfigurableServer(script, tokenizer, splits_reasoning=True) as server,
-        bench.environment(server.url, include_messages=True) as env,
+        bench.unprepared(server.url, include_messages=True) as env,
     ):
+        env.process_mode = True
+        await env.setup()
         problem = await env.get_next_item()
         right = f"<think>or <answer>0</answer></think><answer>{problem.oracle}</answer>"
         hidden = f"<think>is it <answer>{problem.oracle}</answer></think>no"

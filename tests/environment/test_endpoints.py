@@ -1,0 +1,291 @@
+"""Endpoints without a tokenizer, keys, thoughts in a field of their own, base models."""
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from misbehaving_server import ConfigurableServer
+
+from reasoning_gym_environment import ReasoningGymEnv, read_dump
+from reasoning_gym_environment.demo.policy import Policy, ScriptedPolicy
+from reasoning_gym_environment.demo.server import Generation, PolicyServer
+from reasoning_gym_environment.demo.tokenizer import TURN_END
+from reasoning_gym_environment.errors import ConfigurationError
+
+KEY = "sk-from-the-environment"
+TEXT = "<think>é 日本</think><answer>1</answer>"
+ONE = ScriptedPolicy([TEXT])
+PROMPT_TOKENS, COMPLETION_TOKENS = 31, 17
+
+
+class HostedServer(PolicyServer):
+    """Wants a key and counts tokens, if told so.
+
+    Attributes:
+        said: the Authorization header of each request.
+        key: without it requests are refused.
+        counts: whether replies have `usage`.
+    """
+
+    def __init__(self, policy: Policy, tokenizer: Any) -> None:
+        super().__init__(policy, tokenizer)
+        self.said: list[str | None] = []
+        self.key = ""
+        self.counts = True
+
+    async def _chat(self, request: web.Request) -> web.Response:
+        self.said.append(request.headers.get("Authorization"))
+        if self.key and self.said[-1] != f"Bearer {self.key}":
+            raise web.HTTPUnauthorized(text=f"Incorrect API key: {self.said[-1]}")
+        return await super()._chat(request)
+
+    def _chat_reply(
+        self, body: dict[str, Any], generations: Sequence[Generation]
+    ) -> dict[str, Any]:
+        reply = super()._chat_reply(body, generations)
+        usage = {
+            "prompt_tokens": PROMPT_TOKENS,
+            "completion_tokens": COMPLETION_TOKENS * len(generations),
+        }
+        return {**reply, "usage": usage} if self.counts else reply
+
+
+def rollouts_of(folder: Path, pattern: str) -> list[dict[str, Any]]:
+    """The rollouts of all rows in a folder's files."""
+    rows = [row for file in folder.rglob(pattern) for row in read_dump(file).rows]
+    return [rollout for row in rows for rollout in row["rollouts"]]
+
+
+@pytest.mark.parametrize("counts", [True, False])
+async def test_evaluate_needs_no_tokenizer(
+    *, counts: bool, bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = bench.folder / "evaluation"
+    settings = {"tokenizer_name": "", "eval_attempts": 2, "data_dir_to_save_evals": str(folder)}
+    async with HostedServer(ONE, tokenizer) as server:
+        server.counts = counts
+        async with bench.unprepared(server.url, **settings) as env:
+            await env._run_evaluate()
+    rollouts = rollouts_of(folder, "samples.jsonl")
+    assert [rollout["conversation"][-1]["content"] for rollout in rollouts] == [TEXT] * 2
+    characters = sum(len(message["content"]) for message in rollouts[0]["conversation"][:-1])
+    prompt, own = (PROMPT_TOKENS, COMPLETION_TOKENS) if counts else (characters, len(TEXT))
+    assert {(r["tokens"], r["completion_tokens"]) for r in rollouts} == {(prompt + own, own)}
+    metrics = json.loads((folder / "metrics.json").read_text())["results"]["all"]
+    assert metrics["eval/completion_tokens"] == own
+    said = "reports no usage: lengths are in characters, not in tokens"
+    assert caplog.text.count(said) == (0 if counts else 1)
+
+
+async def test_process_needs_no_tokenizer(bench: Any, tokenizer: Any) -> None:
+    settings = {"tokenizer_name": "", "dump_all_rollouts": True, "include_messages": True}
+    async with (
+        HostedServer(ONE, tokenizer) as server,
+        bench.unprepared(server.url, ensure_scores_are_not_same=False, **settings) as env,
+    ):
+        env.process_mode = True
+        env.n_groups_to_process, env.group_size_to_process = 2, 4
+        await env.process_manager()
+    rollouts = rollouts_of(bench.folder / "dumps", "*.jsonl")
+    assert len(rollouts) == 8
+    assert {rollout["completion_tokens"] for rollout in rollouts} == {COMPLETION_TOKENS}
+    assert env.statistics.counts["groups/written"] == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "settings", "said"),
+    [
+        ("serve", {}, "serve trains on tokens"),
+        ("process", {"data_path_to_save_groups": "g.jsonl"}, "data_path_to_save_groups stores"),
+    ],
+)
+async def test_what_needs_tokens_says_that_it_needs_a_tokenizer(
+    command: str, settings: dict[str, Any], said: str, bench: Any
+) -> None:
+    options = bench.options("http://127.0.0.1:1", **{"tokenizer_name": "", **settings})
+    async with bench.command(command, *options) as running:
+        assert await running.exit_code() == 2, running.said()
+    last = running.said().splitlines()[-1]
+    assert last.startswith(f"error: {said}")
+    assert last.endswith("so it needs the model's tokenizer: set --env.tokenizer_name")
+    assert not (bench.folder / "g.jsonl").exists()
+
+
+async def test_a_tokenizer_is_that_of_the_model_where_prompts_are_tokens(
+    bench: Any, tokenizer: Any
+) -> None:
+    async with (
+        PolicyServer(ONE, tokenizer) as server,
+        bench.environment(server.url, "vllm", tokenizer_name="") as env,
+    ):
+        group, _ = await env.collect_trajectories(await env.get_next_item())
+    assert env.config.tokenizer_name == env.inference.model
+    assert len(group["inference_logprobs"]) == 4
+
+
+@pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "ANOTHER_KEY"])
+async def test_the_key_is_read_from_the_environment_and_shown_nowhere(
+    variable: str, bench: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, KEY)
+    folder = bench.folder / "evaluation"
+    options = bench.options("{url}", tokenizer_name="", data_dir_to_save_evals=folder)
+    at = options.index("--openai.api_key")
+    del options[at : at + 2]
+    if variable != "OPENAI_API_KEY":
+        options += ["--openai.api_key_var", variable]
+    async with HostedServer(ONE, tokenizer) as server:
+        server.key = KEY
+        options = [option.replace("{url}", server.url) for option in options]
+        async with bench.command("evaluate", *options) as running:
+            seen = set[bytes]()
+            while running.process.returncode is None:
+                seen |= command_lines()
+                await asyncio.sleep(0.1)
+            assert running.process.returncode == 0, running.said()
+        server.key = "another"
+        async with bench.command("evaluate", *options[:-2], "--env.eval_seed", "2") as refused:
+            if variable == "OPENAI_API_KEY":
+                assert await refused.exit_code() == 2
+                assert "Incorrect API key: Bearer withheld" in refused.said()
+    assert {*server.said} <= {f"Bearer {KEY}", None}
+    written = [file.read_bytes() for file in bench.folder.rglob("*") if file.is_file()]
+    assert len(written) > 4
+    assert not any(KEY.encode() in content for content in [*written, *seen])
+
+
+def command_lines() -> set[bytes]:
+    """The command lines of all processes."""
+    found = set[bytes]()
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            found.add(file.read_bytes())
+    return found
+
+
+async def test_a_variable_that_is_not_set_is_named(bench: Any) -> None:
+    options = [*bench.options("http://127.0.0.1:1"), "--openai.api_key_var", "NO_SUCH_KEY"]
+    options[options.index("--openai.api_key") + 1] = ""
+    async with bench.command("evaluate", *options) as running:
+        assert await running.exit_code() == 2
+    assert running.said().splitlines()[-1] == (
+        "error: --openai.api_key_var names the environment variable NO_SUCH_KEY, which is not "
+        "set: set it to the server's API key"
+    )
+
+
+async def test_training_sees_the_sampled_tokens_of_a_thought_in_a_field_of_its_own(
+    bench: Any, tokenizer: Any
+) -> None:
+    """As vLLM with a reasoning parser: the ids are those of the whole completion."""
+    async with (
+        ConfigurableServer(ONE, tokenizer, splits_reasoning=True, chat_tokens=True) as server,
+        bench.environment(server.url, include_messages=True) as env,
+    ):
+        group, _ = await env.collect_trajectories(await env.get_next_item())
+    for masks in group["masks"]:
+        assert tokenizer.decode([m for m in masks if m != -100]) == TEXT + TURN_END
+    assert {messages[-1]["content"] for messages in group["messages"]} == {TEXT}
+
+
+async def test_a_thought_that_comes_apart_later_is_lost_for_training(
+    bench: Any, tokenizer: Any
+) -> None:
+    async with (
+        ConfigurableServer(ONE, tokenizer, splits_reasoning=True) as server,
+        bench.environment(server.url) as env,
+    ):
+        assert await env.collect_trajectories(await env.get_next_item()) == (None, [])
+    assert env.backoff.permanent == 1
+
+
+@pytest.fixture
+def base_folder(tokenizer_folder: str, tmp_path: Path) -> str:
+    """A tokenizer without a chat template, as those of base models."""
+    folder = tmp_path / "base"
+    shutil.copytree(tokenizer_folder, folder)
+    (folder / "chat_template.jinja").unlink()
+    return str(folder)
+
+
+def template_file(folder: Path, text: str) -> str:
+    file = folder / "template.jinja"
+    file.write_text(text)
+    return str(file)
+
+
+async def refusal_of(bench: Any, **settings: Any) -> str:
+    with pytest.raises(ConfigurationError) as raised:
+        async with bench.unprepared("http://127.0.0.1:1", "vllm", **settings):
+            pass
+    return str(raised.value)
+
+
+async def test_a_base_model_is_refused_with_two_ways_out(bench: Any, base_folder: str) -> None:
+    assert await refusal_of(bench, tokenizer_name=base_folder) == (
+        f"the tokenizer {base_folder} has no chat template (base models have none): set "
+        "--env.chat_template to plain for the built-in one, or to a file with another"
+    )
+
+
+@pytest.mark.parametrize("way", ["plain", "file"])
+async def test_a_base_model_trains_with_either_template(
+    way: str, bench: Any, base_folder: str, tokenizer: Any
+) -> None:
+    text = "{% for m in messages %}{{ m.content }}\n{% endfor %}Solution:"
+    template = "plain" if way == "plain" else template_file(bench.folder, text)
+    settings = {"tokenizer_name": base_folder, "chat_template": template, "system_prompt": "Hm."}
+    async with (
+        PolicyServer(ONE, tokenizer) as server,
+        bench.environment(server.url, "vllm", **settings) as env,
+    ):
+        problem = await env.get_next_item()
+        group, _ = await env.collect_trajectories(problem)
+        await env.evaluate()
+    tokens, masks = group["tokens"][0], group["masks"][0]
+    prompt = tokenizer.decode(tokens[: masks.count(-100)])
+    question = problem.question
+    assert (
+        prompt
+        == {
+            "plain": f"Hm.\n\nUser: {question}\n\nAssistant:",
+            "file": f"Hm.\n{question}\nSolution:",
+        }[way]
+    )
+    assert tokenizer.decode([m for m in masks if m != -100]) == TEXT + TURN_END
+    assert env.evaluation.report.default is not None
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (
+            "plian",
+            "got 'plian' ([Errno 2] No such file or directory: 'plian'); did you mean plain?",
+        ),
+        ("{{ raise_exception('no system role') }}", "(no system role): set --env.chat_template"),
+        ("{% for", "(unexpected 'end of template'"),
+    ],
+)
+async def test_a_template_that_does_not_work_is_refused(
+    template: str, said: str, bench: Any, base_folder: str
+) -> None:
+    given = template if "{" not in template else template_file(bench.folder, template)
+    groups = bench.folder / "g.jsonl"
+    settings = {"tokenizer_name": base_folder, "data_path_to_save_groups": str(groups)}
+    message = await refusal_of(bench, chat_template=given, **settings)
+    assert not groups.exists()
+    assert said in message
+    assert "\n" not in message
+
+
+def test_no_key_of_the_tests_is_in_the_environment() -> None:
+    assert KEY not in os.environ.values()
+    assert ReasoningGymEnv.config_init()[1][0].api_key == ""
