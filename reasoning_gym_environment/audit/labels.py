@@ -399,10 +399,7 @@ def as_markdown(data: Mapping[str, Any]) -> str:
         for task in tasks
         if task in PROPERTIES
     ]
-    rows = [
-        f"| `{task}` | {'<br>'.join(_found(example, tasks[task]) for example in own)} |"
-        for task, own in group_by(lambda e: e["recipe"]["task"], data["examples"]).items()
-    ]
+    rows = [f"| `{task}` | {found} |" for task, own in tasks.items() if (found := _findings(own))]
     conventions = [f"- `{task}`: {what}" for task, what in CONVENTIONS.items()]
     return "\n".join([head, *rows, _CONVENTIONS, *conventions, _UNSOLVED, *unsolved, ""])
 
@@ -421,9 +418,9 @@ a property that is checked instead, and {others} neither.
 this page and, beside it, [the counts of every task and the examples](labels.json) with recipe and
 question. `--json` prints all faulty items.
 
-A finding has its number of default items and of items of all levels (most tasks have 300 items, and
-30 of each level), and the label and the solver's result of the shortest example. "Too strict" means
-that a right answer isn't solved, "too lax" that a wrong one is.
+A finding has its number of default items and of items of all levels; most tasks have 300 items,
+and 30 of each level. "Too strict" means that a right answer isn't solved, "too lax" that a wrong
+one is.
 
 | task | findings |
 | --- | --- |"""
@@ -440,18 +437,8 @@ _UNSOLVED = """
 | task | why | what is checked |
 | --- | --- | --- |"""
 
-_LABEL, _DETAIL = 20, 48
-"""Characters of a label and of the solver's finding in the table."""
 
-
-def _found(example: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
-    """Return a kind of finding, how many items have it, and the example."""
-    default, levels = counts[example["kind"]]
-    label = _cut(repr(example["label"]), _LABEL)
-    answer = f"{example['answer']!r}: " if example["answer"] else ""
-    detail = _cut(answer + example["detail"], _DETAIL)
-    return f"{example['kind']} {default}/{levels}, label {label}: {detail}".replace("|", "\\|")
-
-
-def _cut(text: str, characters: int) -> str:
-    return text if len(text) <= characters else f"{text[: characters - 1]}…"
+def _findings(counts: Mapping[str, Any]) -> str:
+    """Return the kinds of findings of a task, and how many items have each."""
+    found = {kind.value: counts[kind.value] for kind in Kind if any(counts[kind.value])}
+    return ", ".join(f"{kind} {default}/{levels}" for kind, (default, levels) in found.items())
