@@ -43,6 +43,10 @@ class WorkerDiedError(WorkerLostError):
     """A worker process that exited unexpectedly."""
 
 
+class WorkerOutOfMemoryError(WorkerDiedError):
+    """A worker process that ended because its memory was used up."""
+
+
 class GenerationError(RuntimeError):
     """A recipe from which no problem can be generated."""
 

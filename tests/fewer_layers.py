@@ -51,6 +51,11 @@ def leave_out_sandbox() -> None:
     _system_calls.filter_zygote = lambda: "left out"
 
 
+def leave_little_memory() -> None:
+    """Let a worker grow by 40 MiB."""
+    _limits.WORKER_MEMORY = 40 * 2**20
+
+
 def _program(leave_out: str) -> str:
     tests = str(Path(__file__).parent)
     path = f"import sys; sys.path.append({tests!r})"
@@ -67,6 +72,12 @@ class Unsandboxed(ForkServer):
     """Limits on time and memory, children."""
 
     _program = _program("leave_out_sandbox")
+
+
+class LittleMemory(ForkServer):
+    """All layers, with less memory than a few large datasets need."""
+
+    _program = _program("leave_little_memory")
 
 
 @asynccontextmanager

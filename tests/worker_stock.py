@@ -24,6 +24,10 @@ class LentWorker:
     def pid(self) -> int:
         return self._worker.pid
 
+    @property
+    def growth(self) -> int:
+        return self._worker.growth
+
     async def request(self, payload: bytes, *, timeout: float) -> bytes:
         request = self._worker.request(payload, timeout=timeout)
         self._last_request = asyncio.create_task(request)

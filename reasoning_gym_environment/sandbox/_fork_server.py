@@ -22,9 +22,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, BinaryIO, NoReturn
 
-from ..errors import WorkerDiedError, WorkerLostError, WorkerStartError, WorkerTimeoutError
+from ..errors import (
+    WorkerDiedError,
+    WorkerLostError,
+    WorkerOutOfMemoryError,
+    WorkerStartError,
+    WorkerTimeoutError,
+)
 from ..tasks.datasets import Datasets
-from ._protocol import LENGTH
+from ._limits import address_space
+from ._protocol import LENGTH, MAX_REPLY, OUT_OF_MEMORY
 
 START_TIMEOUT = 120.0
 """Importing the library takes about 2 s; a loaded machine may take many times that."""
@@ -76,24 +83,35 @@ class WorkerProcess:
         self._reader = reader
         self._writer = writer
         self._server = server
+        self._initial_size = 0
+
+    @property
+    def growth(self) -> int:
+        """Bytes of address space since it was ready; 0 where the system does not report them."""
+        return address_space(self.pid) - self._initial_size
 
     async def wait_until_ready(self) -> None:
         """Read the worker's first message; raise WorkerLostError if none comes."""
         self.gaps = (await self._reply(START_TIMEOUT)).decode()
+        self._initial_size = address_space(self.pid)
 
     async def request(self, payload: bytes, *, timeout: float) -> bytes:
         """Send a request and return the reply.
 
         Raises:
             WorkerTimeoutError: no reply within `timeout` seconds; the worker must be killed.
-            WorkerDiedError: the process is gone.
+            WorkerDiedError: the process is gone, or must be killed: its reply is too large.
+            WorkerOutOfMemoryError: the process ended because its memory was used up.
         """
         try:
             self._writer.write(LENGTH.pack(len(payload)) + payload)
             await self._writer.drain()
         except (BrokenPipeError, ConnectionResetError) as error:
             raise WorkerDiedError("the worker process is gone") from error
-        return await self._reply(timeout)
+        reply = await self._reply(timeout)
+        if reply == OUT_OF_MEMORY:
+            raise WorkerOutOfMemoryError("the worker process ran out of memory")
+        return reply
 
     async def _reply(self, timeout: float) -> bytes:
         try:
@@ -105,6 +123,8 @@ class WorkerProcess:
 
     async def _read_frame(self) -> bytes:
         (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
+        if length > MAX_REPLY:
+            raise WorkerDiedError(f"a reply of {length} bytes, more than {MAX_REPLY}")
         return await self._reader.readexactly(length)
 
     async def kill(self) -> None:

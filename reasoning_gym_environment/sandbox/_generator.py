@@ -26,6 +26,9 @@ class CatalogueRequest:
     proven: frozenset[str]
 
 
+_MAX_ERROR = 1000
+"""Characters of an error; the library puts values into some."""
+
 LADDERS_REQUEST = "ladders"
 """A request for every task's `TaskLadder`."""
 
@@ -44,7 +47,7 @@ def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
 
 
 def answer(request: Request, datasets: Datasets) -> Reply:
-    """Return the reply to one request."""
+    """Return the reply to one request; raise MemoryError if the memory is used up."""
     try:
         if request == LADDERS_REQUEST:
             return build_ladders(read_registry().keys() - NOT_A_TASK.keys())
@@ -52,17 +55,24 @@ def answer(request: Request, datasets: Datasets) -> Reply:
             return discover(lambda name: datasets.get(name, {}), proven=request.proven)
         assert isinstance(request, Recipe)
         return datasets.problem(request)
+    except MemoryError:  # another generator has more: see `run`
+        raise
     except Exception as error:  # noqa: BLE001 - a generator may raise anything: the parent counts it
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}"[:_MAX_ERROR]
 
 
 def run(requests: BinaryIO, replies: BinaryIO, datasets: Datasets) -> None:
-    """Serve until the parent goes away; first report what is not enforced."""
+    """Serve until the parent goes away or memory is used up; first report what is not enforced."""
     os.chdir(tempfile.gettempdir())  # programs of codeio may leave files where they run
     gaps = limits.enter_generator()  # before the thread: a filter does not bind running ones
+    datasets.limit_memory(limits.address_space, limits.address_space() + limits.DATASET_MEMORY)
     inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_feed, args=(requests, inbox), daemon=True).start()
     protocol.write_frame(replies, " ".join(gaps).encode())
     while True:
-        reply = answer(pickle.loads(inbox.get()), datasets)
-        protocol.write_frame(replies, pickle.dumps(reply))
+        try:
+            reply = pickle.dumps(answer(pickle.loads(inbox.get()), datasets))
+        except MemoryError:
+            protocol.write_frame(replies, protocol.OUT_OF_MEMORY)
+            return
+        protocol.write_frame(replies, reply)

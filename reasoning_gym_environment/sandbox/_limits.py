@@ -17,8 +17,15 @@ from . import _system_calls as system_calls
 VERIFIER_MEMORY = 512 * 2**20
 """Address space in bytes that a verifier's child may have beyond what its host has."""
 
-GENERATOR_MEMORY = 4 * 2**30
-"""Bytes beyond what a generator has once the library is loaded: many times the hungriest level."""
+WORKER_MEMORY = 4 * 2**30
+"""Address space in bytes that a generator or verifier host may have beyond the loaded library: many
+times what the hungriest level needs."""
+
+DATASET_MEMORY = 512 * 2**20
+"""Bytes by which a worker may grow before it evicts datasets."""
+
+MAX_GROWTH = 2**30
+"""Bytes by which a worker may have grown after a request before it is replaced."""
 
 
 def address_space(pid: int | str = "self") -> int:
@@ -114,9 +121,14 @@ def enter_zygote(reply: int) -> bool:
     return system_calls.filter_zygote() is not None
 
 
+def enter_host() -> list[str]:
+    """Put the calling process under the limit of a verifier host."""
+    return _limit_memory(WORKER_MEMORY)
+
+
 def enter_generator() -> list[str]:
     """Put the calling process under the limits of a generator, before it starts a thread."""
-    gaps = _limit_memory(GENERATOR_MEMORY)
+    gaps = _limit_memory(WORKER_MEMORY)
     gap = system_calls.filter_generator()
     return [*gaps, gap] if gap else gaps
 

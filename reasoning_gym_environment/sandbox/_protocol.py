@@ -19,6 +19,18 @@ from ..records import Status, Verdict
 LENGTH = struct.Struct("<I")
 """The header of every frame: how many bytes follow."""
 
+MAX_REPLY = 16 * 2**20
+"""Bytes of a worker's reply: a problem with its recipe has fewer."""
+
+MAX_ANSWERS = 16 * 2**20
+"""Characters of all answers in one request."""
+
+MAX_ANSWER = 2**20
+"""Characters of an answer; a right one is no longer than its problem."""
+
+OUT_OF_MEMORY = b""
+"""The reply of a worker that ends because its memory is used up."""
+
 FORM_SCORES = struct.Struct("<Bdddi")
 """`Outcome`, raw and tagged score (NaN if the form was not tried or raised), seconds, errors."""
 

@@ -214,9 +214,12 @@ class VerifierHost:
 
         Raises:
             ParentGoneError: `parent`, the request pipe, has closed.
+            MemoryError: the host's memory is used up.
         """
         try:
             dataset = self._datasets.get(request.task, request.parameters)
+        except MemoryError:  # another host has more: see `run`
+            raise
         except Exception:  # noqa: BLE001 - a dataset's constructor may raise anything: `errors` says so
             return [FormScores(outcome=Outcome.SCORED, errors=1)] * len(request.answers)
         deadline = time.monotonic() + request.group_timeout
@@ -289,12 +292,21 @@ def warm_up(datasets: Datasets) -> None:
 
 
 def run(requests: BinaryIO, replies: BinaryIO, datasets: Datasets) -> None:
-    """Serve until the parent goes away, with warm datasets; first report what is not enforced."""
+    """Serve until the parent goes away or memory is used up; first report what is not enforced.
+
+    Args:
+        datasets: warm ones.
+    """
+    limits.enter_host()
+    datasets.limit_memory(limits.address_space, limits.address_space() + limits.DATASET_MEMORY)
     protocol.write_frame(replies, limits.verifier_gaps().encode())
     host = VerifierHost(datasets)
     while (frame := protocol.read_frame(requests)) is not None:
         try:
             scores = host.verify(pickle.loads(frame), requests.fileno())
         except ParentGoneError:
+            return
+        except MemoryError:
+            protocol.write_frame(replies, protocol.OUT_OF_MEMORY)
             return
         protocol.write_frame(replies, b"".join(score.pack() for score in scores))

@@ -24,6 +24,7 @@ from ..errors import (
     PoolClosedError,
     WorkerDiedError,
     WorkerLostError,
+    WorkerOutOfMemoryError,
     WorkerStartError,
     WorkerTimeoutError,
 )
@@ -35,7 +36,8 @@ from ..tasks.recipes import LIBRARY, require_valid_recipe
 from ..util.text import shorten
 from ._fork_server import ForkServer, WorkerProcess
 from ._generator import LADDERS_REQUEST, CatalogueRequest, Request
-from ._protocol import VerifyRequest, unpack_verdicts
+from ._limits import MAX_GROWTH
+from ._protocol import MAX_ANSWER, MAX_ANSWERS, VerifyRequest, unpack_verdicts
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +54,11 @@ MAX_ATTEMPTS = 3
 MAX_TIMEOUTS = 2
 """Attempts that may time out. A busy machine may cause one; a recipe that always times out should
 cost no more."""
+
+
+_TOO_LONG = Verdict(
+    score=0.0, status=Status.WRONG, detail=f"an answer of more than {MAX_ANSWER} characters"
+)
 
 
 def default_processes() -> int:
@@ -94,15 +101,23 @@ class WorkerGroup:
         size: number of processes.
         counts: counts "sandbox/restarts" and "sandbox/failed_starts".
         start_worker: starts its workers.
+        max_growth: bytes by which a worker may have grown after a request; else it is replaced.
     """
 
     def __init__(
-        self, role: str, *, size: int, counts: Counter[str], start_worker: StartWorker
+        self,
+        role: str,
+        *,
+        size: int,
+        counts: Counter[str],
+        start_worker: StartWorker,
+        max_growth: int = MAX_GROWTH,
     ) -> None:
         self._role = role
         self._size = size
         self._counts = counts
         self._start_worker = start_worker
+        self._max_growth = max_growth
         self._idle: asyncio.LifoQueue[WorkerProcess] = asyncio.LifoQueue()
         self._workers: set[WorkerProcess] = set()
         self._requests: set[asyncio.Task[bytes]] = set()
@@ -158,12 +173,18 @@ class WorkerGroup:
         try:
             reply = await worker.request(payload, timeout=timeout)
         except WorkerLostError as error:
-            self._counts["sandbox/restarts"] += 1
-            logger.warning("Replacing a %s process: %s", self._role, error)
-            self._spawn(self._replace(worker))
+            self._start_replacement(worker, str(error))
             raise
-        self._idle.put_nowait(worker)
+        if (growth := worker.growth) > self._max_growth:
+            self._start_replacement(worker, f"it has grown by {growth >> 20} MiB")
+        else:
+            self._idle.put_nowait(worker)
         return reply
+
+    def _start_replacement(self, worker: WorkerProcess, why: str) -> None:
+        self._counts["sandbox/restarts"] += 1
+        logger.warning("Replacing a %s process: %s", self._role, why)
+        self._spawn(self._replace(worker))
 
     def _spawn(self, replacement: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(replacement)
@@ -297,6 +318,11 @@ class TaskPool:
         except WorkerTimeoutError as error:
             self._counts["generation/timeouts"] += 1
             raise GenerationTimeoutError(f"{recipe.task}: {error}") from error
+        except (
+            WorkerOutOfMemoryError
+        ) as error:  # in several processes, so the recipe needs too much
+            self._counts["generation/errors"] += 1
+            raise GenerationError(f"{recipe.task}: {error}") from None
         except WorkerLostError as error:
             self._counts["generation/errors"] += 1
             raise GenerationError(f"{recipe.task}: {error}") from error
@@ -336,28 +362,31 @@ class TaskPool:
 
     async def verify(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]:
         """Return one verdict per answer, in order. Equal answers are verified once."""
-        distinct = tuple(dict.fromkeys(answers))
-        verdicts = dict(zip(distinct, await self._verify(problem, distinct), strict=True))
+        verdicts = {a: _TOO_LONG for a in answers if len(a) > MAX_ANSWER}
+        distinct = tuple(a for a in dict.fromkeys(answers) if a not in verdicts)
+        verdicts |= zip(distinct, await self._verify(problem, distinct), strict=True)
         return [verdicts[answer] for answer in answers]
 
     async def _verify(self, problem: Problem, answers: tuple[str, ...]) -> list[Verdict]:
         """Score distinct answers; if that costs a host, score each by itself."""
         if not answers:
             return []
-        try:
-            return await self._ask_host(problem, answers)
-        except WorkerLostError:
-            if len(answers) > 1:
-                alone = [await self._verify(problem, (answer,)) for answer in answers]
-                return [verdict for verdicts in alone for verdict in verdicts]
-        try:
-            return await self._ask_host(problem, answers)
-        except WorkerLostError as error:
-            if isinstance(error, WorkerDiedError):  # from outside: behind the filter no answer can
-                detail = "the verifier's host was killed from outside twice"
-                return [Verdict(score=None, status=Status.UNSCORED, detail=detail)]
-            detail = f"brought down its verifier host twice: {error}"
-            return [Verdict(score=0.0, status=Status.CRASHED, detail=detail)]
+        if sum(map(len, answers)) > MAX_ANSWERS:
+            middle = len(answers) // 2
+            parts = [await self._verify(problem, a) for a in (answers[:middle], answers[middle:])]
+            return parts[0] + parts[1]
+        lost: WorkerLostError
+        for _ in range(2):
+            try:
+                return await self._ask_host(problem, answers)
+            except WorkerOutOfMemoryError as error:  # a host's, whatever the answers: see `_limits`
+                lost = error
+            except WorkerLostError as error:
+                if len(answers) > 1:
+                    alone = [await self._verify(problem, (answer,)) for answer in answers]
+                    return [verdict for verdicts in alone for verdict in verdicts]
+                lost = error
+        return [_verdict_of_lost(lost)] * len(answers)
 
     async def _ask_host(self, problem: Problem, answers: tuple[str, ...]) -> list[Verdict]:
         settings = self._settings
@@ -378,6 +407,18 @@ class TaskPool:
             self._counts["verify/malformed_replies"] += 1
             logger.warning("%s: malformed reply of a verifier host: %s", request.task, error)
             raise WorkerLostError(str(error)) from error
+
+
+def _verdict_of_lost(error: WorkerLostError) -> Verdict:
+    """Return the verdict on an answer that was lost with its host twice."""
+    if isinstance(error, WorkerOutOfMemoryError):
+        detail = "two verifier hosts ran out of memory"
+        return Verdict(score=None, status=Status.UNSCORED, detail=detail)
+    if isinstance(error, WorkerDiedError):  # from outside: behind the filter no answer can
+        detail = "the verifier's host was killed from outside twice"
+        return Verdict(score=None, status=Status.UNSCORED, detail=detail)
+    detail = f"brought down its verifier host twice: {error}"
+    return Verdict(score=0.0, status=Status.CRASHED, detail=detail)
 
 
 class ProblemGenerator(Protocol):

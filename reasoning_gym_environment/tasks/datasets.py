@@ -13,7 +13,7 @@ import json
 import pickle
 import random
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import cache, partial
 from importlib.metadata import version
@@ -36,6 +36,9 @@ from .recipes import LIBRARY, KnownParameter, require_known_values, require_vali
 _CACHE_SIZE = 420
 """Four levels of every task: about 180 MB."""
 
+MAX_PROBLEM = 2**20
+"""Bytes of an entry; the largest of all ladders has 36,000."""
+
 
 class Datasets:
     """A least-recently-used cache of dataset objects: building one can cost more than an item.
@@ -51,6 +54,17 @@ class Datasets:
         self._version = version(LIBRARY)
         self._cache: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._cache_size = cache_size
+        self._memory: Callable[[], int] = int
+        self._max_memory = 0
+
+    def limit_memory(self, memory: Callable[[], int], most: int) -> None:
+        """Evict datasets from now on while more memory is in use.
+
+        Args:
+            memory: measures the bytes in use.
+            most: bytes.
+        """
+        self._memory, self._max_memory = memory, most
 
     def get(self, task: str, parameters: Mapping[str, Any]) -> Any:
         """Return the dataset of a task and parameters; the caller sets its seed.
@@ -66,10 +80,13 @@ class Datasets:
                 for known in [known for known in self._cache if known[0] == task]:
                     del self._cache[known]
             self._cache[key] = self._create(task, seed=0, size=1, **library)
+            while len(self._cache) > 1 and self._is_full():
+                self._cache.popitem(last=False)
         self._cache.move_to_end(key)
-        if len(self._cache) > self._cache_size:
-            self._cache.popitem(last=False)
         return self._cache[key]
+
+    def _is_full(self) -> bool:
+        return len(self._cache) > self._cache_size or self._memory() > self._max_memory
 
     def cached(self) -> list[Any]:
         """Return the dataset objects in the cache."""
@@ -95,17 +112,27 @@ class Datasets:
         return dataset
 
     def problem(self, recipe: Recipe) -> Problem:
-        """Make a problem; raise ValueError if the library could not solve it itself."""
+        """Make a problem.
+
+        Raises:
+            ValueError: the library could not solve it itself, or it is too large.
+        """
         decimal.setcontext(decimal.Context())  # decimal_arithmetic lowers the process's precision
         entry = self.entry(recipe)
         mark = UNUSABLE_ORACLES.get(recipe.task)
         if mark and mark in entry["answer"]:
             raise ValueError(f"the library has no answer to its own problem: {entry['answer']}")
+        pickled = pickle.dumps(entry)
+        if len(pickled) > MAX_PROBLEM:
+            raise ValueError(
+                f"the problem has {len(pickled) / 2**20:.1f} MiB, more than the limit of "
+                f"{MAX_PROBLEM / 2**20:g} MiB: lower its parameters"
+            )
         return Problem(
             recipe=dataclasses.replace(recipe, library_version=self._version),
             question=entry["question"],
             oracle=entry["answer"],
-            entry=pickle.dumps(entry),
+            entry=pickled,
             fault=find_fault(recipe.task, entry),
         )
 

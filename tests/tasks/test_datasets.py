@@ -9,6 +9,7 @@ import pytest
 
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe, Status
+from reasoning_gym_environment.sandbox import _limits as limits
 from reasoning_gym_environment.sandbox._fork_server import ForkServer
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.datasets import Datasets
@@ -101,6 +102,23 @@ async def test_the_least_recently_used_datasets_are_evicted() -> None:
     datasets.get("bf", {})
     assert datasets.get("gcd", {}) is first
     assert datasets.get("lcm", {}) is not second
+
+
+@pytest.mark.skipif(not limits.address_space(), reason="the system does not report memory")
+async def test_datasets_are_evicted_by_their_memory() -> None:
+    datasets, before, most = Datasets(), limits.address_space(), 32 * 2**20
+    datasets.limit_memory(limits.address_space, before + most)
+    for index in range(20):  # 8 MB each
+        datasets.get("count_primes", {"max_n": 10**6 - index})
+    assert limits.address_space() < before + 2 * most
+    assert 1 <= len(datasets.cached()) < 10
+
+
+async def test_a_problem_of_more_than_a_megabyte_is_refused(pool: TaskPool) -> None:
+    long = {"min_string_length": 10000, "max_string_length": 50000}
+    recipe = Recipe(task="string_manipulation", seed=2, parameters=long)
+    with pytest.raises(GenerationError, match=r"the problem has 8\.5 MiB, more than .* 1 MiB"):
+        await pool.generate(recipe)
 
 
 async def test_an_evicted_dataset_gives_the_same_problems_again() -> None:
