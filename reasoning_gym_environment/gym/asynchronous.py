@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
 from ..problems.levels import require_difficulty_where_fixed
 from ..problems.stream import (
+    RememberedProblems,
     fixed_exclusions,
     make_problems,
     question_hash,
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .arguments import StreamOptions
-
-CACHE_SIZE = 1024
-"""The number of problems made from recipes that are kept for the next score."""
 
 PREFETCH = 32
 """The number of problems of a stream that are made ahead of demand."""
@@ -182,6 +180,13 @@ class AsyncProblemStream:
         self._problems.close()
 
 
+def _scored_key(which: Problem | Recipe) -> Hashable:
+    """Return a key that is equal where completions are scored against the same entry."""
+    if isinstance(which, Recipe):
+        return recipe_key(which)
+    return recipe_key(which.recipe), which.oracle, which.entry
+
+
 class AsyncReasoningGym:
     """A client for reasoning-gym's problems and verifiers, which run in sandboxed processes.
 
@@ -248,7 +253,7 @@ class AsyncReasoningGym:
         self._pool: TaskPool | None = None
         self._closed = False
         self._ladders: Mapping[str, TaskLadder] = {}
-        self._cached: dict[str, asyncio.Task[Problem]] = {}
+        self._remembered = RememberedProblems()
         self.counts: Counter[str] = Counter()
 
     async def __aenter__(self) -> AsyncReasoningGym:
@@ -363,16 +368,7 @@ class AsyncReasoningGym:
             GenerationError: its problem can't be made.
         """
         recipe = validated(recipe)
-        pool = await self._workers()
-        key = recipe_key(recipe)
-        task = self._cached.pop(key, None)
-        if task is None or (task.done() and (task.cancelled() or task.exception())):
-            task = asyncio.create_task(pool.generate(recipe))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._cached[key] = task  # moves to the end
-        if len(self._cached) > CACHE_SIZE:
-            del self._cached[next(iter(self._cached))]
-        return await asyncio.shield(task)
+        return await self._remembered.get(await self._workers(), recipe)
 
     async def score(self, problem: Scorable, completion: str) -> Score:
         """Score one completion; see `score_many`."""
@@ -388,15 +384,16 @@ class AsyncReasoningGym:
         Raises:
             ConfigurationError: a pair is invalid; nothing is scored.
         """
-        by_problem: dict[str, list[int]] = {}
-        known: dict[str, Problem | Recipe] = {}
+        by_problem: dict[Hashable, list[int]] = {}
+        known: dict[Hashable, Problem | Recipe] = {}
         texts: list[str] = []
-        key, previous = "", None
+        key: Hashable = None
+        previous = None
         for index, pair in enumerate(require_list(pairs, "pairs")):
             scorable, text = require_pair(pair, f"pairs[{index}]")
             if scorable is not previous:  # the key takes as long as the rest
                 which = require_scorable(scorable)
-                key = recipe_key(which.recipe if isinstance(which, Problem) else which)
+                key = _scored_key(which)
                 known.setdefault(key, which)
                 previous = scorable
             by_problem.setdefault(key, []).append(index)

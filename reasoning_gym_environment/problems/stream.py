@@ -9,15 +9,17 @@ import asyncio
 import hashlib
 import itertools
 import logging
+import sys
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 
 from ..errors import ConfigurationError, GenerationError
-from ..records import FaultKind, Problem, Recipe
+from ..records import FaultKind, Problem, Recipe, recipe_key
 from ..sandbox.pool import ProblemGenerator, generate_with_retry
 from ..util.models import validate
 from ..util.text import shorten
@@ -37,6 +39,9 @@ MAX_FAILED_IN_SET = 20
 
 MAX_EXCLUDED_IN_SET = 1000
 """Give up after this many excluded questions in a row in a set."""
+
+_KEPT_OVERHEAD = 4096
+"""Bytes of the objects that hold a kept problem."""
 
 ExcludedQuestions = Callable[[str], Awaitable[Collection[bytes]]]
 """Returns the hashes of a task's questions that training must not see."""
@@ -99,6 +104,49 @@ class SoundItems:
 def sound_items(pool: ProblemGenerator, counts: Counter[str], *, skip: bool) -> ProblemGenerator:
     """Return a generator that leaves out faulty items if `skip` is set."""
     return SoundItems(pool, counts) if skip else pool
+
+
+class RememberedProblems:
+    """The latest problems of recipes: concurrent and later callers share one problem.
+
+    Args:
+        most: bytes of the problems that are kept.
+    """
+
+    def __init__(self, *, most: int = 64 * 2**20) -> None:
+        self._most = most
+        self._bytes = 0
+        self._making: dict[str, asyncio.Task[Problem]] = {}
+        self._kept: dict[str, Problem] = {}  # the last used is last
+
+    async def get(self, pool: ProblemGenerator, recipe: Recipe) -> Problem:
+        """Make the problem of a recipe unless it is kept; raise GenerationError as `pool` does."""
+        key = recipe_key(recipe)
+        if key in self._kept:
+            problem = self._kept[key] = self._kept.pop(key)
+            return problem
+        if key not in self._making:
+            self._making[key] = asyncio.create_task(pool.generate(recipe))
+            self._making[key].add_done_callback(partial(self._keep, key))
+        return await asyncio.shield(self._making[key])
+
+    def _keep(self, key: str, made: asyncio.Task[Problem]) -> None:
+        """Keep a problem that could be made, and forget the oldest beyond the limit."""
+        del self._making[key]
+        if made.cancelled() or made.exception():
+            return
+        self._kept[key] = made.result()
+        self._bytes += _kept_bytes(key, made.result())
+        while self._bytes > self._most:
+            oldest = next(iter(self._kept))
+            self._bytes -= _kept_bytes(oldest, self._kept.pop(oldest))
+
+
+def _kept_bytes(key: str, problem: Problem) -> int:
+    """Estimate the memory of a problem with its key, twice for its parameters."""
+    return _KEPT_OVERHEAD + sum(
+        map(sys.getsizeof, (key, key, problem.question, problem.oracle, problem.entry))
+    )
 
 
 class ProblemStream:

@@ -17,6 +17,9 @@ from typing import NamedTuple
 
 from ..records import Status
 
+_PIECE = 2**16
+"""Characters that one search covers: a search holds the interpreter's lock."""
+
 _THINK = re.compile(r"<(?P<slash>/?)think>", re.IGNORECASE | re.ASCII)
 _ANSWER = re.compile(r"<(?P<slash>/?)answer>", re.IGNORECASE | re.ASCII)
 
@@ -57,7 +60,12 @@ class _Tag(NamedTuple):
 
 
 def _tags(kind: re.Pattern[str], text: str) -> list[_Tag]:
-    return [_Tag(tag.start(), tag.end(), opens=not tag["slash"]) for tag in kind.finditer(text)]
+    return [
+        _Tag(tag.start(), tag.end(), opens=not tag["slash"])
+        for begin in range(0, len(text), _PIECE)
+        for tag in kind.finditer(text, begin, begin + _PIECE + len("</answer>") - 1)
+        if tag.start() < begin + _PIECE
+    ]
 
 
 def split_thought(text: str) -> tuple[str, str]:
@@ -117,7 +125,7 @@ def _why_none(text: str, outside: str, tags: Sequence[_Tag]) -> str:
         return "the completion is empty"
     if tags:
         return "an answer tag without its pair"
-    if not _ANSWER.search(text):
+    if not _tags(_ANSWER, text):
         return "no <answer>…</answer>"
     return "the answer tags are in the thought" + ("" if outside else ", which never ends")
 
@@ -133,7 +141,7 @@ def strip_formatting(answer: str) -> str:
         >>> strip_formatting("**a** and **b**")
         '**a** and **b**'
     """
-    closings = _closing_braces(answer)
+    closings = _closing_braces(answer) if _BOX in answer else {}
     whole = span = _trimmed(answer, 0, len(answer))
     while (inner := _inside(answer, *span, closings)) != span:
         span = inner

@@ -19,10 +19,14 @@ from ..records import (
     Verdict,
 )
 from ..tasks.facts import MARKS_ARE_ANSWER, PLAIN_NUMBERS
+from ..util.concurrency import offload
 from .extraction import extract_answer, is_same_number, strip_formatting
 from .rewards import ScoreMode, shape_rewards
 
 logger = logging.getLogger(__name__)
+
+_MAX_FORMATTING = 1000
+"""Characters that formatting adds to an answer at most."""
 
 
 class Verifier(Protocol):
@@ -136,7 +140,9 @@ async def verify_texts(
             to pay right answers in another form in full.
         any_form: whether right answers in another form are solved, whatever the verifier pays.
     """
-    extractions = [extract_answer(text) for text in texts]
+    extractions = await offload(
+        lambda: [extract_answer(text) for text in texts], tokens=_tokens(texts)
+    )
     answers = [e.answer for e in extractions if e.answer is not None]
     given = await verifier.verify(problem, answers)
     if answer_tolerance:
@@ -155,13 +161,20 @@ async def verify_texts(
     ]
 
 
+def _tokens(texts: Sequence[str]) -> int:
+    """Estimate the number of tokens."""
+    return sum(map(len, texts)) // 4
+
+
 async def _verify_without_formatting(
     problem: Problem, answers: Sequence[str], verdicts: Sequence[Verdict], verifier: Verifier
 ) -> list[Verdict]:
     """Verify answers short of full credit again without formatting; keep the better verdict."""
     if problem.recipe.task in MARKS_ARE_ANSWER:
         return list(verdicts)
-    plain = [strip_formatting(answer) for answer in answers]
+    plain = await offload(
+        lambda: [strip_formatting(answer) for answer in answers], tokens=_tokens(answers)
+    )
     again = [p for a, p, v in zip(answers, plain, verdicts, strict=True) if p != a and v.score != 1]
     tolerated = dict(zip(again, await verifier.verify(problem, again), strict=True))
     return [
@@ -186,7 +199,10 @@ def _solved_in_another_form(
     if answer.strip() == oracle.strip():
         return verdict
     same = (task in PLAIN_NUMBERS and is_same_number(answer, oracle)) or (
-        task not in MARKS_ARE_ANSWER and strip_formatting(answer) == oracle
+        task not in MARKS_ARE_ANSWER
+        and oracle in answer  # fast for most answers; formatting encloses the label
+        and len(answer) <= len(oracle) + _MAX_FORMATTING
+        and strip_formatting(answer) == oracle
     )
     if not same:
         return verdict

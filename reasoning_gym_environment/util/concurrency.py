@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import queue
 import signal
 import threading
@@ -23,8 +24,17 @@ SWITCH_SECONDS = 0.001
 """Interpreter switch interval that the commands set (Python's default is 0.005): the longest that
 the event loop waits for a computing thread each time it resumes."""
 
-_text_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="text")
+
+def _start_text_thread() -> None:
+    """Set the executor; a fork needs its own, since it has none of the parent's threads."""
+    global _text_thread
+    _text_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="text")
+
+
+_text_thread: ThreadPoolExecutor
 """One worker: a call into C holds the interpreter lock, so more threads stall the loop longer."""
+_start_text_thread()
+os.register_at_fork(after_in_child=_start_text_thread)
 
 
 async def offload(work: Callable[[], T], *, tokens: int) -> T:

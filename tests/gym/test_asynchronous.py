@@ -1,6 +1,7 @@
 """Problems, scores and streams of the async client."""
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 from importlib.metadata import version
 from typing import Any
@@ -68,6 +69,35 @@ async def test_scores_are_in_the_order_of_the_completions(gym: AsyncReasoningGym
         Status.NO_ANSWER,
         Status.SOLVED,
     ]
+
+
+async def test_problems_of_one_recipe_and_different_entries_are_scored_by_their_own(
+    gym: AsyncReasoningGym,
+) -> None:
+    one, other = await gym.problems("gcd", count=2)
+    assert one.oracle != other.oracle
+    edited = dataclasses.replace(other, recipe=one.recipe)
+    pairs = [(one, right(one)), (edited, right(edited)), (one.recipe, right(one))]
+    assert [s.status for s in await gym.score_many(pairs)] == [Status.SOLVED] * 3
+    assert not (await gym.score_many([(one, right(one)), (edited, right(one))]))[1].solved
+
+
+async def test_ten_megabytes_of_tags_do_not_stall_the_event_loop(gym: AsyncReasoningGym) -> None:
+    [problem] = await gym.problems("gcd")
+    loop, stalls = asyncio.get_running_loop(), [0.0]
+
+    async def watch() -> None:
+        while True:
+            begin = loop.time()
+            await asyncio.sleep(0.01)
+            stalls.append(loop.time() - begin - 0.01)
+
+    watching = asyncio.create_task(watch())
+    for thought in ("<think>" * 400_000, "<" * 3_000_000):
+        scored = await gym.score(problem, f"{thought}</think>{right(problem)}")
+        assert scored.solved
+    watching.cancel()
+    assert max(stalls) < 0.5
 
 
 async def test_a_recipe_stands_for_its_problem(gym: AsyncReasoningGym) -> None:

@@ -29,7 +29,8 @@ def gym() -> Iterator[ReasoningGym]:
 
 def right(gym: ReasoningGym) -> bool:
     [problem] = gym.problems("gcd", level=1)
-    return gym.score(problem, f"<answer>{problem.oracle}</answer>").solved
+    thought = "I try one thing. " * 10_000  # so long that it is read in a thread
+    return gym.score(problem, f"<think>{thought}</think><answer>{problem.oracle}</answer>").solved
 
 
 async def test_it_works_inside_a_running_event_loop(gym: ReasoningGym) -> None:

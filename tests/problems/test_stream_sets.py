@@ -1,5 +1,6 @@
 """A set has the first problems that can be made and are not in the evaluation set."""
 
+import asyncio
 import itertools
 from collections.abc import Iterator
 
@@ -8,6 +9,7 @@ import pytest
 from reasoning_gym_environment.errors import ConfigurationError, GenerationError
 from reasoning_gym_environment.problems.stream import (
     DecontaminatedPool,
+    RememberedProblems,
     make_problems,
     question_hash,
 )
@@ -74,3 +76,36 @@ async def test_a_small_task_gives_the_questions_outside_the_evaluation_set() -> 
         "999",
         "1000",
     ]
+
+
+class Large:
+    """Makes problems of a megabyte, of which some fail the first time."""
+
+    def __init__(self, fails: int = 0) -> None:
+        self.asked: list[int] = []
+        self._fails = fails
+
+    async def generate(self, recipe: Recipe) -> Problem:
+        self.asked.append(recipe.seed)
+        if recipe.seed == self._fails and self.asked.count(recipe.seed) == 1:
+            raise GenerationError("missed")
+        return Problem(recipe=recipe, question="?", oracle="1", entry=bytes(10**6))
+
+
+async def test_problems_are_remembered_within_a_number_of_bytes() -> None:
+    pool, remembered = Large(), RememberedProblems(most=3 * 10**6)
+    for seed in (1, 2, 3, 1, 3, 2):
+        assert (await remembered.get(pool, Recipe(task="gcd", seed=seed))).recipe.seed == seed
+    assert pool.asked == [1, 2, 3, 1, 2], "two fit, and the last used are kept"
+
+
+async def test_concurrent_callers_share_a_problem_and_a_failure_is_not_remembered() -> None:
+    pool, remembered = Large(fails=7), RememberedProblems()
+    recipe = Recipe(task="gcd", seed=7)
+    failed = await asyncio.gather(
+        *(remembered.get(pool, recipe) for _ in range(3)), return_exceptions=True
+    )
+    assert [str(error) for error in failed] == ["missed"] * 3
+    again = await asyncio.gather(*(remembered.get(pool, recipe) for _ in range(3)))
+    assert again[0] is again[1] is again[2]
+    assert pool.asked == [7, 7]
