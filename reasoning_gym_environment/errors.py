@@ -12,6 +12,9 @@ from collections.abc import Iterable
 TRY_AGAIN = 75
 """Exit status if the same command may succeed later: EX_TEMPFAIL of sysexits.h."""
 
+INCOMPLETE = 3
+"""Exit status if the results lack a part, which the same command adds."""
+
 
 class FixableError(Exception):
     """An error that the user can fix; the message names the value and what to do.

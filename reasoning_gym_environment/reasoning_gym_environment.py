@@ -295,6 +295,7 @@ class ReasoningGymEnv(AtroposEnv):
     async def _run_evaluate(self) -> None:
         await super()._run_evaluate()
         self.evaluation.show(sys.stdout)
+        self.evaluation.require_complete()
 
     async def wandb_log(self, wandb_metrics: dict[str, Any] | None = None) -> None:
         """Log the run metrics since the last call, and the last evaluation."""

@@ -16,6 +16,7 @@ from .estimators import (
     mean_difference,
     sign_flip_p,
 )
+from .metrics import Coverage
 
 MIN_ITEMS = 6
 """Items of a task that a test at 5 % needs: of 5, 2 of 32 patterns of signs are as extreme."""
@@ -64,6 +65,7 @@ class Comparison:
         score: the mean score, by items.
         only_before, only_after: number of items that the other evaluation lacks.
         unscored: number of items in both without a scored attempt in one.
+        coverage: of each evaluation, "before" and "after".
     """
 
     by_items: Change
@@ -73,12 +75,14 @@ class Comparison:
     only_before: int
     only_after: int
     unscored: int
+    coverage: Mapping[str, Coverage]
 
     def to_json(self) -> dict[str, Any]:
         changes = {
             name: getattr(self, name).to_json() for name in ("by_items", "by_tasks", "score")
         }
         counts = {n: getattr(self, n) for n in ("only_before", "only_after", "unscored")}
+        counts |= {"coverage": {name: own._asdict() for name, own in self.coverage.items()}}
         return {**changes, **counts, "tasks": {t: c.to_json() for t, c in self.tasks.items()}}
 
 
@@ -104,6 +108,7 @@ def compare(before: Iterable[StoredGroup], after: Iterable[StoredGroup]) -> Comp
         only_before=len(one) - len(common),
         only_after=len(other) - len(common),
         unscored=len(common) - len(scored),
+        coverage={"before": Coverage.of(one.values()), "after": Coverage.of(other.values())},
     )
 
 
@@ -156,6 +161,9 @@ def _table_lines(comparison: Comparison) -> Iterator[str]:
     ranked = sorted(comparison.tasks.items(), key=lambda entry: entry[1].difference.value)
     beyond = [(task, change) for task, change in ranked if change.beyond_noise]
     within = [(task, change) for task, change in ranked if not change.beyond_noise]
+    for name, coverage in comparison.coverage.items():
+        if coverage.missing:
+            yield f"INCOMPLETE: {name} stands on {coverage}"
     yield _HEADER
     yield _row("solved, mean over items", comparison.by_items)
     yield _row("solved, mean over tasks", comparison.by_tasks)

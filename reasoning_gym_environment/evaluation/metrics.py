@@ -6,9 +6,10 @@ same names below `difficulty/<d>/`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean
+from typing import NamedTuple
 
 from ..records import FORMAT_FAILURES, UPSTREAM_THRESHOLD, Status
 from ..storage.rows import StoredGroup, StoredRollout
@@ -49,6 +50,31 @@ class Baselines:
         )
 
 
+class Coverage(NamedTuple):
+    """How many of the items have a scored attempt: what shares of solved items stand on.
+
+    Example:
+        >>> str(Coverage(scored=60, items=60)), str(Coverage(scored=43, items=60))
+        ('60 items', '43 scored items; 17 of 60 not scored')
+    """
+
+    scored: int
+    items: int
+
+    @classmethod
+    def of(cls, samples: Collection[StoredGroup]) -> Coverage:
+        return cls(scored=sum(bool(sample.scored) for sample in samples), items=len(samples))
+
+    @property
+    def missing(self) -> int:
+        return self.items - self.scored
+
+    def __str__(self) -> str:
+        if not self.missing:
+            return f"{self.items:,} items"
+        return f"{self.scored:,} scored items; {self.missing:,} of {self.items:,} not scored"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slice:
     """The metrics of some samples; metrics without any scored attempt have no entry.
@@ -56,13 +82,13 @@ class Slice:
     Unscored attempts count in `unscored` alone.
 
     Attributes:
-        size: number of samples, or of tasks where tasks have equal weights.
+        coverage: of the samples, or of tasks where tasks have equal weights.
         shares: metrics in [0, 1] with an error: score, solved, avg@n, pass@k.
         means: metrics without an error: unscored, format_failures, truncated,
             completion_tokens, reward, chance, no_reasoning_floor, above_chance.
     """
 
-    size: int
+    coverage: Coverage
     shares: Mapping[str, Estimate]
     means: Mapping[str, float]
 
@@ -73,7 +99,8 @@ class Slice:
 
     def numbers(self, size_name: str = "items") -> Numbers:
         """Return flat numbers."""
-        numbers = {size_name: float(self.size)}
+        scored, size = map(float, self.coverage)
+        numbers = {size_name: size, f"scored_{size_name}": scored}
         for name, estimate in self.shares.items():
             numbers[name] = estimate.value
             numbers |= {f"{name}_low": estimate.low, f"{name}_high": estimate.high}
@@ -129,6 +156,13 @@ class EvaluationReport:
     default: Breakdown | None = None
     difficulties: Mapping[float, Breakdown] = field(default_factory=dict)
 
+    @property
+    def coverage(self) -> Coverage:
+        """Of the samples at all difficulties."""
+        parts = [*filter(None, [self.default]), *self.difficulties.values()]
+        both = [part.by_items.coverage for part in parts]
+        return Coverage(sum(one.scored for one in both), sum(one.items for one in both))
+
     def numbers(self) -> Numbers:
         """Return all numbers below `eval/`, as in `metrics.json`."""
         return self._flat(Slice.numbers)
@@ -177,7 +211,7 @@ def _breakdown(samples: Sequence[StoredGroup], baselines: Baselines) -> Breakdow
 def _slice(samples: Sequence[StoredGroup], baselines: Baselines) -> Slice:
     clusters = _clusters(samples, baselines.attempts)
     return Slice(
-        size=len(samples),
+        coverage=Coverage.of(samples),
         shares={name: share(own) for name, own in clusters.items() if own},
         means=_means(samples, baselines),
     )
@@ -189,7 +223,7 @@ def _by_tasks(tasks: Sequence[Sequence[StoredGroup]], baselines: Baselines) -> S
     known = {name: [own[name] for own in clusters if own[name]] for name in clusters[0]}
     names = sorted({name for own in means for name in own})
     return Slice(
-        size=len(tasks),
+        coverage=Coverage(scored=len(known["solved"]), items=len(tasks)),
         shares={name: macro_share(own) for name, own in known.items() if own},
         means={name: fmean([own[name] for own in means if name in own]) for name in names},
     )
@@ -263,7 +297,7 @@ def _below(prefix: str, numbers: Mapping[str, float]) -> Numbers:
 MAX_TASKS = 10
 """How many of the worst tasks the table shows, and of the best."""
 
-_EMPTY = Slice(size=0, shares={}, means={})
+_EMPTY = Slice(coverage=Coverage(scored=0, items=0), shares={}, means={})
 _LEGEND = (
     "chance: what the best constant answer solves; trivial: what a copy from the question or a\n"
     "sum of its numbers solves; !: the interval is not above it\n"
@@ -273,9 +307,13 @@ _LEGEND = (
 
 def headline(report: EvaluationReport) -> str:
     """Return the main numbers of the default samples in one line; empty without any."""
-    overall = report.default.by_items if report.default else _EMPTY
-    known = {name: overall.value(name) for name in ("solved", "score", "truncated", "unscored")}
-    return ", ".join(f"{name} {value:.3f}" for name, value in known.items() if value is not None)
+    if report.default is None:
+        return ""
+    overall = report.default.by_items
+    forms = {"solved": ".1%", "score": ".3f", "truncated": ".1%"}
+    known = ((name, overall.value(name), form) for name, form in forms.items())
+    parts = [f"{name} {value:{form}}" for name, value, form in known if value is not None]
+    return ", ".join([*parts, f"of {overall.coverage}"])
 
 
 def evaluation_table(report: EvaluationReport) -> str:
@@ -285,16 +323,18 @@ def evaluation_table(report: EvaluationReport) -> str:
 
 def _table_lines(report: EvaluationReport) -> Iterator[str]:
     def rows(slices: Iterable[tuple[str, Slice]]) -> Iterator[str]:
-        return (_row(f"  {name}", own, own.size, k) for name, own in slices)
+        return (_row(f"  {name}", own, k) for name, own in slices)
 
     default, k = report.default, report.attempts
+    if report.coverage.missing:
+        yield from (f"INCOMPLETE: the shares stand on {report.coverage}", "")
     yield (
-        f"{'':30} {'items':>6} {'solved':>7} {'95 %':>12} {'chance':>7} {'trivial':>7} "
+        f"{'':30} {'items':>9} {'solved':>7} {'95 %':>12} {'chance':>7} {'trivial':>7} "
         f"{'score':>6} {f'pass@{k}':>8} {'unscored':>8} {'format':>7} {'cut':>7} {'tokens':>7}"
     )
     overall, macro = (default.by_items, default.by_tasks) if default else (_EMPTY, _EMPTY)
-    yield _row("mean over items", overall, overall.size, k)
-    yield _row("mean over tasks", macro, 0, k)
+    yield _row("mean over items", overall, k)
+    yield _row("mean over tasks", replace(macro, coverage=_EMPTY.coverage), k)
     if report.difficulties:
         named = ((f"{each:g}", own.by_items) for each, own in report.difficulties.items())
         yield from ("", "by difficulty", *rows(named))
@@ -315,13 +355,8 @@ def _rank(task: Slice) -> list[float]:
     return [2.0 if value is None else value for value in values]
 
 
-def _row(title: str, own: Slice, items: int, k: int) -> str:
-    """Return one line of the table.
-
-    Args:
-        items: 0 is shown as unknown.
-        k: of pass@k.
-    """
+def _row(title: str, own: Slice, k: int) -> str:
+    """Return one line of the table, with pass@k; no items are shown as unknown."""
 
     def cell(name: str, form: str) -> str:
         value = own.value(name)
@@ -331,11 +366,13 @@ def _row(title: str, own: Slice, items: int, k: int) -> str:
         mark = "!" if solved and solved.low <= own.means.get(name, -1.0) else " "
         return cell(name, ".1%") + mark
 
+    scored, size = own.coverage
+    items = f"{scored}/{size}" if scored < size else str(size or "-")
     solved, interval = own.shares.get("solved"), "-"
     if solved:
         interval = f"{solved.low * 100:.1f} - {solved.high * 100:.1f}"
     return (
-        f"{title:30} {items or '-':>6} {cell('solved', '.1%'):>7} {interval:>12} "
+        f"{title:30} {items:>9} {cell('solved', '.1%'):>7} {interval:>12} "
         f"{floor('chance'):>7} {floor('no_reasoning_floor'):>7} "
         f"{cell('score', '.3f'):>6} {cell(f'pass@{k}', '.1%'):>8} {cell('unscored', '.1%'):>8} "
         f"{cell('format_failures', '.1%'):>7} {cell('truncated', '.1%'):>7} "

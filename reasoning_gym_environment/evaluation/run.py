@@ -7,11 +7,12 @@ import hashlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
+from ..errors import INCOMPLETE
 from ..inference.dialects import SamplingParams
 from ..inference.errors import InferenceError
 from ..problems.stream import sound_items
@@ -26,13 +27,15 @@ from ..records import (
     Verdict,
     recipe_key,
 )
+from ..rollouts.metrics import GROUPS, AnswerCheck, CheckedCompletion
 from ..sandbox.pool import ProblemGenerator
 from ..scoring.grading import ScoringSettings
 from ..storage.rows import StoredGroup, stable_json
+from ..util.outages import Outage
 from ..util.progress import with_progress
 from .metrics import Baselines, EvaluationReport, evaluation_report, evaluation_table, headline
 from .plan import EvaluationItem, EvaluationPlan, EvaluationSet
-from .store import EvaluationStore, unused
+from .store import EvaluationStore, locked, unused
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +53,18 @@ DECISIVE = (
     "tokenizer_name",
 )
 """Stored names of the options that determine an evaluation's results, besides those of scoring."""
+
+TOLERATED = 0.02
+"""Share of items without a score up to which an evaluation counts as complete."""
+
+MAX_REFUSED = 5
+"""Items in a row that the server refuses for good, after which an evaluation ends."""
+
+
+class IncompleteEvaluationError(InferenceError):
+    """Too many items have no score."""
+
+    exit_status = INCOMPLETE
 
 
 class RolloutSource(Protocol):
@@ -119,6 +134,8 @@ class Evaluation:
         self._unlogged: EvaluationReport | None = None
         self._begun = False
         self._resumable = True
+        self._failures = Outage()
+        self._refused = 0
 
     def prepare(
         self, pool: ProblemGenerator, categories: Mapping[str, str], ladders: Mapping[str, Ladder]
@@ -153,21 +170,28 @@ class Evaluation:
 
         Raises:
             ConfigurationError: the folder holds an evaluation with other settings.
-            InferenceError: nothing could be scored.
+            FixableError: another process evaluates into it.
+            InferenceError: nothing could be scored, or the server refuses every item.
         """
         items = await self.set.items()
         begin, self.report = time.time(), EvaluationReport(attempts=self.settings.eval_attempts)
-        store = self._open(step, length_limit, identity["library_versions"])
-        self.folder = store.folder
-        await self._sample_missing(items, store, length_limit, identity)
-        samples = _in_order(items, store)
-        self.report = self._unlogged = await asyncio.to_thread(self._measure, samples)
-        logger.info("Evaluation: %s", headline(self.report))
-        await asyncio.to_thread(store.complete, samples, self._results(time.time() - begin))
-        self._require_scores(store)
+        settings = self._result_settings(length_limit, identity["library_versions"])
+        self.folder = self._next_folder(step)
+        with locked(self.folder):
+            store = EvaluationStore(self.folder, {**settings, "step": step})
+            await self._sample_missing(items, store, length_limit, identity)
+            samples = _in_order(items, store)
+            self.report = self._unlogged = await asyncio.to_thread(self._measure, samples)
+            _warn_without_answers(samples, f"all {len(samples)} items")
+            logger.info("Evaluation: %s", headline(self.report))
+            await asyncio.to_thread(store.complete, samples, self._results(time.time() - begin))
+        if not self.report.coverage.scored:
+            raise IncompleteEvaluationError(self._incomplete())
+        if self.report.coverage.missing:
+            logger.warning("%s", self._incomplete())
 
-    def _open(self, step: int | None, length_limit: int, versions: Any) -> EvaluationStore:
-        """Open the results folder: only the first evaluation without a step resumes.
+    def _next_folder(self, step: int | None) -> Path:
+        """Return the results folder: only the first evaluation without a step resumes.
 
         While serving, the model changes under its name, so nothing is resumed.
         """
@@ -177,9 +201,7 @@ class Evaluation:
         if self._begun or step is not None:
             folder = unused(folder)
         self._begun, self._resumable = True, step is None
-        return EvaluationStore(
-            folder, {**self._result_settings(length_limit, versions), "step": step}
-        )
+        return folder
 
     def _result_settings(self, length_limit: int, versions: Any) -> dict[str, Any]:
         """Return all settings that determine the results but the trainer's step, as JSON."""
@@ -207,38 +229,60 @@ class Evaluation:
         """Sample and store the items that the store lacks."""
         missing = [item for item in items if _key(item) not in store.samples]
         finished = len(items) - len(missing)
-        resume = f"the same command with --env.data_dir_to_save_evals {store.folder} resumes it"
-        if not self._resumable:
-            resume = "serving again starts it anew"
-        message = "Evaluating %d items, %d already finished; after an interruption %s"
-        logger.info(message, len(items), finished, resume)
+        message = "Evaluating %d items, %d already finished; after an interruption, %s"
+        logger.info(message, len(items), finished, self._way_out())
+        self._failures, self._refused = Outage(), 0
         groups = self.settings.max_eval_workers // self.settings.eval_attempts
         slots = asyncio.Semaphore(max(1, groups))
+        check_is_due = finished < GROUPS < len(items)
 
         async def sample_one(item: EvaluationItem) -> None:
+            nonlocal check_is_due
             async with slots:
                 group = await self._sample(item.problem, length_limit)
             row = self._rollouts.row(group, identity)
             await store.add(row.as_sample(item.difficulty))
+            if check_is_due and len(store.samples) >= GROUPS:
+                check_is_due = False
+                first = list(store.samples.values())[:GROUPS]
+                _warn_without_answers(first, f"the first {GROUPS} items")
 
         jobs, waiting = [sample_one(item) for item in missing], self._rollouts.waiting
         try:
             await with_progress(jobs, "evaluation", done=finished, note=waiting)
         except asyncio.CancelledError:
-            logger.warning("Interrupted with %d items finished: %s", len(store.samples), resume)
+            logger.warning(
+                "Interrupted with %d items finished: %s", len(store.samples), self._way_out()
+            )
             raise
 
     async def _sample(self, problem: Problem, length_limit: int) -> GroupResult:
-        """Return all attempts at a problem; unscored ones where inference fails."""
+        """Return all attempts at a problem; unscored ones where inference fails.
+
+        Raises:
+            InferenceError: the server has refused several items in a row for good.
+        """
         attempts = self.settings.eval_attempts
         try:
-            return await self._rollouts.sample(
+            group = await self._rollouts.sample(
                 problem, n=attempts, length_limit=length_limit, sampling=self.settings.sampling
             )
         except InferenceError as error:
-            self._counts["evaluation/failed_requests"] += 1
-            logger.warning("Evaluation of %s: %s", problem.recipe.task, error)
+            self._record_failure(problem.recipe.task, error)
             return unscored_group(problem, str(error), attempts=attempts)
+        self._refused = 0
+        return group
+
+    def _record_failure(self, task: str, error: InferenceError) -> None:
+        self._counts["evaluation/failed_requests"] += 1
+        if self._failures.failed():
+            logger.warning("Evaluation of %s: %s", task, error)
+        self._refused = 0 if error.is_transient else self._refused + 1
+        if self._refused >= MAX_REFUSED:
+            raise InferenceError(
+                f"{MAX_REFUSED} items in a row were refused: {error}; then {self._way_out()}",
+                is_transient=False,
+            ) from error
 
     def _measure(self, samples: Sequence[StoredGroup]) -> EvaluationReport:
         baselines = Baselines.at_threshold(
@@ -256,6 +300,7 @@ class Evaluation:
         }
         numbers = self.report.numbers()
         return {
+            "headline": headline(self.report),
             "config_general": {
                 "model_name": self.settings.model,
                 "total_evaluation_time_seconds": str(seconds),
@@ -269,18 +314,23 @@ class Evaluation:
         report, self._unlogged = self._unlogged, None
         return report.curves() if report else {}
 
-    def _require_scores(self, store: EvaluationStore) -> None:
-        unscored = sum(not sample.scored for sample in store.samples.values())
-        if unscored == len(store.samples):
-            raise InferenceError("no evaluation sample could be scored; see the warnings above")
-        if unscored:
-            retry = (
-                f"the same command with --env.data_dir_to_save_evals {store.folder} retries them"
-            )
-            if not self._resumable:
-                retry = "the figures are of the others"
-            message = "%d of %d samples could not be scored; %s"
-            logger.warning(message, unscored, len(store.samples), retry)
+    def require_complete(self) -> None:
+        """Raise IncompleteEvaluationError if more than 2 % of the last one's items lack a score."""
+        coverage = self.report.coverage
+        if coverage.missing > TOLERATED * coverage.items:
+            raise IncompleteEvaluationError(self._incomplete())
+
+    def _incomplete(self) -> str:
+        coverage = self.report.coverage
+        return (
+            f"{coverage.missing} of {coverage.items} items could not be scored (the log says why): "
+            f"the results stand on the other {coverage.scored}; {self._way_out()}"
+        )
+
+    def _way_out(self) -> str:
+        if not self._resumable:
+            return "serving again starts the evaluation anew"
+        return f"repeat the command with --env.data_dir_to_save_evals {self.folder} to complete it"
 
     def show(self, terminal: TextIO) -> None:
         """Write the last evaluation's table."""
@@ -295,6 +345,16 @@ def unscored_group(problem: Problem, reason: str, *, attempts: int) -> GroupResu
     reward = Reward(value=0.0, score=None)
     attempt = Attempt(completion=completion, answer=None, verdict=verdict, reward=reward)
     return GroupResult(problem=problem, attempts=(attempt,) * attempts)
+
+
+def _warn_without_answers(samples: Iterable[StoredGroup], of: str) -> None:
+    """Log a warning if nearly all completions have no answer; `of` names the samples."""
+    check = AnswerCheck()
+    for sample in samples:
+        given = [rollout for rollout in sample.rollouts if rollout.length is not None]
+        check.add([CheckedCompletion(r.text, r.finish_reason, r.status) for r in given])
+    if text := check.warning(of, so="the results measure the format, not the model"):
+        logger.warning("%s", text)
 
 
 def _in_order(items: Sequence[EvaluationItem], store: EvaluationStore) -> list[StoredGroup]:

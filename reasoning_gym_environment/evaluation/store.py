@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +23,15 @@ from ..errors import ConfigurationError, FixableError
 from ..records import recipe_key
 from ..storage.dumps import read_rows
 from ..storage.rows import StoredGroup
-from ..util.files import append_whole, write_whole
+from ..util.files import LockFile, append_whole, write_whole
 from ..util.models import validate
 from .metrics import EvaluationReport
 
 RUN, SAMPLES, METRICS = "run.json", "samples.jsonl", "metrics.json"
 PARTIAL = "samples.partial.jsonl"
+LOCK = "evaluate.lock"
+
+logger = logging.getLogger(__name__)
 
 
 class _Run(Struct):
@@ -97,6 +102,29 @@ class EvaluationStore:
         except OSError as error:
             raise self._unwritable(error) from error
         self._partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold an evaluation's folder against other processes; a killed process releases it.
+
+    Raises:
+        FixableError: another process evaluates into the folder.
+    """
+    lock = LockFile(folder / LOCK)
+    try:
+        if not lock.acquire():
+            raise FixableError(
+                f"{folder} is in use: {lock.holder or 'another process'} evaluates into it; wait "
+                "until it ends, or set another --env.data_dir_to_save_evals"
+            )
+        lock.sign()
+    except OSError as error:
+        logger.warning("%s can't be locked (%s)", lock.path, error)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def samples_in(folder: Path) -> list[StoredGroup]:

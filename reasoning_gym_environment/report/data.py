@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from ..errors import FixableError
 from ..evaluation.estimators import share
+from ..evaluation.metrics import Coverage
 from ..evaluation.store import METRICS, RUN, SAMPLES, settings_in
 from ..records import FORMAT_FAILURES, Signal, Status, recipe_key
 from ..storage.dumps import FAILED, PARTIAL, distinct_files, read_groups
@@ -216,9 +217,11 @@ class Overview:
     """The headline figures: shares in [0, 1], lengths in tokens, None where nothing is known.
 
     Attributes:
+        coverage: the groups with a scored rollout, of all.
         format_failures, truncated: shares of the rollouts that have a completion.
     """
 
+    coverage: Coverage
     groups: int
     rollouts: int
     tasks: int
@@ -313,6 +316,7 @@ def overview(groups: Sequence[StoredGroup]) -> Overview:
     statuses = Counter(rollout.status for rollout in rollouts)
     scored = [r for r in rollouts if r.scored]
     return Overview(
+        coverage=Coverage.of(groups),
         groups=len(groups),
         rollouts=len(rollouts),
         tasks=len({group.task for group in groups}),

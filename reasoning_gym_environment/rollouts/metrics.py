@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
+from typing import NamedTuple
 
 from ..records import UPSTREAM_THRESHOLD, Attempt, GroupResult, Signal, Status
 from ..scoring.rewards import signal
@@ -334,38 +335,86 @@ NEARLY_ALL = 0.95
 _EXAMPLES = 2
 _EXAMPLE_LENGTH = 160
 
-_NO_ANSWER = """\
-{unanswered:.0%} of the completions of the first {groups} groups have no answer between <answer> \
-and </answer> ({truncated:.0%} are truncated): nothing can be learned from them. The model wrote:
-{examples}
-Ways out: train it on demonstrations first (`export --format sft` makes them from rollouts of a \
-model that answers); another system_prompt; another chat template, if this one opens a thought \
-that the prompt asks for again (docs/inference.md); answer_tolerance, if the tags hold the answer \
-in another form."""
+_FAULTS = MappingProxyType(
+    {
+        "truncated": (
+            "are truncated at max_token_length",
+            "a larger max_token_length, on the server too; a model that thinks less; for a model "
+            "that thinks by itself, system_prompt: direct.",
+        ),
+        "filtered": (
+            "are withheld by the server's content filter (finish_reason content_filter)",
+            "a server or a setting of it without the filter; another system_prompt.",
+        ),
+        "empty": (
+            "are empty",
+            "look at a reply of the server itself: a parser of thoughts may return the text in a "
+            "field of its own; another chat template; a larger max_token_length.",
+        ),
+        "unanswered": (
+            "have no answer between <answer> and </answer>",
+            "train it on demonstrations first (`export --format sft` makes them from rollouts of a "
+            "model that answers); another system_prompt; another chat template, if this one opens "
+            "a thought that the prompt asks for again (docs/inference.md); answer_tolerance, if "
+            "the tags hold the answer in another form.",
+        ),
+    }
+)
+"""Why completions have no answer, the most specific first: what they are, and ways out."""
 
-_TRUNCATED = """\
-{truncated:.0%} of the completions of the first {groups} groups are truncated at max_token_length: \
-nothing can be learned from them. The model wrote:
-{examples}
-Ways out: a larger max_token_length, on the server too; a model that thinks less; for a model \
-that thinks by itself, system_prompt: direct."""
+
+class CheckedCompletion(NamedTuple):
+    """What `AnswerCheck` looks at in a completion that the server returned."""
+
+    text: str
+    finish_reason: str
+    status: Status
 
 
-def learning_warning(unanswered: float, truncated: float, examples: Sequence[str]) -> str | None:
-    """Explain why nothing can be learned and what to do; None if something can.
+class AnswerCheck:
+    """Counts completions without an answer, to warn if nearly all are."""
 
-    Args:
-        unanswered, truncated: shares of the completions, in [0, 1].
-        examples: texts without an answer.
-    """
-    if max(unanswered, truncated) < NEARLY_ALL:
-        return None
-    return (_TRUNCATED if truncated >= NEARLY_ALL else _NO_ANSWER).format(
-        unanswered=unanswered,
-        truncated=truncated,
-        groups=GROUPS,
-        examples="\n".join(f"  {shorten(text)}" for text in examples),
-    )
+    def __init__(self) -> None:
+        self._total = 0
+        self._faults: Counter[str] = Counter()
+        self._examples: list[str] = []
+
+    def add(self, completions: Sequence[CheckedCompletion]) -> None:
+        """Count the completions of one problem, and keep an example."""
+        for text, finish_reason, status in completions:
+            faults = {
+                "truncated": finish_reason == "length",
+                "filtered": finish_reason == "content_filter",
+                "empty": not text.strip(),
+                "unanswered": status is Status.NO_ANSWER,
+            }
+            self._total += 1
+            self._faults.update(name for name, found in faults.items() if found)
+        unanswered = (one.text for one in completions if one.status is Status.NO_ANSWER)
+        example = next(unanswered, None)
+        if example is not None and len(self._examples) < _EXAMPLES:
+            self._examples.append(shorten(example) or "(nothing)")
+
+    def warning(self, of: str, *, so: str) -> str | None:
+        """Explain why there are no answers and what to do; None if there are some.
+
+        Args:
+            of: names the groups.
+            so: what follows from it.
+        """
+        shares = {name: self._faults[name] / max(1, self._total) for name in _FAULTS}
+        fault = next((name for name, share in shares.items() if share >= NEARLY_ALL), None)
+        if fault is None:
+            return None
+        what, ways_out = _FAULTS[fault]
+        others = [f"{s:.0%} {name}" for name, s in shares.items() if name != "unanswered"]
+        if fault == "unanswered":
+            what += f" ({', '.join(others)})"
+        examples = "\n".join(f"  {example}" for example in self._examples)
+        return (
+            f"{shares[fault]:.0%} of the completions of {of} {what}: {so}. The model wrote:\n"
+            f"{examples}\nWays out: {ways_out}"
+        )
 
 
 def shorten(text: str) -> str:
@@ -399,23 +448,22 @@ class ProgressReporter:
         self._statistics = statistics
         self._clock = clock
         self._waiting = waiting
-        self._examples: list[str] = []
+        self._answers = AnswerCheck()
         self._last, self._last_time = statistics.total, clock()
 
     def group_finished(self, group: GroupResult) -> None:
-        """Keep an example without an answer; warn after 50 groups if nothing can be learned."""
+        """Warn after 50 groups if nothing can be learned."""
         groups = self._statistics.counts["groups/collected"]
         if groups > GROUPS:
             return
-        unanswered = (a for a in group.attempts if a.verdict.status is Status.NO_ANSWER)
-        example = next(unanswered, None)
-        if example is not None and len(self._examples) < _EXAMPLES:
-            self._examples.append(example.completion.text)
-        if groups < GROUPS:
-            return
-        means = self._statistics.total
-        no_answer = means[f"status/{Status.NO_ANSWER.value}"].value
-        if text := learning_warning(no_answer, means["truncated"].value, self._examples):
+        self._answers.add(
+            [
+                CheckedCompletion(a.completion.text, a.completion.finish_reason, a.verdict.status)
+                for a in group.attempts
+            ]
+        )
+        of, so = f"the first {GROUPS} groups", "nothing can be learned from them"
+        if groups == GROUPS and (text := self._answers.warning(of, so=so)):
             logger.warning("%s", text)
 
     def line(self) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
-import socket
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -58,12 +56,12 @@ class Checkpoints:
             while not self._lock.acquire():
                 if time.monotonic() >= deadline:
                     raise FixableError(
-                        f"{self._lock.path} is held by {self._lock.path.read_text().strip()}: "
+                        f"{self._lock.path} is held by {self._lock.holder}: "
                         f"another process is replica {self._folder.name!r}; stop it, or name this "
                         "replica with --env.replica"
                     )
                 await asyncio.sleep(0.5)
-            self._lock.write(f"process {os.getpid()} on {socket.gethostname()[:30]}")
+            self._lock.sign()
         except OSError as error:
             logger.warning("%s can't be locked (%s)", self._lock.path, error)
 

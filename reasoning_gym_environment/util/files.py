@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -195,6 +196,15 @@ class LockFile:
             raise
         self._descriptor = descriptor
         return True
+
+    @property
+    def holder(self) -> str:
+        """The process that has signed the file; empty if none has."""
+        return self.path.read_text(encoding="ascii", errors="replace").strip()
+
+    def sign(self) -> None:
+        """Write which process holds the lock; raises OSError."""
+        self.write(f"process {os.getpid()} on {socket.gethostname()[:30]}")
 
     def read(self) -> str:
         """Return the text of the last holder; empty if there is none."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
 from misbehaving_server import ConfigurableServer
 
 from reasoning_gym_environment.atropos._output import redact_api_keys
@@ -14,6 +15,7 @@ from reasoning_gym_environment.commands import compare
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
+from reasoning_gym_environment.evaluation.run import IncompleteEvaluationError
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.problems.stream import question_hash
 
@@ -156,6 +158,38 @@ async def test_the_command_ends_with_a_table(
     shown = capsys.readouterr().out
     assert "tasks, worst first" in shown
     assert f"results: {env.evaluation.folder}" in shown
+
+
+class RefusingAQuestion(PolicyServer):
+    """Refuses the first question until it is told not to."""
+
+    refused: str | None = ""
+
+    async def _complete(self, request: Any) -> Any:
+        if request.max_tokens != 1 and self.refused is not None:
+            self.refused = self.refused or request.questions[0]
+            if request.questions == [self.refused]:
+                raise web.HTTPUnprocessableEntity(text="not this one")
+        return await super()._complete(request)
+
+
+async def test_the_command_ends_with_a_status_of_its_own_and_is_repeated(
+    bench: Any, tokenizer: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(bench.folder / "evals")
+    settings = {"data_dir_to_save_evals": folder, "num_eval_samples_per_task": 3}
+    async with RefusingAQuestion(ONE, tokenizer) as server:
+        async with bench.unprepared(server.url, **settings) as env:
+            with pytest.raises(IncompleteEvaluationError, match="repeat the command") as raised:
+                await env._run_evaluate()
+        assert raised.value.exit_status == 3
+        assert "the shares stand on 2 scored items; 1 of 3 not scored" in capsys.readouterr().out
+        server.refused = None
+        async with bench.unprepared(server.url, **settings) as env:
+            await env._run_evaluate()
+        assert server.requests == 3
+    assert env.evaluation.report.coverage == (3, 3)
+    assert "INCOMPLETE" not in capsys.readouterr().out
 
 
 async def evaluated(bench: Any, url: str, name: str, **changes: Any) -> Path:

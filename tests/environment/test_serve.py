@@ -126,7 +126,7 @@ async def test_the_evaluation_of_the_last_step_is_finished_and_logged(
     }
     async with serving(bench, tokenizer, HONEST, **settings) as (command, _, _):
         assert await command.exit_code() == 0, command.said()
-    assert "after an interruption serving again starts it anew" in command.said()
+    assert "after an interruption, serving again starts the evaluation anew" in command.said()
     folders = sorted((bench.folder / "evals").glob("step-*"))
     assert folders, command.said()
     assert all((folder / "metrics.json").exists() for folder in folders), command.said()

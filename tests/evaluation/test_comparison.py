@@ -74,6 +74,18 @@ def test_a_task_that_changed_beyond_noise_comes_first_in_the_table() -> None:
     assert "Excluded: 0 items only before, 0 only after, 0 unscored in one." in lines
 
 
+def test_an_incomplete_evaluation_stands_above_the_table() -> None:
+    compared = compare(evaluation(gcd=[0.0, None, None]), evaluation(gcd=[1.0, 1.0, 0.0]))
+    assert compared is not None
+    lines = comparison_table(compared).splitlines()
+    assert lines[0] == "INCOMPLETE: before stands on 1 scored items; 2 of 3 not scored"
+    assert "after stands" not in "\n".join(lines)
+    assert compared.to_json()["coverage"] == {
+        "before": {"scored": 1, "items": 3},
+        "after": {"scored": 3, "items": 3},
+    }
+
+
 def test_too_few_items_are_not_said_to_show_no_change() -> None:
     compared = compare(evaluation(gcd=[0.0] * 5, lcm=[0.0]), evaluation(gcd=[1.0] * 5, lcm=[1.0]))
     assert compared is not None

@@ -185,9 +185,25 @@ def test_curves_are_kept_of_what_single_tasks_solve_and_score() -> None:
 
 
 def test_the_headline_says_what_is_known() -> None:
-    expected = "solved 0.500, score 0.500, truncated 0.000, unscored 0.000"
+    expected = "solved 50.0%, score 0.500, truncated 0.0%, of 2 items"
     assert headline(measured(item(1.0), item(0.0))) == expected
     assert headline(measured()) == ""
+    expected = "truncated 0.0%, of 0 scored items; 1 of 1 not scored"
+    assert headline(measured(item(None))) == expected
+
+
+def test_every_headline_says_how_many_items_it_stands_on() -> None:
+    some = measured(item(1.0), item(0.0), item(None), item(None, 1.0), item(None, task="lcm"))
+    stands_on = "3 scored items; 2 of 5 not scored"
+    assert headline(some).endswith(f", of {stands_on}")
+    lines = evaluation_table(some).splitlines()
+    assert lines[0] == f"INCOMPLETE: the shares stand on {stands_on}"
+    [overall] = [line for line in lines if line.startswith("mean over items")]
+    assert overall.split()[3:5] == ["3/5", "66.7%"]
+    for numbers in (some.numbers(), some.curves()):
+        assert (numbers["eval/scored_items"], numbers["eval/items"]) == (3, 5)
+        assert (numbers["eval/macro/scored_tasks"], numbers["eval/macro/tasks"]) == (1, 2)
+    assert "INCOMPLETE" not in evaluation_table(measured(item(1.0)))
 
 
 def table(*items: StoredGroup, **categories: str) -> list[str]:
@@ -223,4 +239,5 @@ def test_the_table_has_rows_for_other_difficulties_and_for_what_is_unknown() -> 
     lines = table(item(None, task="a"), item(1.0, task="a", difficulty=0.5), a="x")
     [at_half] = [line for line in lines if line.startswith("  0.5 ")]
     assert "100.0%" in at_half
-    assert lines[1].split()[3:6] == ["1", "-", "-"]
+    [overall] = [line for line in lines if line.startswith("mean over items")]
+    assert overall.split()[3:6] == ["0/1", "-", "-"]

@@ -1,29 +1,35 @@
 """The evaluation set is complete or logs what it lacks; every item has a sample."""
 
 import asyncio
+import functools
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from group_values import group
+from group_values import completion, group
 
 from reasoning_gym_environment.errors import ConfigurationError, GenerationTimeoutError
 from reasoning_gym_environment.evaluation.plan import (
     EvaluationPlan,
     EvaluationSet,
 )
-from reasoning_gym_environment.evaluation.run import Evaluation, EvaluationSettings
+from reasoning_gym_environment.evaluation.run import (
+    Evaluation,
+    EvaluationSettings,
+    IncompleteEvaluationError,
+)
 from reasoning_gym_environment.evaluation.store import EvaluationResults, read_results
 from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.inference.prompts import build_messages
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.problems.stream import question_hash
-from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status
+from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.sandbox.pool import MAX_TIMEOUTS, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 from reasoning_gym_environment.storage.rows import StoredGroup
@@ -56,6 +62,13 @@ class Numbered:
         return Problem(recipe=recipe, question=str(self.made - 1), oracle="1", entry=b"")
 
 
+EMPTY = replace(
+    group(0.0).attempts[0],
+    completion=completion(""),
+    verdict=Verdict(score=0.0, status=Status.NO_ANSWER),
+)
+
+
 class Policy:
     """Answers every problem after a moment; fails where it is told to.
 
@@ -64,8 +77,13 @@ class Policy:
     """
 
     def __init__(
-        self, fails_on: frozenset[int] = frozenset(), error: type[Exception] = InferenceError
+        self,
+        fails_on: frozenset[int] = frozenset(),
+        error: Callable[[str], Exception] = InferenceError,
+        *,
+        answers: bool = True,
     ):
+        self._answers = answers
         self._fails_on = fails_on
         self._error = error
         self._running = 0
@@ -83,7 +101,8 @@ class Policy:
                 await asyncio.sleep(0)
             if number in self._fails_on:
                 raise self._error(f"no answer to {number}")
-            return GroupResult(problem=problem, attempts=group(1.0).attempts)
+            attempts = group(1.0).attempts if self._answers else (EMPTY,)
+            return GroupResult(problem=problem, attempts=attempts)
         finally:
             self._running -= 1
             self.ended += 1
@@ -249,6 +268,65 @@ async def test_a_failing_sample_is_kept_as_unscored_with_its_reason(
     assert kept[2]["rollouts"][0]["detail"] == "no answer to 2"
     assert kept[2]["rollouts"][0]["raw_score"] is None
     assert "Evaluation of gcd: no answer to 2" in caplog.text
+
+
+async def test_beyond_two_percent_without_a_score_an_evaluation_is_incomplete(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tolerated = await prepared(Policy(frozenset({7})), tmp_path / "a", 50)
+    await samples(tolerated)
+    tolerated.require_complete()
+    assert "1 of 50 items could not be scored" in caplog.text
+    incomplete = await prepared(Policy(frozenset({7, 8})), tmp_path / "b", 50)
+    await samples(incomplete)
+    with pytest.raises(IncompleteEvaluationError) as raised:
+        incomplete.require_complete()
+    assert raised.value.exit_status == 3
+    assert str(raised.value) == (
+        "2 of 50 items could not be scored (the log says why): the results stand on the other 48; "
+        f"repeat the command with --env.data_dir_to_save_evals {tmp_path / 'b'} to complete it"
+    )
+    again = Policy()
+    completed = await prepared(again, tmp_path / "b", 50)
+    statuses = [sample["rollouts"][0]["status"] for sample in await samples(completed)]
+    assert statuses == ["solved"] * 50
+    assert again.ended == 2  # only what was missing is requested
+    completed.require_complete()
+
+
+async def test_an_evaluation_without_any_score_is_incomplete(tmp_path: Path) -> None:
+    evaluation = await prepared(Policy(frozenset(range(5))), tmp_path, 5)
+    with pytest.raises(IncompleteEvaluationError, match=r"^5 of 5 items could not be scored"):
+        await samples(evaluation)
+
+
+async def test_an_evaluation_ends_when_the_server_refuses_for_good(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = Policy(frozenset(range(10, 60)), functools.partial(InferenceError, is_transient=False))
+    evaluation = await prepared(policy, tmp_path, 60, concurrency=1)
+    with pytest.raises(InferenceError) as raised:
+        await samples(evaluation)
+    assert policy.ended < 20
+    assert raised.value.exit_status == 2
+    assert str(raised.value) == (
+        "5 items in a row were refused: no answer to 14; then repeat the command with "
+        f"--env.data_dir_to_save_evals {tmp_path} to complete it"
+    )
+    assert len([m for m in caplog.messages if m.startswith("Evaluation of gcd: no answer")]) == 1
+
+
+@pytest.mark.parametrize(("count", "after"), [(60, ["the first 50", "all 60"]), (50, ["all 50"])])
+async def test_replies_without_answers_are_warned_of(
+    count: int, after: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    evaluation = await prepared(Policy(answers=False), tmp_path, count, concurrency=1)
+    await samples(evaluation)
+    warned = [m for m in caplog.messages if "of the completions of" in m]
+    assert [m.partition("completions of ")[2].partition(" items")[0] for m in warned] == after
+    assert (
+        " are empty: the results measure the format, not the model. The model wrote:" in warned[0]
+    )
 
 
 async def test_any_other_failure_ends_the_evaluation_and_cancels_its_samples(

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from reasoning_gym_environment.evaluation.store import (
     PARTIAL,
     SAMPLES,
     EvaluationStore,
+    locked,
     read_results,
     samples_in,
     unused,
@@ -222,3 +225,43 @@ def test_samples_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
     (tmp_path / SAMPLES).mkdir()
     with pytest.raises(FixableError, match=f"{tmp_path / SAMPLES} can't be read: Is a directory"):
         read_results(tmp_path)
+
+
+HOLDS = """
+import sys, time
+from pathlib import Path
+from reasoning_gym_environment.evaluation.store import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.processes
+def test_one_process_at_a_time_evaluates_into_a_folder_and_a_kill_releases_it(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "evals"
+    command = [sys.executable, "-c", HOLDS, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(FixableError) as raised, locked(folder):
+            pass
+        other.kill()
+    assert str(raised.value).startswith(f"{folder} is in use: process {other.pid} on ")
+    assert str(raised.value).endswith(
+        "evaluates into it; wait until it ends, or set another --env.data_dir_to_save_evals"
+    )
+    for _ in range(2):
+        with locked(folder):
+            pass
+
+
+def test_a_folder_that_cannot_be_locked_is_used_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "evaluate.lock").mkdir()
+    with locked(tmp_path):
+        pass
+    assert "can't be locked" in caplog.text

@@ -177,3 +177,13 @@ def test_the_legend_of_chance_stands_only_where_chance_is_marked(tmp_path: Path)
     page = make_page(tmp_path, [row([1.0], task="new_task")])
     assert mark not in page
     assert other not in page
+
+
+def test_an_incomplete_evaluation_is_called_so_beside_its_figures(tmp_path: Path) -> None:
+    items = [row([score], number=n, evaluation=True) for n, score in enumerate([1.0, 0.0, 0.0])]
+    page = make_page(tmp_path, [*items, row([None], number=3, evaluation=True)])
+    assert "<h2>Evaluation (incomplete)</h2>" in page
+    assert ">of 3 scored items; 1 of 4 not scored, 95% interval " in page
+    page = make_page(tmp_path, items)
+    assert "<h2>Evaluation</h2>" in page
+    assert "not scored" not in page

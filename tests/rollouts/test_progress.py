@@ -13,9 +13,10 @@ from group_values import completion, group
 from reasoning_gym_environment.records import GroupResult, Status
 from reasoning_gym_environment.rollouts.metrics import (
     GROUPS,
+    AnswerCheck,
+    CheckedCompletion,
     ProgressReporter,
     Statistics,
-    learning_warning,
     shorten,
 )
 
@@ -134,7 +135,8 @@ def test_without_answers_one_warning_comes_after_fifty_groups(
     assert after == GROUPS == 50
     assert warning == (
         "100% of the completions of the first 50 groups have no answer between <answer> and "
-        "</answer> (0% are truncated): nothing can be learned from them. The model wrote:\n"
+        "</answer> (0% truncated, 0% filtered, 0% empty): nothing can be learned from them. "
+        "The model wrote:\n"
         "  The answer is 0.\n"
         "  The answer is 1.\n"
         "Ways out: train it on demonstrations first (`export --format sft` makes them from "
@@ -164,14 +166,37 @@ def test_some_answers_are_enough_for_no_warning(caplog: pytest.LogCaptureFixture
     assert warned_after(groups, caplog) == []
 
 
+def checked(kinds: dict[tuple[str, str], int]) -> str | None:
+    """The warning about so many completions without an answer, by text and finish reason."""
+    check = AnswerCheck()
+    for (text, reason), count in kinds.items():
+        for _ in range(count):
+            status = Status.WRONG if "<answer>" in text else Status.NO_ANSWER
+            check.add([CheckedCompletion(text, reason, status)])
+    return check.warning("all items", so="no use")
+
+
+ANSWER = ("<answer>1</answer>", "stop")
+
+
 @pytest.mark.parametrize(
-    ("no_answer", "truncated", "expected"),
-    [(0.94, 0.94, None), (0.95, 0.0, "no answer"), (0.95, 0.95, "are truncated at")],
+    ("kinds", "expected"),
+    [
+        ({("hm", "stop"): 94, ANSWER: 6}, None),
+        ({("hm", "stop"): 95, ANSWER: 5}, "95% of the completions of all items have no answer"),
+        ({("hm", "length"): 95, ANSWER: 5}, "95% of the completions of all items are truncated at"),
+        ({("", "stop"): 100}, "100% of the completions of all items are empty: no use. The model "),
+        ({("", "content_filter"): 100}, "are withheld by the server's content filter"),
+        ({(r"\boxed{4}", "stop"): 100}, "wrote:\n  \\boxed{4}\n"),
+        ({("", "stop"): 60, ("so", "length"): 40}, "(40% truncated, 0% filtered, 60% empty)"),
+        ({("", "stop"): 60, ("so", "length"): 40}, "wrote:\n  (nothing)\n  (nothing)\nWays out:"),
+        ({}, None),
+    ],
 )
-def test_nearly_all_is_nineteen_in_twenty(
-    no_answer: float, truncated: float, expected: str | None
+def test_nearly_all_is_nineteen_in_twenty_and_the_most_specific_fault_is_named(
+    kinds: dict[tuple[str, str], int], expected: str | None
 ) -> None:
-    said = learning_warning(no_answer, truncated, [])
+    said = checked(kinds)
     assert said is None if expected is None else expected in str(said)
 
 
