@@ -18,18 +18,13 @@ from ..gym.asynchronous import AsyncReasoningGym, Score
 from ..records import Problem, Status
 from ..util.text import shorten
 from ._messages import Target, retry_later
+from ._scheduling import NO_VERDICT, FairScheduler, Flow
 
 GATHER_SECONDS = 0.005
 """Wait of a batch's first completion for others; scoring one alone takes longer."""
 
-MAX_BATCH = 16
-"""Completions of one batch: if all of them hang, they still fit into the batch's time limit."""
-
 MAX_KNOWN_ENTRIES = 4096
 """Entries known to be valid, the newest ones."""
-
-_NO_VERDICT = {Status.UNSCORED, Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED}
-"""Statuses of an entry's own answer that say nothing about the entry: this machine may be slow."""
 
 
 class Scorer:
@@ -70,7 +65,7 @@ class Scorer:
         problem = target.entry_problem()
         if target.key not in self._valid_entries:
             [own] = await self._score(problem, [f"<answer>{problem.oracle}</answer>"])
-            if own.status in _NO_VERDICT:
+            if own.status in NO_VERDICT:
                 detail = f"the entry's own answer has no verdict ({own.status.value}): {own.detail}"
                 return _unscored(detail, completions)
             if own.score != 1.0:
@@ -111,14 +106,15 @@ class _Batch:
     """Completions of one target that will be scored together.
 
     Attributes:
+        key: of the flow and the target.
         room: completions that can still be added.
         started: whether completions can no longer be added or withdrawn.
     """
 
-    key: str
+    key: tuple[Flow, str]
     target: Target
+    room: int
     parts: list[_Part] = field(default_factory=list)
-    room: int = MAX_BATCH
     task: asyncio.Task[None] | None = None
     started: bool = False
 
@@ -131,6 +127,7 @@ class ScoringQueue:
         registry: takes the queue's metrics.
         most: completions that may be pending.
         concurrency: batches scored at once.
+        longest_wait: seconds for a batch to wait until it is scored.
 
     Attributes:
         pending: completions that wait or are being scored.
@@ -143,11 +140,13 @@ class ScoringQueue:
         *,
         most: int,
         concurrency: int,
+        longest_wait: float,
     ) -> None:
         self._score = score
         self._most = most
-        self._slots = asyncio.Semaphore(concurrency)
-        self._open: dict[str, _Batch] = {}
+        self._longest_wait = longest_wait
+        self._scheduler = FairScheduler(concurrency)
+        self._open: dict[tuple[Flow, str], _Batch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.pending = 0
         counter = partial(prometheus.Counter, registry=registry)
@@ -167,14 +166,20 @@ class ScoringQueue:
                 429, f"{self.pending} of {self._most} completions are pending: try again later"
             )
 
-    async def score(self, target: Target, completions: Sequence[str]) -> list[Score]:
+    async def score(
+        self, target: Target, completions: Sequence[str], *, client: str
+    ) -> list[Score]:
         """Score completions, in order. Cancelling this call withdraws those that still wait.
 
+        Args:
+            client: takes turns with others.
+
         Raises:
-            HTTPException: the queue is full, or the target cannot be scored.
+            HTTPException: the queue is full, the completions waited too long, or the target cannot
+                be scored.
         """
         self.require_room(len(completions))
-        placed = self._place(target, completions)
+        placed = self._place(Flow(client, target.recipe.task), target, completions)
         self.pending += len(completions)
         try:
             scored = await asyncio.gather(*(part.scores for _, part in placed))
@@ -187,14 +192,17 @@ class ScoringQueue:
             self._scored.labels(status.value).inc(count)
         return scores
 
-    def _place(self, target: Target, completions: Sequence[str]) -> list[tuple[_Batch, _Part]]:
-        """Add completions to the open batch of their target, and to new ones."""
-        key = target.key
+    def _place(
+        self, flow: Flow, target: Target, completions: Sequence[str]
+    ) -> list[tuple[_Batch, _Part]]:
+        """Add completions to the open batch of their flow and target, and to new ones."""
+        key = flow, target.key
         placed = []
         while completions:
             batch = self._open.get(key)
             if batch is None or not batch.room:
-                batch = self._open[key] = _Batch(key=key, target=target)
+                room = self._scheduler.batch_size(flow)
+                batch = self._open[key] = _Batch(key=key, target=target, room=room)
                 batch.task = asyncio.create_task(self._run(batch))
                 self._tasks.add(batch.task)
                 batch.task.add_done_callback(self._tasks.discard)
@@ -224,23 +232,35 @@ class ScoringQueue:
 
     async def _run(self, batch: _Batch) -> None:
         await asyncio.sleep(GATHER_SECONDS)
-        async with self._slots:
+        flow, _ = batch.key
+        try:
+            async with self._scheduler.slot(flow, patience=self._longest_wait):
+                self._close(batch)
+                await self._score_batch(flow, batch)
+        except TimeoutError:
             self._close(batch)
-            await self._score_batch(batch)
+            message = f"waited {self._longest_wait:g} s for a free verifier: try again later"
+            self._fail(batch, retry_later(503, message, seconds=10))
 
-    async def _score_batch(self, batch: _Batch) -> None:
+    async def _score_batch(self, flow: Flow, batch: _Batch) -> None:
         """Score a batch and resolve the parts that are still awaited."""
         completions = [text for part in batch.parts for text in part.completions]
         self._batches.inc()
         self._batched.inc(len(completions))
         try:
-            scores = iter(await self._score(batch.target, completions))
+            scores = await self._score(batch.target, completions)
         except Exception as error:  # noqa: BLE001 - raised in each caller
-            for part in batch.parts:
-                if not part.scores.done():
-                    part.scores.set_exception(error)
+            self._fail(batch, error)
             return
+        self._scheduler.record(flow, scores)
+        each = iter(scores)
         for part in batch.parts:
-            own = [next(scores) for _ in part.completions]
+            own = [next(each) for _ in part.completions]
             if not part.scores.done():
                 part.scores.set_result(own)
+
+    @staticmethod
+    def _fail(batch: _Batch, error: Exception) -> None:
+        for part in batch.parts:
+            if not part.scores.done():
+                part.scores.set_exception(error)

@@ -1,4 +1,4 @@
-"""ASGI middleware: request metrics, bearer token, limits on bodies, and disconnects."""
+"""ASGI middleware: request metrics, bearer token, limits on bodies and memory, disconnects."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import asyncio
 import hmac
 import json
 import time
-import zlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from functools import partial
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 import anyio
 from fastapi import HTTPException, Response
@@ -18,12 +17,22 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..tasks.recipes import shorten
 from ._messages import retry_later
 
 T = TypeVar("T")
 
 MAX_PENDING_BYTES = 256 * 2**20
-"""Bytes of all bodies in memory; one larger body may still come alone."""
+"""Bytes of all requests in memory, parsed and with their replies; a larger one may come alone."""
+
+MAX_VALUES = 2**19
+"""Values in one body, more than 4 MiB of token ids and logprobs have."""
+
+VALUE_BYTES = 64
+"""Bytes of a parsed value: an empty list in a list takes most."""
+
+SMALL_REPLY = 64 * 2**10
+"""Bytes of a reply that the system's buffers hold."""
 
 CLIENT_CLOSED_REQUEST = 499
 """Status that counts requests whose client disconnected, as nginx does."""
@@ -127,77 +136,113 @@ class BearerToken:
         await self._app(scope, receive, send)
 
 
-class Admission(NamedTuple):
-    """When a route admits a request, before its body is read.
+Admissions = Mapping[str, Callable[[], None] | None]
+"""By path of a route that reads a body: raises HTTPException while the route has no room."""
 
-    Attributes:
-        require_room: raises HTTPException if the route has no room for it.
-        retry_delays: seconds before each further attempt, for clients that give up soon.
+
+class Reservation:
+    """Memory of one request, out of what all requests have together."""
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self._size = 0
+
+    def grow_to(self, size: int) -> None:
+        """Reserve so many bytes in all; HTTPException 429 if there is no room."""
+        budget = self._budget
+        more = max(0, size - self._size)
+        if budget.reserved + more > budget.most:
+            raise retry_later(
+                429,
+                f"requests hold {budget.reserved} of {budget.most} bytes: try again later",
+            )
+        budget.reserved += more
+        self._size += more
+
+    def release(self) -> None:
+        self._budget.reserved -= self._size
+        self._size = 0
+
+
+@dataclass
+class MemoryBudget:
+    """Bytes that all requests may hold at once."""
+
+    most: int
+    reserved: int = 0
+
+
+def memory_of(body: bytes) -> int:
+    """Estimate the bytes of a body, its parsed JSON, and a reply that repeats it.
+
+    Raises:
+        HTTPException: it has more than MAX_VALUES values; commas and brackets bound their number.
     """
-
-    require_room: Callable[[], None] | None = None
-    retry_delays: Sequence[float] = ()
+    values = body.count(b",") + body.count(b"[") + body.count(b"{")
+    if values > MAX_VALUES:
+        raise HTTPException(
+            413,
+            f"the body has {values} commas and brackets, more than {MAX_VALUES}: send fewer "
+            "completions in one request",
+        )
+    is_wide = b"\\u" in body or not body.isascii()  # one character may widen all others
+    return len(body) * (8 if is_wide else 4) + values * VALUE_BYTES
 
 
 class BodyLimiter:
-    """Middleware that admits a request, reads its body within limits, and watches its client.
+    """Middleware that reads a request's body within limits, and watches its client.
 
-    All bodies that are read or handled at once have `MAX_PENDING_BYTES`. The handler is cancelled
-    when the client disconnects.
+    A request reserves memory as its body arrives, and keeps it until the client has read the
+    reply. The handler is cancelled when the client disconnects.
 
     Args:
-        admissions: of the routes that read a body, by path.
-        largest: bytes of one body, after decompression.
+        largest: bytes of one body.
         timeout: seconds for a body to arrive.
     """
 
     def __init__(
-        self, app: ASGIApp, *, admissions: Mapping[str, Admission], largest: int, timeout: float
+        self,
+        app: ASGIApp,
+        *,
+        admissions: Admissions,
+        largest: int,
+        timeout: float,
     ) -> None:
         self._app = app
         self._admissions = admissions
         self._largest = largest
         self._timeout = timeout
-        self._most = max(MAX_PENDING_BYTES, largest)
-        self._reserved = 0
+        alone = 8 * largest + MAX_VALUES * VALUE_BYTES
+        self._budget = MemoryBudget(max(MAX_PENDING_BYTES, alone))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        admission = self._admissions.get(scope["path"]) if scope["type"] == "http" else None
-        if admission is None or scope["method"] != "POST":
+        reads_body = scope["type"] == "http" and scope["path"] in self._admissions
+        if not reads_body or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        size = 0
+        reservation = Reservation(self._budget)
         try:
-            size = await retry(partial(self._admit, admission, headers), admission.retry_delays)
-            body = await self._read(headers, receive)
+            self._admit(scope["path"], Headers(scope=scope))
+            body = await self._read(receive, reservation)
+            reservation.grow_to(memory_of(body))
             await self._handle(scope, body, receive, send)
         except HTTPException as error:
             await error_response(error)(scope, receive, send)
         except ClientDisconnect:
             pass  # there is nobody to reply to
         finally:
-            self._reserved -= size
+            reservation.release()
 
-    async def _admit(self, admission: Admission, headers: Headers) -> int:
-        """Reserve the bytes of a body and return their number; HTTPException if there is no room.
-
-        A body of unknown length, as a compressed one, reserves the largest.
-        """
-        if admission.require_room is not None:
-            admission.require_room()
-        length = None if "content-encoding" in headers else headers.get("content-length")
-        size = self._largest if length is None else min(int(length), self._largest)
-        if self._reserved + size > self._most:
-            raise retry_later(
-                429,
-                f"pending request bodies hold {self._reserved} of {self._most} bytes: try again "
-                "later",
+    def _admit(self, path: str, headers: Headers) -> None:
+        """Raise HTTPException if the head says that the body can't be taken."""
+        require_room = self._admissions[path]
+        if require_room is not None:
+            require_room()
+        encoding = headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            raise HTTPException(
+                415, f"send the body without Content-Encoding, got {shorten(encoding)}"
             )
-        self._reserved += size
-        return size
-
-    async def _read(self, headers: Headers, receive: Receive) -> bytes:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise HTTPException(
@@ -205,34 +250,28 @@ class BodyLimiter:
             )
         if int(headers.get("content-length", 0)) > self._largest:
             raise self._too_large()
+
+    async def _read(self, receive: Receive, reservation: Reservation) -> bytes:
+        body = bytearray()
+        more = True
         try:
             with anyio.fail_after(self._timeout):
-                return await self._read_chunks(headers, receive)
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientDisconnect
+                    body += message.get("body", b"")
+                    if len(body) > self._largest:
+                        raise self._too_large()
+                    reservation.grow_to(len(body))
+                    more = message.get("more_body", False)
         except TimeoutError:
             raise HTTPException(
                 408,
                 f"the body did not arrive within {self._timeout:g} s",
                 headers={"Connection": "close"},
             ) from None
-        except zlib.error as error:
-            raise HTTPException(400, f"the body is not valid compressed data: {error}") from None
-
-    async def _read_chunks(self, headers: Headers, receive: Receive) -> bytes:
-        decoder = _decoder(headers.get("content-encoding", "identity"))
-        chunks = bytearray()
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            chunk = message.get("body", b"")
-            if decoder is not None:
-                chunk = decoder.decompress(chunk, self._largest - len(chunks) + 1)
-            chunks += chunk
-            if len(chunks) > self._largest:
-                raise self._too_large()
-            more = message.get("more_body", False)
-        return bytes(chunks)
+        return bytes(body)
 
     def _too_large(self) -> HTTPException:
         return HTTPException(
@@ -249,6 +288,9 @@ class BodyLimiter:
         async def send_tracked(message: Message) -> None:
             nonlocal started
             started = True
+            if len(message.get("body", b"")) > SMALL_REPLY and not message.get("more_body"):
+                await send({**message, "more_body": True})
+                message = {"type": "http.response.body"}  # waits until the client has read
             await send(message)
 
         task = asyncio.current_task()
@@ -268,11 +310,3 @@ class BodyLimiter:
                 raise
         finally:
             watching.cancel()
-
-
-def _decoder(encoding: str) -> zlib._Decompress | None:
-    if encoding.lower() == "identity":
-        return None
-    if encoding.lower() in ("gzip", "deflate"):
-        return zlib.decompressobj(32 + zlib.MAX_WBITS)  # either header
-    raise HTTPException(415, f"Content-Encoding must be gzip or deflate, got {encoding}")

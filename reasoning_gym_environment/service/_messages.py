@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import HTTPException
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import from_json
 
 from ..gym.arguments import StreamSettings
@@ -28,6 +36,15 @@ MAX_COMPLETIONS = 256
 
 MAX_CHARACTERS = 2**19
 """Characters of one completion."""
+
+MAX_FIELDS = 1000
+"""Fields of an object whose every field is checked."""
+
+MAX_OPTION_VALUES = 10_000
+"""Values of one option of a stream, such as questions that it leaves out."""
+
+MAX_PARAMETERS = 4096
+"""Characters of the parameters of one task, which every recipe of a stream repeats."""
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=2**31)]
@@ -70,13 +87,45 @@ LabelField = Annotated[
     _schema("A recipe or an entry, or its JSON text.", _RECIPE, _ENTRY, {"type": "string"}),
 ]
 Completion = Annotated[str, Field(max_length=MAX_CHARACTERS)]
-Completions = Annotated[list[Completion], Field(min_length=1, max_length=MAX_COMPLETIONS)]
+Completions = Annotated[
+    list[Completion], Field(min_length=1, max_length=MAX_COMPLETIONS), FailFast()
+]
 
 
 class RequestBody(BaseModel):
     """A request; unknown fields are errors."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _require_few_fields(cls, value: Any) -> Any:
+        """Refuse many fields at once: each would be an error of its own."""
+        return _require_few(value)
+
+
+def _require_few(value: Any) -> Any:
+    if isinstance(value, dict) and len(value) > MAX_FIELDS:
+        raise ValueError(f"must have at most {MAX_FIELDS} fields")
+    return value
+
+
+def _require_small(options: Any) -> Any:
+    """Refuse options of a stream that take long to check, or much space in its file."""
+    if not isinstance(options, dict):
+        return options
+    for name, value in _require_few(options).items():
+        if isinstance(value, list | dict) and len(value) > MAX_OPTION_VALUES:
+            raise ValueError(
+                f"{name} must have at most {MAX_OPTION_VALUES} values, got {len(value)}"
+            )
+    parameters = options.get("task_parameters")
+    for task, values in parameters.items() if isinstance(parameters, dict) else ():
+        if len(json.dumps(values)) > MAX_PARAMETERS:
+            raise ValueError(
+                f"task_parameters of {shorten(task)} must have at most {MAX_PARAMETERS} characters"
+            )
+    return options
 
 
 class Row(BaseModel):
@@ -125,7 +174,7 @@ class VerifyRequest(Row):
 class NemoResponse(Row):
     """A response of OpenAI's Responses API."""
 
-    output: list[dict[str, Any]]
+    output: Annotated[list[dict[str, Any]], FailFast()]
 
 
 class VerifyReply(Row):
@@ -148,9 +197,9 @@ class OpenRlhfRequest(Row):
     Lists may be empty: with fewer samples than services, some services get none.
     """
 
-    query: Annotated[list[Completion], Field(max_length=MAX_COMPLETIONS)]
-    prompts: list[str]
-    labels: list[LabelField]
+    query: Annotated[list[Completion], Field(max_length=MAX_COMPLETIONS), FailFast()]
+    prompts: Annotated[list[str], Field(max_length=MAX_COMPLETIONS), FailFast()]
+    labels: Annotated[list[LabelField], Field(max_length=MAX_COMPLETIONS)]
 
 
 class OpenRlhfReply(BaseModel):
@@ -172,7 +221,7 @@ class ProblemsRequest(RequestBody):
 
     stream: Name
     count: Annotated[int, Field(ge=1, le=64)] = 1
-    options: StreamSettings | None = None
+    options: Annotated[StreamSettings | None, BeforeValidator(_require_small)] = None
 
 
 class StreamedProblem(BaseModel):
@@ -200,7 +249,7 @@ class ObserveRequest(RequestBody):
     """Results of problems that a stream handed out."""
 
     stream: Name
-    results: Annotated[list[Observation], Field(min_length=1, max_length=256)]
+    results: Annotated[list[Observation], Field(min_length=1, max_length=256), FailFast()]
 
 
 class ObserveReply(BaseModel):
@@ -241,9 +290,9 @@ def read_json(text: bytes | str, name: str) -> Any:
     return value
 
 
-def retry_later(status: int, message: str) -> HTTPException:
-    """Return an error that asks the client to retry after a second."""
-    return HTTPException(status, message, headers={"Retry-After": "1"})
+def retry_later(status: int, message: str, *, seconds: int = 1) -> HTTPException:
+    """Return an error that asks the client to retry after so many seconds."""
+    return HTTPException(status, message, headers={"Retry-After": str(seconds)})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,14 +22,18 @@ from ..records import Problem, Recipe, recipe_key
 from ..tasks.recipes import read_recipe
 from ..util.concurrency import DaemonWriter
 from ..util.files import UnwritableError, write_whole
+from ..util.outages import Outage
 from ._messages import Observation, recipe_target, retry_later
 
 logger = logging.getLogger(__name__)
 
 MAX_OPEN_STREAMS = 16
-"""Streams in memory; any number may be files."""
+"""Streams in memory; others are files."""
 
-CLOSE_SECONDS = 10.0
+MAX_STREAMS = 1024
+"""Streams that may be files."""
+
+CLOSE_SECONDS = 5.0
 """Time for a disk to respond at the end."""
 
 MAX_PENDING = 4096
@@ -107,14 +111,22 @@ class NamedStreams:
     Args:
         folder: of the files `NAME.json`; None disables streams.
         most: streams that may be open; beyond that the least recently used one is closed.
+        most_files: streams that may exist.
     """
 
     def __init__(
-        self, gym: AsyncReasoningGym, folder: Path | None, *, most: int = MAX_OPEN_STREAMS
+        self,
+        gym: AsyncReasoningGym,
+        folder: Path | None,
+        *,
+        most: int = MAX_OPEN_STREAMS,
+        most_files: int = MAX_STREAMS,
     ) -> None:
         self._gym = gym
         self._folder = folder
         self._most = most
+        self._most_files = most_files
+        self._unwritable = Outage()
         self._service = uuid.uuid4().hex
         self._streams: dict[str, _Stream] = {}  # the last used is last
         self._opening = asyncio.Lock()
@@ -160,6 +172,8 @@ class NamedStreams:
                 raise HTTPException(
                     404, f"stream {name!r} does not exist: send options, which may be {{}}"
                 )
+            if stored is None:
+                self._require_room_for_file()
             await self._make_room()
             given = options.model_dump(exclude={"tasks"}, exclude_none=True)
             problems = await self._gym.stream(options.tasks, **cast(StreamOptions, given))
@@ -169,6 +183,17 @@ class NamedStreams:
         except ValueError as error:  # a ConfigurationError, or an invalid file
             raise HTTPException(422, f"cannot start stream {name!r}: {error}") from None
         return stream
+
+    def _require_room_for_file(self) -> None:
+        """Raise HTTPException 409 if there are as many streams as there may be."""
+        assert self._folder is not None
+        names = {path.stem for path in self._folder.glob("*.json")} | self._streams.keys()
+        if len(names) >= self._most_files:
+            raise HTTPException(
+                409,
+                f"there are {len(names)} streams, as many as there may be: delete the files of "
+                "finished ones in the folder of --streams",
+            )
 
     async def _make_room(self) -> None:
         """Close idle streams until another one may be open."""
@@ -209,13 +234,17 @@ class NamedStreams:
             _observe(name, stream, results)
 
     async def save(self) -> None:
-        """Write the states of streams that changed; log those that cannot be written."""
+        """Write the states of streams that changed; log while they cannot be written."""
         for name, stream in list(self._streams.items()):
             if stream.changed:
                 try:
                     await self._write(name, stream)
                 except UnwritableError as error:
-                    logger.error("Cannot save stream %s: %s", name, error)
+                    if self._unwritable.failed():
+                        logger.error("Cannot save streams, will retry: %s", error)
+                    return  # the next save tries again; others would fail as well
+                if (seconds := self._unwritable.over()) is not None:
+                    logger.warning("Streams are saved again after %.0f s", seconds)
 
     async def _write(self, name: str, stream: _Stream) -> None:
         """Write a stream's state; changes during the write come next time."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import prometheus_client as prometheus
 import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -23,6 +24,7 @@ from prometheus_client import CollectorRegistry, disable_created_metrics, genera
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from pydantic_core import to_json
 from starlette.exceptions import HTTPException as RoutingError
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -34,16 +36,23 @@ from ..util.outages import is_loopback
 from ..util.text import shorten
 from . import _messages as messages
 from ._batching import Scorer, ScoringQueue
-from ._limits import Admission, BearerToken, BodyLimiter, RequestMetrics, error_response, retry
+from ._connections import (
+    BACKLOG,
+    MAX_CONNECTIONS,
+    SOCKET_BUFFER,
+    BoundedConnection,
+    Connections,
+    LoopErrors,
+    possible_connections,
+    raise_file_limit,
+)
+from ._limits import Admissions, BearerToken, BodyLimiter, RequestMetrics, error_response, retry
 from ._streams import NamedStreams
 
 logger = logging.getLogger(__name__)
 
 SAVE_SECONDS = 10.0
 """Interval between writes of the streams' states."""
-
-DRAIN_SECONDS = 150
-"""Time for in-flight requests at the end: more than one batch takes, less than many hung ones."""
 
 KEEP_ALIVE_SECONDS = 75
 """Time for which an idle connection stays open, longer than a client's pool reuses it."""
@@ -76,7 +85,12 @@ class ServiceSettings:
         token: that clients must send; None requires none.
         queue: completions that may be pending.
         max_body: bytes of a request.
+        connections: at once; one more closes the one that has been idle longest.
+        head_timeout: seconds for the head of a request to arrive.
         body_timeout: seconds for a body to arrive.
+        reply_timeout: seconds for a client to read a reply.
+        longest_wait: seconds for completions to wait until they are scored.
+        drain: seconds for in-flight requests at the end.
         streams: folder for the states of streams; None disables streams.
         side_by_side: batches of completions scored at once.
         pauses: seconds before each retry of what fails temporarily, for frameworks whose run
@@ -88,7 +102,12 @@ class ServiceSettings:
     token: str | None = None
     queue: int = 4096
     max_body: int = 4 * 2**20
+    connections: int = MAX_CONNECTIONS
+    head_timeout: float = 10.0
     body_timeout: float = 30.0
+    reply_timeout: float = 30.0
+    longest_wait: float = 90.0
+    drain: float = 20.0
     streams: Path | None = None
     side_by_side: int = 4
     pauses: tuple[float, ...] = (1.0, 3.0, 9.0)
@@ -98,7 +117,9 @@ class _JSONRequest(Request):
     """A request whose body is parsed within bounds."""
 
     async def json(self) -> Any:
-        return messages.read_json(await self.body(), "the body")
+        if not hasattr(self, "_json"):
+            self._json = messages.read_json(await self.body(), "the body")
+        return self._json
 
 
 class _JSONRoute(APIRoute):
@@ -126,7 +147,7 @@ class Endpoints:
         self._streams = streams
         self._retry_delays = retry_delays
 
-    def add_to(self, app: FastAPI) -> dict[str, Admission]:
+    def add_to(self, app: FastAPI) -> Admissions:
         """Add the routes; return, by path, what each requires before it reads a body."""
         app.router.route_class = _JSONRoute
         app.post("/score", responses=_ERRORS, response_model=messages.ScoreReply)(self.score)
@@ -135,15 +156,12 @@ class Endpoints:
         app.post("/slime", responses=_ERRORS)(self.slime)
         app.post("/problems", responses=_ERRORS)(self.problems)
         app.post("/observe", responses=_ERRORS)(self.observe)
-        scoring = Admission(self._queue.require_room)
-        patient = Admission(self._queue.require_room, self._retry_delays)
         return {
-            **dict.fromkeys(("/score", "/verify"), scoring),
-            **dict.fromkeys(("/openrlhf", "/slime"), patient),
-            **dict.fromkeys(("/problems", "/observe"), Admission()),
+            **dict.fromkeys(("/score", "/verify"), self._queue.require_room),
+            **dict.fromkeys(("/openrlhf", "/slime", "/problems", "/observe")),
         }
 
-    async def score(self, request: messages.ScoreRequest) -> Response:
+    async def score(self, request: messages.ScoreRequest, http: Request) -> Response:
         """Score completions of one problem."""
         if (request.recipe is None) == (request.entry is None):
             raise HTTPException(422, "give exactly one of recipe and entry")
@@ -152,33 +170,38 @@ class Endpoints:
             if request.entry is None
             else messages.entry_target(request.entry)
         )
-        scores = await self._queue.score(target, request.completions)
+        scores = await self._queue.score(target, request.completions, client=_client(http))
         reply = messages.ScoreReply.model_validate({"scores": scores})
         return Response(reply.model_dump_json(), media_type="application/json")  # validates once
 
-    async def verify(self, request: messages.VerifyRequest) -> Response:
+    async def verify(self, request: messages.VerifyRequest, http: Request) -> Response:
         """Score the response to a NeMo Gym row."""
         target = messages.verify_target(request)
-        [score] = await self._queue.score(target, [messages.response_text(request.response.output)])
-        reply = messages.verify_reply(request.model_dump(exclude_unset=True), target, score)
-        return Response(json.dumps(reply), media_type="application/json")
+        text = messages.response_text(request.response.output)
+        [score] = await self._queue.score(target, [text], client=_client(http))
+        reply = messages.verify_reply(await http.json(), target, score)
+        return Response(to_json(reply), media_type="application/json")
 
-    async def openrlhf(self, request: messages.OpenRlhfRequest) -> messages.OpenRlhfReply:
+    async def openrlhf(
+        self, request: messages.OpenRlhfRequest, http: Request
+    ) -> messages.OpenRlhfReply:
         """Return the rewards of OpenRLHF's queries."""
         pairs = messages.openrlhf_pairs(request)
+        client = _client(http)
         return messages.OpenRlhfReply(
-            rewards=await gather_or_cancel(self._reward(*pair) for pair in pairs)
+            rewards=await gather_or_cancel(self._reward(*pair, client) for pair in pairs)
         )
 
-    async def slime(self, request: messages.SlimeRequest) -> messages.Share:
+    async def slime(self, request: messages.SlimeRequest, http: Request) -> messages.Share:
         """Return the reward of one slime sample, as a number."""
-        return await self._reward(messages.label_target(request.label, "label"), request.response)
+        target = messages.label_target(request.label, "label")
+        return await self._reward(target, request.response, _client(http))
 
-    async def _reward(self, target: messages.Target, completion: str) -> float:
+    async def _reward(self, target: messages.Target, completion: str, client: str) -> float:
         """Score a completion for a framework that cannot read an unscored one; retry instead."""
 
         async def attempt() -> float:
-            [score] = await self._queue.score(target, [completion])
+            [score] = await self._queue.score(target, [completion], client=client)
             return reward_of(score)
 
         return await retry(attempt, self._retry_delays)
@@ -197,6 +220,11 @@ class Endpoints:
         """Tell a stream the results of its problems."""
         await self._streams.observe(request.stream, request.results)
         return messages.ObserveReply(observed=len(request.results))
+
+
+def _client(request: Request) -> str:
+    """Return the address whose requests take turns with others."""
+    return request.client.host if request.client else ""
 
 
 def reward_of(score: Score) -> float:
@@ -239,7 +267,11 @@ def create_app(
     registry.register(_GymMetrics(gym))
     streams = NamedStreams(gym, settings.streams)
     queue = ScoringQueue(
-        Scorer(gym).score, registry, most=settings.queue, concurrency=settings.side_by_side
+        Scorer(gym).score,
+        registry,
+        most=settings.queue,
+        concurrency=settings.side_by_side,
+        longest_wait=settings.longest_wait,
     )
     app = FastAPI(
         title="reasoning-gym rewards",
@@ -249,7 +281,7 @@ def create_app(
         lifespan=lambda _: _lifespan(streams, gym if owns_gym else None),
         exception_handlers=dict.fromkeys(_HANDLED_ERRORS, _reply_to_error),
     )
-    app.state.gym, app.state.registry = gym, registry
+    app.state.gym, app.state.registry, app.state.streams = gym, registry, streams
     admissions = Endpoints(queue, streams, settings.pauses).add_to(app)
     _add_information_routes(app)
     _add_middleware(app, settings, admissions)
@@ -311,9 +343,7 @@ def _add_information_routes(app: FastAPI) -> None:
         return app.openapi()
 
 
-def _add_middleware(
-    app: FastAPI, settings: ServiceSettings, admissions: dict[str, Admission]
-) -> None:
+def _add_middleware(app: FastAPI, settings: ServiceSettings, admissions: Admissions) -> None:
     app.add_middleware(
         BodyLimiter,
         admissions=admissions,
@@ -371,7 +401,8 @@ class _Server(uvicorn.Server):
 class RewardService:
     """The application on its address, while entered.
 
-    At the end in-flight requests are finished, for 150 s at most; others then get status 503.
+    At the end streams are saved and in-flight requests finished, for `drain` seconds at most; the
+    others get status 503.
 
     Args:
         gym: makes and scores problems; its owner closes it.
@@ -388,11 +419,23 @@ class RewardService:
     def __init__(self, gym: AsyncReasoningGym, settings: ServiceSettings) -> None:
         self._settings = settings
         self.app = create_app(gym, settings)
+        connections = Connections(
+            most=possible_connections(settings.connections),
+            head_seconds=settings.head_timeout,
+            reply_seconds=settings.reply_timeout,
+            closed=prometheus.Counter(
+                "reasoning_gym_closed_connections",
+                "Connections that the service closed, by reason.",
+                ["reason"],
+                registry=self.app.state.registry,
+            ),
+        )
         self._server = _Server(
             uvicorn.Config(
                 self._run,
                 interface="asgi3",  # uvicorn does not detect that of a method
-                http="h11",  # limits the size of headers
+                http=cast(type[asyncio.Protocol], partial(BoundedConnection, limits=connections)),
+                backlog=BACKLOG,
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -401,7 +444,7 @@ class RewardService:
                 proxy_headers=False,
                 server_header=False,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
-                timeout_graceful_shutdown=DRAIN_SECONDS,
+                timeout_graceful_shutdown=cast(int, settings.drain),  # a float is as good
             )
         )
 
@@ -428,8 +471,10 @@ class RewardService:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        saving = asyncio.create_task(self.app.state.streams.save())
         self._server.should_exit = True
         await self._serving
+        saving.cancel()
 
 
 async def _listen(host: str, port: int) -> list[socket.socket]:
@@ -440,7 +485,9 @@ async def _listen(host: str, port: int) -> list[socket.socket]:
     sockets = [each.dup() for each in server.sockets]
     server.close()
     for each in sockets:
-        each.listen()
+        for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # its connections inherit them
+            each.setsockopt(socket.SOL_SOCKET, buffer, SOCKET_BUFFER)
+        each.listen(BACKLOG)
     return sockets
 
 
@@ -456,6 +503,8 @@ async def serve(gym: AsyncReasoningGym, settings: ServiceSettings) -> None:
             "127.0.0.1",
             settings.host,
         )
+    raise_file_limit()
+    asyncio.get_running_loop().set_exception_handler(LoopErrors())
     received = _first_signal()
     disable_created_metrics()  # type: ignore[no-untyped-call]  # has no annotations
     async with gym, RewardService(gym, settings) as service:

@@ -1,0 +1,155 @@
+"""Connections of the service: how many there may be, and deadlines that uvicorn lacks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+from collections import OrderedDict, defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import prometheus_client as prometheus
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ..util.outages import Outage
+
+logger = logging.getLogger(__name__)
+
+MAX_CONNECTIONS = 8192
+"""Connections at once; one more closes the one that has been idle longest."""
+
+BACKLOG = 512
+"""Connections that wait to be accepted; the event loop may accept all of them at once."""
+
+SPARE_FILES = 256
+"""Open files for everything but connections."""
+
+SOCKET_BUFFER = 128 * 2**10
+"""Bytes that the system may hold in each direction of a connection."""
+
+_REFUSAL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
+    b"Content-Type: application/json\r\nContent-Length: 53\r\n\r\n"
+    b'{"error": "too many connections are busy: try later"}'
+)
+
+
+def raise_file_limit() -> None:
+    """Raise the soft limit of open files of this process as far as connections need it."""
+    wanted = MAX_CONNECTIONS + BACKLOG + SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def possible_connections(wanted: int) -> int:
+    """Return how many connections the limit of open files allows, and log if they are fewer."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    possible = wanted if files == resource.RLIM_INFINITY else files - BACKLOG - SPARE_FILES
+    if possible < wanted:
+        logger.warning(
+            "At most %d connections instead of %d: this process may open %d files; allow more with "
+            "ulimit -Hn or LimitNOFILE",
+            max(1, possible),
+            wanted,
+            files,
+        )
+    return max(1, min(possible, wanted))
+
+
+class LoopErrors:
+    """An event loop's exception handler that logs each kind of error at most once a minute."""
+
+    def __init__(self) -> None:
+        self._outages: defaultdict[str, Outage] = defaultdict(Outage)
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if self._outages[context["message"]].failed():
+            loop.default_exception_handler(context)
+
+
+@dataclass(kw_only=True)
+class Connections:
+    """Limits that all connections of a server share.
+
+    Attributes:
+        most: connections at once.
+        head_seconds: for a request's head, from the connection or its first byte.
+        reply_seconds: for the client to read a reply.
+        closed: counts connections that were closed early, by reason.
+        idle: connections without a request, the longest idle first.
+    """
+
+    most: int
+    head_seconds: float
+    reply_seconds: float
+    closed: prometheus.Counter
+    idle: OrderedDict[BoundedConnection, None] = field(default_factory=OrderedDict)
+
+
+class BoundedConnection(H11Protocol):
+    """A connection that is closed when its client is too slow, or when there are too many."""
+
+    def __init__(self, *args: Any, limits: Connections, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._limits = limits
+        self._deadlines: dict[str, asyncio.TimerHandle] = {}
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # a reply is read once nothing is left of it
+        limits = self._limits
+        if len(self.connections) > limits.most:
+            if not limits.idle:
+                limits.closed.labels("refused").inc()
+                transport.write(_REFUSAL)
+                transport.close()
+                return
+            limits.idle.popitem(last=False)[0]._abort("evicted")
+        limits.idle[self] = None
+        self._set_deadline("head", limits.head_seconds)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._busy:
+            self._limits.idle.pop(self, None)
+            self._cancel_deadline("head")
+        else:
+            self._set_deadline("head", self._limits.head_seconds)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not (self._busy or self.transport.is_closing()):
+            self._limits.idle[self] = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._set_deadline("reply", self._limits.reply_seconds)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._cancel_deadline("reply")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._limits.idle.pop(self, None)
+        for reason in tuple(self._deadlines):
+            self._cancel_deadline(reason)
+        super().connection_lost(exc)
+
+    @property
+    def _busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _set_deadline(self, reason: str, seconds: float) -> None:
+        if reason not in self._deadlines:
+            self._deadlines[reason] = self.loop.call_later(seconds, self._abort, reason)
+
+    def _cancel_deadline(self, reason: str) -> None:
+        if reason in self._deadlines:
+            self._deadlines.pop(reason).cancel()
+
+    def _abort(self, reason: str) -> None:
+        self._limits.closed.labels(reason).inc()
+        self.transport.abort()
