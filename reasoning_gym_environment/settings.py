@@ -304,6 +304,9 @@ class ProcessSettings(Section):
         ge=1,
     )
     generation_timeout: float = option(10.0, "Generation timeout in seconds.", gt=0)
+    require_containment: bool = option(
+        False, "Refuse to start where the sandbox is incomplete, as without a system call filter."
+    )
     debug_logging: bool = option(False, "Log every extraction and both scores of the dual format.")
     suppress_base_env_logs: bool = option(True, "Hide the INFO messages of Atropos's base class.")
 

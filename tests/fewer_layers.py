@@ -56,6 +56,13 @@ def leave_little_memory() -> None:
     _limits.WORKER_MEMORY = 40 * 2**20
 
 
+def leave_out_filter() -> None:
+    """Let verifiers' children make any system call, and say so, as on a system without seccomp."""
+    _system_calls.filter_verifier_child = lambda reply, requests_fd=None: (
+        "No system call filter: left out."
+    )
+
+
 def _program(leave_out: str) -> str:
     tests = str(Path(__file__).parent)
     path = f"import sys; sys.path.append({tests!r})"
@@ -66,6 +73,12 @@ class Unscreened(ForkServer):
     """Sandbox, limits, children."""
 
     _program = _program("leave_out_screen")
+
+
+class Unfiltered(ForkServer):
+    """All but the system call filter."""
+
+    _program = _program("leave_out_filter")
 
 
 class Unsandboxed(ForkServer):

@@ -34,3 +34,11 @@ def row(question: str, text: str, /, **fields: Any) -> dict[str, Any]:
     """A NeMo Gym row with the model's response."""
     asked = {"input": [{"role": "user", "content": question}]}
     return {"responses_create_params": asked, "response": spoken(text), **fields}
+
+
+def raw_post(route: str, body: str, *, announced: int | None = None) -> bytes:
+    """A request as its bytes; `announced` is a length other than the body's."""
+    length = len(body.encode()) if announced is None else announced
+    kind = "Content-Type: application/json"
+    head = f"POST {route} HTTP/1.1\r\nHost: x\r\n{kind}\r\nContent-Length: {length}\r\n\r\n"
+    return (head + body).encode()

@@ -18,6 +18,7 @@ _MIN_TOKEN = 16
 _FLAGS = {
     "--answer-tolerance": "as env.answer_tolerance",
     "--keep-faulty-items": "streams also ask items that env.skip_faulty_items leaves out",
+    "--require-containment": "refuse to start where the sandbox is incomplete",
 }
 
 
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str]) -> int:
         processes=options.processes,
         answer_tolerance=options.answer_tolerance,
         skip_faulty_items=not options.keep_faulty_items,
+        require_containment=options.require_containment,
     )
     settings = ServiceSettings(
         host=options.host,
@@ -43,6 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         max_body=options.max_body * 2**20,
         streams=options.streams,
         side_by_side=2 * options.processes,
+        drain=options.drain,
     )
     asyncio.run(serve(gym, settings))
     return 0
@@ -57,6 +60,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
         ("processes", 1, 1024),
         ("queue", 256, 10**6),
         ("max_body", 1, 1024),
+        ("drain", 0, 3600),
     ):
         value = getattr(options, name)
         if not least <= value <= most:
@@ -98,6 +102,13 @@ def build_parser() -> ArgumentParser:
         default=4,
         metavar="MIB",
         help="largest request; larger ones get 413 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--drain",
+        type=int,
+        default=20,
+        metavar="SECONDS",
+        help="time for in-flight requests after SIGTERM (default: %(default)s)",
     )
     parser.add_argument(
         "--streams",

@@ -59,6 +59,7 @@ class GymSettings(Arguments):
     generation_timeout: Seconds
     verify_timeout: Seconds
     verify_group_timeout: Seconds
+    require_containment: bool
 
 
 class ProblemsArguments(Arguments):

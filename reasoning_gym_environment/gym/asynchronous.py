@@ -204,6 +204,7 @@ class AsyncReasoningGym:
         generation_timeout: seconds for one problem.
         verify_timeout: seconds for one answer.
         verify_group_timeout: seconds for all answers to one problem.
+        require_containment: whether to refuse to start where the sandbox is incomplete.
         start_worker: starts a worker process, in place of the default.
 
     Attributes:
@@ -225,6 +226,7 @@ class AsyncReasoningGym:
         generation_timeout: float = 10.0,
         verify_timeout: float = 5.0,
         verify_group_timeout: float = 120.0,
+        require_containment: bool = False,
         start_worker: StartWorker | None = None,
     ) -> None:
         given = build(
@@ -237,6 +239,7 @@ class AsyncReasoningGym:
                 "generation_timeout": generation_timeout,
                 "verify_timeout": verify_timeout,
                 "verify_group_timeout": verify_group_timeout,
+                "require_containment": require_containment,
             },
         )
         self._settings = PoolSettings(
@@ -245,6 +248,7 @@ class AsyncReasoningGym:
             verify_timeout=given.verify_timeout,
             verify_group_timeout=given.verify_group_timeout,
             solved_threshold=given.solved_threshold,
+            require_containment=given.require_containment,
         )
         self._answer_tolerance = given.answer_tolerance
         self._skip_faulty_items = given.skip_faulty_items
@@ -277,6 +281,11 @@ class AsyncReasoningGym:
     def ready(self) -> bool:
         """Whether worker processes of both kinds are running."""
         return self._pool is not None and self._pool.ready
+
+    @property
+    def gaps(self) -> list[str]:
+        """What the sandbox does not enforce on this system; empty before the start as well."""
+        return [] if self._pool is None else self._pool.gaps
 
     async def _workers(self) -> TaskPool:
         """Return the task pool; start it at first use, or again if it failed to start."""

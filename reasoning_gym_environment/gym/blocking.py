@@ -37,6 +37,7 @@ class GymOptions(TypedDict, total=False):
     generation_timeout: float
     verify_timeout: float
     verify_group_timeout: float
+    require_containment: bool
 
 
 class _LoopThread:

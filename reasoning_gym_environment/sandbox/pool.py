@@ -76,6 +76,7 @@ class PoolSettings:
         verify_timeout: seconds for one answer.
         verify_group_timeout: seconds for all answers of a group.
         solved_threshold: score from which an answer is solved; None is each task's own.
+        require_containment: whether workers that this system does not fully contain are refused.
     """
 
     processes: int
@@ -83,6 +84,7 @@ class PoolSettings:
     verify_timeout: float = 5.0
     verify_group_timeout: float = 120.0
     solved_threshold: float | None = None
+    require_containment: bool = False
 
     def __post_init__(self) -> None:
         if self.processes < 1:
@@ -135,8 +137,16 @@ class WorkerGroup:
             WorkerStartError: one did not start.
         """
         await asyncio.gather(*(self._add_worker() for _ in range(self._size)))
-        for gaps in {worker.gaps for worker in self._workers} - {""}:
-            logger.warning("Sandbox incomplete (%s processes): %s", self._role, gaps)
+        for gap in self.gaps:
+            logger.warning("Sandbox incomplete: %s", gap)
+
+    @property
+    def gaps(self) -> list[str]:
+        """What this system does not enforce, one sentence for each kind of worker."""
+        return [
+            f"{self._role} processes: {gaps}"
+            for gaps in sorted({worker.gaps for worker in self._workers} - {""})
+        ]
 
     async def _add_worker(self) -> None:
         worker = await self._start_worker(self._role)
@@ -263,10 +273,25 @@ class TaskPool:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    @property
+    def gaps(self) -> list[str]:
+        """What this system does not enforce; empty while all workers are contained."""
+        return [*self._generators.gaps, *self._hosts.gaps]
+
     async def start(self) -> None:
-        """Start all workers; if one does not start, raise WorkerStartError and leave none."""
+        """Start all workers, or leave none.
+
+        Raises:
+            WorkerStartError: one does not start.
+            ConfigurationError: containment is required and incomplete.
+        """
         try:
             await asyncio.gather(self._generators.start(), self._hosts.start())
+            if self._settings.require_containment and self.gaps:
+                raise ConfigurationError(
+                    f"require_containment: the sandbox is incomplete ({'; '.join(self.gaps)}); run "
+                    "on Linux with seccomp, or leave it out to run without"
+                )
         except BaseException:
             await self.close()
             raise

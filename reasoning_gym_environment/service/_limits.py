@@ -7,12 +7,11 @@ import hmac
 import json
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
 from fastapi import HTTPException, Response
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,9 +20,6 @@ from ..tasks.recipes import shorten
 from ._messages import retry_later
 
 T = TypeVar("T")
-
-MAX_PENDING_BYTES = 256 * 2**20
-"""Bytes of all requests in memory, parsed and with their replies; a larger one may come alone."""
 
 MAX_VALUES = 2**19
 """Values in one body, more than 4 MiB of token ids and logprobs have."""
@@ -164,12 +160,21 @@ class Reservation:
         self._size = 0
 
 
-@dataclass
 class MemoryBudget:
-    """Bytes that all requests may hold at once."""
+    """Bytes that all requests may hold at once, parsed and with their replies.
 
-    most: int
-    reserved: int = 0
+    Args:
+        most: bytes; more if one request of the largest size needs more.
+        largest: bytes of one body.
+        registry: takes the metric.
+    """
+
+    def __init__(self, most: int, *, largest: int, registry: CollectorRegistry) -> None:
+        self.most = max(most, _memory(largest, min(largest, MAX_VALUES), is_wide=True))
+        self.reserved = 0
+        Gauge(
+            "reasoning_gym_request_bytes", "Memory that requests hold.", registry=registry
+        ).set_function(lambda: self.reserved)
 
 
 def memory_of(body: bytes) -> int:
@@ -186,7 +191,11 @@ def memory_of(body: bytes) -> int:
             "completions in one request",
         )
     is_wide = b"\\u" in body or not body.isascii()  # one character may widen all others
-    return len(body) * (8 if is_wide else 4) + values * VALUE_BYTES
+    return _memory(len(body), values, is_wide=is_wide)
+
+
+def _memory(size: int, values: int, *, is_wide: bool) -> int:
+    return size * (8 if is_wide else 4) + values * VALUE_BYTES
 
 
 class BodyLimiter:
@@ -196,6 +205,7 @@ class BodyLimiter:
     reply. The handler is cancelled when the client disconnects.
 
     Args:
+        budget: the memory of all requests.
         largest: bytes of one body.
         timeout: seconds for a body to arrive.
     """
@@ -205,6 +215,7 @@ class BodyLimiter:
         app: ASGIApp,
         *,
         admissions: Admissions,
+        budget: MemoryBudget,
         largest: int,
         timeout: float,
     ) -> None:
@@ -212,8 +223,7 @@ class BodyLimiter:
         self._admissions = admissions
         self._largest = largest
         self._timeout = timeout
-        alone = 8 * largest + MAX_VALUES * VALUE_BYTES
-        self._budget = MemoryBudget(max(MAX_PENDING_BYTES, alone))
+        self._budget = budget
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         reads_body = scope["type"] == "http" and scope["path"] in self._admissions

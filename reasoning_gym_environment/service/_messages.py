@@ -265,9 +265,18 @@ class ErrorReply(BaseModel):
 
 
 class HealthReply(BaseModel):
-    """The state of the worker processes: `ready` or `starting`."""
+    """The state of the worker processes: `ready` or `starting`, and what contains them not."""
 
     status: str
+    sandbox_gaps: list[str]
+
+
+class ServiceReply(BaseModel):
+    """What this service is, and its routes."""
+
+    service: str
+    version: str
+    routes: dict[str, str]
 
 
 def read_json(text: bytes | str, name: str) -> Any:

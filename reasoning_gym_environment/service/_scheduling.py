@@ -123,7 +123,7 @@ class FairScheduler:
         return True
 
     def _grant(self) -> None:
-        """Give free slots to the flows that have waited longest since their last one."""
+        """Give free slots to waiting flows in turn."""
         while self._free:
             flow = next((each for each in self._waiting if self._may_run(each)), None)
             if flow is None:

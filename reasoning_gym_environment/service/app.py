@@ -46,7 +46,15 @@ from ._connections import (
     possible_connections,
     raise_file_limit,
 )
-from ._limits import Admissions, BearerToken, BodyLimiter, RequestMetrics, error_response, retry
+from ._limits import (
+    Admissions,
+    BearerToken,
+    BodyLimiter,
+    MemoryBudget,
+    RequestMetrics,
+    error_response,
+    retry,
+)
 from ._streams import NamedStreams
 
 logger = logging.getLogger(__name__)
@@ -85,6 +93,7 @@ class ServiceSettings:
         token: that clients must send; None requires none.
         queue: completions that may be pending.
         max_body: bytes of a request.
+        memory: bytes of all requests, parsed and with replies that clients have not read.
         connections: at once; one more closes the one that has been idle longest.
         head_timeout: seconds for the head of a request to arrive.
         body_timeout: seconds for a body to arrive.
@@ -102,6 +111,7 @@ class ServiceSettings:
     token: str | None = None
     queue: int = 4096
     max_body: int = 4 * 2**20
+    memory: int = 256 * 2**20
     connections: int = MAX_CONNECTIONS
     head_timeout: float = 10.0
     body_timeout: float = 30.0
@@ -244,6 +254,11 @@ class _GymMetrics(Collector):
         yield GaugeMetricFamily(
             "reasoning_gym_ready", "1 while worker processes are up.", value=self._gym.ready
         )
+        yield GaugeMetricFamily(
+            "reasoning_gym_sandbox_gaps",
+            "What this system does not contain; /health has the sentences.",
+            value=len(self._gym.gaps),
+        )
         yield CounterMetricFamily(
             "reasoning_gym_worker_restarts",
             "Worker processes that were lost and replaced.",
@@ -316,6 +331,18 @@ def _add_information_routes(app: FastAPI) -> None:
     }
     unauthorized: _Responses = {401: _ERRORS[401]}
 
+    @app.head("/", include_in_schema=False)
+    @app.get("/", responses=unauthorized)
+    async def describe() -> messages.ServiceReply:
+        """Return what this service is, its version and its routes."""
+        routes = {
+            f"{method} {route.path}": (route.description or "").partition("\n")[0]
+            for route in app.routes
+            if isinstance(route, APIRoute) and route.include_in_schema
+            for method in sorted(route.methods or ())
+        }
+        return messages.ServiceReply(service=app.title, version=app.version, routes=routes)
+
     @app.post("/seed_session", responses=unauthorized)
     async def seed_session() -> dict[str, Any]:
         """Reply to NeMo Gym's clients before a rollout; there is nothing to prepare."""
@@ -327,7 +354,9 @@ def _add_information_routes(app: FastAPI) -> None:
         """Report whether worker processes are up."""
         ready = app.state.gym.ready
         response.status_code = 200 if ready else 503
-        return messages.HealthReply(status="ready" if ready else "starting")
+        return messages.HealthReply(
+            status="ready" if ready else "starting", sandbox_gaps=app.state.gym.gaps
+        )
 
     @app.head("/metrics", include_in_schema=False)
     @app.get("/metrics", response_class=PlainTextResponse, responses=unauthorized)
@@ -347,6 +376,9 @@ def _add_middleware(app: FastAPI, settings: ServiceSettings, admissions: Admissi
     app.add_middleware(
         BodyLimiter,
         admissions=admissions,
+        budget=MemoryBudget(
+            settings.memory, largest=settings.max_body, registry=app.state.registry
+        ),
         largest=settings.max_body,
         timeout=settings.body_timeout,
     )

@@ -8,8 +8,10 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 from fastapi import HTTPException
+from hung_gym import Hung
 from prometheus_client import CollectorRegistry
 from reward_requests import Post, right
+from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.gym.asynchronous import Score
@@ -211,16 +213,50 @@ async def test_a_disconnect_is_counted_and_leaves_other_requests_alone(
     assert left() == before + 1
 
 
-class Hung(AsyncReasoningGym):
-    """Starts no process, and never scores."""
+async def test_completions_that_wait_too_long_get_503() -> None:
+    slow = Slow()
+    queue = queue_of(slow.score, concurrency=1)
+    first = asyncio.create_task(queue.score(target(0), ["a"], client="a"))
+    while not slow.groups:
+        await asyncio.sleep(0.001)
+    with pytest.raises(HTTPException, match=r"waited 0\.2 s for a free verifier") as refused:
+        await queue.score(target(1), ["b"], client="a")
+    assert (refused.value.status_code, refused.value.headers["Retry-After"]) == (503, "10")
+    slow.go.set()
+    await first
+    assert slow.groups == [["a"]]
+    assert len(await queue.score(target(1), ["b"], client="a")) == 1
 
-    def __init__(self) -> None:
-        super().__init__(processes=1)
-        self.asked = asyncio.Event()
 
-    async def problem(self, recipe: Recipe) -> Problem:
-        self.asked.set()
-        return await asyncio.Future()
+async def test_batches_of_one_client_hold_no_completions_of_another() -> None:
+    slow = Slow()
+    slow.go.set()
+    queue = queue_of(slow.score)
+    await asyncio.gather(*(queue.score(target(0), ["4"], client=name) for name in ("a", "b", "a")))
+    assert slow.groups == [["4", "4"], ["4"]]
+
+
+async def test_answers_that_hang_leave_half_of_the_verifiers_to_others(
+    stock: WorkerStock, post: Post, problem: Problem
+) -> None:
+    recipe = {"task": "rush_hour", "seed": 4}
+    hanging = {
+        "recipe": recipe,
+        "completions": [f"<answer>A+9999999999{n}</answer>" for n in range(200)],
+    }
+    body = {"recipe": problem.recipe.to_json(), "completions": [right(problem)]}
+    async with (
+        AsyncReasoningGym(processes=2, verify_timeout=0.5, start_worker=stock.lend) as gym,
+        started(gym, drain=0) as service,
+    ):
+        waiting = asyncio.create_task(post("/score", hanging, url=service.url))
+        await asyncio.sleep(0.5)
+        for _ in range(20):
+            reply = await asyncio.wait_for(post("/score", body, url=service.url), 2)
+            assert reply.body["scores"][0]["score"] == 1.0
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
 
 
 async def test_requests_that_outlast_draining_get_503(

@@ -65,7 +65,8 @@ async def test_sigterm_drains_requests_and_leaves_no_process(tmp_path: Path) -> 
     ):
         url = await until(process, r"Listening on (http\S+)")
         async with session.get(f"{url}/health") as response:
-            assert (response.status, await response.json()) == (503, {"status": "starting"})
+            assert response.status == 503
+            assert await response.json() == {"status": "starting", "sandbox_gaps": []}
         await until(process, "Ready")
         async with session.get(f"{url}/health") as response:
             assert response.status == 200
@@ -87,6 +88,31 @@ async def test_sigterm_drains_requests_and_leaves_no_process(tmp_path: Path) -> 
     assert await survivors(workers) == set()
     kept = json.loads((tmp_path / "s.json").read_text())
     assert kept["state"]["ahead"][0] == handed_out["recipe"]
+
+
+@pytest.mark.processes
+async def test_sigterm_saves_streams_first_and_gives_up_what_hangs(tmp_path: Path) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    file = tmp_path / "s.json"
+    async with (
+        command("--streams", str(tmp_path), "--drain", "1") as process,
+        aiohttp.ClientSession(headers=headers) as session,
+    ):
+        url = await until(process, r"Listening on (http\S+)")
+        await until(process, "Ready")
+        async with session.post(f"{url}/problems", json={"stream": "s", "options": {}}) as response:
+            assert response.status == 200
+        answers = [f"<answer>A+99999999999{n}</answer>" for n in range(4)]
+        body = {"recipe": {"task": "rush_hour", "seed": 4}, "completions": answers}
+        asked = asyncio.create_task(session.post(f"{url}/score", json=body))
+        await queued(session, url, 4)
+        assert not file.exists()
+        process.send_signal(signal.SIGTERM)
+        while not file.exists():
+            await asyncio.sleep(0.02)
+        assert not asked.done(), "states are saved before requests are finished"
+        assert (await asked).status == 503
+        assert await asyncio.wait_for(process.wait(), 10) == 0
 
 
 @pytest.mark.processes
@@ -134,6 +160,7 @@ def test_an_invalid_token_is_rejected(tmp_path: Path, text: str) -> None:
         ("--queue=9", "--queue must be between 256 and 1000000, got 9"),
         ("--max-body=0", "--max-body must be between 1 and 1024, got 0"),
         ("--processes=0", "--processes must be between 1 and 1024, got 0"),
+        ("--drain=-1", "--drain must be between 0 and 3600, got -1"),
     ],
 )
 def test_options_out_of_range_are_rejected(

@@ -1,6 +1,7 @@
 """Each route's reply in its framework's format, and the error messages."""
 
 import json
+from importlib.metadata import version
 from typing import Any
 
 import aiohttp
@@ -108,10 +109,24 @@ async def test_slime_gets_a_number(post: Post, problem: Problem) -> None:
 
 
 async def test_health_reports_ready_workers(
-    service: RewardService, session: aiohttp.ClientSession
+    service: RewardService, session: aiohttp.ClientSession, gym: AsyncReasoningGym
 ) -> None:
     async with session.get(f"{service.url}/health") as response:
-        assert (response.status, await response.json()) == (200, {"status": "ready"})
+        assert response.status == 200
+        assert await response.json() == {"status": "ready", "sandbox_gaps": gym.gaps}
+
+
+async def test_the_root_says_what_this_is(
+    service: RewardService, session: aiohttp.ClientSession
+) -> None:
+    async with session.get(f"{service.url}/") as response:
+        described = await response.json()
+    assert (described["service"], described["version"]) == (
+        "reasoning-gym rewards",
+        version("reasoning-gym-environment"),
+    )
+    assert described["routes"]["POST /score"] == "Score completions of one problem."
+    assert described["routes"]["GET /openapi.json"] == "Return this document."
 
 
 async def test_prometheus_parses_the_metrics(
@@ -130,6 +145,7 @@ async def test_prometheus_parses_the_metrics(
     assert families["reasoning_gym_request_seconds"].type == "histogram"
     assert [s.value for s in families["reasoning_gym_ready"].samples] == [1]
     assert [s.value for s in families["reasoning_gym_worker_restarts"].samples] == [0]
+    assert [s.value for s in families["reasoning_gym_sandbox_gaps"].samples] == [0]
 
 
 RECIPE = {"task": "gcd", "seed": 2}

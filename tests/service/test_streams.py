@@ -158,6 +158,17 @@ async def test_a_new_stream_is_rejected_while_all_are_in_use(
     await streams.close()
 
 
+async def test_the_number_of_streams_is_bounded(gym: AsyncReasoningGym, tmp_path: Path) -> None:
+    streams = NamedStreams(gym, tmp_path, most=1, most_files=2)
+    options = StreamRequestOptions(tasks=["gcd"])
+    for name in ("one", "two", "one"):
+        await streams.next(name, 1, options)
+    with pytest.raises(HTTPException, match="there are 2 streams, as many as there may be: delete"):
+        await streams.next("three", 1, options)
+    await streams.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.json", "two.json"]
+
+
 async def test_a_stream_that_does_not_learn_repeats_no_problem_after_a_restart(
     gym: AsyncReasoningGym, tmp_path: Path
 ) -> None:
@@ -194,12 +205,15 @@ async def test_a_state_that_cannot_be_written_is_logged_and_written_later(
     streams = NamedStreams(gym, folder, most=1)
     options = StreamSettings(tasks=["gcd"])
     await streams.next("one", 1, options)
-    await streams.save()
-    assert "Cannot save stream one: " in caplog.text
+    for _ in range(5):
+        await streams.save()
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith("Cannot save streams, will retry: ")
     with pytest.raises(HTTPException, match="cannot close stream 'one' to open another: "):
         await streams.next("two", 1, options)
     folder.unlink()
     await streams.close()
+    assert caplog.messages[1:] == ["Streams are saved again after 0 s"]
     assert [path.name for path in folder.iterdir()] == ["one.json"]
 
 
