@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..tasks.recipes import shorten
+from ..util.text import shorten
 from ._messages import retry_later
 
 T = TypeVar("T")

@@ -160,7 +160,7 @@ async def test_a_new_stream_is_rejected_while_all_are_in_use(
 
 async def test_the_number_of_streams_is_bounded(gym: AsyncReasoningGym, tmp_path: Path) -> None:
     streams = NamedStreams(gym, tmp_path, most=1, most_files=2)
-    options = StreamRequestOptions(tasks=["gcd"])
+    options = StreamSettings(tasks=["gcd"])
     for name in ("one", "two", "one"):
         await streams.next(name, 1, options)
     with pytest.raises(HTTPException, match="there are 2 streams, as many as there may be: delete"):
