@@ -13,7 +13,7 @@ from kubernetes_validate import validate
 
 from reasoning_gym_environment.cli import COMMANDS
 from reasoning_gym_environment.errors import TRY_AGAIN, ConfigurationError
-from reasoning_gym_environment.service.app import DRAIN_SECONDS
+from reasoning_gym_environment.service.app import ServiceSettings
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
@@ -74,7 +74,7 @@ def test_the_service_is_probed_and_may_do_no_more_than_it_must() -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert pod["securityContext"]["runAsNonRoot"]
-    assert pod["terminationGracePeriodSeconds"] > DRAIN_SECONDS
+    assert pod["terminationGracePeriodSeconds"] > ServiceSettings().drain + 10
     assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
 
 

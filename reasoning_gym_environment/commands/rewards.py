@@ -7,6 +7,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import FixableError
 from ..gym.asynchronous import AsyncReasoningGym
@@ -15,6 +16,27 @@ from ..util.files import require_place
 
 TOKEN_VARIABLE = "REASONING_GYM_REWARDS_TOKEN"
 _MIN_TOKEN = 16
+
+
+class _Number(NamedTuple):
+    """An option that is an integer."""
+
+    unit: str
+    default: int
+    least: int
+    most: int
+    what: str
+
+
+_NUMBERS = {
+    "port": _Number("PORT", 8080, 0, 65535, "0 takes a free one"),
+    "processes": _Number(
+        "N", default_processes(), 1, 1024, "generators, and as many verifier hosts"
+    ),
+    "queue": _Number("N", 4096, 256, 10**6, "pending completions; beyond it requests get 429"),
+    "max-body": _Number("MIB", 4, 1, 1024, "largest request; larger ones get 413"),
+    "drain": _Number("SECONDS", 20, 0, 3600, "time for in-flight requests after SIGTERM"),
+}
 _FLAGS = {
     "--answer-tolerance": "as env.answer_tolerance",
     "--keep-faulty-items": "streams also ask items that env.skip_faulty_items leaves out",
@@ -55,18 +77,10 @@ def parse(arguments: Sequence[str]) -> Namespace:
     """Parse the options; SystemExit, after the reason, if one is invalid."""
     parser = build_parser()
     options = parser.parse_args(arguments)
-    for name, least, most in (
-        ("port", 0, 65535),
-        ("processes", 1, 1024),
-        ("queue", 256, 10**6),
-        ("max_body", 1, 1024),
-        ("drain", 0, 3600),
-    ):
-        value = getattr(options, name)
-        if not least <= value <= most:
-            parser.error(
-                f"--{name.replace('_', '-')} must be between {least} and {most}, got {value}"
-            )
+    for name, number in _NUMBERS.items():
+        value = getattr(options, name.replace("-", "_"))
+        if not number.least <= value <= number.most:
+            parser.error(f"--{name} must be between {number.least} and {number.most}, got {value}")
     return options
 
 
@@ -77,39 +91,18 @@ def build_parser() -> ArgumentParser:
     )
     parser.add_argument("--host", default="127.0.0.1", help="address (default: %(default)s)")
     parser.add_argument(
-        "--port", type=int, default=8080, help="0 takes a free one (default: %(default)s)"
-    )
-    parser.add_argument(
         "--token-file",
         type=Path,
         help=f"file with the bearer token that clients must send (default: ${TOKEN_VARIABLE})",
     )
-    parser.add_argument(
-        "--processes",
-        type=int,
-        default=default_processes(),
-        help="generators, and as many verifier hosts (default here: %(default)s)",
-    )
-    parser.add_argument(
-        "--queue",
-        type=int,
-        default=4096,
-        help="pending completions; beyond it requests get 429 (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--max-body",
-        type=int,
-        default=4,
-        metavar="MIB",
-        help="largest request; larger ones get 413 (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--drain",
-        type=int,
-        default=20,
-        metavar="SECONDS",
-        help="time for in-flight requests after SIGTERM (default: %(default)s)",
-    )
+    for name, number in _NUMBERS.items():
+        parser.add_argument(
+            f"--{name}",
+            type=int,
+            default=number.default,
+            metavar=number.unit,
+            help=f"{number.what} (default: %(default)s)",
+        )
     parser.add_argument(
         "--streams",
         type=Path,

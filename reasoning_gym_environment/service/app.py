@@ -335,13 +335,9 @@ def _add_information_routes(app: FastAPI) -> None:
     @app.get("/", responses=unauthorized)
     async def describe() -> messages.ServiceReply:
         """Return what this service is, its version and its routes."""
-        routes = {
-            f"{method} {route.path}": (route.description or "").partition("\n")[0]
-            for route in app.routes
-            if isinstance(route, APIRoute) and route.include_in_schema
-            for method in sorted(route.methods or ())
-        }
-        return messages.ServiceReply(service=app.title, version=app.version, routes=routes)
+        return messages.ServiceReply(
+            service=app.title, version=app.version, routes=_described_routes(app)
+        )
 
     @app.post("/seed_session", responses=unauthorized)
     async def seed_session() -> dict[str, Any]:
@@ -370,6 +366,15 @@ def _add_information_routes(app: FastAPI) -> None:
     async def openapi() -> dict[str, Any]:
         """Return this document."""
         return app.openapi()
+
+
+def _described_routes(app: FastAPI) -> dict[str, str]:
+    return {
+        f"{method} {route.path}": route.description.partition("\n")[0]
+        for route in app.routes
+        if isinstance(route, APIRoute) and route.include_in_schema
+        for method in sorted(route.methods or ())
+    }
 
 
 def _add_middleware(app: FastAPI, settings: ServiceSettings, admissions: Admissions) -> None:
