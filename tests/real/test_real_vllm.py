@@ -1,34 +1,38 @@
 """The environment against a real vLLM with a real model, on a CPU: `make test-real`."""
 
-import asyncio
 import json
-import os
-import socket
+import shutil
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 import pytest_asyncio
 from atroposlib.envs.base import APIServerConfig
+from real_runs import (
+    MAX_LENGTH,
+    MODEL,
+    PYTHON,
+    batches_of_serve,
+    free_port,
+    options,
+    run_command,
+    running,
+    server_settings,
+    settings,
+)
 from transformers import AutoTokenizer
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
-from reasoning_gym_environment.demo.trainer import ApiServer, Trainer
 from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.storage.dumps import read_dump
 
 pytestmark = [pytest.mark.real, pytest.mark.processes]
 
 HERE = Path(__file__).parent
-PYTHON = os.environ.get("REAL_PYTHON", "python")
-MODEL = os.environ.get("REAL_MODEL", "model")
-START_SECONDS = 400
 KINDS = ["vllm", "openai"]
-MAX_LENGTH = 256
 COMPARED_ROWS = 4
 TOLERANCE_MEAN = 0.05
 TOLERANCE_MOST = 0.5
@@ -37,38 +41,14 @@ OTHER_TEMPERATURE_MEAN = 0.1
 """The least mean difference to logprobs of another temperature: the comparison can tell."""
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @asynccontextmanager
-async def real_vllm(folder: Path, *options: str) -> AsyncIterator[str]:
+async def real_vllm(folder: Path, *options: str, model: str = MODEL) -> AsyncIterator[str]:
     """The URL of a vLLM that is up, ended afterwards."""
     port = free_port()
-    command = [str(HERE / "serve_vllm.sh"), PYTHON, MODEL, str(port), *options]
-    with (folder / "vllm.log").open("wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        for _ in range(START_SECONDS):
-            assert server.poll() is None, (folder / "vllm.log").read_text()[-4000:]
-            if await is_healthy(f"http://127.0.0.1:{port}"):
-                break
-            await asyncio.sleep(1)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait(timeout=60)
-
-
-async def is_healthy(url: str) -> bool:
-    try:
-        async with aiohttp.ClientSession() as session, session.get(f"{url}/health") as response:
-            return bool(response.ok)
-    except aiohttp.ClientError:
-        return False
+    url = f"http://127.0.0.1:{port}"
+    command = [str(HERE / "serve_vllm.sh"), PYTHON, model, str(port), *options]
+    async with running(command, folder / "vllm.log", f"{url}/health"):
+        yield url
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -83,66 +63,17 @@ def tokenizer() -> Any:
     return AutoTokenizer.from_pretrained(MODEL)
 
 
-def settings(folder: Path, **changes: Any) -> dict[str, Any]:
-    return {
-        "tokenizer_name": MODEL,
-        "system_prompt": "direct",
-        "include_tasks": "gcd",
-        "task_processes": 1,
-        "group_size": 4,
-        "max_token_length": MAX_LENGTH,
-        "temperature": 0.7,
-        "max_num_workers": 2,
-        "num_eval_samples_per_task": 2,
-        "steps_per_eval": 0,
-        "use_wandb": False,
-        "ensure_scores_are_not_same": False,
-        "data_dumps_dir": str(folder),
-        **changes,
-    }
-
-
-def server_settings(url: str, kind: str) -> dict[str, Any]:
-    return {"server_type": kind, "base_url": f"{url}/v1", "model_name": MODEL, "api_key": "x"}
-
-
 @asynccontextmanager
 async def environment(
-    url: str, kind: str, folder: Path, **changes: Any
+    url: str, kind: str, folder: Path, *, model: str = MODEL, **changes: Any
 ) -> AsyncIterator[ReasoningGymEnv]:
     config = ReasoningGymEnvConfig(**settings(folder, **changes))
-    env = ReasoningGymEnv(config, [APIServerConfig(**server_settings(url, kind))])
+    env = ReasoningGymEnv(config, [APIServerConfig(**server_settings(url, kind, model))])
     try:
         await env.setup()
         yield env
     finally:
         await env.close()
-
-
-def options(url: str, kind: str, folder: Path, **changes: Any) -> list[str]:
-    groups = {"env": settings(folder, **changes), "openai": server_settings(url, kind)}
-    return [
-        part
-        for prefix, values in groups.items()
-        for name, value in values.items()
-        for part in (f"--{prefix}.{name}", str(value))
-    ]
-
-
-async def run_command(*arguments: str, timeout: float = 300) -> str:
-    """What the command says; fails where its exit status isn't 0."""
-    command = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "reasoning_gym_environment", *arguments),
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        _, said = await asyncio.wait_for(command.communicate(), timeout)
-    finally:
-        if command.returncode is None:
-            command.kill()
-    assert command.returncode == 0, said.decode()[-4000:]
-    return said.decode()
 
 
 def rows_of(group: dict[str, Any]) -> list[tuple[list[int], list[int], list[float]]]:
@@ -209,28 +140,7 @@ def check_logprobs(group: dict[str, Any], *, temperature: float, another: float)
 async def test_serve_feeds_a_trainer(
     kind: str, processed: str, tokenizer: Any, tmp_path: Path
 ) -> None:
-    batches: list[Any] = []
-
-    class Keeping(Trainer):
-        def _train(self, batch: list[dict[str, Any]]) -> None:
-            super()._train(batch)
-            batches.append(batch)
-
-    async with ApiServer() as api:
-        trainer = Keeping(
-            api.url, batch_size=8, max_token_len=512, num_steps=2, checkpoint_dir=tmp_path
-        )
-        training = asyncio.create_task(trainer.run())
-        changes = {"rollout_server_url": api.url, "total_steps": 2}
-        serving = asyncio.create_task(
-            run_command("serve", *options(processed, kind, tmp_path, **changes))
-        )
-        await asyncio.wait({training, serving}, timeout=300, return_when="FIRST_COMPLETED")
-        if serving.done():
-            serving.result()
-        await asyncio.wait_for(training, timeout=60)
-        serving.cancel()
-        await asyncio.wait({serving})
+    batches = await batches_of_serve(processed, kind, tmp_path, batch_size=8, steps=2)
     assert len(batches) == 2
     for group in (group for batch in batches for group in batch):
         check_rows(group, tokenizer)
@@ -311,3 +221,81 @@ async def test_raw_logprobs_are_known_and_right_at_temperature_1(
     assert group is not None
     check_rows(group, tokenizer)
     check_logprobs(group, temperature=1.0, another=0.7)
+
+
+async def test_evaluate_and_process_need_no_tokenizer(processed: str, tmp_path: Path) -> None:
+    changes = {"tokenizer_name": "", "max_token_length": 200, "dump_all_rollouts": True}
+    await run_command("evaluate", *options(processed, "openai", tmp_path, **changes))
+    await run_command("process", *options(processed, "openai", tmp_path, total_steps=1, **changes))
+    files = [*tmp_path.glob("evaluation_*/samples.jsonl"), *tmp_path.glob("*rollouts*.jsonl")]
+    rollouts = [r for f in files for row in read_dump(f).rows for r in row["rollouts"]]
+    assert len(rollouts) == 2 + 4
+    assert all(0 < r["completion_tokens"] <= 200 < len(str(r)) for r in rollouts)
+    assert all(r["tokens"] > r["completion_tokens"] for r in rollouts)
+
+
+async def test_a_base_models_tokenizer_works_with_the_plain_template(
+    processed: str, tokenizer: Any, tmp_path: Path
+) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(MODEL, base, ignore=shutil.ignore_patterns("*.jinja", "*.safetensors"))
+    changes = {"tokenizer_name": str(base), "total_steps": 1}
+    groups = tmp_path / "groups.jsonl"
+    said = await run_command("process", *options(processed, "vllm", tmp_path, **changes), status=2)
+    assert said.splitlines()[-1] == (
+        f"error: the tokenizer {base} has no chat template (base models have none): set "
+        "--env.chat_template to plain for the built-in one, or to a file with another"
+    )
+    changes |= {"chat_template": "plain", "data_path_to_save_groups": str(groups)}
+    await run_command("process", *options(processed, "vllm", tmp_path, **changes))
+    [row] = [json.loads(line) for line in groups.read_text().splitlines()]
+    [masks, *_] = row["masks"]
+    prompt = tokenizer.decode(row["tokens"][0][: masks.count(-100)])
+    assert prompt.startswith("<|im_start|>Solve the problem.")
+    assert prompt.endswith("\n\nAssistant:")
+
+
+@pytest.fixture(scope="module")
+def thinking_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The model with think tags as tokens, and a template that opens the thought."""
+    folder = tmp_path_factory.mktemp("thinking") / "model"
+    shutil.copytree(MODEL, folder)
+    file = folder / "tokenizer.json"
+    content = json.loads(file.read_text())
+    tags = {"<gh_stars>": "<think>", "<issue_start>": "</think>"}
+    for token in content["added_tokens"]:
+        token["special"] &= token["content"] not in tags
+        token["content"] = tags.get(token["content"], token["content"])
+    vocabulary = content["model"]["vocab"]
+    content["model"]["vocab"] = {tags.get(name, name): n for name, n in vocabulary.items()}
+    file.write_text(json.dumps(content))
+    template = folder / "chat_template.jinja"
+    template.write_text(template.read_text() + "{% if add_generation_prompt %}<think>{% endif %}")
+    return str(folder)
+
+
+async def test_a_reasoning_parser_does_not_change_what_is_trained_on(
+    thinking_model: str, tmp_path: Path
+) -> None:
+    """With the parser the thought is in a field of its own; the token ids are the same."""
+    parser = ("--reasoning-parser", "deepseek_r1", "--logprobs-mode", "processed_logprobs")
+    tokenizer = AutoTokenizer.from_pretrained(thinking_model)
+    changes = {"tokenizer_name": thinking_model, "include_messages": True}
+    async with real_vllm(tmp_path, *parser, model=thinking_model) as url:
+        for kind in KINDS:  # chats go through the parser, completions don't
+            async with environment(url, kind, tmp_path, model=thinking_model, **changes) as env:
+                group, _ = await env.collect_trajectories(await env.get_next_item())
+            assert group is not None
+            for row, (tokens, masks, _) in enumerate(rows_of(group)):
+                prompt = masks.count(-100)
+                assert tokenizer.decode(tokens[:prompt]).endswith("<|im_start|>assistant\n<think>")
+                text = tokenizer.decode(tokens[prompt:], skip_special_tokens=True)
+                assert text == group["messages"][row][-1]["content"]
+            check_logprobs(group, temperature=0.7, another=1.0)
+        unknown = {"tokenizer_name": "", "max_token_length": 200}
+        given = options(url, "openai", tmp_path, model=thinking_model, **unknown)
+        await run_command("evaluate", *given)
+    [samples] = tmp_path.glob("evaluation_*/samples.jsonl")
+    for row in read_dump(samples).rows:
+        assert row["rollouts"][0]["conversation"][-1]["content"].startswith("<think>")
+        assert row["rollouts"][0]["completion_tokens"] > 0
