@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +117,8 @@ class AsyncProblemStream:
         stream.observe(problem, solved=3, attempts=8)
     """
 
-    def __init__(self, problems: TrainingProblems) -> None:
+    def __init__(self, gym: AsyncReasoningGym, problems: TrainingProblems) -> None:
+        self._gym = gym
         self._problems = problems
 
     def __aiter__(self) -> AsyncIterator[Problem]:
@@ -131,8 +132,9 @@ class AsyncProblemStream:
 
         Raises:
             GenerationError: no problem can be made.
-            PoolClosedError: the gym is closed.
+            PoolClosedError: the gym is closed, or belongs to another event loop.
         """
+        self._gym.require_own_loop()
         return await self._problems.next()
 
     def observe(self, problem: Scorable, *, solved: int, attempts: int) -> None:
@@ -180,6 +182,15 @@ class AsyncProblemStream:
         self._problems.close()
 
 
+async def _open(pool: TaskPool) -> AsyncGenerator[None, None]:
+    """Start a pool, and close it with this generator.
+
+    The event loop closes a generator that is collected, and those that are left at its end.
+    """
+    async with pool:
+        yield
+
+
 def _scored_key(which: Problem | Recipe) -> Hashable:
     """Return a key that is equal where completions are scored against the same entry."""
     if isinstance(which, Recipe):
@@ -190,8 +201,9 @@ def _scored_key(which: Problem | Recipe) -> Hashable:
 class AsyncReasoningGym:
     """A client for reasoning-gym's problems and verifiers, which run in sandboxed processes.
 
-    Worker processes start at first use. They end with `close`, at the end of `async with`, and
-    with this process, however it ends. Calls may run concurrently in one event loop.
+    Worker processes start at first use. They end with `close`, at the end of `async with`, with
+    the event loop, when nothing refers to the gym, and with this process, however it ends. Calls
+    may run concurrently in one event loop.
 
     Args:
         processes: number of generators, and of verifier hosts; by default half the cores.
@@ -254,7 +266,9 @@ class AsyncReasoningGym:
         self._skip_faulty_items = given.skip_faulty_items
         self._start_worker = start_worker
         self._starting = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._pool: TaskPool | None = None
+        self._open_pool: AsyncGenerator[None, None] | None = None
         self._closed = False
         self._ladders: Mapping[str, TaskLadder] = {}
         self._remembered = RememberedProblems()
@@ -270,8 +284,8 @@ class AsyncReasoningGym:
         """Stop all worker processes. Safe to call again; other calls then fail."""
         self._closed = True
         async with self._starting:
-            if self._pool is not None:
-                await self._pool.close()
+            if self._open_pool is not None:
+                await self._open_pool.aclose()
 
     async def start(self) -> None:
         """Start the worker processes now; raise WorkerStartError if one fails to start."""
@@ -287,15 +301,27 @@ class AsyncReasoningGym:
         """What the sandbox does not enforce on this system; empty before the start as well."""
         return [] if self._pool is None else self._pool.gaps
 
+    def require_own_loop(self) -> None:
+        """Raise PoolClosedError in another event loop than that of the first call."""
+        running = asyncio.get_running_loop()
+        self._loop = self._loop or running
+        if self._loop is not running:
+            raise PoolClosedError(
+                "this gym belongs to another event loop; create one in each event loop, or use "
+                "ReasoningGym, which works in all"
+            )
+
     async def _workers(self) -> TaskPool:
         """Return the task pool; start it at first use, or again if it failed to start."""
+        self.require_own_loop()
         async with self._starting:
             if self._closed:
                 raise PoolClosedError("this gym is closed; create a new one")
             if self._pool is None:
                 pool = TaskPool(self._settings, self.counts, start_worker=self._start_worker)
-                await pool.start()
-                self._pool = pool
+                opened = _open(pool)
+                await anext(opened)
+                self._pool, self._open_pool = pool, opened
             return self._pool
 
     async def _known_ladders(self) -> Mapping[str, TaskLadder]:
@@ -464,4 +490,4 @@ class AsyncReasoningGym:
             prefetch=PREFETCH,
             excluded=fixed_exclusions({question_hash(q) for q in given.reserved}),
         )
-        return AsyncProblemStream(problems)
+        return AsyncProblemStream(self, problems)

@@ -41,25 +41,39 @@ class GymOptions(TypedDict, total=False):
 
 
 class _LoopThread:
-    """An event loop in a daemon thread."""
+    """An event loop in a daemon thread, for one gym."""
 
     def __init__(self) -> None:
         # Not epoll: its set of descriptors would be shared with forks of this process.
         self._loop = asyncio.SelectorEventLoop(selectors.PollSelector())
         self._thread = threading.Thread(
-            target=self._loop.run_forever, name="reasoning-gym", daemon=True
+            target=self._run_and_close, name="reasoning-gym", daemon=True
         )
         self._thread.start()
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def close(self) -> None:
-        """Cancel all tasks and stop the thread."""
-        self.submit(_cancel_all()).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
+    def end(self, gym: AsyncReasoningGym) -> Future[None]:
+        """Close the gym, cancel all tasks and end the thread; wait for none of it."""
+        return self.submit(self._close_and_stop(gym))
+
+    async def _close_and_stop(self, gym: AsyncReasoningGym) -> None:
+        try:
+            await gym.close()
+        finally:
+            self._loop.stop()
+
+    def _run_and_close(self) -> None:
+        try:
+            self._loop.run_forever()
+            self._loop.run_until_complete(_cancel_all())
+        finally:
+            self._loop.close()
+
+    def join(self) -> None:
+        """Wait until the thread has ended."""
         self._thread.join()
-        self._loop.close()
 
 
 async def _cancel_all() -> None:
@@ -72,8 +86,9 @@ async def _cancel_all() -> None:
 class ReasoningGym:
     """A client for reasoning-gym's problems and verifiers, which run in sandboxed processes.
 
-    Worker processes start at first use. They end with `close`, at the end of `with`, and with this
-    process, however it ends. All threads may use it. A fork of this process starts new workers.
+    Worker processes start at first use. They end with `close`, at the end of `with`, when nothing
+    refers to the gym, and with this process, however it ends. All threads may use it. A fork of
+    this process starts new workers.
 
     Args:
         options: see `AsyncReasoningGym`.
@@ -88,6 +103,7 @@ class ReasoningGym:
         self._options = options
         self._gym = AsyncReasoningGym(**options)
         self._loop: _LoopThread | None = None
+        self._finalizer: weakref.finalize[..., ReasoningGym] | None = None
         self._closed = False
         self._lock = threading.Lock()
         _gyms.add(self)
@@ -103,9 +119,17 @@ class ReasoningGym:
         with self._lock:
             self._closed = True
             loop, self._loop = self._loop, None
+            self._detach_finalizer()
         if loop is not None:
-            loop.submit(self._gym.close()).result()
-            loop.close()
+            try:
+                loop.end(self._gym).result()
+            finally:
+                loop.join()
+
+    def _detach_finalizer(self) -> None:
+        """Let the collection of this gym close nothing."""
+        if self._finalizer is not None:
+            self._finalizer.detach()
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run the coroutine in the loop and wait for its result; an interrupt cancels it."""
@@ -113,7 +137,10 @@ class ReasoningGym:
             if self._closed:
                 work.close()
                 raise PoolClosedError("this gym is closed; create a new one")
-            self._loop = self._loop or _LoopThread()
+            if self._loop is None:
+                self._loop = _LoopThread()
+                self._finalizer = weakref.finalize(self, self._loop.end, self._gym)
+                self._finalizer.atexit = False  # see `_close_all`
             future = self._loop.submit(work)
         try:
             return future.result()
@@ -126,6 +153,7 @@ class ReasoningGym:
     def _restart_after_fork(self) -> None:
         """Drop the parent's thread and workers, which a fork does not have."""
         _inherited.append((self._loop, self._gym))
+        self._detach_finalizer()
         self._lock = threading.Lock()
         self._loop = None
         self._gym = AsyncReasoningGym(**self._options)

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sys
+import threading
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from process_tree import PROC, children, descendants, survivors
 
-from reasoning_gym_environment import ReasoningGym
+from reasoning_gym_environment import AsyncProblemStream, AsyncReasoningGym, ReasoningGym
 from reasoning_gym_environment.errors import PoolClosedError
 
 pytestmark = [
@@ -84,7 +86,7 @@ ENDS = {
 }
 USES_A_GYM = """
 import os, time
-from reasoning_gym_environment import ReasoningGym
+from reasoning_gym_environment import AsyncProblemStream, AsyncReasoningGym, ReasoningGym
 os.setpgid(0, 0)
 gym = ReasoningGym(processes=1)
 [problem] = gym.problems("gcd")
@@ -122,3 +124,45 @@ def test_a_closed_gym_raises() -> None:
 def test_an_unknown_option_is_refused() -> None:
     with pytest.raises(TypeError, match="prozesses"):
         ReasoningGym(prozesses=2)  # type: ignore[call-arg]  # it is what is tested
+
+
+async def unused(before: set[int]) -> bool:
+    """Return whether no process and no thread of a gym is left, after a while."""
+    for _ in range(100):
+        gc.collect()
+        threads = [thread.name for thread in threading.enumerate()]
+        if children(os.getpid()) <= before and threads.count("reasoning-gym") <= 1:
+            return True
+        await asyncio.sleep(0.05)
+    return False
+
+
+async def test_a_gym_that_is_not_closed_leaves_no_process_and_no_thread(gym: ReasoningGym) -> None:
+    assert right(gym)  # it has a thread and a process of its own
+    before = children(os.getpid())
+    other = ReasoningGym(processes=1)
+    stream = other.stream(["gcd"])
+    del other
+    gc.collect()
+    assert stream.next().recipe.task == "gcd", "a stream keeps its gym"
+    assert children(os.getpid()) > before
+    del stream
+    assert await unused(before)
+
+
+def test_an_event_loop_closes_its_gym_and_another_is_told(gym: ReasoningGym) -> None:
+    assert right(gym)
+    before = children(os.getpid())
+    own = AsyncReasoningGym(processes=1)
+
+    async def start() -> AsyncProblemStream:
+        stream = await own.stream(["gcd"])
+        await stream.next()
+        return stream
+
+    stream = asyncio.run(start())
+    assert children(os.getpid()) == before
+    for call in (own.tasks, stream.next):
+        with pytest.raises(PoolClosedError, match="this gym belongs to another event loop; create"):
+            asyncio.run(call())
+    asyncio.run(own.close())
