@@ -163,6 +163,11 @@ class ReasoningGym:
         """Skipped items, restarted workers and similar events."""
         return dict(self._gym.counts)
 
+    @property
+    def gaps(self) -> list[str]:
+        """What the sandbox does not enforce on this system; empty before the start as well."""
+        return self._gym.gaps
+
     def tasks(self) -> list[TaskSummary]:
         """List the tasks by name."""
         return self._run(self._gym.tasks())

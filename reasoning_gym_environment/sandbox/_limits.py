@@ -56,7 +56,7 @@ def _limit_memory(more: int) -> list[str]:
     if size := address_space():
         _limit(resource.RLIMIT_AS, size + more)
         return []
-    return [f"No memory limit: {sys.platform} does not report a process's address space."]
+    return [f"No memory limit: {sys.platform} has no /proc, so an answer may use all memory."]
 
 
 def _redirect_standard_streams() -> None:
