@@ -22,7 +22,7 @@ SYSTEM = "Think, then answer."
 
 
 def attempt(text: str, score: float | None, *, tokens: int = 20, detail: str = "") -> Attempt:
-    answer, failure = extract_answer(text)
+    answer, failure, _ = extract_answer(text)
     known = Status.SOLVED if (score or 0) >= 0.5 else failure or Status.WRONG
     status = Status.UNSCORED if score is None else known
     return Attempt(
