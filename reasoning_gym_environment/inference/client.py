@@ -33,8 +33,8 @@ from .prompts import (
 from .servers import ServerClient
 
 _CACHED_PROMPTS = 1024
-_ROUNDS = 3
-"""Requests for a group until all its completions have been returned."""
+_MAX_EMPTY = 3
+"""Replies without completions after which the others of a group are not requested."""
 
 
 class InferenceClient:
@@ -178,7 +178,8 @@ class InferenceClient:
         if room < 1:
             raise InferenceError(f"the prompt leaves no room in {length_limit} tokens")
         request = self._request(prompt, n=n, max_tokens=room, sampling=sampling)
-        sizes = [min(self._max_n, n - begun) for begun in range(0, n, self._max_n)]
+        most = int(min(self._max_n, *(server.max_n for server in self._servers)))
+        sizes = [min(most, n - begun) for begun in range(0, n, most)]
         try:
             parts = await gather_or_cancel(
                 self._part(prompt, replace(request, n=size), length_limit, sampling.split)
@@ -195,10 +196,10 @@ class InferenceClient:
         self, prompt: Prompt, request: GenerationRequest, length_limit: int, split: str
     ) -> list[Completion]:
         """Return the completions of one request; request missing ones again."""
-        completions = list[Completion]()
-        for _ in range(_ROUNDS):
+        completions, empty = list[Completion](), 0
+        while len(completions) < request.n and empty < _MAX_EMPTY:
             rest = replace(request, n=request.n - len(completions))
-            completions += await self.failover.send(
+            more = await self.failover.send(
                 functools.partial(
                     self._sample,
                     prompt=prompt,
@@ -208,8 +209,8 @@ class InferenceClient:
                 ),
                 retry_seconds=self.retry_seconds.get(split, 0.0),
             )
-            if len(completions) >= request.n:
-                break
+            completions += more
+            empty += not more
         return completions[: request.n]
 
     async def _sample(

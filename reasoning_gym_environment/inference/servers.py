@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import math
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -16,7 +17,7 @@ import aiohttp
 
 from ..errors import ConfigurationError
 from ..util.command_line import KEY_VARIABLE
-from ..util.concurrency import StallTolerantSemaphore, gather_or_cancel, offload
+from ..util.concurrency import StallTolerantSemaphore, offload
 from ._rate_limit import RateLimit
 from .dialects import (
     ChatText,
@@ -165,6 +166,12 @@ class ServerClient:
         """How text is requested, as far as the settings tell."""
         return ChatText().without("n") if self.config.n_kwarg_is_ignored else ChatText()
 
+    @property
+    def max_n(self) -> float:
+        """The most completions that one request returns."""
+        takes_one = isinstance(self.dialect, ChatText) and "n" in self.dialect.left_out
+        return 1 if takes_one else math.inf
+
     async def sample(
         self, request: GenerationRequest, split: str
     ) -> list[Sample] | list[TextSample]:
@@ -188,18 +195,12 @@ class ServerClient:
 
     async def _sample_texts(self, form: ChatText, request: GenerationRequest) -> list[TextSample]:
         body = form.body(request)
-        if "n" in form.left_out:
-            parts = await gather_or_cancel(self._texts(form, body) for _ in range(request.n))
-            return [sample for part in parts for sample in part]
-        samples = await self._texts(form, body)
-        if len(samples) == 1 < request.n:
+        async with self._generated(form, body) as reply:
+            samples = form.samples(reply)
+        if len(samples) == 1 < request.n and "n" not in form.left_out:
             logger.warning("The inference server at %s ignores n", self.config.base_url)
             self.dialect = form.without("n")
         return samples
-
-    async def _texts(self, form: ChatText, body: dict[str, Any]) -> list[TextSample]:
-        async with self._generated(form, body) as reply:
-            return form.samples(reply)
 
     async def probe(self, dialect: Dialect | ChatText, request: GenerationRequest) -> bytes:
         """Return the bytes of a small reply, requested outside of admission."""

@@ -14,7 +14,8 @@ from atroposlib.envs.server_handling.server_manager import ServerManager
 from tenacity import AsyncRetrying, RetryError, stop_after_attempt
 
 from reasoning_gym_environment.atropos._servers import AtroposServer, clients_of, root_cause
-from reasoning_gym_environment.inference.dialects import ChatTokens, TextSample
+from reasoning_gym_environment.inference.client import InferenceClient
+from reasoning_gym_environment.inference.dialects import ChatTokens, SamplingParams, TextSample
 
 pytestmark = pytest.mark.processes  # OpenAI's client asks for the system's name
 
@@ -132,13 +133,19 @@ async def test_tokens_of_a_chat_are_requested_with_the_settings_of_reasoning() -
     assert body["return_token_ids"] is True
 
 
-async def test_an_endpoint_that_ignores_n_gets_n_requests_without_it() -> None:
+async def test_an_endpoint_that_ignores_n_gets_requests_without_it_for_one_each() -> None:
     async with (
         recording(n_kwarg_is_ignored=True) as (server, config),
         atropos_server(config) as ours,
     ):
-        samples = await ours.client.sample(REQUEST, "train")
-    assert len(samples) == len(server.bodies) == REQUEST.n
+        inference = InferenceClient([ours.client], None, system_prompt="")
+        completions = await inference.sample(
+            "?",
+            n=3,
+            length_limit=100,
+            sampling=SamplingParams(temperature=1.0, top_p=1.0, split="train"),
+        )
+    assert len(completions) == len(server.bodies) == 3
     assert not any("n" in body for body in server.bodies)
 
 

@@ -24,6 +24,8 @@ from reasoning_gym_environment.inference._rate_limit import (
     is_rate_limited,
     retry_after,
 )
+from reasoning_gym_environment.inference.client import InferenceClient
+from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.servers import ServerClient
 
 POLICY = ScriptedPolicy(["<answer>1</answer>"])
@@ -203,6 +205,27 @@ async def test_all_requests_are_answered_and_few_are_refused(kind: Refusal, toke
         await asked.close()
     assert len(answers) == server.requests == 60
     assert server.refused < 100  # 40 of the first 60, which come at once
+
+
+class OneEach(RateLimitedServer):
+    """Ignores n, as some hosted endpoints do."""
+
+    async def _complete(self, request: Any) -> Any:
+        return await super()._complete(request._replace(n=1))
+
+
+async def test_a_group_larger_than_the_limit_is_completed_where_n_is_ignored(
+    tokenizer: Any,
+) -> None:
+    async with OneEach(POLICY, tokenizer, allowed=3, window=0.2) as server:
+        asked = client(server.url)
+        inference = InferenceClient([asked], None, system_prompt="")
+        sampling = SamplingParams(temperature=1.0, top_p=1.0, split="eval")
+        groups = [inference.sample("?", n=8, length_limit=50, sampling=sampling) for _ in range(2)]
+        for group in groups:
+            assert len(await asyncio.wait_for(group, timeout=30)) == 8
+        await inference.close()
+    assert server.requests == 16
 
 
 async def test_a_limited_server_leaves_requests_to_the_others(tokenizer: Any) -> None:
