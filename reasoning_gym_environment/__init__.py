@@ -31,7 +31,6 @@ docs/architecture.md follows one training group through them.
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +99,9 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 def __getattr__(name: str) -> Any:
     """Import a public name on first access: importing Atropos takes seconds."""
     if name == "__version__":
-        return importlib.metadata.version("reasoning-gym-environment")
+        from importlib.metadata import version  # slow
+
+        return version("reasoning-gym-environment")
     for home, names in _HOMES.items():
         if name in names:
             return getattr(importlib.import_module(home, __name__), name)

@@ -6,13 +6,10 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 
 from .errors import FixableError, did_you_mean
 from .util.logs import configure_logging
 from .util.text import escape_control_characters
-
-PACKAGE = "reasoning-gym-environment"
 
 USAGE = """\
 usage: reasoning-gym-environment COMMAND [options]
@@ -89,7 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(USAGE)
         return 0 if arguments else 2
     if arguments[0] in ("--version", "version"):
-        print(f"{PACKAGE} {version(PACKAGE)}")
+        from . import __version__  # slow
+
+        print(f"reasoning-gym-environment {__version__}")
         return 0
     if arguments[0] not in COMMANDS:
         known = f"the commands are {', '.join(COMMANDS)}"

@@ -18,6 +18,7 @@ if not __package__:  # run or imported by path: this file shadows the package of
 import asyncio
 import gc
 import logging
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -79,7 +80,11 @@ class ReasoningGymEnv(AtroposEnv):
         counts = self.statistics.counts
         self._pool = TaskPool(pool_settings(config), counts, start_worker=start_worker)
         self._dumps = DumpWriter(
-            Path(config.data_dumps_dir), self.run_id, counts, synced=config.sync_dumps
+            Path(config.data_dumps_dir),
+            self.run_id,
+            counts,
+            synced=config.sync_dumps,
+            max_bytes=config.max_dump_bytes,
         )
         self.problems = TrainingProblems(settings_of(ProblemSettings, config), self._pool, counts)
         self._rollouts = Rollouts(
@@ -179,6 +184,9 @@ class ReasoningGymEnv(AtroposEnv):
         self.problems.close()
         await self._pool.close()
         await asyncio.to_thread(self._dumps.close)
+        if self.serving and self._dumps.has_written:
+            folder = shlex.quote(self.config.data_dumps_dir)
+            logger.info("To see the rollouts: reasoning-gym-environment report %s", folder)
         for save in self._pending_saves.values():  # their workers were cancelled
             if not save.cancel() and not save.exception():
                 self.statistics.accounting.record(GroupOutcome.CANCELLED)

@@ -8,6 +8,7 @@ compares, so that a mistake in any option is found before the imports that take 
 from __future__ import annotations
 
 import json
+import math
 import re
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from .sandbox.pool import PoolSettings
+    from .storage.dumps import DumpKind
+
+DEFAULT_DUMP_GB = 2
+"""The limit of dumps that nobody asked for."""
 
 DEFAULT_MODEL = "NousResearch/DeepHermes-3-Llama-3-8B-Preview"
 
@@ -277,10 +282,20 @@ class StorageSettings(Section):
         "Folder of the dumps, and of evaluation results unless data_dir_to_save_evals is set.",
         min_length=1,
     )
-    dump_all_rollouts: bool = option(False, "Dump every group to JSONL files.")
-    dump_rollouts: bool = option(False, "Dump successful groups to JSONL files.")
-    dump_failed_rollouts: bool = option(
-        False, "Dump groups in which every score is 0 to JSONL files."
+    dump_all_rollouts: bool | None = option(
+        None,
+        "Dump every group to JSONL files; unset, this happens unless dump_rollouts or "
+        "dump_failed_rollouts is set.",
+    )
+    dump_rollouts: bool | None = option(None, "Dump successful groups to JSONL files.")
+    dump_failed_rollouts: bool | None = option(
+        None, "Dump groups in which every score is 0 to JSONL files."
+    )
+    max_dump_gb: float | None = option(
+        None,
+        "Most gigabytes of this run's dumps: its oldest files are deleted first. Unset means "
+        f"{DEFAULT_DUMP_GB} where no option asks for dumps, else no limit.",
+        gt=0,
     )
     rollout_save_score_threshold: float = option(
         0.7, "A group is successful if one of its scores is above this.", ge=0, le=1
@@ -289,6 +304,28 @@ class StorageSettings(Section):
     data_path_to_save_groups: str | None = option(
         None, "JSONL file for the groups in Atropos's own format."
     )
+
+    @property
+    def dumps_by_default(self) -> bool:
+        """Whether no option says which groups to dump, so that all are."""
+        asked = (self.dump_all_rollouts, self.dump_rollouts, self.dump_failed_rollouts)
+        return asked == (None, None, None)
+
+    @property
+    def dumped_kinds(self) -> frozenset[DumpKind]:
+        """The kinds of groups to dump."""
+        from .storage.dumps import FAILED, PARTIAL, SUCCESSFUL  # slow, not for help
+
+        if self.dumps_by_default or self.dump_all_rollouts:
+            return frozenset((SUCCESSFUL, FAILED, PARTIAL))
+        asked = {SUCCESSFUL: self.dump_rollouts, FAILED: self.dump_failed_rollouts}
+        return frozenset(kind for kind, wanted in asked.items() if wanted)
+
+    @property
+    def max_dump_bytes(self) -> float:
+        """The limit of this run's dumps."""
+        default = DEFAULT_DUMP_GB if self.dumps_by_default else math.inf
+        return (self.max_dump_gb or default) * 1e9
 
 
 class ProcessSettings(Section):
@@ -408,7 +445,7 @@ class EnvironmentSettings(  # pydantic orders fields from the last base to the f
         Raises:
             UnwritableError: one is not.
         """
-        if self.dump_rollouts or self.dump_failed_rollouts or self.dump_all_rollouts:
+        if self.dumped_kinds:
             require_place(Path(self.data_dumps_dir), "data_dumps_dir")
         if self.data_dir_to_save_evals:
             require_place(Path(self.data_dir_to_save_evals), "data_dir_to_save_evals")

@@ -68,7 +68,8 @@ def row(
     prompt = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question}]
     known = {} if time is None else {"time": time or f"2026-01-01T00:{number:02}:00+00:00"}
     scoring = {"solved_threshold": None}
-    run = {"run": "r", "library_versions": {"reasoning-gym": "0.1.25"}, "scoring": scoring, **known}
+    about = {"library_versions": {"reasoning-gym": "0.1.25"}, "scoring": scoring, **known}
+    run = {"run": "r", "number": number + 1, **about}
     group = GroupResult(problem=problem, attempts=attempts)
     return StoredGroup.from_result(group, prompt, run).to_json()
 

@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
         "files",
         nargs="+",
         type=Path,
-        help="dumps, evaluation samples (.jsonl), metrics.json, evaluation folders",
+        help="dumps, evaluation samples (.jsonl), metrics.json, folders with any of them",
     )
     parser.add_argument(
         "-o",

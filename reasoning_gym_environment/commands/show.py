@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..records import Status
-from ..storage.dumps import distinct_files, read_groups
+from ..storage.dumps import coverage, distinct_files, read_groups, stored_files
 from ..storage.rendering import RolloutFilter, parse_condition, render_rollout
+from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories, require_known
 
 STATUSES = [status.value for status in Status]
@@ -25,10 +26,14 @@ def main(arguments: Sequence[str]) -> int:
         wanted = build_filter(options)
     except ValueError as error:
         parser.error(str(error))
-    shown, matching = print_rollouts(options, wanted)
+    files = distinct_files(stored_files(options.files))
+    groups = [group for path in files for group in read_groups(path).groups]
+    shown, matching = print_rollouts(groups, options, wanted)
     sys.stdout.flush()  # the count comes last
     more = "" if shown == matching else "; --limit 0 shows all"
     print(f"{shown} of {matching} matching rollouts{more}", file=sys.stderr)
+    if training := [group for group in groups if not group.is_sample]:
+        print(f"The files hold {coverage(training)}", file=sys.stderr)
     return 0 if matching else 1
 
 
@@ -37,7 +42,9 @@ def build_parser() -> ArgumentParser:
         prog="reasoning-gym-environment show",
         description="Print rollouts of dumps or evaluation samples.",
     )
-    parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="dumps or samples")
+    parser.add_argument(
+        "files", nargs="+", metavar="PATH", type=Path, help="dumps, samples, or folders"
+    )
     parser.add_argument("--task", default="", help="tasks, separated by commas")
     parser.add_argument(
         "--status", default="", help=f"statuses, separated by commas: {', '.join(STATUSES)}"
@@ -67,10 +74,11 @@ def build_filter(options: Namespace) -> RolloutFilter:
     )
 
 
-def print_rollouts(options: Namespace, wanted: RolloutFilter) -> tuple[int, int]:
+def print_rollouts(
+    groups: Sequence[StoredGroup], options: Namespace, wanted: RolloutFilter
+) -> tuple[int, int]:
     """Print matching rollouts; return how many were printed and how many match."""
     matching = 0
-    groups = [group for path in distinct_files(options.files) for group in read_groups(path).groups]
     known = {*known_categories(), *(group.task for group in groups)}
     require_known(wanted.tasks, known, "--task", what="task")
     for group in groups:

@@ -17,14 +17,12 @@ from typing import Any, NamedTuple
 
 from ..evaluation.comparison import compare, comparison_table
 from ..records import FORMAT_FAILURES, Status
+from ..storage.dumps import coverage
 from ..storage.rows import StoredGroup, StoredRollout
 from ..util.grouping import group_by
 from .data import (
     EVALUATION,
-    FAILED_GROUPS,
-    PARTIAL_GROUPS,
     SPLITS,
-    SUCCESSFUL_GROUPS,
     TRAINING,
     Bucket,
     Overview,
@@ -112,7 +110,6 @@ class Sections:
     """The page's content without the single rollouts.
 
     Attributes:
-        dumped: the kinds of training groups in the files.
         versions: library versions in the rows.
         overviews: by split.
         charts: by their place on the page.
@@ -124,7 +121,6 @@ class Sections:
     """
 
     data: ReportData
-    dumped: frozenset[str]
     versions: Sequence[str]
     headlines: Sequence[Headline]
     overviews: Mapping[str, Overview]
@@ -154,11 +150,6 @@ def build_sections(data: ReportData) -> Sections:
     charts = {place: solved_shares(place, rows, list(series)) for place, rows in shares.items()}
     return Sections(
         data=data,
-        dumped=frozenset(
-            kind
-            for kind in (SUCCESSFUL_GROUPS, FAILED_GROUPS, PARTIAL_GROUPS)
-            if any(kind in source.kind for source in data.sources)
-        ),
         versions=sorted(set(library_versions(data.groups))),
         headlines=headlines(data),
         overviews=overviews,
@@ -201,7 +192,7 @@ def comparison_of(evaluations: Sequence[Sequence[StoredGroup]]) -> str:
 def headlines(data: ReportData) -> list[Headline]:
     """Return the figures of training, then of each evaluation and each of its difficulties."""
     training = data.of(TRAINING)
-    found = [Headline("Training", "", overview(training))] if training else []
+    found = [Headline("Training", coverage(training), overview(training))] if training else []
     evaluations = group_by(lambda group: str(group.file), data.of(EVALUATION))
     for source in data.sources:
         parts = group_by(lambda group: group.difficulty, evaluations.get(source.name, ()))

@@ -16,9 +16,9 @@ from msgspec import Struct
 from ..errors import FixableError
 from ..evaluation.estimators import share
 from ..evaluation.metrics import Coverage
-from ..evaluation.store import METRICS, RUN, SAMPLES, settings_in
+from ..evaluation.store import METRICS, RUN, settings_in
 from ..records import FORMAT_FAILURES, Signal, Status, recipe_key
-from ..storage.dumps import FAILED, PARTIAL, distinct_files, read_groups
+from ..storage.dumps import FAILED, PARTIAL, distinct_files, read_groups, stored_files
 from ..storage.rows import StoredGroup, StoredRollout
 from ..tasks.catalogue import known_categories, ladder_heights
 from ..tasks.chance_floors import Floors, floors
@@ -93,7 +93,7 @@ class ReportData:
 
 
 def read_report_data(paths: Sequence[Path]) -> ReportData:
-    """Read dumps, evaluation samples, metrics.json files and folders of these, each once.
+    """Read dumps, evaluation samples, metrics.json files and folders with any of them, each once.
 
     Raises:
         FixableError: a file can't be read, has other content, or is given with its rescored form;
@@ -125,20 +125,13 @@ def read_report_data(paths: Sequence[Path]) -> ReportData:
 
 
 def expanded(paths: Sequence[Path]) -> list[Path]:
-    """Replace folders with the files of all evaluations in them.
+    """Replace folders with the dumps and the files of all evaluations in them.
 
     Raises:
-        FixableError: a folder holds no evaluation.
+        FixableError: a folder holds none.
     """
-    files: list[Path] = []
-    for path in paths:
-        own = [path]
-        if path.is_dir():
-            own = [file for name in (SAMPLES, METRICS) for file in sorted(path.rglob(name))]
-        if not own:
-            raise FixableError(f"{path} holds no {SAMPLES} or {METRICS}; give the files themselves")
-        files += own
-    return files
+    metrics = [file for path in paths if path.is_dir() for file in sorted(path.rglob(METRICS))]
+    return [*stored_files(paths), *metrics]
 
 
 def category_of(group: StoredGroup) -> str:

@@ -17,7 +17,7 @@ from ..inference.dialects import SamplingParams
 from ..inference.errors import InferenceError
 from ..records import Completion, GroupResult, Problem, Recipe
 from ..scoring.grading import ScoringSettings, Verifier, grade
-from ..storage.dumps import DumpWriter, dump_kind
+from ..storage.dumps import DumpKind, DumpWriter, dump_kind
 from ..storage.rows import StoredGroup
 from ..util.outages import LOG_INTERVAL
 
@@ -43,15 +43,12 @@ class RolloutSettings:
     """Which training groups are saved to disk.
 
     Attributes:
-        dump_rollouts, dump_failed_rollouts, dump_all_rollouts: save successful, all-zero, all
-            groups.
+        dumped_kinds: the kinds of groups to save.
         rollout_save_score_threshold: a group with a reward above it is successful.
     """
 
-    dump_rollouts: bool
-    dump_failed_rollouts: bool
+    dumped_kinds: frozenset[DumpKind]
     rollout_save_score_threshold: float
-    dump_all_rollouts: bool = False
 
 
 class Rollouts:
@@ -75,6 +72,7 @@ class Rollouts:
         self._dumps = dumps
         self._settings = settings
         self._scoring = scoring
+        self._saved = 0
 
     async def sample(
         self, problem: Problem, *, n: int, length_limit: int, sampling: SamplingParams
@@ -101,20 +99,16 @@ class Rollouts:
         return self._client.failover.waiting
 
     async def save(self, group: GroupResult, identity: Mapping[str, Any]) -> None:
-        """Dump a training group if the settings ask for it; on disk when this returns.
+        """Dump a training group if its kind is dumped; on disk when this returns.
 
         Args:
             identity: the run's part of the row.
         """
-        kind = dump_kind(
-            group.rewards,
-            threshold=self._settings.rollout_save_score_threshold,
-            successful=self._settings.dump_rollouts,
-            failed=self._settings.dump_failed_rollouts,
-            everything=self._settings.dump_all_rollouts,
-        )
-        if kind is not None:
-            await self._dumps.write(kind, self.row(group, identity).to_json())
+        self._saved += 1
+        kind = dump_kind(group.rewards, threshold=self._settings.rollout_save_score_threshold)
+        if kind in self._settings.dumped_kinds:
+            row = self.row(group, {**identity, "number": self._saved})
+            await self._dumps.write(kind, row.to_json())
 
     def row(self, group: GroupResult, identity: Mapping[str, Any]) -> StoredGroup:
         """Return the group as a row of dumps and evaluation samples, with the time in UTC."""

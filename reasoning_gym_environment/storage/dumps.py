@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +42,9 @@ RESCORED = ".rescored.jsonl"
 
 _POLL_SECONDS = 0.5
 
+_ROWS = re.compile(r"(samples|reasoning_gym_environment_\w*rollouts_.*(?<!\.rescored))\.jsonl$")
+"""Names of files that a run writes."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DumpKind:
@@ -54,26 +59,12 @@ FAILED = DumpKind(name="FAILED_rollouts", groups_per_file=50)
 PARTIAL = DumpKind(name="PARTIAL_rollouts", groups_per_file=100)
 
 
-def dump_kind(
-    rewards: Iterable[float],
-    *,
-    threshold: float,
-    successful: bool,
-    failed: bool,
-    everything: bool = False,
-) -> DumpKind | None:
-    """Choose a group's kind: successful with any reward above the threshold, failed with all 0.
-
-    Args:
-        successful, failed: whether that kind is dumped.
-        everything: whether all kinds are dumped, groups between the two as well.
-    """
+def dump_kind(rewards: Iterable[float], *, threshold: float) -> DumpKind:
+    """Return a group's kind: successful with any reward above the threshold, failed with all 0."""
     best = max(rewards)
     if best > threshold:
-        return SUCCESSFUL if successful or everything else None
-    if best == 0.0:
-        return FAILED if failed or everything else None
-    return PARTIAL if everything else None
+        return SUCCESSFUL
+    return FAILED if best == 0.0 else PARTIAL
 
 
 class DumpWriter:
@@ -83,20 +74,31 @@ class DumpWriter:
     training continues. Groups that can't be written are counted as lost. Groups wait in memory for
     a stalled disk, and training waits too once QUEUE_ROWS groups do.
 
+    Beyond `max_bytes`, the files that were written first are deleted, which is logged once.
+
     Args:
         folder: created for the first group.
         run_id: part of every file name.
-        counts: counters "dumps/<kind>" and "dumps/lost".
+        counts: counters "dumps/<kind>", "dumps/lost" and "dumps/deleted_files".
         synced: fsync each group.
+        max_bytes: of all files of this writer together.
     """
 
     def __init__(
-        self, folder: Path, run_id: str, counts: Counter[str], *, synced: bool = False
+        self,
+        folder: Path,
+        run_id: str,
+        counts: Counter[str],
+        *,
+        synced: bool = False,
+        max_bytes: float = math.inf,
     ) -> None:
         self._folder = folder
         self._run_id = run_id
         self._counts = counts
         self._synced = synced
+        self._max_bytes = max_bytes
+        self._sizes: dict[Path, int] = {}  # the file that was written last comes last
         self._written: Counter[DumpKind] = Counter()
         self._failure = Outage()
         self._writer = DaemonWriter("dumps")
@@ -105,6 +107,11 @@ class DumpWriter:
         self._stalled_at = 0.0
         self._wait_logged = False
         self._last_write = 0.0
+
+    @property
+    def has_written(self) -> bool:
+        """Whether a group was written."""
+        return bool(self._written)
 
     def path(self, kind: DumpKind, number: int) -> Path:
         """Return the file of the group with that number, from 0."""
@@ -166,6 +173,8 @@ class DumpWriter:
         self._written[kind] += 1
         self._counts[f"dumps/{kind.name}"] += 1
         self._log_progress(kind, path)
+        self._sizes[path] = self._sizes.pop(path, 0) + len(line)
+        self._delete_oldest()
         if (seconds := self._failure.over()) is not None:
             logger.warning(
                 "Dumps are written to %s again after %.0f s, with %s lost to disk",
@@ -173,6 +182,24 @@ class DumpWriter:
                 seconds,
                 counted(self._failure.lost),
             )
+
+    def _delete_oldest(self) -> None:
+        """Delete the files that were not written for longest, until the limit holds."""
+        while sum(self._sizes.values()) > self._max_bytes and len(self._sizes) > 1:
+            oldest = next(iter(self._sizes))
+            del self._sizes[oldest]
+            try:
+                oldest.unlink(missing_ok=True)
+            except OSError as error:
+                logger.error("The old dump %s can't be deleted: %s", oldest, error)
+                continue
+            self._counts["dumps/deleted_files"] += 1
+            if self._counts["dumps/deleted_files"] == 1:
+                logger.warning(
+                    "The dumps of this run reach %g GB: from now on its oldest files are deleted, "
+                    "%s first; --env.max_dump_gb sets the limit",
+                    *(self._max_bytes / 1e9, oldest),
+                )
 
     def _lose(self, error: OSError) -> None:
         self._counts["dumps/lost"] += 1
@@ -288,6 +315,39 @@ def read_groups(path: Path) -> GroupFile:
 def rescored_path(path: Path) -> Path:
     """Return the path of a file's rescored rows, beside it."""
     return path.with_name(path.name.removesuffix(".jsonl") + RESCORED)
+
+
+def stored_files(paths: Sequence[Path]) -> list[Path]:
+    """Replace each folder by the dumps and evaluation samples below it, without rescored files.
+
+    Raises:
+        FixableError: a folder holds none.
+    """
+    files: list[Path] = []
+    for path in paths:
+        own = [path]
+        if path.is_dir():
+            own = sorted(file for file in path.rglob("*.jsonl") if _ROWS.match(file.name))
+        if not own:
+            raise FixableError(
+                f"{path} holds no dumps and no evaluation samples; give another folder or files"
+            )
+        files += own
+    return files
+
+
+def coverage(groups: Sequence[StoredGroup]) -> str:
+    """Say which part of their runs' groups these groups of training are, by their numbers."""
+    last: dict[Any, int] = {}
+    for group in groups:
+        run = group.about.get("run")
+        last[run] = max(last.get(run, 0), group.number)
+    total, whose = sum(last.values()), "the run" if len(last) == 1 else f"{len(last)} runs"
+    if not all(group.number for group in groups):
+        return "perhaps a selection: these rows, of an older version, are not numbered"
+    if len(groups) >= total:
+        return f"all groups of {whose}"
+    return f"a selection: {len(groups):,} of the {total:,} groups of {whose}"
 
 
 def distinct_files(paths: Sequence[Path]) -> list[Path]:

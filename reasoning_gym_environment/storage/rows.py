@@ -345,6 +345,11 @@ class StoredGroup:
         return "fault" in self.about
 
     @property
+    def number(self) -> int:
+        """Its number among the training groups of its run, from 1; 0 where rows have none."""
+        return int(self.about.get("number", 0))
+
+    @property
     def time(self) -> str:
         """When it was written, ISO 8601 in UTC; empty in rows without it."""
         return str(self.about.get("time", ""))

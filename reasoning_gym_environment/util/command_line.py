@@ -124,7 +124,9 @@ def _may_stand_alone(sections: Sections) -> dict[str, bool]:
     """Return, for each option, whether it can stand without a value."""
     known = {_FILE: False}
     for section, model in sections.items():
-        alone = {name: field.annotation is bool for name, field in model.model_fields.items()}
+        alone = {
+            name: bool in _types(field.annotation) for name, field in model.model_fields.items()
+        }
         alone |= {old: alone[new] for old, new in model.renamed.items()}
         known |= {f"{section}.{name}".lstrip("."): value for name, value in alone.items()}
     return known

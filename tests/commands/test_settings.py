@@ -250,7 +250,7 @@ def test_the_help_shows_the_commands_own_defaults() -> None:
     assert "[25]" in line("serve", "env.steps_per_eval")
     assert "DeepHermes-3-Llama-3-8B-Preview]" in line("serve", "openai.model_name")
     assert "[unset; random, curriculum, fixed]" in line("serve", "env.complexity_mode")
-    assert "[False]" in line("serve", "env.dump_all_rollouts")
+    assert "is set. [unset]" in line("serve", "env.dump_all_rollouts")
     assert "[True]" in line("process", "env.dump_all_rollouts")
 
 

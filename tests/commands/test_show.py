@@ -10,6 +10,8 @@ from stored_values import attempt, stored, write_dump
 from reasoning_gym_environment.commands.show import main
 from reasoning_gym_environment.errors import FixableError
 
+SELECTION = "The files hold a selection: 2 of the 4 groups of the run\n"
+
 
 @pytest.fixture
 def dump(tmp_path: Path) -> Path:
@@ -17,6 +19,8 @@ def dump(tmp_path: Path) -> Path:
         stored(attempt(1.0, "right"), attempt(0.25, "poor"), task="gcd"),
         stored(attempt(0.0, "\x1b[31mwrong"), attempt(None, "lost"), task="dice"),
     ]
+    for number, row in zip((1, 4), rows, strict=True):
+        row["number"] = number
     return write_dump(tmp_path / "dump.jsonl", rows, torn=True)
 
 
@@ -40,7 +44,7 @@ def test_what_matches_is_printed(
     assert main([str(dump), *options]) == 0
     printed = capsys.readouterr()
     assert replies(printed.out) == expected
-    assert printed.err == f"{len(expected)} of {len(expected)} matching rollouts\n"
+    assert printed.err == f"{len(expected)} of {len(expected)} matching rollouts\n{SELECTION}"
     assert "\x1b" not in printed.out
 
 
@@ -50,8 +54,20 @@ def test_a_limit_says_how_many_more_there_are(
     assert main([str(dump), str(dump), "--limit", "1"]) == 0
     printed = capsys.readouterr()
     assert replies(printed.out) == ["right"]
-    assert printed.err == "1 of 4 matching rollouts; --limit 0 shows all\n"
+    assert printed.err == "1 of 4 matching rollouts; --limit 0 shows all\n" + SELECTION
     assert main([str(dump), "--limit", "0"]) == 0
+    assert len(replies(capsys.readouterr().out)) == 4
+
+
+def test_a_folder_stands_for_the_dumps_in_it(
+    dump: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    with pytest.raises(FixableError, match="run holds no dumps and no evaluation samples; give"):
+        main([str(folder)])
+    dump.rename(folder / "reasoning_gym_environment_rollouts_r_0000.jsonl")
+    assert main([str(folder)]) == 0
     assert len(replies(capsys.readouterr().out)) == 4
 
 

@@ -38,6 +38,9 @@ def test_groups_make_the_whole_way(
     dumped = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     assert dumped
     assert all(len(group["rollouts"]) == 8 for group in dumped)
+    statuses = [rollout["status"] for group in dumped for rollout in group["rollouts"]]
+    assert f"Solved              {statuses.count('solved') / len(statuses):6.1%}" in output
+    assert "all groups of the run" in (folder / "demo-report.html").read_text()
     assert output.split()[-1] == str(folder / "demo-report.html")
     assert "training problems" in (folder / "demo-report.html").read_text()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -14,6 +15,7 @@ import pytest_asyncio
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
+from reasoning_gym_environment.settings import EnvironmentSettings, default_settings
 
 BOTH = {"dump_rollouts": True, "dump_failed_rollouts": True, "include_tasks": "number_sorting"}
 
@@ -171,13 +173,35 @@ async def test_a_worker_cancelled_while_it_dumps_leaves_one_row_and_its_group_is
     assert env.statistics.counts["dumps/FAILED_rollouts"] == 1
 
 
-async def test_nothing_is_dumped_unless_it_is_asked_for(
-    bench: Any, tokenizer: Any, script: Any
+@pytest.mark.parametrize(
+    ("settings", "kinds"),
+    [
+        ({}, ["rollouts", "FAILED_rollouts"]),
+        ({"dump_all_rollouts": True, "dump_rollouts": False}, ["rollouts", "FAILED_rollouts"]),
+        ({"dump_rollouts": True}, ["rollouts"]),
+        ({"dump_failed_rollouts": True}, ["FAILED_rollouts"]),
+        ({"dump_all_rollouts": False}, []),
+        ({"dump_rollouts": False}, []),
+    ],
+)
+async def test_all_groups_are_dumped_unless_an_option_says_which(
+    settings: dict[str, Any], kinds: list[str], bench: Any, tokenizer: Any, script: Any
 ) -> None:
     async with (
         PolicyServer(script, tokenizer) as server,
-        bench.environment(server.url) as env,
+        bench.environment(server.url, **settings) as env,
     ):
-        await collect(env, script, 1.0, 0.0)
         await collect(env, script, 0.0, 0.0)
-    assert not list(bench.folder.rglob("*.jsonl"))
+        await collect(env, script, 1.0, 0.0)
+    assert len(list(bench.folder.rglob("*.jsonl"))) == len(kinds)
+    numbers = {"FAILED_rollouts": 1, "rollouts": 2}
+    for kind in kinds:
+        [row] = dumped(bench.folder, env, kind)
+        assert row["number"] == numbers[kind]
+
+
+def test_only_dumps_that_nobody_asked_for_have_a_limit_by_default() -> None:
+    assert EnvironmentSettings().max_dump_bytes == 2e9
+    assert EnvironmentSettings(dump_rollouts=True).max_dump_bytes == math.inf
+    assert EnvironmentSettings(dump_all_rollouts=True, max_dump_gb=3).max_dump_bytes == 3e9
+    assert default_settings("process").env.max_dump_bytes == math.inf

@@ -18,11 +18,7 @@ async def test_a_full_disk_costs_rows_and_checkpoints_but_no_training(
     bench: Any, tokenizer: Any
 ) -> None:
     with memory_disk(bench.folder / "env_checkpoints", "96k") as disk:
-        settings = {
-            "data_dumps_dir": str(disk / "dumps"),
-            "dump_rollouts": True,
-            "dump_failed_rollouts": True,
-        }
+        settings = {"data_dumps_dir": str(disk / "dumps")}  # groups are dumped by default
         async with serving(bench, tokenizer, HONEST, save_every=2, **settings) as (
             command,
             trainer,
@@ -47,4 +43,5 @@ async def test_a_full_disk_costs_rows_and_checkpoints_but_no_training(
         r"WARNING .*Dumps are written to .* again after \d+ s, with \d+ groups?.* lost", said
     )
     assert re.search(r"'checkpoints/failed': \d+.*'dumps/lost': \d+", said)
+    assert f"To see the rollouts: reasoning-gym-environment report {disk / 'dumps'}\n" in said
     assert "Traceback" not in said

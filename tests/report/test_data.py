@@ -75,17 +75,20 @@ def test_a_file_of_another_kind_is_refused_by_name(
     assert name in str(error.value)
 
 
-def test_a_folder_stands_for_the_evaluations_in_it(tmp_path: Path) -> None:
+def test_a_folder_stands_for_what_runs_wrote_in_it(tmp_path: Path) -> None:
     folder = tmp_path / "evaluation_r" / "step-1"
     folder.mkdir(parents=True)
     samples = write(folder, [row([1.0], evaluation=True)], "samples.jsonl")
     metrics = folder / "metrics.json"
     metrics.write_text(json.dumps({"results": {"all": {"eval/solved": 1.0}}}))
     (folder / "run.json").write_text("{}")
+    dump = write(tmp_path, [row([1.0])], "reasoning_gym_environment_FAILED_rollouts_r_0000.jsonl")
+    write(tmp_path, [row([1.0])], "reasoning_gym_environment_FAILED_rollouts_r_0000.rescored.jsonl")
+    write(tmp_path, [{"not": "ours"}], "export.jsonl")
     data = read_report_data([tmp_path])
-    assert [source.name for source in data.sources] == [str(samples), str(metrics)]
+    assert [source.name for source in data.sources] == [*map(str, (samples, dump, metrics))]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FixableError, match=r"empty holds no samples\.jsonl or metrics\.json"):
+    with pytest.raises(FixableError, match="empty holds no dumps and no evaluation samples"):
         read_report_data([samples, tmp_path / "empty"])
 
 

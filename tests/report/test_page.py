@@ -80,8 +80,12 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
 
 
 def test_dumps_are_not_passed_off_as_the_whole_run(tmp_path: Path) -> None:
-    assert "solved shares are higher than the policy's" in make_page(tmp_path, [row([1.0])])
-    assert "Dumps are a selection" not in make_page(tmp_path, [row([1.0], evaluation=True)])
+    rows = [row([1.0], number=n) for n in (0, 2, 4)]
+    assert "a selection: 3 of the 5 groups of the run" in make_page(tmp_path, rows)
+    del rows[0]["number"]
+    assert "perhaps a selection: these rows" in make_page(tmp_path, rows)
+    assert "all groups of the run" in make_page(tmp_path, [row([1.0])])
+    assert "groups of the run" not in make_page(tmp_path, [row([1.0], evaluation=True)])
 
 
 def test_the_error_for_a_missing_file_names_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -226,7 +226,7 @@ def test_every_evaluation_has_marks_of_its_own_and_two_are_compared(tmp_path: Pa
         ("tuned", 1.0),
     ]
     assert [h.about for h in found.headlines] == [
-        "",
+        "all groups of the run",
         "model base · attempts 1",
         "model tuned · attempts 1",
     ]

@@ -154,33 +154,39 @@ def test_a_row_holds_the_keys_users_rely_on_and_what_regenerates_its_problem() -
 
 @pytest.mark.parametrize(
     ("rewards", "kind"),
-    [
-        ([0.0, 0.8], SUCCESSFUL),
-        ([0.0, 0.7], None),
-        ([0.0, 0.01], None),
-        ([0.0, 0.0], FAILED),
-    ],
-)
-def test_a_group_is_successful_above_the_threshold_and_failed_without_any_reward(
-    rewards: list[float], kind: DumpKind | None
-) -> None:
-    assert dump_kind(rewards, threshold=0.7, successful=True, failed=True) == kind
-
-
-def test_a_kind_that_is_switched_off_is_not_dumped() -> None:
-    assert dump_kind([1.0], threshold=0.7, successful=False, failed=True) is None
-    assert dump_kind([0.0], threshold=0.7, successful=True, failed=False) is None
-
-
-@pytest.mark.parametrize(
-    ("rewards", "kind"),
     [([0.0, 0.8], SUCCESSFUL), ([0.0, 0.7], PARTIAL), ([0.0, 0.01], PARTIAL), ([0.0], FAILED)],
 )
-def test_every_group_has_a_kind_where_everything_is_dumped(
+def test_a_group_is_successful_above_the_threshold_and_failed_without_any_reward(
     rewards: list[float], kind: DumpKind
 ) -> None:
-    chosen = dump_kind(rewards, threshold=0.7, successful=False, failed=False, everything=True)
-    assert chosen == kind
+    assert dump_kind(rewards, threshold=0.7) == kind
+
+
+async def test_beyond_the_limit_the_oldest_files_are_deleted_which_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    counts: Counter[str] = Counter()
+    other = DumpWriter(tmp_path, "other", Counter())
+    await other.write(FAILED, {})
+    writer = DumpWriter(tmp_path, "run", counts, max_bytes=120_000)
+    await writer.write(FAILED, {"number": -1})
+    for number in range(450):
+        await writer.write(SUCCESSFUL, {"number": number, "filler": "x" * 500})
+    for each in (other, writer):
+        each.close()
+    assert [path.name for path in files(tmp_path)] == [
+        "reasoning_gym_environment_FAILED_rollouts_other_0000.jsonl",  # another run's
+        "reasoning_gym_environment_rollouts_run_0003.jsonl",
+        "reasoning_gym_environment_rollouts_run_0004.jsonl",
+    ]
+    assert sum(path.stat().st_size for path in files(tmp_path)[1:]) <= 120_000
+    assert counts["dumps/deleted_files"] == 4
+    [said] = [message for message in caplog.messages if "deleted" in message]
+    oldest = tmp_path / "reasoning_gym_environment_FAILED_rollouts_run_0000.jsonl"
+    assert said == (
+        "The dumps of this run reach 0.00012 GB: from now on its oldest files are deleted, "
+        f"{oldest} first; --env.max_dump_gb sets the limit"
+    )
 
 
 @given(st.text(st.characters(codec=None), max_size=50))
