@@ -32,6 +32,7 @@ commands that need no server:
   show       print stored rollouts for people
   export     write stored rollouts for SFT or DPO, or whole, as JSONL, Parquet or a dataset
   compare    compare two evaluation results, paired by item
+  suite      fixed evaluation sets: list, verify, leaderboard, import of published answers
   report     make an HTML page from dumps and evaluation results
 
 Settings are options, --env.NAME VALUE (the environment) and --openai.NAME VALUE (the
@@ -53,6 +54,7 @@ COMMANDS = (
     "show",
     "export",
     "compare",
+    "suite",
     "report",
 )
 

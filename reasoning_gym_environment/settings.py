@@ -8,6 +8,7 @@ compares, so that a mistake in any option is found before the imports that take 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 from argparse import SUPPRESS, ArgumentParser, Namespace
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     from .sandbox.pool import PoolSettings
     from .storage.dumps import DumpKind
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_DUMP_GB = 2
 """The limit of dumps that nobody asked for."""
@@ -266,6 +269,9 @@ class EvalSettings(Section):
         [],
         "Difficulties from 0 to 1 to evaluate as well as the default configuration, "
         "as a list or separated by commas: as many items of each task with levels at each.",
+    )
+    eval_suite: str | None = option(
+        None, "Suite for `evaluate`: a name of `suite list`, or a file; fixes the settings above."
     )
     eval_seed: int = option(123, "Seed of the evaluation set; no other seed affects it.")
     eval_temperature: float = option(0.1, "Sampling temperature in evaluation.", ge=0)
@@ -526,6 +532,20 @@ COMMAND_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 """By command, on top of the others."""
 
+SUITE_FIXES: Mapping[str, Any] = {
+    "answer_tolerance": False,
+    "complexity_mode": None,
+    "difficulty": None,
+    "eval_difficulties": [],
+    "exclude_tasks": [],
+    "skip_faulty_items": True,
+    "solved_threshold": None,
+    "task_parameters": {},
+    "task_weights": {},
+    "thinking_mode": False,
+}
+"""What every suite fixes besides its own settings, so that results can be compared."""
+
 SERVER_DEFAULTS: Mapping[str, Any] = {
     "model_name": DEFAULT_MODEL,
     "base_url": "http://localhost:9004/v1",  # Atropos's launch scripts put the first there
@@ -592,12 +612,34 @@ def build_settings(given: Given, defaults: Settings) -> Settings:
     servers: Sequence[Mapping[str, Any]] = given.servers
     if len(servers) < 2 and len(defaults.servers) == 1:
         servers = [{**defaults.servers[0].model_dump(), **(servers[0] if servers else {})}]
+    env = with_suite(given.env) if given.env.get("eval_suite") else given.env
     return Settings(
-        env=build(type(defaults.env), {**defaults.env.model_dump(), **given.env}),
+        env=build(type(defaults.env), {**defaults.env.model_dump(), **env}),
         servers=[build(ServerSettings, server, prefix=f"{SERVER}.") for server in servers]
         or defaults.servers,
         flags=build(RunFlags, given.flags),
     )
+
+
+def with_suite(env: Mapping[str, Any]) -> dict[str, Any]:
+    """Return given settings with those that their suite fixes; warn of each that it overrides.
+
+    Raises:
+        ConfigurationError: there is no such suite.
+    """
+    from .problems.suites import load_suite  # slow, not for help
+
+    suite = load_suite(env["eval_suite"])
+    options = {"max_token_length": suite.settings.max_token_length, **env}
+    fixed = {**SUITE_FIXES, **suite.fixed_settings, "include_tasks": suite.tasks}
+    overridden = sorted(name for name in env if name in fixed and env[name] != fixed[name])
+    if overridden:
+        logger.warning(
+            "The suite %s fixes %s: the configured values are ignored",
+            suite.name,
+            ", ".join(overridden),
+        )
+    return {**options, **fixed}
 
 
 def check_start(command: str, env: EnvironmentSettings) -> None:
@@ -615,6 +657,10 @@ def check_start(command: str, env: EnvironmentSettings) -> None:
         tasks = select_tasks(known.discovery, include=env.include_tasks, exclude=env.exclude_tasks)
         task_weights(tasks, env.task_weights)
         require_names(env.task_parameters, known.ladders)
+    if env.eval_suite and command != "evaluate":
+        raise ConfigurationError(
+            f"eval_suite is for `evaluate` alone, got {env.eval_suite!r} for `{command}`: unset it"
+        )
     evaluates = command == "evaluate" or (command == "serve" and env.steps_per_eval > 0)
     if evaluates and not env.data_dir_to_save_evals:
         require_place(Path(env.data_dumps_dir), "data_dumps_dir")

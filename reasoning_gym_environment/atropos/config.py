@@ -9,6 +9,7 @@ from pydantic import Field
 
 from ..evaluation.run import DECISIVE, EvaluationSettings
 from ..inference.prompts import resolve_system_prompt
+from ..problems.suites import load_suite
 from ..scoring.grading import ScoringSettings
 from ..settings import EnvironmentSettings, ServerSettings, settings_of
 from ._tokenizer import chat_template_text
@@ -49,5 +50,6 @@ def evaluation_settings(
         },
         folder=Path(folder),
         model=model,
+        suite=load_suite(config.eval_suite) if config.eval_suite else None,
         scoring=settings_of(ScoringSettings, config),
     )

@@ -7,27 +7,20 @@ the models.
 from __future__ import annotations
 
 import asyncio
-import gzip
-import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import Enum
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
 
-from msgspec import Meta, Struct
-
-from ..errors import ConfigurationError, GenerationError
+from ..evaluation.published import PublishedItem, made_again, read_published
 from ..records import Problem, Recipe
 from ..sandbox.pool import TaskPool
 from ..scoring.extraction import extract_answer, strip_formatting
-from ..tasks.recipes import require_valid_recipe
 from ..util.grouping import group_by
-from ..util.models import validate
 from ..util.progress import with_progress
 from .labels import Examination, solver_processes
 from .run import chosen_tasks
@@ -49,28 +42,6 @@ _AGREEING = 3
 """Strong models that must give the same answer."""
 
 _ITEMS_AT_ONCE = 4
-_GZIP = b"\x1f\x8b"
-
-
-class PublishedAnswer(Struct):
-    """One text, and each model that gave it with the score that was stored."""
-
-    text: str
-    given_by: list[tuple[str, float]]
-
-
-class PublishedItem(Struct):
-    """One line of a file of published answers."""
-
-    task: str
-    parameters: dict[str, Any]
-    seed: Annotated[int, Meta(ge=0, lt=2**53)]
-    question_sha256_16: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
-    answers: list[PublishedAnswer]
-
-    @property
-    def recipe(self) -> Recipe:
-        return Recipe(task=self.task, seed=self.seed, parameters=self.parameters)
 
 
 class Judgment(str, Enum):
@@ -118,28 +89,6 @@ class PublishedAudit:
     disagreements: Sequence[Disagreement]
 
 
-def read_published(path: Path) -> Iterator[PublishedItem]:
-    """Read a file of published answers, gzipped or not.
-
-    Raises:
-        ConfigurationError: a line is invalid, or the file can't be read.
-    """
-    read = 0
-    try:
-        with path.open("rb") as start:
-            compressed = start.read(2) == _GZIP
-        with gzip.open(path, "rb") if compressed else path.open("rb") as lines:
-            for line in lines:
-                read += 1
-                item = validate(json.loads(line), PublishedItem)
-                require_valid_recipe(item.recipe)
-                yield item
-    except (OSError, EOFError) as error:
-        raise ConfigurationError(f"cannot read {path}: {error}") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{path}, line {read}: {error}") from None
-
-
 def agreed_answer(item: PublishedItem) -> tuple[str, int] | None:
     """Return the answer that enough strong models give most often, and how many they are."""
     given: dict[str, Counter[str]] = {}
@@ -181,7 +130,7 @@ async def audit_published(path: Path, names: Sequence[str]) -> PublishedAudit:
 
         async def one(item: PublishedItem, answer: str, models: int) -> Disagreement | bool:
             async with places:
-                problem = await _made_again(pool, item)
+                problem = await made_again(pool, item)
                 if problem is None:
                     return False
                 return await _disagreement(pool, executor, problem, answer, models) or True
@@ -193,16 +142,6 @@ async def audit_published(path: Path, names: Sequence[str]) -> PublishedAudit:
         changed=sum(one is False for one in found),
         disagreements=[one for one in found if isinstance(one, Disagreement)],
     )
-
-
-async def _made_again(pool: TaskPool, item: PublishedItem) -> Problem | None:
-    """Return the item's problem, None if it has another question or can't be made."""
-    try:
-        problem = await pool.generate(item.recipe)
-    except GenerationError:
-        return None
-    digest = hashlib.sha256(problem.question.encode()).hexdigest()
-    return problem if digest.startswith(item.question_sha256_16) else None
 
 
 async def _disagreement(

@@ -46,6 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     if comparison is None:
         raise FixableError(escape_control_characters(nothing_in_common(before, after)))
     require_one_rule(before, after)
+    require_one_suite(before, after)
     if options.json:
         about = {"settings": settings, "made_with": versions, "faulty_items_left_out": left_out}
         print(json.dumps({**about, **comparison.to_json()}, indent=2))
@@ -75,6 +76,16 @@ def require_one_rule(before: EvaluationResults, after: EvaluationResults) -> Non
         raise FixableError(
             f"{before.path} counts {one} as solved, {after.path} {other}: `rescore` one of them, "
             "and compare with what it writes"
+        )
+
+
+def require_one_suite(before: EvaluationResults, after: EvaluationResults) -> None:
+    """Raise FixableError if the evaluations were made on different suites."""
+    suites = [results.settings.get("suite") for results in (before, after)]
+    if suites[0] != suites[1]:
+        one, other = ("no suite" if suite is None else shown(suite) for suite in suites)
+        raise FixableError(
+            f"{before.path} was made on {one}, {after.path} on {other}: evaluate both on one suite"
         )
 
 

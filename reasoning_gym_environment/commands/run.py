@@ -50,6 +50,7 @@ EXAMPLES = {
 }
 GENERAL = {
     "--config FILE.yaml": "settings below `env:` and `openai:`; options override them",
+    "--suite NAME": "evaluate a fixed set of `suite list` (the same as --env.eval_suite)",
     "--quiet": "log only warnings and errors",
     "--json-logs": "log JSON, one object a line",
     "--slurm": "find the servers in Slurm's list of nodes",
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
     Raises:
         FixableError: without API keys.
     """
-    command, *rest = arguments
+    command, *rest = [re.sub(r"^--suite(?=$|=)", "--env.eval_suite", each) for each in arguments]
     if asked := [argument for argument in rest if argument in HELP]:
         print(help_text(command, everything="--help-all" in asked))
         return 0

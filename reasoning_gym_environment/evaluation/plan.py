@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from ..errors import GenerationError
 from ..problems.seeds import evaluation_recipe_at, evaluation_recipes
@@ -42,14 +43,13 @@ class EvaluationPlan:
     difficulties: Sequence[float]
     ladders: Mapping[str, Ladder]
 
-    @property
-    def leveled(self) -> list[str]:
-        """The tasks that have difficulties."""
-        return [task for task in self.tasks if len(self.ladders.get(task, ())) > 1]
-
     def recipes(self) -> list[tuple[Recipe, float | None]]:
         """Return every item's recipe and difficulty; the default configuration comes first."""
         default = evaluation_recipes(self.seed, self.tasks, self.per_task)
+        leveled = [task for task in self.tasks if len(self.ladders.get(task, ())) > 1]
+        if self.difficulties and (without := sorted(set(self.tasks) - set(leveled))):
+            names = ", ".join(without)
+            logger.info("Evaluated only at their defaults, having no levels: %s", names)
         return [(recipe, None) for recipe in default] + [
             (
                 evaluation_recipe_at(
@@ -58,24 +58,26 @@ class EvaluationPlan:
                 difficulty,
             )
             for difficulty in self.difficulties
-            for task in self.leveled
+            for task in leveled
             for index in range(self.per_task)
         ]
+
+
+class PlannedItems(Protocol):
+    """What is to be evaluated."""
+
+    def recipes(self) -> list[tuple[Recipe, float | None]]: ...
 
 
 class EvaluationSet:
     """The problems of the evaluation set; failed ones are skipped with a warning."""
 
-    def __init__(self, pool: ProblemGenerator, plan: EvaluationPlan) -> None:
+    def __init__(self, pool: ProblemGenerator, plan: PlannedItems) -> None:
         self._pool = pool
         self._planned = plan.recipes()
         self._generating: dict[int, asyncio.Task[EvaluationItem | None]] = {}
         self._items: list[EvaluationItem] | None = None
         self._questions: dict[str, frozenset[bytes]] = {}
-        without = sorted(set(plan.tasks) - set(plan.leveled))
-        if plan.difficulties and without:
-            names = ", ".join(without)
-            logger.info("Evaluated only at their defaults, having no levels: %s", names)
 
     def __len__(self) -> int:
         """The number of planned items."""

@@ -16,6 +16,7 @@ from ..errors import INCOMPLETE
 from ..inference.dialects import SamplingParams
 from ..inference.errors import InferenceError
 from ..problems.stream import sound_items
+from ..problems.suites import Suite, require_same_questions
 from ..records import (
     Attempt,
     Completion,
@@ -88,6 +89,7 @@ class EvaluationSettings:
         folder: of the results.
         decisive: values of DECISIVE and the system prompt, as JSON.
         model: the evaluated model's name.
+        suite: the items; None plans them from the settings above.
     """
 
     eval_seed: int
@@ -101,6 +103,7 @@ class EvaluationSettings:
     folder: Path
     decisive: Mapping[str, Any]
     model: str
+    suite: Suite | None = None
 
     @property
     def sampling(self) -> SamplingParams:
@@ -146,6 +149,11 @@ class Evaluation:
             categories: category by task, of the selected tasks.
             ladders: by task, for difficulties.
         """
+        suite = self.settings.suite
+        if suite is not None:
+            self._categories = {t: c for t, c in categories.items() if t in suite.tasks}
+            self.set = EvaluationSet(pool, suite)
+            return
         self._categories = categories
         plan = EvaluationPlan(
             seed=self.settings.eval_seed,
@@ -170,10 +178,13 @@ class Evaluation:
 
         Raises:
             ConfigurationError: the folder holds an evaluation with other settings.
+            UnequalItemsError: the library makes other questions than the suite's.
             FixableError: another process evaluates into it.
             InferenceError: nothing could be scored, or the server refuses every item.
         """
         items = await self.set.items()
+        if self.settings.suite is not None:
+            require_same_questions(self.settings.suite, [item.problem for item in items])
         begin, self.report = time.time(), EvaluationReport(attempts=self.settings.eval_attempts)
         settings = self._result_settings(length_limit, identity["library_versions"])
         self.folder = self._next_folder(step)
@@ -212,6 +223,7 @@ class Evaluation:
             "length_limit": length_limit,
             "model_name": self.settings.model,
             "tasks": sorted(self._categories),
+            **({"suite": suite.identity} if (suite := self.settings.suite) else {}),
         }
 
     def key(self, *, length_limit: int, versions: Any) -> str:

@@ -11,13 +11,15 @@ import pytest
 
 from reasoning_gym_environment.audit.published import (
     STRONG_MODELS,
-    PublishedAnswer,
-    PublishedItem,
     agreed_answer,
-    read_published,
 )
 from reasoning_gym_environment.commands.audit import main
 from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.evaluation.published import (
+    PublishedAnswer,
+    PublishedItem,
+    read_published,
+)
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
 
@@ -27,6 +29,7 @@ THREE, FOUR = sorted(STRONG_MODELS)[:3], sorted(STRONG_MODELS)[:4]
 def published(recipe: Recipe, question: str, answers: dict[str, list[str]]) -> dict[str, Any]:
     """Return a line of a file: each text and who gave it."""
     return {
+        "set": "small",
         "task": recipe.task,
         "parameters": dict(recipe.parameters),
         "seed": recipe.seed,
@@ -70,6 +73,7 @@ async def test_the_command_lists_items_on_which_models_and_label_differ(
 
 def item(answers: dict[str, list[str]]) -> PublishedItem:
     return PublishedItem(
+        set="small",
         task="gcd",
         parameters={},
         seed=1,
@@ -102,6 +106,8 @@ VALID = published(Recipe(task="gcd", seed=1), "", {"5": THREE})
         ("[]", "must be object"),
         (json.dumps({**VALID, "seed": -1}), "seed"),
         (json.dumps({**VALID, "seed": 2**60}), "seed"),
+        (json.dumps({**VALID, "set": "../../etc"}), "set"),
+        (json.dumps({**VALID, "answers": [{"text": "", "given_by": [["/x", 1]]}]}), "given_by"),
         (json.dumps({**VALID, "question_sha256_16": "../../etc"}), "question_sha256_16"),
         (json.dumps({**VALID, "answers": [{"text": 5, "given_by": []}]}), r"answers\[0\].text"),
         (json.dumps({**VALID, "answers": [{"text": "", "given_by": [["x"]]}]}), "given_by"),

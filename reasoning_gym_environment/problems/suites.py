@@ -1,0 +1,186 @@
+"""Suites: evaluation sets as files, with the hash of every question and all that results depend on.
+
+A suite never changes: another set has another version. `research/make_suites.py` made those of
+the package. Its items are generated from their recipes and must have the questions of the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from ..errors import ConfigurationError, FixableError, did_you_mean
+from ..records import Problem, Recipe, recipe_key
+from ..tasks.recipes import LIBRARY, require_valid_recipe
+from ..util.models import validate
+
+FOLDER = Path(__file__).with_name("suite_files")
+
+_Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+_Seed = Annotated[int, Meta(ge=0, lt=2**53)]
+_Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class SuiteSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """What results depend on, under the options' names; the user may choose other tokens."""
+
+    system_prompt: str
+    eval_attempts: Annotated[int, Meta(ge=1)]
+    eval_temperature: Annotated[float, Meta(ge=0)]
+    max_token_length: Annotated[int, Meta(ge=1)]
+
+
+class SuiteItems(Struct, frozen=True, forbid_unknown_fields=True):
+    """Items with the same parameters: their seeds, and the SHA-256 of each question."""
+
+    task: str
+    level: int | None
+    difficulty: _Share | None
+    parameters: dict[str, Any]
+    items: Annotated[list[tuple[_Seed, _Hash]], Meta(min_length=1)]
+
+
+class LeftOut(Struct, frozen=True, forbid_unknown_fields=True):
+    """An item that would belong to the suite but for its fault."""
+
+    task: str
+    parameters: dict[str, Any]
+    seed: _Seed
+    fault: str
+    detail: str
+
+
+class Suite(Struct, frozen=True, forbid_unknown_fields=True):
+    """A fixed evaluation set.
+
+    Attributes:
+        made_with: versions of the packages that made it.
+        left_out: faulty items of a set that somebody else has published.
+        sha256: of the rest of the file; results carry it.
+    """
+
+    name: Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,39}$")]
+    version: Annotated[int, Meta(ge=1)]
+    about: str
+    made_with: dict[str, str]
+    settings: SuiteSettings
+    sets: Annotated[list[SuiteItems], Meta(min_length=1)]
+    left_out: list[LeftOut]
+    sha256: _Hash
+
+    def __len__(self) -> int:
+        """The number of items."""
+        return sum(len(of.items) for of in self.sets)
+
+    @property
+    def tasks(self) -> list[str]:
+        return sorted({of.task for of in self.sets})
+
+    @property
+    def fixed_settings(self) -> dict[str, Any]:
+        """The options that an evaluation on the suite can't change."""
+        return {
+            "system_prompt": self.settings.system_prompt,
+            "eval_attempts": self.settings.eval_attempts,
+            "eval_temperature": self.settings.eval_temperature,
+        }
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What results carry of the suite."""
+        return {"name": self.name, "version": self.version, "sha256": self.sha256}
+
+    def items(self) -> Iterator[tuple[Recipe, float | None, str]]:
+        """Yield every item's recipe, its difficulty and the SHA-256 of its question."""
+        for of in self.sets:
+            for seed, question in of.items:
+                recipe = Recipe(task=of.task, seed=seed, level=of.level, parameters=of.parameters)
+                yield recipe, of.difficulty, question
+
+    def recipes(self) -> list[tuple[Recipe, float | None]]:
+        """Return every item's recipe and difficulty; None is the default configuration."""
+        return [(recipe, difficulty) for recipe, difficulty, _ in self.items()]
+
+
+def question_sha256(question: str) -> str:
+    """Return the SHA-256 of a question's UTF-8 text, as hexadecimal digits."""
+    return hashlib.sha256(question.encode()).hexdigest()
+
+
+def manifest_sha256(manifest: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a suite without its `sha256`, as sorted JSON."""
+    rest = {key: value for key, value in manifest.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def built_in() -> list[str]:
+    """Return the names of the suites in the package, the smallest first."""
+    return [path.stem for path in sorted(FOLDER.glob("*.json"), key=lambda p: p.stat().st_size)]
+
+
+def load_suite(name: str) -> Suite:
+    """Read a suite of the package by its name, or any by its file.
+
+    Raises:
+        ConfigurationError: there is none, or the file is invalid or was changed.
+    """
+    path = Path(name)
+    if name in built_in():
+        path = FOLDER / f"{name}.json"
+    elif not path.is_file():
+        hint = did_you_mean(name, built_in(), otherwise=f"there are {', '.join(built_in())}")
+        raise ConfigurationError(f"no suite and no file is named {name!r}; {hint}")
+    try:
+        manifest = json.loads(path.read_bytes())
+        suite = validate(manifest, Suite)
+        for recipe, _, _ in suite.items():
+            require_valid_recipe(recipe)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{path} is not a suite: {error}") from None
+    if manifest_sha256(manifest) != suite.sha256:
+        raise ConfigurationError(
+            f"{path} was changed: its content has another SHA-256 than it says; get the original"
+        )
+    return suite
+
+
+class UnequalItemsError(FixableError):
+    """The installed library makes other questions than the suite's."""
+
+
+def require_same_questions(suite: Suite, problems: Iterable[Problem]) -> None:
+    """Compare the generated problems of a suite with its hashes.
+
+    Raises:
+        UnequalItemsError: an item is missing or has another question.
+    """
+    made = {recipe_key(p.recipe): question_sha256(p.question) for p in problems}
+    found = [(recipe, made.get(recipe_key(recipe)), known) for recipe, _, known in suite.items()]
+    missing = [recipe for recipe, question, _ in found if question is None]
+    other = [recipe for recipe, question, known in found if question not in (None, known)]
+    if missing or other:
+        raise UnequalItemsError(
+            f"{len(other)} of the {len(suite)} items of {suite.name} have another question and "
+            f"{len(missing)} can't be generated, such as {recipe_key((other or missing)[0])}: the "
+            f"suite was made with {LIBRARY} {suite.made_with[LIBRARY]}, installed is "
+            f"{version(LIBRARY)}; install that version to get comparable results"
+        )
+
+
+def encode_suite(manifest: Mapping[str, Any]) -> str:
+    """Return the file of a suite from its other keys: JSON with its hash, a line for each set."""
+    sealed = {**manifest, "sha256": manifest_sha256(manifest)}
+    lines = []
+    for key, value in sealed.items():
+        if isinstance(value, list) and value:
+            rows = ",\n  ".join(map(json.dumps, value))
+            lines.append(f"{json.dumps(key)}: [\n  {rows}\n ]")
+        else:
+            lines.append(f"{json.dumps(key)}: {json.dumps(value)}")
+    return "{\n " + ",\n ".join(lines) + "\n}\n"

@@ -1,0 +1,190 @@
+"""Make the suites of the package, or verify that they are made again.
+
+    python research/make_suites.py FOLDER [--paper published_answers.jsonl.gz]
+
+The paper's suites need the file of published answers, for its tasks and parameters. Takes minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from reasoning_gym_environment.errors import GenerationError
+from reasoning_gym_environment.evaluation.plan import EvaluationPlan
+from reasoning_gym_environment.evaluation.published import read_published
+from reasoning_gym_environment.problems.seeds import evaluation_seed, redrawn_seed
+from reasoning_gym_environment.problems.stream import sound_items
+from reasoning_gym_environment.problems.suites import encode_suite, question_sha256
+from reasoning_gym_environment.records import Ladder, Problem, Recipe, recipe_key
+from reasoning_gym_environment.sandbox.pool import (
+    PoolSettings,
+    ProblemGenerator,
+    TaskPool,
+    default_processes,
+    generate_with_retry,
+)
+from reasoning_gym_environment.tasks.catalogue import proven_tasks
+from reasoning_gym_environment.util.grouping import group_by
+from reasoning_gym_environment.util.progress import with_progress
+
+SEED = 2026
+PACKAGES = ("reasoning-gym", "reasoning-gym-environment")
+SETTINGS = {
+    "system_prompt": (
+        "Think about the problem as long as you need. Then give your final answer once, between "
+        "<answer> and </answer>. Write nothing inside the answer tags but the answer itself, in "
+        "exactly the form the problem asks for. A reply with no answer, or with more than one, "
+        "counts as wrong."
+    ),
+    "eval_attempts": 1,
+    "eval_temperature": 0.6,
+    "max_token_length": 16384,
+}
+
+Planned = tuple[Recipe, float | None]
+Made = tuple[Problem, float | None]
+
+
+def all_levels(ladders: dict[str, Ladder], per_level: int) -> list[Planned]:
+    """Plan items of every level of every ladder."""
+    return [
+        (
+            Recipe(
+                task=task,
+                seed=evaluation_seed(SEED, f"{task} level {level}", index),
+                level=level,
+                parameters=parameters,
+            ),
+            level / (len(ladder) - 1) if len(ladder) > 1 else 0.0,
+        )
+        for task, ladder in sorted(ladders.items())
+        for level, parameters in enumerate(ladder)
+        for index in range(per_level)
+    ]
+
+
+def planned(
+    ladders: dict[str, Ladder], per_task: int, difficulties: Sequence[float]
+) -> list[Planned]:
+    """Plan items at the default configuration and at difficulties."""
+    plan = EvaluationPlan(
+        seed=SEED,
+        tasks=sorted(ladders),
+        per_task=per_task,
+        difficulties=difficulties,
+        ladders=ladders,
+    )
+    return plan.recipes()
+
+
+def of_paper(path: Path, name: str) -> list[Planned]:
+    """Return the paper's recipes of one set, each once."""
+    items = [item for item in read_published(path) if item.set == name]
+    recipes = {recipe_key(item.recipe): item.recipe for item in items}
+    return [(recipe, None) for recipe in recipes.values()]
+
+
+def manifest(
+    name: str, about: str, made: Iterable[Made], faulty: Iterable[Problem]
+) -> dict[str, Any]:
+    """Return a suite but for its hash."""
+
+    def key(item: Made) -> tuple[str, str, str]:
+        recipe = item[0].recipe
+        return recipe.task, str(sorted(recipe.parameters.items())), f"{recipe.level} {item[1]}"
+
+    sets = group_by(key, made).values()
+    return {
+        "name": name,
+        "version": 1,
+        "about": about,
+        "made_with": {package: version(package) for package in PACKAGES},
+        "settings": SETTINGS,
+        "sets": [
+            {
+                "task": of[0][0].recipe.task,
+                "level": of[0][0].recipe.level,
+                "difficulty": of[0][1],
+                "parameters": dict(of[0][0].recipe.parameters),
+                "items": [[p.recipe.seed, question_sha256(p.question)] for p, _ in of],
+            }
+            for of in sets
+        ],
+        "left_out": [
+            {
+                "task": p.recipe.task,
+                "parameters": dict(p.recipe.parameters),
+                "seed": p.recipe.seed,
+                "fault": p.fault.kind.value,
+                "detail": p.fault.detail,
+            }
+            for p in faulty
+            if p.fault
+        ],
+    }
+
+
+async def main(folder: Path, paper: Path | None) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    pool = TaskPool(PoolSettings(processes=default_processes()), Counter())
+    await pool.start()
+    try:
+        await pool.discover(proven=proven_tasks())
+        ladders = {task: known.levels for task, known in (await pool.ladders()).items()}
+        sound = sound_items(pool, Counter(), skip=True)
+        for name, about, items in (
+            ("small", "five items of every task", planned(ladders, 5, [])),
+            (
+                "medium",
+                "ten items of every task, and five at each of three difficulties",
+                planned(ladders, 10, [0.0, 0.5, 1.0]),
+            ),
+            (
+                "full",
+                "ten items of every task, and five at each of its levels",
+                planned(ladders, 10, []) + all_levels(ladders, 5),
+            ),
+        ):
+            problems = await with_progress([make(sound, r) for r, _ in items], name)
+            made = list(zip(problems, (difficulty for _, difficulty in items), strict=True))
+            write(folder, manifest(name, about, made, []))
+        for name in ("paper-easy", "paper-hard") if paper else ():
+            items = of_paper(paper, name)
+            problems = await with_progress([generate_with_retry(pool, r) for r, _ in items], name)
+            clean = [(problem, None) for problem in problems if problem.fault is None]
+            about = f"the items of the reasoning-gym paper, set {name.partition('-')[2]}"
+            write(folder, manifest(name, about, clean, problems))
+    finally:
+        await pool.close()
+
+
+async def make(pool: ProblemGenerator, recipe: Recipe) -> Problem:
+    """Make a problem; draw again where the library fails."""
+    while True:
+        try:
+            return await generate_with_retry(pool, recipe)
+        except GenerationError as error:
+            print(f"drawn again: {error}")
+            recipe = replace(recipe, seed=redrawn_seed(recipe.seed))
+
+
+def write(folder: Path, suite: dict[str, Any]) -> None:
+    path = folder / f"{suite['name']}.json"
+    path.write_text(encode_suite(suite), encoding="utf-8")
+    items = sum(len(of["items"]) for of in suite["sets"])
+    print(f"{path}: {items} items, {len(suite['left_out'])} faulty ones left out")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--paper", type=Path)
+    options = parser.parse_args()
+    asyncio.run(main(options.folder, options.paper))

@@ -1,0 +1,61 @@
+"""`evaluate --suite`: the items of a file, with the settings that it fixes."""
+
+import json
+from typing import Any
+
+from suite_values import RECIPES, manifest, problems_of, write_suite
+
+from reasoning_gym_environment.commands import suite
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.problems.suites import load_suite
+from reasoning_gym_environment.sandbox.pool import TaskPool
+
+SCRIPT = ScriptedPolicy(["<answer>1</answer>"])
+
+
+async def test_evaluate_runs_a_suite_and_the_leaderboard_takes_it(
+    bench: Any, tokenizer: Any, pool: TaskPool
+) -> None:
+    name = write_suite(bench.folder / "tiny.json", manifest(await problems_of(pool)))
+    settings = {
+        "data_dir_to_save_evals": "results",
+        "system_prompt": "Other.",
+        "max_token_length": 99,
+    }
+    async with PolicyServer(SCRIPT, tokenizer) as server:
+        options = bench.options(server.url, **settings)
+        async with bench.command("evaluate", "--suite", name, *options) as command:
+            assert await command.exit_code() == 0, command.said()
+    assert "The suite tiny fixes " in command.said()
+    run = json.loads((bench.folder / "results" / "run.json").read_text())["settings"]
+    assert run["suite"] == load_suite(name).identity
+    assert (run["system_prompt"], run["max_token_length"]) == ("Answer.", 99)
+    lines = (bench.folder / "results" / "samples.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert [row["recipe"]["seed"] for row in rows] == [recipe.seed for recipe in RECIPES]
+    table = bench.folder / "table.md"
+    arguments = ["table", str(bench.folder / "results"), "--suite", name, "-o", str(table)]
+    assert suite.main(arguments) == 0
+    assert "| 1 | " in table.read_text()
+
+
+async def test_a_suite_with_another_question_stops_before_the_first_request(
+    bench: Any, tokenizer: Any, pool: TaskPool
+) -> None:
+    rest = manifest(await problems_of(pool))
+    rest["sets"][0]["items"][0][1] = "0" * 64
+    name = write_suite(bench.folder / "tiny.json", rest)
+    async with PolicyServer(SCRIPT, tokenizer) as server:
+        options = bench.options(server.url)
+        one = bench.command("evaluate", f"--suite={name}", *options)
+        async with one:
+            assert await one.exit_code() == 2, one.said()
+    assert "1 of the 5 items of tiny have another question" in one.said()
+
+
+async def test_a_suite_is_for_evaluate_alone(bench: Any) -> None:
+    options = bench.options("http://localhost:1")
+    async with bench.command("serve", *options, "--env.eval_suite", "small") as command:
+        assert await command.exit_code() == 2
+    assert "eval_suite is for `evaluate` alone, got 'small' for `serve`" in command.said()

@@ -1,0 +1,54 @@
+"""A small suite for tests."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from reasoning_gym_environment.problems.suites import encode_suite, question_sha256
+from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.sandbox.pool import TaskPool
+
+RECIPES = [
+    *(Recipe(task="gcd", seed=seed) for seed in (1, 3, 5)),
+    *(Recipe(task="chain_sum", seed=seed) for seed in (1, 3)),
+]
+
+
+def manifest(problems: list[Problem], **changes: Any) -> dict[str, Any]:
+    """Return a suite of these problems but for its hash."""
+    return {
+        "name": "tiny",
+        "version": 1,
+        "about": "for tests",
+        "made_with": {"reasoning-gym": "0.1.25"},
+        "settings": {
+            "system_prompt": "Answer.",
+            "eval_attempts": 1,
+            "eval_temperature": 0.6,
+            "max_token_length": 512,
+        },
+        "sets": [
+            {
+                "task": problem.recipe.task,
+                "level": None,
+                "difficulty": None,
+                "parameters": {},
+                "items": [[problem.recipe.seed, question_sha256(problem.question)]],
+            }
+            for problem in problems
+        ],
+        "left_out": [],
+        **changes,
+    }
+
+
+async def problems_of(pool: TaskPool) -> list[Problem]:
+    return [await pool.generate(recipe) for recipe in RECIPES]
+
+
+def write_suite(path: Path, suite: Mapping[str, Any]) -> str:
+    """Write a suite, with its hash unless it has one; return the file's name."""
+    text = json.dumps(suite) if "sha256" in suite else encode_suite(suite)
+    path.write_text(text, encoding="utf-8")
+    return str(path)
