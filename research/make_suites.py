@@ -143,8 +143,8 @@ async def main(folder: Path, paper: Path | None) -> None:
             ("small", "five items of every task", planned(ladders, 5, [])),
             (
                 "medium",
-                "ten items of every task, and five at each of three difficulties",
-                planned(ladders, 10, [0.0, 0.5, 1.0]),
+                "five items of every task, and five at each of three difficulties",
+                planned(ladders, 5, [0.0, 0.5, 1.0]),
             ),
             (
                 "full",

@@ -7,12 +7,23 @@ from collections.abc import Sequence
 import anyio.to_thread
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
-from inspect_ai.model import ChatMessageSystem, ChatMessageUser
-from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
+from inspect_ai.model import ChatMessageSystem, ChatMessageUser, GenerateConfig
+from inspect_ai.scorer import (
+    Metric,
+    SampleScore,
+    Score,
+    Scorer,
+    Target,
+    mean,
+    metric,
+    scorer,
+    stderr,
+)
 from inspect_ai.solver import TaskState
 
 from ..inference.prompts import resolve_system_prompt
-from ..records import FORMAT_FAILURES, Problem, recipe_text
+from ..problems.suites import Suite, load_suite, require_same_questions
+from ..records import FORMAT_FAILURES, Problem, Status, recipe_text
 from .shared import evaluation_problems, parse_recipe, shared_gym
 
 __all__ = ["reasoning_gym"]
@@ -25,14 +36,19 @@ def reasoning_gym(
     difficulty: float | None = None,
     seed: int = 0,
     system_prompt: str = "think",
+    suite: str = "",
     complexity_level: float | None = None,
 ) -> Task:
-    """Return a task of held-out problems: see `evaluation_problems`.
+    """Return a task of held-out problems (see `evaluation_problems`) or of a suite.
 
     Args:
+        suite: a name of the command `suite list`, or a file; it fixes all other arguments, the
+            temperature and the number of attempts.
         system_prompt: "think", "direct" or a text that explains the answer format.
         complexity_level: the old name of difficulty.
     """
+    if suite:
+        return suite_task(load_suite(suite))
     names = [tasks] if isinstance(tasks, str) else tasks
     problems = evaluation_problems(
         shared_gym(),
@@ -46,6 +62,40 @@ def reasoning_gym(
     return Task(dataset=MemoryDataset(samples, name="reasoning_gym"), scorer=verifier())
 
 
+def suite_task(suite: Suite) -> Task:
+    """Return a task of a suite's items.
+
+    Raises:
+        UnequalItemsError: the installed library makes other questions.
+    """
+    problems = [shared_gym().problem(recipe) for recipe, _ in suite.recipes()]
+    require_same_questions(suite, problems)
+    settings = suite.settings
+    return Task(
+        dataset=MemoryDataset(
+            [problem_sample(problem, settings.system_prompt) for problem in problems],
+            name=suite.name,
+        ),
+        scorer=verifier(),
+        config=GenerateConfig(
+            temperature=settings.eval_temperature, max_tokens=settings.max_token_length
+        ),
+        epochs=settings.eval_attempts,
+        metadata={"suite": suite.identity},
+    )
+
+
+@metric
+def solved() -> Metric:
+    """The share of solved samples: right answers, without partial credit."""
+
+    def share(scores: list[SampleScore]) -> float:
+        statuses = [(each.score.metadata or {}).get("status") for each in scores]
+        return sum(status == Status.SOLVED.value for status in statuses) / max(1, len(statuses))
+
+    return share
+
+
 def problem_sample(problem: Problem, system: str) -> Sample:
     """Return a sample; the scorer regenerates the problem from its recipe."""
     prompt = [ChatMessageSystem(content=system)] if system else []
@@ -56,7 +106,7 @@ def problem_sample(problem: Problem, system: str) -> Sample:
     )
 
 
-@scorer(metrics=[mean(), stderr()])
+@scorer(metrics=[mean(), stderr(), solved()])
 def verifier() -> Scorer:
     """Score completions in [0, 1] by the task's own verifier, sandboxed."""
 

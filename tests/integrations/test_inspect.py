@@ -14,10 +14,12 @@ from integration_programs import (
     page_program,
     run_python,
 )
+from suite_values import RECIPES, manifest, write_suite
 
 from reasoning_gym_environment import ReasoningGym
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
 from reasoning_gym_environment.integrations.shared import evaluation_problems
+from reasoning_gym_environment.problems.suites import load_suite
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes]
 
@@ -76,3 +78,27 @@ def test_it_does_not_import_atropos(tmp_path: Path) -> None:
     names = loaded("reasoning_gym_environment.integrations.inspect_ai", tmp_path)
     assert "inspect_ai" in names
     assert not names & ATROPOS
+
+
+async def test_a_suite_runs_with_its_settings_and_its_hash_is_in_the_log(
+    tmp_path: Path,
+) -> None:
+    with ReasoningGym(processes=1) as gym:
+        problems = [gym.problem(recipe) for recipe in RECIPES]
+    suite = write_suite(tmp_path / "tiny.json", manifest(problems))
+    replies = {p.question: f"<answer>{p.oracle}</answer>" for p in problems}
+    replies[problems[0].question] = "no idea"
+    async with AnsweringServer(replies) as server:
+        env = {**environment(tmp_path), "OURS_BASE_URL": server.url, "OURS_API_KEY": "x"}
+        task = "reasoning_gym_environment/reasoning_gym"
+        model = ["--model", "openai-api/ours/simulated", "--display", "none"]
+        inspect = str(PROGRAMS / "inspect")
+        options = ["-T", f"suite={suite}", "--log-dir", "logs", "--log-format", "json"]
+        await run(inspect, "eval", task, *options, *model, cwd=tmp_path, env=env)
+        assert {messages[0]["content"] for messages in server.asked} == {"Answer."}
+    [path] = (tmp_path / "logs").glob("*.json")
+    log = json.loads(path.read_text())
+    assert log["eval"]["metadata"] == {"suite": load_suite(suite).identity}
+    assert log["eval"]["model_generate_config"] is not None
+    metrics = log["results"]["scores"][0]["metrics"]
+    assert metrics["solved"]["value"] == 0.8
