@@ -1,6 +1,6 @@
 """Make the suites of the package, or verify that they are made again.
 
-    python research/make_suites.py FOLDER [--paper published_answers.jsonl.gz]
+    python research/make_suites.py FOLDER [--paper published_answers.jsonl.gz] [--only small,full]
 
 The paper's suites need the file of published answers, for its tasks and parameters. Takes minutes.
 """
@@ -22,7 +22,7 @@ from reasoning_gym_environment.evaluation.published import read_published
 from reasoning_gym_environment.problems.seeds import evaluation_seed, redrawn_seed
 from reasoning_gym_environment.problems.stream import sound_items
 from reasoning_gym_environment.problems.suites import encode_suite, question_sha256
-from reasoning_gym_environment.records import Ladder, Problem, Recipe, recipe_key
+from reasoning_gym_environment.records import Fault, FaultKind, Ladder, Problem, Recipe, recipe_key
 from reasoning_gym_environment.sandbox.pool import (
     PoolSettings,
     ProblemGenerator,
@@ -131,7 +131,7 @@ def manifest(
     }
 
 
-async def main(folder: Path, paper: Path | None) -> None:
+async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     pool = TaskPool(PoolSettings(processes=default_processes()), Counter())
     await pool.start()
@@ -152,12 +152,14 @@ async def main(folder: Path, paper: Path | None) -> None:
                 planned(ladders, 10, []) + all_levels(ladders, 5),
             ),
         ):
+            if name not in only:
+                continue
             problems = await with_progress([make(sound, r) for r, _ in items], name)
             made = list(zip(problems, (difficulty for _, difficulty in items), strict=True))
             write(folder, manifest(name, about, made, []))
-        for name in ("paper-easy", "paper-hard") if paper else ():
+        for name in {"paper-easy", "paper-hard"} & only if paper else ():
             items = of_paper(paper, name)
-            problems = await with_progress([generate_with_retry(pool, r) for r, _ in items], name)
+            problems = await with_progress([make_or_fault(pool, r) for r, _ in items], name)
             clean = [(problem, None) for problem in problems if problem.fault is None]
             about = f"the items of the reasoning-gym paper, set {name.partition('-')[2]}"
             write(folder, manifest(name, about, clean, problems))
@@ -175,6 +177,15 @@ async def make(pool: ProblemGenerator, recipe: Recipe) -> Problem:
             recipe = replace(recipe, seed=redrawn_seed(recipe.seed))
 
 
+async def make_or_fault(pool: ProblemGenerator, recipe: Recipe) -> Problem:
+    """Make a problem; where the library has none, return one without a question."""
+    try:
+        return await generate_with_retry(pool, recipe)
+    except GenerationError as error:
+        fault = Fault(kind=FaultKind.UNANSWERABLE, detail=str(error))
+        return Problem(recipe=recipe, question="", oracle=None, entry=b"", fault=fault)
+
+
 def write(folder: Path, suite: dict[str, Any]) -> None:
     path = folder / f"{suite['name']}.json"
     path.write_text(encode_suite(suite), encoding="utf-8")
@@ -186,5 +197,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--paper", type=Path)
+    parser.add_argument("--only", default="small,medium,full,paper-easy,paper-hard")
     options = parser.parse_args()
-    asyncio.run(main(options.folder, options.paper))
+    asyncio.run(main(options.folder, options.paper, set(options.only.split(","))))

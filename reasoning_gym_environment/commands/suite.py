@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigurationError
-from ..evaluation.leaderboard import leaderboard_table, standing
+from ..evaluation.leaderboard import (
+    encode_standings,
+    leaderboard_table,
+    read_standings,
+    standing,
+)
 from ..evaluation.metrics import Baselines
 from ..evaluation.published import PublishedItem, import_answers, read_published
 from ..evaluation.store import EvaluationStore, read_results
@@ -49,8 +53,10 @@ def build_parser() -> ArgumentParser:
     verify.add_argument("suite", help="a name of `suite list`, or a file")
     verify.set_defaults(run=verify_suite)
     table = commands.add_parser("table", help="print the leaderboard of evaluations on a suite")
-    table.add_argument("results", nargs="+", type=Path, help="folders of evaluations")
-    table.add_argument("--suite", help="of the results; needed for a file")
+    table.add_argument(
+        "results", nargs="+", type=Path, help="folders of evaluations, or files of --json"
+    )
+    table.add_argument("--suite", required=True, help="of the results: a name or a file")
     table.add_argument("--json", action="store_true", help="print JSON, with shares by task")
     table.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it to a file")
     table.set_defaults(run=print_table)
@@ -95,21 +101,13 @@ def verify_suite(options: Namespace) -> str:
 
 
 def print_table(options: Namespace) -> str:
-    results = [read_results(path) for path in options.results]
-    names = {(each.settings.get("suite") or {}).get("name") for each in results}
-    if options.suite is None and len(names) > 1:
-        raise ConfigurationError(
-            f"the results are of several suites ({', '.join(sorted(map(str, names)))}): print one "
-            "table for each"
-        )
-    suite = load_suite(options.suite or str(names.pop()))
+    results = [read_results(path) for path in options.results if path.suffix != ".json"]
+    files = [path for path in options.results if path.suffix == ".json"]
+    suite = load_suite(options.suite)
     baselines = Baselines.at_threshold(None, categories=known_categories(), attempts=1)
     standings = [standing(each, suite, baselines) for each in results]
-    if options.json:
-        rows = [each.to_json() for each in standings]
-        text = json.dumps({"suite": suite.identity, "models": rows}, indent=1)
-    else:
-        text = leaderboard_table(standings)
+    standings += [each for path in files for each in read_standings(path, suite)]
+    text = encode_standings(suite, standings) if options.json else leaderboard_table(standings)
     if options.output is None:
         return text
     require_writable(options.output.parent)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
+from pathlib import Path
 from statistics import fmean
-from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from ..errors import FixableError
 from ..problems.suites import Suite
 from ..records import recipe_key
 from ..storage.rows import StoredGroup, StoredRollout
 from ..util.grouping import group_by
+from ..util.models import validate
 from .estimators import Clusters, Estimate, macro_share
 from .metrics import Baselines
 from .published import STORED_SCORE
@@ -48,18 +54,35 @@ class Standing:
     rescored: float
     solved_with_faulty: float
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON; an estimate is its value with the ends of its interval."""
-        values = {name: getattr(self, name) for name in self.__slots__}
-        return {name: _plain(value) for name, value in values.items()}
+
+class StandingsFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """Standings on one suite, as `suite table --json` writes them."""
+
+    suite: dict[str, str | int]
+    models: list[Standing]
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Estimate):
-        return [value.value, value.low, value.high]
-    if isinstance(value, Mapping):
-        return {name: _plain(own) for name, own in value.items()}
-    return value
+def read_standings(path: Path, suite: Suite) -> list[Standing]:
+    """Read a file of standings.
+
+    Raises:
+        FixableError: it is invalid, or of another suite.
+    """
+    try:
+        file = validate(json.loads(path.read_bytes()), StandingsFile)
+    except (OSError, ValueError, RecursionError) as error:
+        raise FixableError(f"{path} is not a file of `suite table --json`: {error}") from None
+    if file.suite != suite.identity:
+        raise FixableError(f"{path} is of the suite {file.suite}, not of {suite.identity}")
+    return file.models
+
+
+def encode_standings(suite: Suite, standings: Sequence[Standing]) -> str:
+    """Return the JSON that `read_standings` reads, its shares with six digits."""
+    rounded = json.loads(
+        json.dumps(msgspec.to_builtins(standings)), parse_float=lambda text: round(float(text), 6)
+    )
+    return json.dumps({"suite": suite.identity, "models": rounded}, indent=1)
 
 
 def standing(results: EvaluationResults, suite: Suite, baselines: Baselines) -> Standing:
@@ -151,31 +174,42 @@ def ranked(standings: Iterable[Standing]) -> list[tuple[int | None, Standing]]:
 
 
 def leaderboard_table(standings: Sequence[Standing]) -> str:
-    """Return the table in Markdown: a row a model, the best first; shares in percent."""
-    categories = sorted({name for each in standings for name in each.categories})
+    """Return the table in Markdown: a row for each model, the best first; shares in percent."""
     published = any(each.published is not None for each in standings)
-    more = (
-        ("rank before", "published score", "score here", "solved with faulty") if published else ()
-    )
-    head = ("rank", "model", "items", "solved", "95 %", "above chance", "score", *more, *categories)
-    lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
-    for rank, (before, each) in enumerate(ranked(standings), 1):
-        solved = each.solved
-        cells = [
-            *(str(rank), each.model, str(each.items), _percent(solved.value)),
-            f"{_percent(solved.low)} to {_percent(solved.high)}",
-            *(_percent(each.above_chance), f"{each.score.value:.3f}"),
-        ]
-        if published:
-            mean = "" if each.published is None else f"{each.published:.3f}"
-            cells += ["" if before is None else str(before), mean, f"{each.rescored:.3f}"]
-            cells += [_percent(each.solved_with_faulty)]
-        cells += [
-            _percent(each.categories[c].value if c in each.categories else None) for c in categories
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    categories = sorted({name for each in standings for name in each.categories})
+    rows = [
+        {
+            "rank": str(rank),
+            "model": escape(each.model).replace("|", "&#124;"),
+            **_overall(each),
+            **(_as_published(each, before) if published else {}),
+            **{name: _percent(each.categories.get(name)) for name in categories},
+        }
+        for rank, (before, each) in enumerate(ranked(standings), 1)
+    ]
+    head = [" | ".join(rows[0]), " | ".join("---" for _ in rows[0])]
+    return "\n".join(f"| {line} |" for line in [*head, *(" | ".join(r.values()) for r in rows)])
 
 
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{share:.1%}"
+def _overall(each: Standing) -> dict[str, str]:
+    return {
+        "items": str(each.items),
+        "solved": _percent(each.solved),
+        "95 %": f"{each.solved.low:.1%} to {each.solved.high:.1%}",
+        "above chance": "" if each.above_chance is None else f"{each.above_chance:.1%}",
+        "score": f"{each.score.value:.3f}",
+    }
+
+
+def _as_published(each: Standing, rank: int | None) -> dict[str, str]:
+    """Return the columns on all items of the publishers, faulty ones included."""
+    return {
+        "rank as published": "" if rank is None else str(rank),
+        "score as published": "" if each.published is None else f"{each.published:.3f}",
+        "score here": f"{each.rescored:.3f}",
+        "solved with faulty items": f"{each.solved_with_faulty:.1%}",
+    }
+
+
+def _percent(share: Estimate | None) -> str:
+    return "" if share is None else f"{share.value:.1%}"

@@ -91,7 +91,7 @@ def solved() -> Metric:
 
     def share(scores: list[SampleScore]) -> float:
         statuses = [(each.score.metadata or {}).get("status") for each in scores]
-        return sum(status == Status.SOLVED.value for status in statuses) / max(1, len(statuses))
+        return statuses.count(Status.SOLVED.value) / max(1, len(statuses))
 
     return share
 

@@ -63,6 +63,28 @@ async def test_published_answers_become_rows_of_a_leaderboard(
     assert "| 1 | 0.750 | 1.000 | 100.0% |" in first
     assert second.startswith("| 2 | bad-model | 5 | 0.0% |")
     assert "| 2 | 0.250 |" in second
+    for folder in folders:
+        arguments = ["table", folder, "--suite", name, "--json", "-o", f"{folder}.json"]
+        assert suite.main(arguments) == 0
+    again = [*(f"{folder}.json" for folder in folders), "--suite", name]
+    capsys.readouterr()
+    assert suite.main(["table", *again]) == 0
+    assert capsys.readouterr().out.strip().splitlines()[-2:] == [first, second]
+
+
+async def test_a_file_of_standings_is_checked(pool: TaskPool, tmp_path: Path) -> None:
+    name, folders = await imported(pool, tmp_path)
+    path = tmp_path / "one.json"
+    suite.main(["table", folders[0], "--suite", name, "--json", "-o", str(path)])
+    known = json.loads(path.read_text())
+    for changed, said in (
+        ({**known, "more": 1}, "more"),
+        ({**known, "suite": {**known["suite"], "version": 2}}, "is of the suite"),
+        ({**known, "models": [{**known["models"][0], "solved": 1}]}, "solved"),
+    ):
+        path.write_text(json.dumps(changed))
+        with pytest.raises(FixableError, match=said):
+            suite.main(["table", str(path), "--suite", name])
 
 
 async def test_items_that_are_made_differently_are_left_out_and_counted(
