@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 from ..errors import ConfigurationError, GenerationError
 from ..problems.suites import question_sha256
 from ..records import MASKED, Attempt, Completion, Problem, Recipe
-from ..sandbox.pool import TaskPool
+from ..sandbox.pool import TaskPool, generate_with_retry
 from ..scoring.grading import Grade, ScoringSettings, grade_texts
 from ..storage.rows import SCHEMA_VERSION, StoredGroup, StoredRollout, fault_key
 from ..tasks.recipes import require_valid_recipe
@@ -92,7 +92,7 @@ def read_published(path: Path) -> Iterator[PublishedItem]:
 async def made_again(pool: TaskPool, item: PublishedItem) -> Problem | None:
     """Return the item's problem, None if it has another question or can't be made."""
     try:
-        problem = await pool.generate(item.recipe)
+        problem = await generate_with_retry(pool, item.recipe)
     except GenerationError:
         return None
     digest = question_sha256(problem.question)

@@ -1,0 +1,87 @@
+"""Make docs/leaderboard.md and its picture from standings, and explain how ranks move.
+
+    python research/leaderboard.py docs [--imported FOLDER]
+
+Standings are the files DOCS/leaderboard/SUITE/*.json of `suite table --json`. FOLDER is what
+`suite import` wrote; from it, the table of causes by task is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+from reasoning_gym_environment.evaluation.leaderboard import leaderboard_table, read_standings
+from reasoning_gym_environment.evaluation.published import STORED_SCORE
+from reasoning_gym_environment.evaluation.store import read_results
+from reasoning_gym_environment.problems.suites import load_suite
+from reasoning_gym_environment.records import recipe_key
+from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.util.grouping import group_by
+
+BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
+SHOWN = 15
+"""Tasks in the table of causes."""
+
+
+def fill(page: str, folder: Path) -> str:
+    """Return the page with the table of each suite between its marks."""
+    for suite in sorted(path.name for path in folder.iterdir() if path.is_dir()):
+        known = load_suite(suite)
+        files = sorted((folder / suite).glob("*.json"))
+        standings = [each for file in files for each in read_standings(file, known)]
+        head, mark, rest = page.partition(BEGIN.format(suite))
+        if not mark:
+            raise SystemExit(f"the page has no {BEGIN.format(suite)}")
+        table = leaderboard_table(standings)
+        page = f"{head}{mark}\n\n{table}\n\n{END}{rest.partition(END)[2]}"
+    return page
+
+
+def causes(folders: Sequence[Path], suite: str) -> str:
+    """Return by task, over all models: the published score, and what lowers or raises it."""
+    clean = {recipe_key(recipe) for recipe, _ in load_suite(suite).recipes()}
+    samples = [sample for folder in folders for sample in read_results(folder).samples]
+    rows = []
+    for task, own in group_by(lambda sample: sample.task, samples).items():
+        kept = [sample for sample in own if recipe_key(sample.recipe) in clean]
+        published, score, solved = means(own)
+        right = means(kept)[2] if kept else None
+        effects = (score - published, solved - score, 0.0 if right is None else right - solved)
+        rows.append((sum(map(abs, effects)), task, published, *effects, right))
+    lines = [
+        "| task | score as published | verdicts | partial credit | faulty items | solved |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for _, task, published, *effects, right in sorted(rows, reverse=True)[:SHOWN]:
+        cells = " | ".join(f"{effect:+.3f}" if abs(effect) >= 0.0005 else "" for effect in effects)
+        last = "no item" if right is None else f"{right:.3f}"
+        lines.append(f"| `{task}` | {published:.3f} | {cells} | {last} |")
+    return "\n".join(lines)
+
+
+def means(samples: Sequence[StoredGroup]) -> tuple[float, float, float]:
+    """Return the mean published score, the mean score here and the solved share."""
+    rollouts = [r for sample in samples for r in sample.scored if STORED_SCORE in r.other]
+    return (
+        fmean(rollout.other[STORED_SCORE] for rollout in rollouts),
+        fmean(rollout.raw_score or 0.0 for rollout in rollouts),
+        fmean(rollout.solved for rollout in rollouts),
+    )
+
+
+def main(docs: Path, imported: Path | None) -> None:
+    page = docs / "leaderboard.md"
+    page.write_text(fill(page.read_text(encoding="utf-8"), docs / "leaderboard"), encoding="utf-8")
+    for folder in sorted(imported.iterdir()) if imported else ():
+        print(f"\n{folder.name}\n\n{causes(sorted(folder.iterdir()), folder.name)}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("docs", type=Path)
+    parser.add_argument("--imported", type=Path)
+    options = parser.parse_args()
+    main(options.docs, options.imported)
