@@ -72,9 +72,39 @@ def means(samples: Sequence[StoredGroup]) -> tuple[float, float, float]:
     )
 
 
+def plot(path: Path, folder: Path) -> None:
+    """Draw the solved shares of all suites with their intervals; needs matplotlib."""
+    from matplotlib import pyplot as plt
+
+    plt.rcParams["svg.hashsalt"] = "leaderboard"
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    suites = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    order: list[str] = []
+    for number, suite in enumerate(suites):
+        files = (folder / suite).glob("*.json")
+        known = [each for file in files for each in read_standings(file, load_suite(suite))]
+        known.sort(key=lambda each: each.solved.value)
+        order += [each.model for each in known if each.model not in order]
+        for each in known:
+            value, _, low, high = (100 * (part or 0) for part in each.solved)
+            axes.errorbar(
+                value,
+                order.index(each.model) + 0.12 * number,
+                xerr=[[value - low], [high - value]],
+                fmt="o" if number else "s",
+                color=f"C{number}",
+                label=suite if each is known[0] else None,
+            )
+    axes.set_yticks(range(len(order)), [model.partition("_")[2] or model for model in order])
+    axes.set_xlabel("right answers, %, with 95 % interval")
+    axes.legend(frameon=False)
+    figure.savefig(path, metadata={"Date": None})
+
+
 def main(docs: Path, imported: Path | None) -> None:
     page = docs / "leaderboard.md"
     page.write_text(fill(page.read_text(encoding="utf-8"), docs / "leaderboard"), encoding="utf-8")
+    plot(docs / "images" / "leaderboard.svg", docs / "leaderboard")
     for folder in sorted(imported.iterdir()) if imported else ():
         print(f"\n{folder.name}\n\n{causes(sorted(folder.iterdir()), folder.name)}")
 

@@ -102,8 +102,8 @@ def standing(results: EvaluationResults, suite: Suite, baselines: Baselines) -> 
         )
     of_suite = {recipe_key(recipe) for recipe, _ in suite.recipes()}
     clean = [s for s in results.samples if recipe_key(s.recipe) in of_suite and s.scored]
-    missing = len(suite) - len(clean)
-    if missing > TOO_MANY_MISSING * len(suite) and not results.settings.get("imported"):
+    missing, is_imported = len(suite) - len(clean), "imported" in results.settings
+    if missing > TOO_MANY_MISSING * len(suite) and not is_imported:
         raise FixableError(
             f"{results.path}: {missing} of the {len(suite)} items of {suite.name} have no score; "
             "repeat the command to complete it"
@@ -116,7 +116,7 @@ def standing(results: EvaluationResults, suite: Suite, baselines: Baselines) -> 
     overall = macro_share(list(solved.values()))
     return Standing(
         model=str(results.settings.get("model_name", results.path.name)),
-        tokens=results.settings.get("max_token_length"),
+        tokens=None if is_imported else results.settings.get("max_token_length"),
         items=len(clean),
         solved=overall,
         score=macro_share([_scores(own) for own in tasks.values()]),
@@ -198,6 +198,7 @@ def _overall(each: Standing) -> dict[str, str]:
         "95 %": f"{each.solved.low:.1%} to {each.solved.high:.1%}",
         "above chance": "" if each.above_chance is None else f"{each.above_chance:.1%}",
         "score": f"{each.score.value:.3f}",
+        "tokens": "" if each.tokens is None else str(each.tokens),
     }
 
 

@@ -49,3 +49,19 @@ def test_the_search_finds_pages_that_are_opened_from_disk(site: Path) -> None:
         found = browser.find_element("css selector", ".md-search-result__item a")
         assert found.get_attribute("href").startswith(site.as_uri())
         assert browser.get_log("browser") == []
+
+
+@needs_chromium
+def test_the_leaderboard_sorts_by_the_column_that_is_clicked(site: Path) -> None:
+    with chromium() as browser:
+        browser.get((site / "leaderboard.html").as_uri())
+        table = browser.find_element("css selector", "table")
+        head = table.find_element("xpath", ".//th[normalize-space()='rank']")
+        ranks = [
+            [cell.text for cell in table.find_elements("css selector", "tbody td:first-child")]
+            for _ in range(2)
+            if browser.execute_script("arguments[0].click(); return true", head)
+        ]
+        assert ranks[0] == [str(rank) for rank in range(len(ranks[0]), 0, -1)]
+        assert ranks[1] == ranks[0][::-1]
+        assert browser.get_log("browser") == []
