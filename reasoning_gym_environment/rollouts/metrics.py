@@ -363,6 +363,14 @@ _FAULTS = MappingProxyType(
 """Why completions have no answer, the most specific first: what they are, and ways out."""
 
 
+_TOO_EASY = (
+    "are all solved: little can be learned from them, and a group with equal rewards is not sent "
+    "(ensure_scores_are_not_same). Ways out: complexity_mode: curriculum, which raises the level "
+    "of solved tasks (set already, it needs some groups of each); a higher difficulty with "
+    "complexity_mode: fixed; harder tasks."
+)
+
+
 class CheckedCompletion(NamedTuple):
     """What `AnswerCheck` looks at in a completion that the server returned."""
 
@@ -463,8 +471,14 @@ class ProgressReporter:
             ]
         )
         of, so = f"the first {GROUPS} groups", "nothing can be learned from them"
-        if groups == GROUPS and (text := self._answers.warning(of, so=so)):
+        if groups < GROUPS:
+            return
+        if text := self._answers.warning(of, so=so) or self._too_easy(of):
             logger.warning("%s", text)
+
+    def _too_easy(self, of: str) -> str | None:
+        solved = self._statistics.total[f"groups/{Signal.ALL_SOLVED.value}"]
+        return f"{solved.value:.0%} of {of} {_TOO_EASY}" if solved.value >= NEARLY_ALL else None
 
     def line(self) -> str:
         """Describe the groups since the last line."""

@@ -166,6 +166,20 @@ def test_some_answers_are_enough_for_no_warning(caplog: pytest.LogCaptureFixture
     assert warned_after(groups, caplog) == []
 
 
+def test_groups_that_are_all_solved_get_a_warning_with_ways_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    mixed, solved = group(1.0, 0.0), group(1.0, 1.0)
+    assert warned_after([mixed] * 3 + [solved] * 100, caplog) == []
+    [(after, warning)] = warned_after([mixed] * 2 + [solved] * 100, caplog)
+    assert after == 50
+    assert warning.startswith(
+        "96% of the first 50 groups are all solved: little can be learned from them, and a group "
+        "with equal rewards is not sent (ensure_scores_are_not_same). Ways out: complexity_mode: "
+        "curriculum, "
+    )
+
+
 def checked(kinds: dict[tuple[str, str], int]) -> str | None:
     """The warning about so many completions without an answer, by text and finish reason."""
     check = AnswerCheck()
