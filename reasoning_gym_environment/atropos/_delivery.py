@@ -27,7 +27,7 @@ from weakref import WeakSet
 import aiohttp
 
 from ..errors import TRY_AGAIN, FixableError
-from ..inference.errors import error_message
+from ..inference.errors import error_message, error_text
 from ..records import Problem
 from ..rollouts.metrics import GroupOutcome, Statistics
 from ..util.concurrency import LARGE, StallTolerantSemaphore, offload
@@ -160,7 +160,10 @@ class TrainerApi:
             aiohttp.ClientSession(timeout=limit) as session,
             session.request(method, url, data=io.BytesIO(body), headers=headers) as response,
         ):
-            text = await response.text()
+            if not response.ok:
+                text = await error_text(response)
+            else:
+                text = (await response.read()).decode(errors="replace")
         if not response.ok:
             reason = f"{response.status} {response.reason}: {error_message(text)}"
             if response.status >= 500 or response.status in _TRANSIENT:
@@ -168,7 +171,7 @@ class TrainerApi:
             raise ApiRefusedError(f"the Atropos API refuses {url} with {reason}")
         try:
             return json.loads(text)
-        except ValueError as error:
+        except (RecursionError, ValueError) as error:
             raise _FailingError(f"no JSON: {error_message(text)}") from error
 
     async def register_sentinel(self) -> None:

@@ -12,7 +12,7 @@ import logging
 import math
 import random
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TypeVar
 
@@ -29,6 +29,7 @@ _COOLDOWN_SECONDS = 30.0
 _QUIET_SECONDS = 4.0
 """Seconds without a reply after which a server is asked for a sign of life, for up to 4 s."""
 _SLOWEST_FACTOR = 10
+_RECENT_REPLIES = 256
 _WARM_UP_REPLIES = 32
 """Replies after which the slowest one is representative."""
 
@@ -39,7 +40,8 @@ class HangDetector:
     """Awaits the replies of one server and abandons requests that will hardly get one.
 
     A server may also forget a request while it is alive. So a request is abandoned after ten times
-    the slowest reply's seconds as well, and the next such request gets twice as long.
+    the seconds of the slowest of the last replies as well. If more requests are abandoned before 32
+    replies have come, each gets twice as long as the one before.
 
     Attributes:
         check_seconds: interval between two checks of a waiting request.
@@ -48,6 +50,8 @@ class HangDetector:
     """
 
     check_seconds = 1.0
+    wait_seconds = 8.0
+    """Seconds without any reply, though requests wait, from which the wait may be logged."""
 
     def __init__(self, server: ServerClient, clock: Callable[[], float] = time.monotonic) -> None:
         self.silence_timeout = 60.0
@@ -55,10 +59,13 @@ class HangDetector:
         self._clock = clock
         self._started: dict[object, float] = {}
         self._last_sign = self._last_check = -math.inf
-        self._slowest = self._extended_limit = 0.0
-        self._replies = 0
+        self._last_reply = -math.inf
+        self._recent: deque[float] = deque(maxlen=_RECENT_REPLIES)
+        self._extended_limit = 0.0
+        self._replies = self._replies_since = 0
         name = f"The inference server at {server.config.base_url}"
         self._outage = FailingRequests(name, clock, lost="requests given up")
+        self._wait = Outage(clock)
 
     async def reply(self, request: asyncio.Future[T], check: Callable[[], None]) -> T:
         """Await the reply to a request.
@@ -78,15 +85,20 @@ class HangDetector:
                 if request.done():
                     break
                 check()
+                self._log_wait()
                 self._raise_if_hanging(self._clock() - self._started[request], limit)
             answer = request.result()
         finally:
             started = self._started.pop(request)
             request.cancel()
-        self._last_sign = self._clock()
-        self._slowest = max(self._slowest, self._last_sign - started)
+        self._last_sign = self._last_reply = self._clock()
+        self._recent.append(self._last_reply - started)
         self._replies += 1
+        self._replies_since += 1
+        if self._replies_since >= _WARM_UP_REPLIES:
+            self._extended_limit = 0.0
         self._outage.answered(self)
+        self._wait.over()
         return answer
 
     @property
@@ -96,7 +108,32 @@ class HangDetector:
 
     def _silence(self) -> float:
         """Return the seconds for which requests have waited without a sign of life."""
-        return self._clock() - max(self._last_sign, min(self._started.values()))
+        return self._since(self._last_sign)
+
+    def _since(self, event: float) -> float:
+        """Return the seconds since an event, or since the oldest waiting request if it is later."""
+        return self._clock() - max(event, min(self._started.values()))
+
+    @property
+    def _slowest(self) -> float:
+        """Seconds of the slowest of the last replies."""
+        return max(self._recent, default=0.0)
+
+    def _log_wait(self) -> None:
+        """Log once a minute that a live server lets all requests wait longer than usual."""
+        seconds = self._since(self._last_reply)
+        usual = max(self.wait_seconds, 2 * self._slowest)
+        if self._replies < _WARM_UP_REPLIES or seconds < usual or self.is_silent:
+            return
+        if self._wait.failed(lost=0, already=seconds):
+            logger.warning(
+                "No reply from %s for %.0f s: %d requests wait; the longest of the last replies "
+                "took %.1f s",
+                self._server.config.base_url,
+                seconds,
+                len(self._started),
+                self._slowest,
+            )
 
     async def _check_alive(self) -> None:
         """Ask a silent server for a sign of life; log if there is none."""
@@ -120,7 +157,7 @@ class HangDetector:
         if self._replies < _WARM_UP_REPLIES:
             slowest = max(slowest, timeout)
         if age >= max(limit, _SLOWEST_FACTOR * slowest):
-            self._extended_limit = 2 * age
+            self._extended_limit, self._replies_since = 2 * age, 0
             raise HangingError(
                 f"no reply from {at} after {age:.0f} s; the longest before took "
                 f"{self._slowest:.1f} s"

@@ -40,7 +40,7 @@ _TEXT_TOKENS = 16
 _MORE_TEXT_TOKENS = 1024
 _TOO_FEW_TOKENS = re.compile("(?i)higher max_tokens|output limit was reached")
 """A model of OpenAI's that thinks may refuse instead of returning an empty text."""
-_UNEXPECTED_SHAPE = (AttributeError, LookupError, TypeError, ValueError)
+_UNEXPECTED_SHAPE = (AttributeError, LookupError, OverflowError, TypeError, ValueError)
 _PAUSE_SECONDS = 1.0
 _LOG_EVERY = 10
 

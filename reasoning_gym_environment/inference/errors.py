@@ -15,6 +15,7 @@ from ..errors import FixableError
 from ..util.text import escape_control_characters
 
 _MESSAGE_LENGTH = 300
+_MAX_ERROR_BYTES = 2**16
 _MESSAGES = ("error", "message", "detail", "msg")
 """Keys below which servers say what is wrong; OpenRouter has the provider's reply in a `raw`."""
 CONNECT_SECONDS = 10
@@ -46,6 +47,11 @@ _REMEDIES = tuple(
             {400, 404, 422},
             r"\bmodels?\b",
             "set --openai.model_name to a model that the server lists at /v1/models",
+        ),
+        (
+            {301, 302, 303, 307, 308},
+            "",
+            "set --openai.base_url to the server's own address: redirects are not followed",
         ),
         (
             {404, 405},
@@ -80,13 +86,13 @@ class HangingError(FixableError):
 def is_transient(error: BaseException) -> bool:
     """Return whether the same request may succeed later.
 
-    It may not after a 4xx other than 408 and 429, nor after a 429 for an exhausted quota.
+    It may not after a 3xx, a 4xx other than 408 and 429, or a 429 for an exhausted quota.
     """
     if not isinstance(error, aiohttp.ClientResponseError):
         return not isinstance(error, InferenceError) or error.is_transient
     if error.status == HTTPStatus.TOO_MANY_REQUESTS and _QUOTA.search(error.message):
         return False
-    return error.status in _TRANSIENT or not 400 <= error.status < 500
+    return error.status in _TRANSIENT or not 300 <= error.status < 500
 
 
 def remedy(error: aiohttp.ClientResponseError) -> str:
@@ -156,15 +162,31 @@ def _message(part: Any) -> str | None:
 
 
 async def require_ok(response: aiohttp.ClientResponse) -> None:
-    """Raise aiohttp.ClientResponseError with the server's own message if the status is an error."""
-    if response.status >= 400:
+    """Raise aiohttp.ClientResponseError with the server's own message if the status is an error.
+
+    So is a redirect: the request and its key go to the configured address alone.
+    """
+    if response.status >= 300:
+        message = error_message(await error_text(response)) or str(response.reason)
+        if response.status < 400:
+            message = _one_line(f"it redirects to {response.headers.get('Location', 'nowhere')}")
         raise aiohttp.ClientResponseError(
             response.request_info,
             response.history,
             status=response.status,
-            message=error_message(await response.text()) or str(response.reason),
+            message=message,
             headers=response.headers,
         )
+
+
+async def error_text(response: aiohttp.ClientResponse) -> str:
+    """Return the start of an error's body; what is not UTF-8 in it is replaced."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) >= _MAX_ERROR_BYTES:
+            break
+    return body[:_MAX_ERROR_BYTES].decode(errors="replace")
 
 
 def _one_line(text: str) -> str:

@@ -37,6 +37,10 @@ logger = logging.getLogger(__name__)
 
 _BYTES_PER_TOKEN = 32
 """In replies, at least."""
+_MAX_BYTES_PER_TOKEN = 1024
+"""In replies, on average at most: 80 to 250 with logprobs."""
+_MAX_SMALL_BYTES = 2**24
+"""Of any reply; more only by its tokens."""
 _ALIVE_SECONDS = 4.0
 PROBE_SECONDS = 60.0
 """How long the reply to a small request may take."""
@@ -112,12 +116,18 @@ class ReplyBuffers:
         self._free: list[bytearray] = []
 
     @asynccontextmanager
-    async def filled(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[memoryview]:
-        """Yield the body that the chunks make up; its bytes are reused afterwards."""
+    async def filled(self, chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[memoryview]:
+        """Yield the body that the chunks make up; its bytes are reused afterwards.
+
+        Raises:
+            ReplyError: there are more than `most` bytes.
+        """
         async with self._slots.slot():
             buffer = self._free.pop() if self._free else bytearray()
             size = 0
             async for chunk in chunks:
+                if size + len(chunk) > most:
+                    raise ReplyError(f"a reply has more than {most} bytes")
                 buffer[size : size + len(chunk)] = chunk
                 size += len(chunk)
             with memoryview(buffer) as whole, whole[:size] as body:
@@ -187,15 +197,14 @@ class ServerClient:
             return await self._sample_tokens(self.dialect, request)
 
     async def _sample_tokens(self, dialect: Dialect, request: GenerationRequest) -> list[Sample]:
-        async with self._generated(dialect, dialect.body(request)) as body:
+        async with self._generated(dialect, request) as body:
             return await offload(
                 functools.partial(dialect.samples, body, request),
                 tokens=len(body) // _BYTES_PER_TOKEN,
             )
 
     async def _sample_texts(self, form: ChatText, request: GenerationRequest) -> list[TextSample]:
-        body = form.body(request)
-        async with self._generated(form, body) as reply:
+        async with self._generated(form, request) as reply:
             samples = form.samples(reply)
         if len(samples) == 1 < request.n and "n" not in form.left_out:
             logger.warning("The inference server at %s ignores n", self.config.base_url)
@@ -204,7 +213,7 @@ class ServerClient:
 
     async def probe(self, dialect: Dialect | ChatText, request: GenerationRequest) -> bytes:
         """Return the bytes of a small reply, requested outside of admission."""
-        return await self._small(lambda: self._generated(dialect, dialect.body(request)))
+        return await self._small(lambda: self._generated(dialect, request))
 
     async def json(self, method: str, path: str, body: Any = None) -> Any:
         """Send a small request and return the reply's JSON.
@@ -231,7 +240,7 @@ class ServerClient:
         """Return whether the server answers within seconds, with any status."""
         limit = aiohttp.ClientTimeout(total=_ALIVE_SECONDS)
         try:
-            async with self._session.get(self.url("/health"), timeout=limit):
+            async with self._session.get(self.url("/health"), timeout=limit, allow_redirects=False):
                 return True
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError):
             return False
@@ -268,20 +277,37 @@ class ServerClient:
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),  # cookies may bind all requests to one replica
             timeout=aiohttp.ClientTimeout(total=self.config.timeout, sock_connect=CONNECT_SECONDS),
-            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+            headers={
+                "Accept-Encoding": "identity",
+                **({"Authorization": f"Bearer {self._key}"} if self._key else {}),
+            },
+            auto_decompress=False,  # a few bytes could inflate to any number
         )
 
     def _generated(
-        self, dialect: Dialect | ChatText, body: dict[str, Any]
+        self, dialect: Dialect | ChatText, request: GenerationRequest
     ) -> AbstractAsyncContextManager[memoryview]:
-        return self._reply("POST", dialect.path, self._adjust(body))
+        tokens = request.n * (len(request.prompt) + request.max_tokens)
+        most = _MAX_SMALL_BYTES + _MAX_BYTES_PER_TOKEN * tokens
+        return self._reply("POST", dialect.path, self._adjust(dialect.body(request)), most)
 
     @asynccontextmanager
-    async def _reply(self, method: str, path: str, body: Any) -> AsyncIterator[memoryview]:
-        """Yield the reply's bytes, which are reused afterwards."""
-        async with self._session.request(method, self.url(path), json=body) as response:
+    async def _reply(
+        self, method: str, path: str, body: Any, most: int = _MAX_SMALL_BYTES
+    ) -> AsyncIterator[memoryview]:
+        """Yield the reply's bytes, at most so many, which are reused afterwards."""
+        try:
+            response = await self._session.request(
+                method, self.url(path), json=body, allow_redirects=False
+            )
+        except aiohttp.ClientResponseError as error:  # not HTTP, or a header above 8 kB
+            raise ReplyError(f"the reply to {path} is invalid: {error.message}") from error
+        async with response:
             await require_ok(response)
-            async with self._buffers.filled(response.content.iter_any()) as reply:
+            encoding = response.headers.get("Content-Encoding", "identity")
+            if encoding != "identity":
+                raise ReplyError(f"the reply to {path} has the encoding {encoding!r:.30}")
+            async with self._buffers.filled(response.content.iter_any(), most) as reply:
                 yield reply
 
 

@@ -16,7 +16,7 @@ async def parts_of(body: bytes, size: int) -> AsyncIterator[bytes]:
 
 
 async def read(buffers: ReplyBuffers, body: bytes, size: int = 3) -> bytes:
-    async with buffers.filled(parts_of(body, size)) as filled:
+    async with buffers.filled(parts_of(body, size), most=2**30) as filled:
         await asyncio.sleep(0)
         return bytes(filled)
 
@@ -46,7 +46,7 @@ async def test_few_bodies_are_in_memory_and_the_others_are_not_started() -> None
         yield b"x"
 
     async def job(number: int) -> None:
-        async with buffers.filled(parts(number)):
+        async with buffers.filled(parts(number), most=2**30):
             await end.wait()
 
     jobs = asyncio.gather(*map(job, range(ReplyBuffers.AT_ONCE + 3)))
@@ -67,9 +67,9 @@ async def test_a_failure_halfway_leaves_later_bodies_intact() -> None:
 
     for _ in range(ReplyBuffers.AT_ONCE + 1):
         with pytest.raises(ConnectionResetError):
-            async with buffers.filled(broken()):
+            async with buffers.filled(broken(), most=2**30):
                 pass
         with pytest.raises(ZeroDivisionError):
-            async with buffers.filled(parts_of(b"whole", 3)):
+            async with buffers.filled(parts_of(b"whole", 3), most=2**30):
                 _ = 1 / 0
     assert await read(buffers, b"abc") == b"abc"

@@ -114,6 +114,46 @@ async def test_a_forgotten_request_is_abandoned_and_the_next_gets_longer(
         assert clock.now - begun == seconds
 
 
+async def test_replies_in_between_end_the_extension() -> None:
+    detector = Hasty(Server(there=True), clock := Clock())
+    for _ in range(3):
+        await answered(detector, 32)
+        begun = clock.now
+        with pytest.raises(HangingError):
+            await (await waited(detector, clock, 2000))
+        assert clock.now - begun == 60
+
+
+async def test_only_the_last_replies_count_as_the_slowest() -> None:
+    detector = Hasty(Server(there=True), clock := Clock())
+    await answered(detector, 31)
+    reply: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    waiting = asyncio.create_task(detector.reply(reply, lambda: None))
+    await asyncio.sleep(0)
+    clock.now += 30.0
+    reply.set_result("long")
+    await waiting
+    await answered(detector, 256)
+    begun = clock.now
+    with pytest.raises(HangingError):
+        await (await waited(detector, clock, 2000))
+    assert clock.now - begun == 60
+
+
+async def test_a_wait_of_all_requests_is_logged_within_ten_seconds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    detector = Hasty(Server(there=True), clock := Clock())
+    await answered(detector, 32)
+    waiting = await waited(detector, clock, 50)
+    [said] = caplog.messages
+    assert said.startswith("No reply from http://here/v1 for ")
+    assert said.endswith(" s: 1 requests wait; the longest of the last replies took 0.0 s")
+    assert float(said.partition(" for ")[2].split()[0]) <= 10
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
 async def test_forgotten_requests_do_not_extend_the_silence_timeout() -> None:
     server = Server(there=True)
     detector = Hasty(server, clock := Clock())

@@ -14,7 +14,7 @@ def test_a_built_in_prompt_is_chosen_by_its_name(name: str) -> None:
     assert resolve_system_prompt(name) == SYSTEM_PROMPTS[name]
 
 
-@pytest.mark.parametrize("text", ["Be brief.", "Think", ""])
+@pytest.mark.parametrize("text", ["Be brief.", "Ponder", ""])
 def test_any_other_text_is_the_prompt_itself(text: str) -> None:
     assert resolve_system_prompt(text) == text
 

@@ -25,6 +25,7 @@ from reasoning_gym_environment.inference._negotiation import (
     probe,
     warning,
 )
+from reasoning_gym_environment.inference.client import InferenceClient
 from reasoning_gym_environment.inference.dialects import ChatText, SamplingParams
 from reasoning_gym_environment.inference.servers import ServerClient
 
@@ -106,9 +107,14 @@ async def test_a_group_is_complete_where_n_is_refused() -> None:
     endpoint = StrictEndpoint(refusals)
     async with client_of(endpoint) as client:
         client.dialect = (await probe(client, needs())).dialect
-        samples = await client.sample(REQUEST, "train")
-    assert [sample.content for sample in samples] == ["4"] * REQUEST.n
-    assert all("n" not in body for body in endpoint.bodies[-REQUEST.n :])
+        completions = await InferenceClient([client], None, system_prompt="").sample(
+            "?",
+            n=3,
+            length_limit=100,
+            sampling=SamplingParams(temperature=1.0, top_p=1.0, split="train"),
+        )
+    assert [completion.text for completion in completions] == ["4"] * 3
+    assert all("n" not in body for body in endpoint.bodies[-3:])
 
 
 async def test_training_at_a_refused_temperature_ends_the_start() -> None:
