@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -47,8 +48,10 @@ _FLAGS = {
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM or SIGINT; FixableError if it cannot start."""
     options = parse(arguments)
-    from ..service.app import ServiceSettings, serve  # slow to import; --help does not need it
+    from ..problems.training import PROBLEM_LOGGER  # slow to import; --help does not need it
+    from ..service.app import ServiceSettings, serve
 
+    PROBLEM_LOGGER.setLevel(logging.WARNING)
     token = read_token(options.token_file)
     if options.streams is not None:
         require_place(options.streams, "--streams")

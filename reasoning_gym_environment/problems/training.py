@@ -21,7 +21,7 @@ from .seeds import evaluation_seed
 from .stream import ExcludedQuestions, ProblemStream, require_stream_state, sound_items
 
 logger = logging.getLogger(__name__)
-_problem_logger = logging.getLogger(f"{__name__}.problems")
+PROBLEM_LOGGER = logging.getLogger(f"{__name__}.problems")
 """For a line per problem; the commands show them only under debug_logging."""
 
 _TRIES = 3
@@ -251,10 +251,10 @@ class TrainingProblems:
             fits = has_room is None or await has_room(problem)
             tries = 0 if self._cap_if_too_long(recipe, fits=fits) else tries + 1
             if fits:
-                _problem_logger.info("Selected %s (seed %d, level %s)", *_log_fields(recipe))
+                PROBLEM_LOGGER.info("Selected %s (seed %d, level %s)", *_log_fields(recipe))
                 return problem
             self._counts["sampling/prompts_too_long"] += 1
-            _problem_logger.info(
+            PROBLEM_LOGGER.info(
                 "Skipping %s (seed %d, level %s): prompt too long", *_log_fields(recipe)
             )
         raise ConfigurationError(
@@ -288,7 +288,7 @@ class TrainingProblems:
         move = self._sampler.record(recipe, solved=solved, scored=scored)
         if move is not None:
             self._counts["curriculum/moves"] += 1
-            _problem_logger.info("Curriculum: %s", move)
+            PROBLEM_LOGGER.info("Curriculum: %s", move)
 
     def curriculum_stats(self) -> dict[str, Any]:
         """Return the curriculum's state as JSON.

@@ -136,6 +136,8 @@ class FairScheduler:
             self._free -= 1
             self._slow_free -= slow
             self._running[flow] += 1
+            if not slow:
+                self._others_asked = self._clock()
             granted.set_result(slow)
 
     def _may_run(self, flow: Flow) -> bool:

@@ -27,7 +27,7 @@ from prometheus_client.registry import Collector
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException as RoutingError
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import FixableError, GenerationError, PoolClosedError
 from ..gym.asynchronous import AsyncReasoningGym, Score
@@ -487,12 +487,20 @@ class RewardService:
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application; requests that draining cancels get 503, not uvicorn's 500."""
+        started = False
+
+        async def send_tracked(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
         try:
-            await self.app(scope, receive, send)
+            await self.app(scope, receive, send_tracked)
         except asyncio.CancelledError:
             if scope["type"] != "http":
                 raise
-            await error_response(_shutting_down())(scope, receive, send)
+            if not started:  # else its client has not read the reply
+                await error_response(_shutting_down())(scope, receive, send)
 
     async def __aenter__(self) -> RewardService:
         host, port = self._settings.host, self._settings.port

@@ -5,15 +5,17 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
 import pytest
-from process_tree import descendants, survivors
+from process_tree import descendants, in_linux, survivors
+from reward_requests import raw_post, row
 
 from reasoning_gym_environment.cli import main
 from reasoning_gym_environment.commands.rewards import parse, read_token
@@ -113,6 +115,8 @@ async def test_sigterm_saves_streams_first_and_gives_up_what_hangs(tmp_path: Pat
         assert not asked.done(), "states are saved before requests are finished"
         assert (await asked).status == 503
         assert await asyncio.wait_for(process.wait(), 10) == 0
+        assert process.stderr is not None
+        assert b"Selected " not in await process.stderr.read(), "a line per problem"
 
 
 @pytest.mark.processes
@@ -169,3 +173,40 @@ def test_options_out_of_range_are_rejected(
     with pytest.raises(SystemExit):
         parse([option])
     assert says in capsys.readouterr().err
+
+
+STATED_MEGABYTES = 600
+"""What the page on the service says of its own process."""
+
+
+@in_linux
+@pytest.mark.processes
+@pytest.mark.lengthy
+async def test_memory_stays_below_what_the_page_states_under_attack() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "rewards.md").read_text(encoding="utf-8")
+    assert f"below {STATED_MEGABYTES} MB" in " ".join(page.split())
+    recipe = {"task": "gcd", "seed": 4}
+    echoed = json.dumps(row("?", "four", recipe=recipe, padding="é" * 2**19), ensure_ascii=False)
+    lists = '{"responses_create_params": {"a": [' + "[]," * 1_300_000 + "1]}}"
+    numbers = '{"responses_create_params": {"a": [' + "1," * 250_000 + "1]}}"
+    bodies = [echoed] * 300 + [lists] * 30 + [numbers] * 30
+    async with command(token=None) as process, AsyncExitStack() as clients:
+        url = await until(process, r"Listening on (http\S+)")
+        await until(process, "Ready")
+        requests = {body: raw_post("/verify", body) for body in bodies}
+
+        async def leave_unread(body: str) -> None:
+            client = clients.enter_context(socket.socket())
+            client.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(client, ("127.0.0.1", int(url.rpartition(":")[2])))
+            with suppress(ConnectionError):  # refused before all of it was sent
+                await loop.sock_sendall(client, requests[body])
+                await loop.sock_recv(client, 1)
+
+        await asyncio.gather(*(leave_unread(body) for body in bodies))
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
+        async with aiohttp.ClientSession(url) as session, session.get("/health") as response:
+            assert response.status == 200
+    assert peak < STATED_MEGABYTES

@@ -5,12 +5,13 @@ import json
 import resource
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import Any
 
 import pytest
 from hung_gym import Hung
-from reward_requests import Post, raw_post
+from reward_requests import Post, raw_post, row
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.records import Problem
@@ -116,33 +117,48 @@ async def test_a_connection_is_refused_while_all_are_busy(post: Post) -> None:
         await asyncio.gather(busy, return_exceptions=True)
 
 
+@asynccontextmanager
+async def unread(service: RewardService, asked: dict[str, Any]) -> AsyncIterator[None]:
+    """A client that asks for a long reply and does not read it."""
+    port = int(service.url.rpartition(":")[2])
+    loop = asyncio.get_running_loop()
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.setblocking(False)
+        await loop.sock_connect(client, ("127.0.0.1", port))
+        await loop.sock_sendall(client, raw_post("/verify", json.dumps(asked)))
+        await loop.sock_recv(client, 1)
+        yield
+
+
+@pytest.fixture
+def long_row(problem: Problem) -> dict[str, Any]:
+    """A NeMo Gym row, which the reply repeats."""
+    recipe = problem.recipe.to_json()
+    return row("?", "four", recipe=recipe, padding="x" * 900_000)
+
+
 async def test_a_reply_that_is_not_read_ends_its_connection_and_frees_its_memory(
-    gym: AsyncReasoningGym, problem: Problem, post: Post
+    gym: AsyncReasoningGym, long_row: dict[str, Any], post: Post
 ) -> None:
-    padding = "x" * 900_000
-    output = [{"type": "message", "content": "four"}]
-    row = {
-        "responses_create_params": {},
-        "recipe": problem.recipe.to_json(),
-        "padding": padding,
-        "response": {"output": output},
-    }
-    async with serving(gym, reply_timeout=0.5) as service:
+    async with serving(gym, reply_timeout=0.2) as service:
         held = partial(service.app.state.registry.get_sample_value, "reasoning_gym_request_bytes")
-        port = int(service.url.rpartition(":")[2])
-        with socket.socket() as client:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            client.setblocking(False)
-            loop = asyncio.get_running_loop()
-            await loop.sock_connect(client, ("127.0.0.1", port))
-            await loop.sock_sendall(client, raw_post("/verify", json.dumps(row)))
-            await asyncio.sleep(0.25)
+        async with unread(service, long_row):
             assert held() > 4 * 900_000
             while not closed(service, "reply"):
                 await asyncio.sleep(0.02)
         assert held() == 0
-        reply = await post("/verify", row, url=service.url)
-        assert (reply.status, reply.body["padding"]) == (200, padding)
+        reply = await post("/verify", long_row, url=service.url)
+        assert (reply.status, reply.body["padding"]) == (200, long_row["padding"])
+
+
+async def test_a_reply_that_is_not_read_does_not_delay_the_end(
+    gym: AsyncReasoningGym, long_row: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with AsyncExitStack() as client:
+        async with serving(gym) as service:
+            await client.enter_async_context(unread(service, long_row))
+        assert "Traceback" not in caplog.text
 
 
 @pytest.fixture
