@@ -16,11 +16,11 @@ from ..records import Status
 MAX_BATCH = 16
 """Completions of one batch: if all of them hang, they still fit into the batch's time limit."""
 
-FIRST_BATCH = 4
-"""Completions of one batch of a flow whose speed is unknown."""
+SMALL_BATCH = 4
+"""Completions of one batch of a flow that is slow, or whose speed is unknown."""
 
-SLOW_SECONDS = 2.0
-"""Time of verifiers for one batch from which its flow is slow."""
+SLOW_SECONDS = 1.0
+"""Mean time of a batch's completions in their verifier from which its flow is slow."""
 
 PENALTY_SECONDS = 300.0
 """Time for which a flow stays slow after a slow batch."""
@@ -65,9 +65,8 @@ class FairScheduler:
 
     def batch_size(self, flow: Flow) -> int:
         """Return how many completions of a flow may be scored at once."""
-        if self._is_slow(flow):
-            return 1
-        return MAX_BATCH if flow in self._slow_until else FIRST_BATCH
+        is_quick = flow in self._slow_until and not self._is_slow(flow)
+        return MAX_BATCH if is_quick else SMALL_BATCH
 
     def _is_slow(self, flow: Flow) -> bool:
         until = self._slow_until.get(flow, 0.0)
@@ -78,7 +77,8 @@ class FairScheduler:
     def record(self, flow: Flow, scores: Sequence[Score]) -> None:
         """Learn the speed of a flow from the scores of a batch."""
         hung = any(score.status in NO_VERDICT for score in scores)
-        if hung or sum(score.seconds for score in scores) > SLOW_SECONDS:
+        seconds = sum(score.seconds for score in scores)
+        if hung or seconds > SLOW_SECONDS * len(scores):
             self._slow_until[flow] = self._clock() + PENALTY_SECONDS
         else:
             self._slow_until.setdefault(flow, 0.0)
@@ -103,6 +103,8 @@ class FairScheduler:
         if not self._is_slow(flow):
             self._others_asked = self._clock()
         self._grant()
+        if granted.done():
+            return granted.result()
         try:
             await asyncio.wait([granted], timeout=patience)
         except asyncio.CancelledError:

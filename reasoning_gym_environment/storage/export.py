@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ..errors import FixableError
 from ..records import recipe_text
 from ..util.files import replacing, require_free, write_whole
-from ..util.text import replace_surrogates
+from ..util.text import replace_surrogates, shorten
 from .dumps import read_rows
 from .rows import StoredGroup, StoredRollout, stable_json
 
@@ -255,7 +255,15 @@ def write_splits(
             for name, kind in columns.items()
         }
     )
-    made = {name: Dataset.from_list(list(rows), features=features) for name, rows in splits.items()}
+    try:
+        made = {
+            name: Dataset.from_list(list(rows), features=features) for name, rows in splits.items()
+        }
+    except (TypeError, ValueError, OverflowError) as error:
+        raise FixableError(
+            f"{out}: a row does not fit the columns of this format, such as a message with other "
+            f"keys than role and content ({shorten(str(error))}); give a name that ends in .jsonl"
+        ) from error
     if out.suffix == ".parquet":
         for name, path in targets(out, list(splits)).items():
             with replacing(path) as partial:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import shutil
 import socket
 import tempfile
@@ -72,7 +73,7 @@ def write_whole(path: Path, text: str, *, synced: bool = False) -> None:
     Raises:
         UnwritableError: the file can't be written.
     """
-    with replacing(path) as partial, partial.open("w") as file:
+    with replacing(path) as partial, partial.open("x") as file:
         file.write(text)
         if synced:
             file.flush()
@@ -127,7 +128,8 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises:
         UnwritableError: it can't be written.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    # No link can be put in the place of a name that nobody can predict.
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

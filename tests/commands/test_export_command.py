@@ -44,6 +44,17 @@ def test_parquet_with_a_summary(dump: Path, capsys: pytest.CaptureFixture[str]) 
     assert parquet.read_table(out).num_rows == 10
 
 
+@pytest.mark.parametrize("name", ["out.parquet", "out"])
+def test_a_message_that_no_column_holds_is_an_error(tmp_path: Path, name: str) -> None:
+    row = stored(attempt(1.0, "right"))
+    row["rollouts"][0]["conversation"][-1]["name"] = 0
+    dump = write_dump(tmp_path / "dump.jsonl", [row])
+    with pytest.raises(FixableError, match="a row does not fit the columns of this format"):
+        main([str(dump), "--format", "sft", "-o", str(tmp_path / name)])
+    assert [path.name for path in tmp_path.iterdir()] == ["dump.jsonl"]
+    assert main([str(dump), "--format", "sft", "-o", str(tmp_path / "out.jsonl")]) == 0
+
+
 def test_a_dataset_folder_with_splits(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = dump.with_name("out")
     assert main([str(dump), "--format", "dpo", "-o", str(out), "--test-share", "0.4"]) == 0

@@ -19,7 +19,7 @@ from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.service._batching import ScoringQueue
 from reasoning_gym_environment.service._limits import retry
 from reasoning_gym_environment.service._messages import Target
-from reasoning_gym_environment.service._scheduling import FIRST_BATCH, MAX_BATCH
+from reasoning_gym_environment.service._scheduling import MAX_BATCH, SMALL_BATCH
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -83,7 +83,7 @@ async def test_batches_are_bounded() -> None:
     slow = Slow()
     slow.go.set()
     queue = queue_of(slow.score, most=1000, concurrency=1)
-    for sizes in ([FIRST_BATCH] * 10, [MAX_BATCH, MAX_BATCH, 8]):
+    for sizes in ([SMALL_BATCH] * 10, [MAX_BATCH, MAX_BATCH, 8]):
         scores = await queue.score(target(0), [f"{n}" for n in range(40)], client="a")
         assert [s.answer for s in scores] == [f"{n}" for n in range(40)]
         assert [len(group) for group in slow.groups] == sizes

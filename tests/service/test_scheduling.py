@@ -9,10 +9,10 @@ from clock import Clock
 from reasoning_gym_environment.gym.asynchronous import Score
 from reasoning_gym_environment.records import Status
 from reasoning_gym_environment.service._scheduling import (
-    FIRST_BATCH,
     MAX_BATCH,
     PENALTY_SECONDS,
     QUIET_SECONDS,
+    SMALL_BATCH,
     FairScheduler,
     Flow,
 )
@@ -121,17 +121,19 @@ async def test_a_slow_flow_with_the_only_host_rests_as_long_as_it_worked() -> No
 async def test_batches_have_the_size_that_the_speed_allows() -> None:
     simulation = Simulation()
     sizes = [simulation.scheduler.batch_size(flow) for flow in (QUICK, SLOW, NEW)]
-    assert sizes == [MAX_BATCH, 1, FIRST_BATCH]
+    assert sizes == [MAX_BATCH, SMALL_BATCH, SMALL_BATCH]
     simulation.scheduler.record(SLOW, [SOLVED])
-    assert simulation.scheduler.batch_size(SLOW) == 1, "one quick batch does not forgive it"
+    assert simulation.scheduler.batch_size(SLOW) == SMALL_BATCH, "one quick batch is not enough"
     simulation.clock.now += PENALTY_SECONDS
-    assert simulation.scheduler.batch_size(SLOW) == FIRST_BATCH
+    simulation.scheduler.record(SLOW, [SOLVED])
+    assert simulation.scheduler.batch_size(SLOW) == MAX_BATCH
 
 
 async def test_long_verification_makes_a_flow_slow() -> None:
     simulation = Simulation()
-    simulation.scheduler.record(NEW, [Score(score=0.0, status=Status.WRONG, seconds=0.5)] * 5)
-    assert simulation.scheduler.batch_size(NEW) == 1
+    for seconds, size in ((0.9, MAX_BATCH), (1.1, SMALL_BATCH)):
+        simulation.scheduler.record(NEW, [Score(score=0.0, status=Status.WRONG, seconds=seconds)])
+        assert simulation.scheduler.batch_size(NEW) == size
 
 
 async def test_waiting_ends_with_the_patience() -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -188,7 +189,7 @@ async def test_a_stalled_disk_blocks_neither_training_nor_closing(
     counts: Counter[str] = Counter()
     checkpoints = Checkpoints(tmp_path / "env_0", counts)
     checkpoints.require_writable()
-    os.mkfifo(tmp_path / "env_0" / f".step-3.json.{os.getpid()}.partial")  # that nobody reads
+    checkpoints._writer.submit(threading.Event().wait)  # as a write that never ends
     begin = time.monotonic()
     await checkpoints.save_async(3, {"stream_state": 1})
     await checkpoints.save_async(6, {"stream_state": 2})

@@ -153,6 +153,15 @@ def test_what_fails_halfway_leaves_the_old_file(tmp_path: Path) -> None:
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("file", "old")]
 
 
+def test_nobody_can_predict_a_temporary_name(tmp_path: Path) -> None:
+    names = set()
+    for _ in range(2):
+        with replacing(tmp_path / "file") as partial:
+            partial.touch()
+            names.add(partial.name)
+    assert len(names) == 2
+
+
 def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
     path = tmp_path / "folder"
     for name in ("old", "new"):
