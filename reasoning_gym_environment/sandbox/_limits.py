@@ -24,7 +24,7 @@ times what the hungriest level needs."""
 DATASET_MEMORY = 512 * 2**20
 """Bytes by which a worker may grow before it evicts datasets."""
 
-MAX_GROWTH = 2**30
+MAX_GROWTH = 768 * 2**20
 """Bytes by which a worker may have grown after a request before it is replaced."""
 
 
@@ -37,8 +37,12 @@ def address_space(pid: int | str = "self") -> int:
         statm = os.open(f"/proc/{pid}/statm", os.O_RDONLY)
     except OSError:  # there is no /proc, or it hides other processes
         return 0
-    content = os.read(statm, 64)
-    os.close(statm)
+    try:
+        content = os.read(statm, 64)
+    except ProcessLookupError:  # it has just ended
+        return 0
+    finally:
+        os.close(statm)
     return int(content.split()[0]) * resource.getpagesize()
 
 
@@ -56,7 +60,7 @@ def _limit_memory(more: int) -> list[str]:
     if size := address_space():
         _limit(resource.RLIMIT_AS, size + more)
         return []
-    return [f"No memory limit: {sys.platform} has no /proc, so an answer may use all memory."]
+    return [f"No memory limit: it needs /proc, which this system ({sys.platform}) lacks."]
 
 
 def _redirect_standard_streams() -> None:
