@@ -406,14 +406,32 @@ def _first_set(*values: list[int] | msgspec.UnsetType) -> list[int]:
     raise ReplyError("the reply to a chat has no prompt_token_ids or no token_ids")
 
 
+class _Text(msgspec.Struct):
+    text: str = ""
+
+
+class _Part(_Text):
+    thinking: list[_Text] = []
+
+
 class _Message(msgspec.Struct):
-    content: str | None = None
+    """A message; Mistral's content is a list of parts if there is a thought."""
+
+    content: str | list[_Part] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
 
     @property
-    def length(self) -> int:
-        return len(self.content or "") + len(self.reasoning_content or self.reasoning or "")
+    def text(self) -> str:
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content)
+        return self.content or ""
+
+    @property
+    def thought(self) -> str | None:
+        parts = self.content if isinstance(self.content, list) else []
+        thinking = "".join(one.text for part in parts for one in part.thinking)
+        return self.reasoning_content or self.reasoning or thinking or None
 
 
 class _TextChoice(msgspec.Struct):
@@ -430,8 +448,9 @@ class _Usage(msgspec.Struct):
 
 
 class _TextChat(msgspec.Struct):
-    choices: list[_TextChoice]
+    choices: list[_TextChoice] = []
     usage: _Usage | None = None
+    error: Any = None
 
     @property
     def counts(self) -> list[tuple[int, int] | None]:
@@ -439,7 +458,8 @@ class _TextChat(msgspec.Struct):
         usage = self.usage or _Usage()
         if usage.prompt_tokens is None or usage.completion_tokens is None:
             return [None] * len(self.choices)
-        lengths = [choice.message.length for choice in self.choices]
+        messages = [choice.message for choice in self.choices]
+        lengths = [len(message.text) + len(message.thought or "") for message in messages]
         total = sum(lengths) or 1
         return [
             (usage.prompt_tokens, round(usage.completion_tokens * length / total))
@@ -491,10 +511,13 @@ class ChatText:
     def samples(self, body: bytes | memoryview) -> list[TextSample]:
         """Decode a reply's completions; raise ReplyError if it is malformed."""
         reply: _TextChat = decode(_TextChat, body, self.name)
+        if not reply.choices:  # some report errors with status 200
+            why = error_message(json.dumps(reply.error)) if reply.error else "it has no choices"
+            raise ReplyError(f"the reply to {self.name} is invalid: {why}")
         return [
             TextSample(
-                choice.message.content or "",
-                choice.message.reasoning_content or choice.message.reasoning,
+                choice.message.text,
+                choice.message.thought,
                 choice.finish_reason or "stop",
                 counts,
             )

@@ -188,6 +188,14 @@ def test_a_text_keeps_its_thought_and_unpaired_surrogates() -> None:
                 {"message": {"content": "half \ud83d"}, "finish_reason": "length"},
                 {"message": {"content": None, "reasoning_content": "hm"}},
                 {"message": {"content": "4", "reasoning": "2 + 2"}, "finish_reason": "stop"},
+                {
+                    "message": {
+                        "content": [
+                            {"type": "thinking", "thinking": [{"type": "text", "text": "2 + 2"}]},
+                            {"type": "text", "text": "4"},
+                        ]
+                    }
+                },
             ]
         }
     )
@@ -195,7 +203,38 @@ def test_a_text_keeps_its_thought_and_unpaired_surrogates() -> None:
         TextSample("half \ud83d", None, "length"),
         TextSample("", "hm", "stop"),
         TextSample("4", "2 + 2", "stop"),
+        TextSample("4", "2 + 2", "stop"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ({"error": {"message": "Overloaded", "code": 502}}, "is invalid: Overloaded"),
+        ({"choices": []}, "is invalid: it has no choices"),
+        ({}, "is invalid: it has no choices"),
+    ],
+)
+def test_a_text_reply_without_choices_says_why(reply: Any, said: str) -> None:
+    with pytest.raises(ReplyError, match=said):
+        ChatText().samples(json.dumps(reply).encode())
+
+
+@pytest.mark.parametrize(
+    ("usage", "counts"),
+    [
+        ({"prompt_tokens": 7, "completion_tokens": 10}, [(7, 8), (7, 2)]),
+        ({"prompt_tokens": 7, "completion_tokens": 0}, [(7, 0), (7, 0)]),
+        ({"prompt_tokens": 7}, [None, None]),
+        ({}, [None, None]),
+        (None, [None, None]),
+    ],
+)
+def test_usage_is_divided_in_proportion_to_the_texts(usage: Any, counts: list[Any]) -> None:
+    messages = [{"content": "1234", "reasoning": "1234"}, {"content": "12"}]
+    reply = {"choices": [{"message": message} for message in messages], "usage": usage}
+    samples = ChatText().samples(json.dumps(reply).encode())
+    assert [sample.usage for sample in samples] == counts
 
 
 NUMBERS = [
