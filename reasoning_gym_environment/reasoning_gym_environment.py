@@ -168,6 +168,8 @@ class ReasoningGymEnv(AtroposEnv):
             evaluation=self.evaluation.settings.sampling if evaluates else None,
             serves=self.serves,
         )
+        if "temperature" in self.inference.refused:
+            self.evaluation.temperature = None
         selected = self.problems.selection
         self.evaluation.prepare(self._pool, selected.categories, selected.ladders)
         gc.collect()

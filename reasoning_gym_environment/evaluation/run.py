@@ -118,6 +118,7 @@ class Evaluation:
 
     Attributes:
         settings: what is evaluated.
+        temperature: None if the endpoint refuses one and samples with its default.
         set: set by `prepare`; the same for one `eval_seed` and selection of tasks.
         folder: of the last evaluation's results, or of the first one's before it runs.
         report: of the last evaluation; empty while one is running.
@@ -134,6 +135,7 @@ class Evaluation:
         self._rollouts = rollouts
         self._counts = counts
         self._categories: Mapping[str, str] = {}
+        self.temperature: float | None = settings.eval_temperature
         self._unlogged: EvaluationReport | None = None
         self._begun = False
         self._resumable = True
@@ -219,6 +221,7 @@ class Evaluation:
         return {
             **self.settings.scoring.to_json(),
             **self.settings.decisive,
+            "eval_temperature": self.temperature,
             "library_versions": versions,
             "length_limit": length_limit,
             "model_name": self.settings.model,
@@ -308,7 +311,7 @@ class Evaluation:
         """Return the content of `metrics.json`, with the keys of Atropos's `evaluate_log`."""
         sampling = {
             "max_new_tokens": self.settings.scoring.max_token_length,
-            "temperature": self.settings.eval_temperature,
+            "temperature": self.temperature,
         }
         numbers = self.report.numbers()
         return {

@@ -15,7 +15,7 @@ from ..util.concurrency import gather_or_cancel, offload, run_in_thread
 from ..util.outages import require_reachable
 from ._failover import Failover
 from ._negotiation import PROBE_TEXT, SEPARATE_THOUGHT, Requirements, negotiate
-from .dialects import GenerationRequest, Sample, SamplingParams, TextSample
+from .dialects import ChatText, GenerationRequest, Sample, SamplingParams, TextSample
 from .errors import InferenceError, describe, is_transient
 from .prompts import (
     PROBE_QUESTION,
@@ -78,6 +78,12 @@ class InferenceClient:
     def urls(self) -> list[str]:
         """The base URLs of the servers that have one."""
         return [url for server in self._servers if (url := server.config.base_url)]
+
+    @property
+    def refused(self) -> set[str]:
+        """The parameters that a server refuses, as far as negotiation found out."""
+        forms = (server.dialect for server in self._servers)
+        return {name for form in forms if isinstance(form, ChatText) for name in form.left_out}
 
     def give_up_after(self, seconds: float) -> None:
         """Retry failing requests until none has succeeded for that long; then fail all."""

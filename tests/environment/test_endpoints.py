@@ -32,6 +32,7 @@ class HostedServer(PolicyServer):
         said: the Authorization header of each request.
         key: without it requests are refused.
         counts: whether replies have `usage`.
+        refuses: the name of a parameter.
     """
 
     def __init__(self, policy: Policy, tokenizer: Any) -> None:
@@ -39,11 +40,14 @@ class HostedServer(PolicyServer):
         self.said: list[str | None] = []
         self.key = ""
         self.counts = True
+        self.refuses = ""
 
     async def _chat(self, request: web.Request) -> web.Response:
         self.said.append(request.headers.get("Authorization"))
         if self.key and self.said[-1] != f"Bearer {self.key}":
             raise web.HTTPUnauthorized(text=f"Incorrect API key: {self.said[-1]}")
+        if self.refuses in await request.json():
+            raise web.HTTPBadRequest(text=f"Unsupported parameter: '{self.refuses}'")
         return await super()._chat(request)
 
     def _chat_reply(
@@ -128,6 +132,21 @@ async def test_a_tokenizer_is_that_of_the_model_where_prompts_are_tokens(
         group, _ = await env.collect_trajectories(await env.get_next_item())
     assert env.config.tokenizer_name == env.inference.model
     assert len(group["inference_logprobs"]) == 4
+
+
+async def test_a_refused_temperature_is_not_stored_as_if_it_were_used(
+    bench: Any, tokenizer: Any
+) -> None:
+    folder = bench.folder / "evaluation"
+    settings = {"tokenizer_name": "", "data_dir_to_save_evals": str(folder)}
+    async with HostedServer(ONE, tokenizer) as server:
+        server.refuses = "temperature"
+        async with bench.unprepared(server.url, **settings) as env:
+            await env._run_evaluate()
+    stored = json.loads((folder / "metrics.json").read_text())["config_general"]
+    assert stored["generation_parameters"]["temperature"] is None
+    run = json.loads((folder / "run.json").read_text())
+    assert run["settings"]["eval_temperature"] is None
 
 
 @pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "ANOTHER_KEY"])
