@@ -132,7 +132,9 @@ async def negotiate(
     for one in found:
         if why := blocker(one, requirements):
             raise ConfigurationError(why)
-        logger.info("The inference server at %s %s", one.url, one)
+        loses_tokens = requirements.serves and isinstance(one.dialect, ChatText)
+        level = logging.WARNING if loses_tokens else logging.INFO
+        logger.log(level, "The inference server at %s %s", one.url, one)
         if why := warning(one, requirements):
             logger.warning("%s", why)
     texts = [one.dialect for one in found if isinstance(one.dialect, ChatText)]
@@ -237,7 +239,7 @@ async def _first_dialect(
             return await _first_text(server, request, requirements)
         except aiohttp.ClientResponseError as error:
             refusals.append(error)
-    if len(refusals) == len(dialects) + server.type.is_chat:
+    if refusals and len(refusals) == len(dialects) + server.type.is_chat:
         specific = (error for error in reversed(refusals) if error.status not in _NO_SUCH_PATH)
         raise next(specific, refusals[0])
     raise ReplyError(

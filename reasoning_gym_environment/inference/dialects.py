@@ -439,7 +439,7 @@ class _TextChoice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 
 
 class _Usage(msgspec.Struct):

@@ -85,20 +85,21 @@ SERVER_TYPES = MappingProxyType(
 )
 
 
-def api_key(config: ServerConfig) -> str | None:
-    """Return the configured key, or else that of the environment variable.
+def api_key(config: ServerConfig) -> str:
+    """Return the configured key, or else that of the environment variable; empty for none.
 
     Raises:
         ConfigurationError: the variable is named and not set.
     """
     named: str = getattr(config, "api_key_var", "")  # Atropos's own class lacks it
-    if named and not (config.api_key or os.environ.get(named)):
+    default = KEY_VARIABLE if config.server_type == "openai" else ""
+    key = config.api_key or os.environ.get(named or default, "").strip()
+    if named and not key:
         raise ConfigurationError(
             f"--openai.api_key_var names the environment variable {named}, which is not set: set "
             "it to the server's API key"
         )
-    default = KEY_VARIABLE if config.server_type == "openai" else ""
-    return config.api_key or os.environ.get(named or default)
+    return key
 
 
 class ReplyBuffers:

@@ -92,7 +92,7 @@ class Given:
         servers = self.servers or [{}]
         variables = {str(server.get(f"{_SECRET}_var") or KEY_VARIABLE) for server in servers}
         keys = [*(server.get(_SECRET) for server in servers), *map(os.environ.get, variables)]
-        return [key for key in keys if key]
+        return [str(key).strip() for key in keys if key]
 
 
 def read_given(arguments: Sequence[str], sections: Sections) -> Given:
