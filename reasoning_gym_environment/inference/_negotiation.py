@@ -239,12 +239,12 @@ async def _first_dialect(
             return await _first_text(server, request, requirements)
         except aiohttp.ClientResponseError as error:
             refusals.append(error)
-    if refusals and len(refusals) == len(dialects) + server.type.is_chat:
-        specific = (error for error in reversed(refusals) if error.status not in _NO_SUCH_PATH)
-        raise next(specific, refusals[0])
-    raise ReplyError(
-        "it returns no token ids; use a newer version of it, or --openai.server_type openai"
-    )
+    elif not refusals or len(refusals) < len(dialects):
+        raise ReplyError(
+            "it returns no token ids; use a newer version of it, or --openai.server_type openai"
+        )
+    specific = (error for error in reversed(refusals) if error.status not in _NO_SUCH_PATH)
+    raise next(specific, refusals[0])
 
 
 async def _first_text(

@@ -13,7 +13,7 @@ from misbehaving_server import ConfigurableServer
 from reasoning_gym_environment.atropos._output import redact_api_keys
 from reasoning_gym_environment.commands import compare
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
-from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.demo.server import PolicyServer, is_probe
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.evaluation.run import IncompleteEvaluationError
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
@@ -166,7 +166,7 @@ class RefusingAQuestion(PolicyServer):
     refused: str | None = ""
 
     async def _complete(self, request: Any) -> Any:
-        if request.max_tokens != 1 and self.refused is not None:
+        if not is_probe(request) and self.refused is not None:
             self.refused = self.refused or request.questions[0]
             if request.questions == [self.refused]:
                 raise web.HTTPUnprocessableEntity(text="not this one")
