@@ -166,7 +166,9 @@ def parse(body: bytes | memoryview, name: str) -> Any:
         return json.loads(bytes(body))
     except (RecursionError, ValueError) as error:
         excerpt = error_message(bytes(body).decode(errors="replace"))
-        raise ReplyError(f"the reply to {name} is not valid JSON: {excerpt!r}") from error
+        raise ReplyError(
+            f"the reply to {name} is not valid JSON: {excerpt!r}; check --openai.base_url"
+        ) from error
 
 
 def _checked(

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
@@ -143,6 +144,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def _reason(error: OSError) -> str:
+    """Return `Connection refused` without the number and the address that Python adds."""
+    number = error.errno or 0
+    return os.strerror(number) if number > 0 else error.strerror or str(error)
+
+
 async def _connect(url: str) -> None:
     """Connect once; raises OSError, or ValueError if the URL has no host or a bad port."""
     parts = urlsplit(url)
@@ -185,7 +192,7 @@ async def require_reachable(
             except ValueError as error:
                 raise ConfigurationError(f"{what}: {url!r} is not a valid URL: {error}") from error
             except OSError as error:
-                problems.append(f"{url} ({error})")
+                problems.append(f"{url} ({_reason(error)})")
         message = f"{what} can't be reached at {', '.join(problems)}"
         now = loop.time()
         left = give_up - now
