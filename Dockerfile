@@ -8,7 +8,7 @@ RUN python -m venv /venv \
 
 FROM python:3.12-slim
 COPY --from=build /venv /venv
-ENV PATH=/venv/bin:$PATH HF_HOME=/tmp/huggingface
+ENV PATH=/venv/bin:$PATH HF_HOME=/tmp/huggingface HOME=/tmp
 USER 1000:1000
 WORKDIR /data
 ENTRYPOINT ["reasoning-gym-environment"]

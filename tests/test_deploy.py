@@ -60,7 +60,23 @@ def test_manifests_are_valid(name: str) -> None:
         validate(manifest, KUBERNETES, strict=True)
 
 
-def test_the_service_is_probed_and_may_do_no_more_than_it_must() -> None:
+@pytest.mark.parametrize("name", ["kubernetes.yaml", "rewards.yaml"])
+def test_pods_may_do_no_more_than_they_must(name: str) -> None:
+    manifest = next(yaml.safe_load_all((DEPLOY / name).read_text()))
+    pod = manifest["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is False
+    assert all("secretKeyRef" in variable["valueFrom"] for variable in container["env"])
+
+
+def test_the_service_is_probed_and_has_time_to_end() -> None:
     deployment, service = yaml.safe_load_all((DEPLOY / "rewards.yaml").read_text())
     pod = deployment["spec"]["template"]["spec"]
     [container] = pod["containers"]
@@ -68,12 +84,6 @@ def test_the_service_is_probed_and_may_do_no_more_than_it_must() -> None:
     assert {container[f"{kind}Probe"]["httpGet"]["path"] for kind in ("readiness", "liveness")} == {
         "/health"
     }
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert pod["securityContext"]["runAsNonRoot"]
     assert pod["terminationGracePeriodSeconds"] > ServiceSettings().drain + 10
     assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
 
