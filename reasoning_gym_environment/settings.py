@@ -129,12 +129,16 @@ def parse_name(value: Any) -> str:
 
 
 def parse_url(value: Any) -> Any:
-    """Check that a URL, if there is one, begins with its scheme.
+    """Check that a URL, if there is one, begins with its scheme and has no password.
 
     Example:
         >>> parse_url("http://localhost:8000")
         'http://localhost:8000'
     """
+    if isinstance(value, str) and re.match(r"\w+://[^/?#]*@", value):
+        raise ValueError(
+            "must have no user name or password, which logs would show: use an API key"
+        )
     if isinstance(value, str) and value and not re.match(r"https?://[^/]", value):
         hint = f"; did you mean http://{value}?" if re.match(r"[\w.-]+(:\d+)?(/|$)", value) else ""
         raise ValueError(f"must be a URL that starts with http:// or https://, got {value!r}{hint}")

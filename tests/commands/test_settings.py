@@ -61,6 +61,11 @@ def check(arguments: Sequence[str]) -> None:
             "openai.base_url must be a URL that starts with http:// or https://, got "
             "'localhost:9004/v1'; did you mean http://localhost:9004/v1?",
         ),
+        (
+            "--openai.base_url http://me:hunter2@localhost/v1",
+            "openai.base_url must have no user name or password, which logs would show: use an API "
+            "key",
+        ),
         ("--env.rollout_server_url :8000", "rollout_server_url must be a URL that starts with"),
         ("--nonsense", "unknown option --nonsense; see --help-all"),
         ("--env.seed", "--env.seed needs a value"),
