@@ -90,7 +90,11 @@ class Connections:
 
 
 class BoundedConnection(H11Protocol):
-    """A connection that is closed when its client is too slow, or when there are too many."""
+    """A connection that is closed when its client is too slow, or when there are too many.
+
+    h11 bounds heads and requests sent ahead of replies. httptools would take 0.1 ms less a request
+    and bounds neither.
+    """
 
     def __init__(self, *args: Any, limits: Connections, **options: Any) -> None:
         super().__init__(*args, **options)
