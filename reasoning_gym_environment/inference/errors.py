@@ -22,7 +22,7 @@ CONNECT_SECONDS = 10
 """Timeout for connecting to a server."""
 _TRANSIENT = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _QUOTA = re.compile(
-    r"^(?!.*(?:retry|try again) in ).*"  # a rate limit
+    r"^(?!.*(?:(?:retry|try again) in |rate.?limit)).*"
     r"(?:exceeded your current quota|insufficient|credit balance|payment required|out of credits)",
     re.IGNORECASE,
 )

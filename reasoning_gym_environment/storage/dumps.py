@@ -99,6 +99,7 @@ class DumpWriter:
         self._synced = synced
         self._max_bytes = max_bytes
         self._sizes: dict[Path, int] = {}  # the file that was written last comes last
+        self._bytes = 0
         self._written: Counter[DumpKind] = Counter()
         self._failure = Outage()
         self._writer = DaemonWriter("dumps")
@@ -174,6 +175,7 @@ class DumpWriter:
         self._counts[f"dumps/{kind.name}"] += 1
         self._log_progress(kind, path)
         self._sizes[path] = self._sizes.pop(path, 0) + len(line)
+        self._bytes += len(line)
         self._delete_oldest()
         if (seconds := self._failure.over()) is not None:
             logger.warning(
@@ -185,9 +187,9 @@ class DumpWriter:
 
     def _delete_oldest(self) -> None:
         """Delete the files that were not written for longest, until the limit holds."""
-        while sum(self._sizes.values()) > self._max_bytes and len(self._sizes) > 1:
+        while self._bytes > self._max_bytes and len(self._sizes) > 1:
             oldest = next(iter(self._sizes))
-            del self._sizes[oldest]
+            self._bytes -= self._sizes.pop(oldest)
             try:
                 oldest.unlink(missing_ok=True)
             except OSError as error:

@@ -101,6 +101,7 @@ async def test_errors_of_the_request_itself_are_not_transient(code: int, expecte
             True,
         ),
         ("You exceeded your current quota. Please retry in 12.3s.", True),
+        ("You exceeded your current quota, see /docs/rate-limits." + " Quota exceeded" * 30, True),
     ],
 )
 async def test_a_rate_limit_is_transient_and_an_exhausted_quota_is_not(
