@@ -7,11 +7,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import aiohttp
 from atroposlib.envs.server_handling.server_baseline import APIServer
 from atroposlib.envs.server_handling.server_manager import ServerManager
+from multidict import CIMultiDict, CIMultiDictProxy
+from openai import APIStatusError
 from tenacity import RetryError
+from yarl import URL
 
 from ..inference.dialects import GenerationRequest, TextSample
+from ..inference.errors import error_message
 from ..inference.servers import ServerClient
 
 
@@ -77,7 +82,7 @@ class CustomServerClient(ServerClient):
                 split=split,
             )
         except RetryError as error:
-            raise root_cause(error) from error
+            raise as_refusal(root_cause(error)) from error
         return [
             TextSample(
                 choice.message.content or "",
@@ -90,6 +95,20 @@ class CustomServerClient(ServerClient):
     async def close(self) -> None:
         if client := getattr(self._server, "openai", None):
             await client.close()
+
+
+def as_refusal(error: BaseException) -> BaseException:
+    """Return the error status of OpenAI's client as our own clients raise it."""
+    if not isinstance(error, APIStatusError):
+        return error
+    url, headers = URL(str(error.request.url)), CIMultiDict(error.response.headers.items())
+    return aiohttp.ClientResponseError(
+        aiohttp.RequestInfo(url, error.request.method, CIMultiDictProxy(CIMultiDict()), url),
+        (),
+        status=error.status_code,
+        message=error_message(error.response.text),
+        headers=CIMultiDictProxy(headers),
+    )
 
 
 def clients_of(manager: ServerManager) -> list[ServerClient]:

@@ -25,7 +25,7 @@ from ..storage.dumps import read_rows
 from ..storage.rows import StoredGroup
 from ..util.files import LockFile, append_whole, write_whole
 from ..util.models import validate
-from .metrics import EvaluationReport
+from .metrics import EvaluationReport, headline
 
 RUN, SAMPLES, METRICS = "run.json", "samples.jsonl", "metrics.json"
 PARTIAL = "samples.partial.jsonl"
@@ -201,7 +201,8 @@ def _require_same_settings(folder: Path, settings: Mapping[str, Any], *, begun: 
 
 def write_metrics(path: Path, report: EvaluationReport) -> None:
     """Write an evaluation's metrics with Atropos's keys."""
-    write_whole(path, json.dumps({"results": {"all": report.numbers()}}, indent=2) + "\n")
+    content = {"headline": headline(report), "results": {"all": report.numbers()}}
+    write_whole(path, json.dumps(content, indent=2) + "\n")
 
 
 def unused(folder: Path) -> Path:

@@ -190,7 +190,7 @@ class RateLimit:
     def _log(self, pause: float, asked: float) -> None:
         asks = f"it asks for {asked:g} s; " if asked > self._max_pause else ""
         logger.warning(
-            "Rate limit: %s; %spausing for %.0f s, then at most %d requests at a time",
+            "Rate limit: %s; %spausing for %.0f s, then %d at a time at most",
             self._refusal,
             asks,
             pause,

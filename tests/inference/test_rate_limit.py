@@ -104,7 +104,7 @@ async def test_an_absurd_pause_is_bounded_and_logged(caplog: pytest.LogCaptureFi
         "Rate limit: 429 Too Many Requests from http://h/v1/chat/completions: too fast; it asks "
         "for 8.64e+07 s; pausing for 6"
     )
-    assert caplog.messages[0].endswith(" s, then at most 1 requests at a time")
+    assert caplog.messages[0].endswith(" s, then 1 at a time at most")
 
 
 async def test_a_pause_that_nobody_names_doubles_until_a_success() -> None:
@@ -217,7 +217,7 @@ class OneEach(RateLimitedServer):
 async def test_a_group_larger_than_the_limit_is_completed_where_n_is_ignored(
     tokenizer: Any,
 ) -> None:
-    async with OneEach(POLICY, tokenizer, allowed=3, window=0.2) as server:
+    async with OneEach(POLICY, tokenizer, allowed=3, window=0.2, refusal=untold) as server:
         asked = client(server.url)
         inference = InferenceClient([asked], None, system_prompt="")
         sampling = SamplingParams(temperature=1.0, top_p=1.0, split="eval")
