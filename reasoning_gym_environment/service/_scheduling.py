@@ -70,9 +70,12 @@ class FairScheduler:
 
     def _is_slow(self, flow: Flow) -> bool:
         until = self._slow_until.get(flow, 0.0)
-        if 0 < until <= self._clock():
+        if not until:
+            return False
+        if until <= self._clock():
             del self._slow_until[flow]  # its speed is unknown again
-        return until > self._clock()
+            return False
+        return True
 
     def record(self, flow: Flow, scores: Sequence[Score]) -> None:
         """Learn the speed of a flow from the scores of a batch."""
@@ -98,13 +101,12 @@ class FairScheduler:
 
     async def _acquire(self, flow: Flow, patience: float) -> bool:
         """Wait for a slot; return whether it is one for slow flows."""
-        granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(flow, deque()).append(granted)
         if not self._is_slow(flow):
             self._others_asked = self._clock()
-        self._grant()
-        if granted.done():
-            return granted.result()
+        if self._free and self._may_run(flow):  # then no other flow that may run waits
+            return self._take(flow)
+        granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(flow, deque()).append(granted)
         try:
             await asyncio.wait([granted], timeout=patience)
         except asyncio.CancelledError:
@@ -134,13 +136,17 @@ class FairScheduler:
             granted = line.popleft()
             if line:
                 self._waiting[flow] = line
-            slow = self._is_slow(flow)
-            self._free -= 1
-            self._slow_free -= slow
-            self._running[flow] += 1
-            if not slow:
-                self._others_asked = self._clock()
-            granted.set_result(slow)
+            granted.set_result(self._take(flow))
+
+    def _take(self, flow: Flow) -> bool:
+        """Take a slot; return whether it is one for slow flows."""
+        slow = self._is_slow(flow)
+        self._free -= 1
+        self._slow_free -= slow
+        self._running[flow] += 1
+        if not slow:
+            self._others_asked = self._clock()
+        return slow
 
     def _may_run(self, flow: Flow) -> bool:
         if self._is_slow(flow):
@@ -157,7 +163,8 @@ class FairScheduler:
             # A slow batch that had the only host leaves it to others for as long again.
             pause = seconds if self._has_one_host else 0.0
             asyncio.get_running_loop().call_later(pause, self._end_slow)
-        self._grant()
+        if self._waiting:
+            self._grant()
 
     def _end_slow(self) -> None:
         self._slow_free += 1
