@@ -26,7 +26,7 @@ _QUOTA = re.compile(
     r"(?:exceeded your current quota|insufficient|credit balance|payment required|out of credits)",
     re.IGNORECASE,
 )
-_KEY = "set --openai.api_key to a key that the server accepts"
+_KEY = "set OPENAI_API_KEY or --openai.api_key to a key that the server accepts"
 _REMEDIES = tuple(
     (statuses, re.compile(words, re.IGNORECASE), remedy)
     for statuses, words, remedy in (

@@ -41,7 +41,8 @@ class LeavingServer(PolicyServer):
             "openai",
             web.HTTPUnauthorized,
             '{"error": "Invalid key."}',
-            "401 Unauthorized from {}/v1/chat/completions: Invalid key. (set --openai.api_key to a "
+            "401 Unauthorized from {}/v1/chat/completions: Invalid key. (set "
+            "OPENAI_API_KEY or --openai.api_key to a "
             "key that the server accepts)",
         ),
         (

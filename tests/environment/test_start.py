@@ -218,7 +218,8 @@ async def test_the_error_names_vllms_option_for_processed_logprobs(
         (
             401,
             RefusingServer.words,
-            "status 401 (Incorrect API key provided): set --openai.api_key to a key that the "
+            "status 401 (Incorrect API key provided): set "
+            "OPENAI_API_KEY or --openai.api_key to a key that the "
             "server accepts",
         ),
         (
@@ -263,7 +264,8 @@ async def test_a_refusal_is_the_commands_last_line(
             assert await running.exit_code() == 2, running.said()
         assert running.said().splitlines()[-1] == (
             f"error: the inference server at {server.url}/v1 refuses requests with status 401 "
-            "(Incorrect API key provided): set --openai.api_key to a key that the server accepts"
+            "(Incorrect API key provided): set "
+            "OPENAI_API_KEY or --openai.api_key to a key that the server accepts"
         )
 
 

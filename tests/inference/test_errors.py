@@ -63,7 +63,8 @@ async def failed_post(url: str) -> BaseException:
         (
             401,
             {"error": "Unauthorized"},
-            "401 Unauthorized from {} (set --openai.api_key to a key that the server accepts)",
+            "401 Unauthorized from {} (set "
+            "OPENAI_API_KEY or --openai.api_key to a key that the server accepts)",
         ),
         (400, {"message": "no\ngood"}, "400 Bad Request from {}: no good"),
         (
