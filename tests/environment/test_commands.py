@@ -211,7 +211,7 @@ def test_the_class_has_the_same_command_line(monkeypatch: pytest.MonkeyPatch) ->
     """`cli` is how Atropos's environments are started; its own prints the key."""
     with pytest.raises(FixableError, match="unknown command 'srve'; the commands are"):
         run_command_line(ReasoningGymEnv, ["srve"])
-    with pytest.raises(FixableError, match=r"unknown option --env\.sed; did you mean seed"):
+    with pytest.raises(FixableError, match=r"unknown option --env\.sed; did you mean --env.seed"):
         run_command_line(ReasoningGymEnv, ["serve", "--env.sed", "3"])
     monkeypatch.setattr(
         sys, "argv", ["env.py", "serve", "--openai.api_key", KEY, "--env.seed", "x"]
