@@ -1,7 +1,7 @@
 """Atropos's own options are repeated without atroposlib; they must equal its fields."""
 
 from enum import Enum
-from typing import Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 from atroposlib.envs.base import APIServerConfig, BaseEnvConfig
@@ -21,6 +21,9 @@ OTHER_DEFAULTS = {"wandb_name", "tokenizer_name"}
 
 
 def kinds(annotation: Any) -> set[Any]:
+    """Return the types of an annotation, without its validators."""
+    if get_origin(annotation) is Annotated:
+        return kinds(get_args(annotation)[0])
     return {kind for one in get_args(annotation) for kind in kinds(one)} or {annotation}
 
 

@@ -221,7 +221,14 @@ async def test_a_useless_url_ends_the_command_with_one_sentence(setting: str, be
     command = "serve" if setting == "--env.rollout_server_url" else "evaluate"
     async with bench.command(command, *options, setting, "localhost:9") as running:
         assert await running.exit_code() == 2
-    assert "'localhost:9' is not a valid URL" in running.said().splitlines()[-1]
+    assert (
+        running.said()
+        .splitlines()[-1]
+        .endswith(
+            "must be a URL that starts with http:// or https://, got 'localhost:9'; did you mean "
+            "http://localhost:9?"
+        )
+    )
     assert running.said().splitlines()[-1].startswith("error: ")
     assert "Traceback" not in running.said()
 
