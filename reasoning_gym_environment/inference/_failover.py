@@ -32,6 +32,8 @@ _SLOWEST_FACTOR = 10
 _RECENT_REPLIES = 256
 _WARM_UP_REPLIES = 32
 """Replies after which the slowest one is representative."""
+_STALL_SECONDS = 10.0
+"""The least seconds without any reply after which all waiting requests may be abandoned."""
 
 T = TypeVar("T")
 
@@ -40,8 +42,9 @@ class HangDetector:
     """Awaits the replies of one server and abandons requests that will hardly get one.
 
     A server may also forget a request while it is alive. So a request is abandoned after ten times
-    the seconds of the slowest of the last replies as well. If more requests are abandoned before 32
-    replies have come, each gets twice as long as the one before.
+    the seconds of the slowest of the last replies as well: at least after `silence_timeout`, or
+    after ten seconds if no other request gets a reply either. If more requests are abandoned before
+    32 replies have come, each gets twice as long as the one before.
 
     Attributes:
         check_seconds: interval between two checks of a waiting request.
@@ -78,7 +81,7 @@ class HangDetector:
             Exception: what the request raises.
         """
         self._started[request] = self._clock()
-        limit = max(self.silence_timeout, self._extended_limit)
+        extended = self._extended_limit
         try:
             while not (await asyncio.wait({request}, timeout=self.check_seconds))[0]:
                 await self._check_alive()
@@ -86,7 +89,7 @@ class HangDetector:
                     break
                 check()
                 self._log_wait()
-                self._raise_if_hanging(self._clock() - self._started[request], limit)
+                self._raise_if_hanging(self._clock() - self._started[request], extended)
             answer = request.result()
         finally:
             started = self._started.pop(request)
@@ -148,20 +151,28 @@ class HangDetector:
             why = f"{len(self._started)} requests in flight, no data for {silence:.0f} s"
             self._outage.fails(self, why, already=silence)
 
-    def _raise_if_hanging(self, age: float, limit: float) -> None:
+    def _raise_if_hanging(self, age: float, extended: float) -> None:
         at, timeout = self._server.config.base_url, self.silence_timeout
         if min(age, self._silence()) >= timeout:
             self._outage.dropped(self, lost=1)
             raise HangingError(f"the inference server at {at} was silent for {timeout:g} s")
-        slowest = self._slowest
-        if self._replies < _WARM_UP_REPLIES:
-            slowest = max(slowest, timeout)
-        if age >= max(limit, _SLOWEST_FACTOR * slowest):
+        if age >= self._limit(extended):
             self._extended_limit, self._replies_since = 2 * age, 0
             raise HangingError(
                 f"no reply from {at} after {age:.0f} s; the longest before took "
                 f"{self._slowest:.1f} s"
             )
+
+    def _limit(self, extended: float) -> float:
+        """Return the seconds after which a request is abandoned."""
+        if self._replies < _WARM_UP_REPLIES:
+            slowest = max(self._slowest, self.silence_timeout)
+            return max(extended, _SLOWEST_FACTOR * slowest)
+        limit = max(extended, _SLOWEST_FACTOR * self._slowest)
+        stalled = max(limit, _STALL_SECONDS)
+        if self._since(self._last_reply) >= stalled:
+            return stalled
+        return max(limit, self.silence_timeout)
 
 
 class Failover:

@@ -1,0 +1,167 @@
+"""A long run of `serve` against a server that forgets requests, refuses some and breaks replies.
+
+    python benchmarks/soak.py [--minutes 30] [--hangs 9]
+
+The real `serve` and the real Atropos API run as processes, with a stand-in trainer. At equal
+distances the server hangs: for five seconds it forgets every request. In between, two percent of
+the replies are errors, some of them without valid text. Prints groups per second in the quarters
+between two hangs, memory, descriptors, and the run's own account at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from measure import memory_megabytes
+from transformers import AutoTokenizer
+
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
+from reasoning_gym_environment.demo.server import (
+    Generation,
+    GenerationRequest,
+    PolicyServer,
+    is_probe,
+)
+from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.demo.trainer import ApiServer, Trainer
+
+HANG_SECONDS = 5.0
+FAULTY = 0.02
+LATENCY = (0.05, 0.6)
+GROUP_SIZE = 4
+QUARTERS = 4
+
+
+class FaultyServer(PolicyServer):
+    """A policy server with faults.
+
+    Attributes:
+        hangs: whether it forgets every request that arrives or is under way.
+        faults: counts.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        super().__init__(ScriptedPolicy(["<answer>1</answer>"]), tokenizer)
+        self.hangs = False
+        self.faults: Counter[str] = Counter()
+        self._rng = random.Random(0)
+
+    async def _complete(self, request: GenerationRequest) -> list[Generation]:
+        if is_probe(request):
+            return await super()._complete(request)
+        await asyncio.sleep(self._rng.uniform(*LATENCY))
+        if self.hangs:
+            self.faults["forgotten"] += 1
+            await asyncio.sleep(1e6)
+        if self._rng.random() < FAULTY:
+            if self._rng.random() < 0.5:
+                self.faults["500"] += 1
+                raise web.HTTPInternalServerError(text="out of order")
+            self.faults["502 that is not UTF-8"] += 1
+            raise web.HTTPBadGateway(body="<h1>Passerelle défaillante</h1>".encode("latin-1"))
+        return await super()._complete(request)
+
+
+async def soak(minutes: float, hangs: int, folder: Path) -> None:
+    tokenizer_folder = build_tokenizer(folder / "tokenizer")
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    server = FaultyServer(tokenizer)
+    async with ApiServer() as api, server:
+        trainer = Trainer.for_groups(api.url, group_size=GROUP_SIZE, checkpoint_dir=folder)
+        training = asyncio.create_task(trainer.run())
+        with (folder / "serve.log").open("wb") as log:
+            serve = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "reasoning_gym_environment", "serve"),
+                *options(api.url, server.url, tokenizer_folder, folder),
+                stdout=log,
+                stderr=log,
+            )
+            try:
+                await watch(server, trainer, serve.pid, minutes * 60, hangs)
+            finally:
+                serve.terminate()
+                await serve.wait()
+                training.cancel()
+    print(f"faults: {dict(server.faults)}")
+    account = [line for line in log_lines(folder) if "Groups: " in line or "mismatch" in line]
+    print("\n".join(account[-3:]) or f"no account in {folder / 'serve.log'}")
+
+
+def options(api_url: str, url: str, tokenizer: Path, folder: Path) -> list[str]:
+    env = {
+        "rollout_server_url": api_url,
+        "tokenizer_name": tokenizer,
+        "group_size": GROUP_SIZE,
+        "ensure_scores_are_not_same": False,
+        "include_tasks": "gcd,lcm,chain_sum",
+        "steps_per_eval": 0,
+        "total_steps": 10**6,
+        "use_wandb": False,
+        "data_dumps_dir": folder / "dumps",
+        "max_dump_gb": 0.2,
+    }
+    server = {"base_url": f"{url}/v1", "model_name": "policy", "api_key": "x"}
+    return [
+        *(f"--env.{name}={value}" for name, value in env.items()),
+        *(f"--openai.{name}={value}" for name, value in server.items()),
+    ]
+
+
+async def watch(
+    server: FaultyServer, trainer: Trainer, pid: int, seconds: float, hangs: int
+) -> None:
+    """Print a line for each span that ends with a hang, and the ratio of each span's quarters."""
+    while trainer.groups == 0:
+        await asyncio.sleep(0.5)
+    span, ratios = seconds / (hangs + 1), []
+    before = 0.0
+    for number in range(hangs + 1):
+        rates = [await rate(trainer, (span - HANG_SECONDS) / QUARTERS) for _ in range(QUARTERS)]
+        if before:
+            ratios.append([each / before for each in rates])
+        shown = " ".join(f"{each:6.1f}" for each in rates)
+        descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        print(
+            f"span {number}: groups/s by quarter {shown}; {memory_megabytes(pid)}; "
+            f"{descriptors} descriptors",
+            flush=True,
+        )
+        before = statistics.fmean(rates)
+        if number < hangs:
+            server.hangs = True
+            await asyncio.sleep(HANG_SECONDS)
+            server.hangs = False
+    for quarter, own in enumerate(zip(*ratios, strict=True), 1):
+        print(f"quarter {quarter} after a hang: {statistics.fmean(own):.0%} of the span before")
+
+
+async def rate(trainer: Trainer, seconds: float) -> float:
+    """Return the groups per second that the trainer gets."""
+    begin, groups = time.monotonic(), trainer.groups
+    await asyncio.sleep(seconds)
+    return (trainer.groups - groups) / (time.monotonic() - begin)
+
+
+def log_lines(folder: Path) -> Sequence[str]:
+    return (folder / "serve.log").read_text(errors="replace").splitlines()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--hangs", type=int, default=9)
+    given = parser.parse_args()
+    place = Path(tempfile.mkdtemp(prefix="soak-"))
+    print(f"in {place}")
+    asyncio.run(soak(given.minutes, given.hangs, place))
