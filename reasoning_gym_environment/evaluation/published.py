@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,8 @@ STORED_SCORE = "stored_score"
 _ITEMS_AT_ONCE = 4
 _UNKNOWN = (MASKED,)
 """The tokens of a completion whose number is unknown; a row without any has no completion."""
+_LONGEST_LINE = 1 << 26
+"""Bytes; what is longer is no JSON, and inflates without end."""
 _GZIP = b"\x1f\x8b"
 
 
@@ -78,12 +81,12 @@ def read_published(path: Path) -> Iterator[PublishedItem]:
         with path.open("rb") as start:
             compressed = start.read(2) == _GZIP
         with gzip.open(path, "rb") if compressed else path.open("rb") as lines:
-            for line in lines:
+            while line := lines.readline(_LONGEST_LINE):
                 read += 1
                 item = validate(json.loads(line), PublishedItem)
                 require_valid_recipe(item.recipe)
                 yield item
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise ConfigurationError(f"cannot read {path}: {error}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path}, line {read}: {error}") from None

@@ -131,3 +131,12 @@ def test_files_that_cannot_be_read_are_one_sentence(tmp_path: Path) -> None:
     for path in (torn, tmp_path, tmp_path / "missing"):
         with pytest.raises(ConfigurationError, match=path.name):
             list(read_published(path))
+
+
+def test_a_broken_gzip_file_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl.gz"
+    packed = bytearray(gzip.compress(json.dumps(VALID).encode() * 50))
+    packed[20:30] = b"\xff" * 10
+    path.write_bytes(packed)
+    with pytest.raises(ConfigurationError, match="cannot read"):
+        list(read_published(path))
