@@ -15,5 +15,6 @@ __all__ = [
     "rewards",
     "run",
     "show",
+    "suite",
     "tasks",
 ]

@@ -1,6 +1,15 @@
-"""The fixed evaluation set: its plan, a run, its results on disk, metrics, and comparisons.
+"""The fixed evaluation set: its plan, a run, its results on disk, metrics, comparisons, leaderboard.
 
 Chance floors come from `tasks`; `report` makes pages of the results.
 """
 
-__all__ = ["comparison", "estimators", "metrics", "plan", "run", "store"]
+__all__ = [
+    "comparison",
+    "estimators",
+    "leaderboard",
+    "metrics",
+    "plan",
+    "published",
+    "run",
+    "store",
+]

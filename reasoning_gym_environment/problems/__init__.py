@@ -1,6 +1,6 @@
-"""Training problems: seeds, sampler, levels, curriculum, and the stream.
+"""Training problems: seeds, sampler, levels, curriculum, the stream, and suites.
 
 The generators of `sandbox` make the problems, and `evaluation` plans evaluation items.
 """
 
-__all__ = ["curriculum", "levels", "sampler", "seeds", "stream", "training"]
+__all__ = ["curriculum", "levels", "sampler", "seeds", "stream", "suites", "training"]

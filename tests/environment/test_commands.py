@@ -96,7 +96,8 @@ async def test_a_servers_message_is_quoted_without_the_key(bench: Any, tokenizer
         async with bench.command("process", *options) as running:
             assert await running.exit_code() == 2, running.said()
     assert KEY not in running.said()
-    assert "(Incorrect API key: withheld): set --openai.api_key" in running.said().splitlines()[-1]
+    last = running.said().splitlines()[-1]
+    assert "(Incorrect API key: withheld): set OPENAI_API_KEY or --openai.api_key" in last
 
 
 def test_a_servers_settings_are_shown_without_the_key() -> None:
