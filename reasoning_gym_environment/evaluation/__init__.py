@@ -1,4 +1,4 @@
-"""The fixed evaluation set: its plan, a run, its results on disk, metrics, comparisons, leaderboard.
+"""The fixed evaluation set: its plan, a run, results on disk, metrics, comparisons, leaderboard.
 
 Chance floors come from `tasks`; `report` makes pages of the results.
 """
