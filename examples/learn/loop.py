@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ import reinforce
 from model import CONTEXT, Policy
 
 from reasoning_gym_environment.demo.trainer import ApiServer
+from reasoning_gym_environment.errors import INCOMPLETE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +86,10 @@ class Loop:
         """Return the log file of a command."""
         return self.folder / f"{name}.log"
 
-    async def finish(self, name: str, *options: str) -> None:
-        """Run a command to its end; raise RuntimeError if it fails."""
+    async def finish(self, name: str, *options: str, accepted: Collection[int] = (0,)) -> None:
+        """Run a command to its end; raise RuntimeError if its exit status is not accepted."""
         async with self.command(name, *options) as process:
-            if await process.wait():
+            if await process.wait() not in accepted:
                 raise RuntimeError(f"{name} failed: see {self.log(name)}")
 
     async def demonstrations(
@@ -106,9 +107,11 @@ class Loop:
         return [json.loads(line)["messages"] for line in path.read_text().splitlines()]
 
     async def evaluate(self, url: str, folder: Path) -> None:
-        """Evaluate the current weights, sampled as in training."""
-        sampling = {"eval_temperature": 1.0, "eval_attempts": 4}
-        await self.finish("evaluate", *self.asks(url, data_dir_to_save_evals=folder, **sampling))
+        """Evaluate the current weights, sampled as in training; items may not fit the context."""
+        options = self.asks(
+            url, data_dir_to_save_evals=folder, eval_temperature=1.0, eval_attempts=4
+        )
+        await self.finish("evaluate", *options, accepted=(0, INCOMPLETE))
 
     async def reinforce(
         self,

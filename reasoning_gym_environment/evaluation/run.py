@@ -14,7 +14,7 @@ from typing import Any, Protocol, TextIO
 
 from ..errors import INCOMPLETE
 from ..inference.dialects import SamplingParams
-from ..inference.errors import InferenceError
+from ..inference.errors import NO_ROOM, InferenceError
 from ..problems.stream import sound_items
 from ..problems.suites import Suite, require_same_questions
 from ..records import (
@@ -138,6 +138,7 @@ class Evaluation:
         self.temperature: float | None = settings.eval_temperature
         self._unlogged: EvaluationReport | None = None
         self._begun = False
+        self._reasons: Counter[str] = Counter()
         self._resumable = True
         self._failures = Outage()
         self._refused = 0
@@ -194,6 +195,7 @@ class Evaluation:
             store = EvaluationStore(self.folder, {**settings, "step": step})
             await self._sample_missing(items, store, length_limit, identity)
             samples = _in_order(items, store)
+            self._reasons = Counter(s.rollouts[0].detail for s in samples if not s.scored)
             self.report = self._unlogged = await asyncio.to_thread(self._measure, samples)
             _warn_without_answers(samples, f"all {len(samples)} items")
             logger.info("Evaluation: %s", headline(self.report))
@@ -337,12 +339,15 @@ class Evaluation:
 
     def _incomplete(self) -> str:
         coverage = self.report.coverage
+        why = self._reasons.most_common(1)[0][0]
         return (
-            f"{coverage.missing} of {coverage.items} items could not be scored (the log says why): "
-            f"the results stand on the other {coverage.scored}; {self._way_out()}"
+            f"{coverage.missing} of {coverage.items} items could not be scored (often: {why}): the "
+            f"results stand on the other {coverage.scored}; {self._way_out()}"
         )
 
     def _way_out(self) -> str:
+        if all(reason.startswith(NO_ROOM) for reason in self._reasons):
+            return "raise --env.max_token_length, or choose tasks and levels with shorter prompts"
         if not self._resumable:
             return "serving again starts the evaluation anew"
         return f"repeat the command with --env.data_dir_to_save_evals {self.folder} to complete it"

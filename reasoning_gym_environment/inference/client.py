@@ -16,7 +16,7 @@ from ..util.outages import require_reachable
 from ._failover import Failover
 from ._negotiation import PROBE_TEXT, SEPARATE_THOUGHT, Requirements, negotiate
 from .dialects import ChatText, GenerationRequest, Sample, SamplingParams, TextSample
-from .errors import InferenceError, describe, is_transient
+from .errors import NO_ROOM, InferenceError, describe, is_transient
 from .prompts import (
     PROBE_QUESTION,
     Prompt,
@@ -182,7 +182,7 @@ class InferenceClient:
         """
         prompt, room = self.prompt(question), self._room(question, length_limit)
         if room < 1:
-            raise InferenceError(f"the prompt leaves no room in {length_limit} tokens")
+            raise InferenceError(f"{NO_ROOM} in {length_limit} tokens")
         request = self._request(prompt, n=n, max_tokens=room, sampling=sampling)
         most = int(min(self._max_n, *(server.max_n for server in self._servers)))
         sizes = [min(most, n - begun) for begun in range(0, n, most)]

@@ -63,6 +63,10 @@ _REMEDIES = tuple(
 """Statuses, words in the server's message, and what the user can do; the first that fits counts."""
 
 
+NO_ROOM = "the prompt leaves no room"
+"""How the reason begins for which nothing is asked: asking again would not help."""
+
+
 class InferenceError(FixableError):
     """The inference servers returned no completions.
 

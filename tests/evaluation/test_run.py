@@ -25,7 +25,7 @@ from reasoning_gym_environment.evaluation.run import (
 )
 from reasoning_gym_environment.evaluation.store import EvaluationResults, read_results
 from reasoning_gym_environment.inference.dialects import SamplingParams
-from reasoning_gym_environment.inference.errors import InferenceError
+from reasoning_gym_environment.inference.errors import NO_ROOM, InferenceError
 from reasoning_gym_environment.inference.prompts import build_messages
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.problems.stream import question_hash
@@ -283,8 +283,8 @@ async def test_beyond_two_percent_without_a_score_an_evaluation_is_incomplete(
         incomplete.require_complete()
     assert raised.value.exit_status == 3
     assert str(raised.value) == (
-        "2 of 50 items could not be scored (the log says why): the results stand on the other 48; "
-        f"repeat the command with --env.data_dir_to_save_evals {tmp_path / 'b'} to complete it"
+        "2 of 50 items could not be scored (often: no answer to 7): the results stand on the "
+        f"other 48; repeat the command with --env.data_dir_to_save_evals {tmp_path / 'b'} to complete it"
     )
     again = Policy()
     completed = await prepared(again, tmp_path / "b", 50)
@@ -292,6 +292,19 @@ async def test_beyond_two_percent_without_a_score_an_evaluation_is_incomplete(
     assert statuses == ["solved"] * 50
     assert again.ended == 2  # only what was missing is requested
     completed.require_complete()
+
+
+async def test_prompts_that_are_too_long_are_not_asked_for_again(tmp_path: Path) -> None:
+    policy = Policy(frozenset({0, 1}), lambda _: InferenceError(f"{NO_ROOM} in 9 tokens"))
+    evaluation = await prepared(policy, tmp_path, 5)
+    await samples(evaluation)
+    with pytest.raises(IncompleteEvaluationError) as raised:
+        evaluation.require_complete()
+    assert str(raised.value) == (
+        "2 of 5 items could not be scored (often: the prompt leaves no room in 9 tokens): the "
+        "results stand on the other 3; raise --env.max_token_length, or choose tasks and levels "
+        "with shorter prompts"
+    )
 
 
 async def test_an_evaluation_without_any_score_is_incomplete(tmp_path: Path) -> None:
