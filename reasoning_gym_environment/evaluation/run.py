@@ -346,7 +346,7 @@ class Evaluation:
         )
 
     def _way_out(self) -> str:
-        if all(reason.startswith(NO_ROOM) for reason in self._reasons):
+        if self._reasons and all(reason.startswith(NO_ROOM) for reason in self._reasons):
             return "raise --env.max_token_length, or choose tasks and levels with shorter prompts"
         if not self._resumable:
             return "serving again starts the evaluation anew"

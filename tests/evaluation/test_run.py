@@ -284,7 +284,8 @@ async def test_beyond_two_percent_without_a_score_an_evaluation_is_incomplete(
     assert raised.value.exit_status == 3
     assert str(raised.value) == (
         "2 of 50 items could not be scored (often: no answer to 7): the results stand on the "
-        f"other 48; repeat the command with --env.data_dir_to_save_evals {tmp_path / 'b'} to complete it"
+        f"other 48; repeat the command with --env.data_dir_to_save_evals {tmp_path / 'b'} to "
+        "complete it"
     )
     again = Policy()
     completed = await prepared(again, tmp_path / "b", 50)
