@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
+from platform import python_version
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -168,8 +169,8 @@ def require_same_questions(suite: Suite, problems: Iterable[Problem]) -> None:
         raise UnequalItemsError(
             f"{len(other)} of the {len(suite)} items of {suite.name} have another question and "
             f"{len(missing)} can't be generated, such as {recipe_key((other or missing)[0])}: the "
-            f"suite was made with {LIBRARY} {suite.made_with[LIBRARY]}, installed is "
-            f"{version(LIBRARY)}; install that version to get comparable results"
+            f"suite was made with {LIBRARY} {suite.made_with[LIBRARY]} and Python ≥ 3.11, this is "
+            f"{version(LIBRARY)} on Python {python_version()}; use those for comparable results"
         )
 
 
