@@ -10,7 +10,7 @@ PYTEST = $(VENV)/bin/python -m pytest -n 3 --dist worksteal
 demo: $(VENV)/.installed  # everything for half a minute, without a GPU
 	$(VENV)/bin/python -m reasoning_gym_environment demo
 
-learn: $(VENV)/.installed-learn  # a small model learns from scratch, in seven minutes
+learn: $(VENV)/.installed-learn  # a small model learns from scratch, in eight minutes
 	$(VENV)/bin/python examples/learn/learn.py
 
 train-language-model: $(VENV)/.installed-learn $(REAL_VENV)/.installed  # of 135 million weights
