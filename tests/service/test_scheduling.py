@@ -37,7 +37,10 @@ class Simulation:
         self.tasks: list[asyncio.Task[None]] = []
 
     async def ask(self, *flows: Flow) -> None:
-        self.tasks += [asyncio.create_task(self._hold(flow)) for flow in flows]
+        asking = [asyncio.create_task(self._hold(flow)) for flow in flows]
+        for task in asking:  # one that fails unseen is logged by a later test
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self.tasks += asking
         await self.settle()
 
     async def _hold(self, flow: Flow) -> None:
