@@ -230,7 +230,7 @@ async def test_evaluate_and_process_need_no_tokenizer(processed: str, tmp_path: 
     files = [*tmp_path.glob("evaluation_*/samples.jsonl"), *tmp_path.glob("*rollouts*.jsonl")]
     rollouts = [r for f in files for row in read_dump(f).rows for r in row["rollouts"]]
     assert len(rollouts) == 2 + 4
-    assert all(0 < r["completion_tokens"] <= 200 < len(str(r)) for r in rollouts)
+    assert all(0 < r["completion_tokens"] < len(str(r)) for r in rollouts)
     assert all(r["tokens"] > r["completion_tokens"] for r in rollouts)
 
 
