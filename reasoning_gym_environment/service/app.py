@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
-import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import prometheus_client as prometheus
-import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse
@@ -29,23 +25,13 @@ from starlette.exceptions import HTTPException as RoutingError
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from ..errors import FixableError, GenerationError, PoolClosedError
+from ..errors import GenerationError, PoolClosedError
 from ..gym.asynchronous import AsyncReasoningGym, Score
 from ..util.concurrency import gather_or_cancel
 from ..util.outages import is_loopback
 from ..util.text import shorten
 from . import _messages as messages
 from ._batching import Scorer, ScoringQueue
-from ._connections import (
-    BACKLOG,
-    MAX_CONNECTIONS,
-    SOCKET_BUFFER,
-    BoundedConnection,
-    Connections,
-    LoopErrors,
-    possible_connections,
-    raise_file_limit,
-)
 from ._limits import (
     Admissions,
     BearerToken,
@@ -56,14 +42,20 @@ from ._limits import (
     retry,
 )
 from ._streams import NamedStreams
+from .connections import (
+    MAX_CONNECTIONS,
+    Connections,
+    HttpServer,
+    LoopErrors,
+    first_signal,
+    possible_connections,
+    raise_file_limit,
+)
 
 logger = logging.getLogger(__name__)
 
 SAVE_SECONDS = 10.0
 """Interval between writes of the streams' states."""
-
-KEEP_ALIVE_SECONDS = 75
-"""Time for which an idle connection stays open, longer than a client's pool reuses it."""
 
 _Responses = dict[int | str, dict[str, Any]]
 
@@ -427,14 +419,6 @@ def _shutting_down() -> HTTPException:
     return messages.retry_later(503, "this service is shutting down: ask another one")
 
 
-class _Server(uvicorn.Server):
-    """A server that leaves signals to its owner."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 class RewardService:
     """The application on its address, while entered.
 
@@ -454,9 +438,8 @@ class RewardService:
     """
 
     def __init__(self, gym: AsyncReasoningGym, settings: ServiceSettings) -> None:
-        self._settings = settings
         self.app = create_app(gym, settings)
-        connections = Connections(
+        limits = Connections(
             most=possible_connections(settings.connections),
             head_seconds=settings.head_timeout,
             reply_seconds=settings.reply_timeout,
@@ -467,22 +450,13 @@ class RewardService:
                 registry=self.app.state.registry,
             ),
         )
-        self._server = _Server(
-            uvicorn.Config(
-                self._run,
-                interface="asgi3",  # uvicorn does not detect that of a method
-                http=cast(type[asyncio.Protocol], partial(BoundedConnection, limits=connections)),
-                backlog=BACKLOG,
-                ws="none",
-                lifespan="on",
-                log_config=None,
-                log_level=logging.ERROR,
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                timeout_keep_alive=KEEP_ALIVE_SECONDS,
-                timeout_graceful_shutdown=cast(int, settings.drain),  # a float is as good
-            )
+        self._server = HttpServer(
+            self._run,
+            host=settings.host,
+            port=settings.port,
+            limits=limits,
+            drain=settings.drain,
+            lifespan=True,
         )
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -503,37 +477,14 @@ class RewardService:
                 await error_response(_shutting_down())(scope, receive, send)
 
     async def __aenter__(self) -> RewardService:
-        host, port = self._settings.host, self._settings.port
-        try:
-            sockets = await _listen(host, port)
-        except OSError as error:
-            raise FixableError(
-                f"--host {host} --port {port}: cannot listen ({error.strerror or error})"
-            ) from error
-        name = f"[{host}]" if ":" in host else host
-        self.url = f"http://{name}:{sockets[0].getsockname()[1]}"
-        self._serving = asyncio.create_task(self._server.serve(sockets))
+        await self._server.__aenter__()
+        self.url = self._server.url
         return self
 
     async def __aexit__(self, *_: object) -> None:
         saving = asyncio.create_task(self.app.state.streams.save())
-        self._server.should_exit = True
-        await self._serving
+        await self._server.__aexit__()
         saving.cancel()
-
-
-async def _listen(host: str, port: int) -> list[socket.socket]:
-    """Return sockets that listen on an address. uvicorn exits the process where it cannot."""
-    server = await asyncio.get_running_loop().create_server(
-        asyncio.Protocol, host, port, start_serving=False
-    )
-    sockets = [each.dup() for each in server.sockets]
-    server.close()
-    for each in sockets:
-        for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # its connections inherit them
-            each.setsockopt(socket.SOL_SOCKET, buffer, SOCKET_BUFFER)
-        each.listen(BACKLOG)
-    return sockets
 
 
 async def serve(gym: AsyncReasoningGym, settings: ServiceSettings) -> None:
@@ -550,7 +501,7 @@ async def serve(gym: AsyncReasoningGym, settings: ServiceSettings) -> None:
         )
     raise_file_limit()
     asyncio.get_running_loop().set_exception_handler(LoopErrors())
-    received = _first_signal()
+    received = first_signal()
     disable_created_metrics()  # type: ignore[no-untyped-call]  # has no annotations
     async with gym, RewardService(gym, settings) as service:
         logger.info("Listening on %s", service.url)
@@ -558,19 +509,3 @@ async def serve(gym: AsyncReasoningGym, settings: ServiceSettings) -> None:
         logger.info("Ready")
         await received.wait()
         logger.info("Draining in-flight requests; a second signal exits immediately")
-
-
-def _first_signal() -> asyncio.Event:
-    """Return an event that the first SIGTERM or SIGINT sets; a second one has its usual effect."""
-    loop = asyncio.get_running_loop()
-    received = asyncio.Event()
-    handled = (signal.SIGTERM, signal.SIGINT)
-
-    def receive() -> None:
-        received.set()
-        for number in handled:
-            loop.remove_signal_handler(number)
-
-    for number in handled:
-        loop.add_signal_handler(number, receive)
-    return received

@@ -15,7 +15,7 @@ from reward_requests import Post, raw_post, row
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.records import Problem
-from reasoning_gym_environment.service import _connections
+from reasoning_gym_environment.service import connections
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -176,7 +176,7 @@ def few_files() -> Iterator[None]:
 
 @pytest.mark.usefixtures("few_files")
 async def test_fewer_connections_than_wanted_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    assert _connections.possible_connections(3000) == 256
+    assert connections.possible_connections(3000) == 256
     assert caplog.messages == [
         "At most 256 connections instead of 3000: this process may open 1024 files; allow more "
         "with ulimit -Hn or LimitNOFILE"
@@ -185,15 +185,15 @@ async def test_fewer_connections_than_wanted_are_logged(caplog: pytest.LogCaptur
 
 @pytest.mark.usefixtures("few_files")
 async def test_the_limit_of_open_files_is_raised(caplog: pytest.LogCaptureFixture) -> None:
-    _connections.raise_file_limit()
-    assert _connections.possible_connections(3000) == 3000
+    connections.raise_file_limit()
+    assert connections.possible_connections(3000) == 3000
     assert caplog.text == ""
 
 
 async def test_errors_of_the_event_loop_are_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    loop, errors = asyncio.get_running_loop(), _connections.LoopErrors()
+    loop, errors = asyncio.get_running_loop(), connections.LoopErrors()
     for _ in range(1000):
         errors(loop, {"message": "socket.accept() out of system resource"})
         errors(loop, {"message": "Task exception was never retrieved"})

@@ -1,17 +1,25 @@
-"""Connections of the service: how many there may be, and deadlines that uvicorn lacks."""
+"""HTTP servers with limits that uvicorn lacks: connections at once, and deadlines for clients."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import resource
+import signal
+import socket
 from collections import OrderedDict, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import prometheus_client as prometheus
+import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from ..errors import FixableError
 from ..util.outages import Outage
 
 logger = logging.getLogger(__name__)
@@ -27,6 +35,9 @@ SPARE_FILES = 256
 
 SOCKET_BUFFER = 128 * 2**10
 """Bytes that the system may hold in each direction of a connection."""
+
+KEEP_ALIVE_SECONDS = 75
+"""Time for which an idle connection stays open, longer than a client's pool reuses it."""
 
 _REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
@@ -157,3 +168,101 @@ class BoundedConnection(H11Protocol):
     def _abort(self, reason: str) -> None:
         self._limits.closed.labels(reason).inc()
         self.transport.abort()
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to its owner."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class HttpServer:
+    """An ASGI application on its address, while entered.
+
+    Args:
+        port: 0 takes a free one.
+        drain: seconds for in-flight requests at the end.
+        lifespan: whether the application has one.
+
+    Attributes:
+        url: of the address, without a trailing slash.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        host: str,
+        port: int,
+        limits: Connections,
+        drain: float,
+        lifespan: bool,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._server = _Server(
+            uvicorn.Config(
+                app,
+                interface="asgi3",  # uvicorn does not detect that of a method
+                http=cast(type[asyncio.Protocol], partial(BoundedConnection, limits=limits)),
+                backlog=BACKLOG,
+                ws="none",
+                lifespan="on" if lifespan else "off",
+                log_config=None,
+                log_level=logging.ERROR,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=cast(int, drain),  # a float is as good
+            )
+        )
+
+    async def __aenter__(self) -> HttpServer:
+        try:
+            sockets = await _listen(self._host, self._port)
+        except OSError as error:
+            raise FixableError(
+                f"--host {self._host} --port {self._port}: cannot listen "
+                f"({error.strerror or error})"
+            ) from error
+        name = f"[{self._host}]" if ":" in self._host else self._host
+        self.url = f"http://{name}:{sockets[0].getsockname()[1]}"
+        self._serving = asyncio.create_task(self._server.serve(sockets))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        await self._serving
+
+
+async def _listen(host: str, port: int) -> list[socket.socket]:
+    """Return sockets that listen on an address. uvicorn exits the process where it cannot."""
+    server = await asyncio.get_running_loop().create_server(
+        asyncio.Protocol, host, port, start_serving=False
+    )
+    sockets = [each.dup() for each in server.sockets]
+    server.close()
+    for each in sockets:
+        for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # its connections inherit them
+            each.setsockopt(socket.SOL_SOCKET, buffer, SOCKET_BUFFER)
+        each.listen(BACKLOG)
+    return sockets
+
+
+def first_signal() -> asyncio.Event:
+    """Return an event that the first SIGTERM or SIGINT sets; a second one has its usual effect."""
+    loop = asyncio.get_running_loop()
+    received = asyncio.Event()
+    handled = (signal.SIGTERM, signal.SIGINT)
+
+    def receive() -> None:
+        received.set()
+        for number in handled:
+            loop.remove_signal_handler(number)
+
+    for number in handled:
+        loop.add_signal_handler(number, receive)
+    return received
