@@ -45,6 +45,8 @@ from reasoning_gym_environment.sandbox.pool import StartWorker, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 from reasoning_gym_environment.settings import default_settings, pool_settings, settings_of
 from reasoning_gym_environment.storage.dumps import DumpWriter
+from reasoning_gym_environment.storage.runs import RunRecorder
+from reasoning_gym_environment.util.logs import SecretRedactor
 from reasoning_gym_environment.util.text import escape_control_characters
 
 logger = logging.getLogger(__name__)
@@ -85,6 +87,12 @@ class ReasoningGymEnv(AtroposEnv):
             counts,
             synced=config.sync_dumps,
             max_bytes=config.max_dump_bytes,
+        )
+        self._record = RunRecorder(
+            Path(config.data_dumps_dir),
+            self.run_id,
+            redactor=SecretRedactor(self.inference.keys),
+            state=self._progress_state,
         )
         self.problems = TrainingProblems(settings_of(ProblemSettings, config), self._pool, counts)
         self._rollouts = Rollouts(
@@ -176,6 +184,31 @@ class ReasoningGymEnv(AtroposEnv):
         gc.freeze()  # collecting all that Atropos imports stalls the loop for 80 ms
         sizes = len(self.categories), len(self.evaluation.set)
         logger.info("Set up: %d tasks, %d evaluation items, run %s", *sizes, self.run_id)
+        if self.trains and self.config.dumped_kinds:
+            self._record.start(self._record_settings())
+
+    def _record_settings(self) -> dict[str, Any]:
+        """Return who the run is, for its record."""
+        config = self.config
+        names = ("seed", "group_size", "temperature", "top_p", "max_token_length", "score_mode")
+        options = {name: getattr(config, name) for name in (*names, "complexity_mode", "sampling")}
+        return {
+            "command": "serve" if self.serves else "process",
+            "name": config.wandb_name,
+            "model_name": self.inference.model,
+            "server_type": self.inference.server_type,
+            **{name: getattr(value, "value", value) for name, value in options.items()},
+            "tasks": sorted(self.categories),
+            "library_versions": VERSIONS,
+        }
+
+    def _progress_state(self) -> dict[str, Any]:
+        """Return how the run goes, for its record."""
+        return {
+            "waiting": self.inference.failover.waiting,
+            "failures": self.backoff.failures,
+            "lost": self.statistics.counts["dumps/lost"],
+        }
 
     async def get_server_info(self) -> None:
         """Get the trainer's settings, then start generating, since Atropos waits a few seconds."""
@@ -186,6 +219,7 @@ class ReasoningGymEnv(AtroposEnv):
         self.problems.close()
         await self._pool.close()
         await asyncio.to_thread(self._dumps.close)
+        await self._record.close()
         if self.serving and self._dumps.has_written:
             folder = shlex.quote(self.config.data_dumps_dir)
             logger.info("To see the rollouts: reasoning-gym-environment report %s", folder)

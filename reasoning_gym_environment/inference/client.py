@@ -30,7 +30,7 @@ from .prompts import (
     render_prompt,
     text_of_tokens,
 )
-from .servers import ServerClient
+from .servers import ServerClient, api_key
 
 _CACHED_PROMPTS = 1024
 _MAX_EMPTY = 3
@@ -73,6 +73,16 @@ class InferenceClient:
     def model(self) -> str:
         """The model's name at the first server."""
         return self._servers[0].config.model_name
+
+    @property
+    def server_type(self) -> str:
+        """The protocol of the first server."""
+        return str(self._servers[0].config.server_type)
+
+    @property
+    def keys(self) -> list[str]:
+        """The API keys of the servers that have one, which must not be printed."""
+        return [key for server in self._servers if (key := api_key(server.config))]
 
     @property
     def urls(self) -> list[str]:

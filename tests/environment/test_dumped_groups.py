@@ -16,6 +16,7 @@ from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
 from reasoning_gym_environment.settings import EnvironmentSettings, default_settings
+from reasoning_gym_environment.storage.runs import read_record, record_path
 
 BOTH = {"dump_rollouts": True, "dump_failed_rollouts": True, "include_tasks": "number_sorting"}
 
@@ -50,6 +51,21 @@ async def dumping(
         module_bench.environment(server.url, **BOTH) as env,
     ):
         yield env
+
+
+async def test_the_run_says_who_it_is_beside_its_dumps(
+    dumping: ReasoningGymEnv, module_bench: Any
+) -> None:
+    path = record_path(module_bench.folder / "dumps", dumping.run_id)
+    while not path.exists():
+        await asyncio.sleep(0.01)
+    record = read_record(path)
+    assert record is not None
+    assert record.settings["model_name"] == dumping.inference.model
+    assert record.settings["server_type"] == "openai"
+    assert record.settings["tasks"] == ["number_sorting"]
+    assert record.settings["library_versions"].keys() >= {"reasoning-gym", "transformers"}
+    assert (record.failures, record.lost, record.ended) == (0, 0, "")
 
 
 async def test_each_score_stands_by_its_conversation(

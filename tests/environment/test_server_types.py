@@ -300,4 +300,4 @@ async def test_a_group_without_completions_is_counted_as_lost(bench: Any, tokeni
         assert await env.collect_trajectories(await env.get_next_item()) == (None, [])
     assert env.statistics.counts["groups/lost"] == 1
     assert env.statistics.counts["groups/collected"] == 0
-    assert not list(bench.folder.glob("dumps/*"))
+    assert not list(bench.folder.glob("dumps/*.jsonl"))

@@ -1,0 +1,183 @@
+"""What a run writes about itself beside its dumps: its settings, and how it goes.
+
+One small file a run, replaced every few seconds off the event loop. `watch` and `report` read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, structs
+
+from ..util.concurrency import DaemonWriter
+from ..util.files import write_whole
+from ..util.logs import SecretRedactor
+from ..util.models import validate
+from ..util.outages import Outage
+from ..util.text import escape_control_characters
+
+logger = logging.getLogger(__name__)
+
+RECORD_SECONDS = 5.0
+"""Interval between two writes of a run's record."""
+
+MAX_RECORD_BYTES = 2**20
+
+_RECORD = re.compile(r"reasoning_gym_environment_run_[\w-]{1,80}\.json")
+_KEPT_WARNINGS = 8
+_MAX_WARNING = 300
+_CLOSE_SECONDS = 2.0
+
+
+class LoggedWarning(Struct, frozen=True):
+    """A warning or error of the run's log, on one line.
+
+    Attributes:
+        time: in UTC, ISO 8601.
+        level: `WARNING` or above, as logging names it.
+    """
+
+    time: str
+    level: str
+    text: str
+
+
+class RunRecord(Struct, frozen=True, kw_only=True):
+    """What a run says about itself.
+
+    Attributes:
+        updated: when it was last written; a running process writes it every few seconds.
+        ended: when the run ended; empty before, and after `kill -9`.
+        settings: who the run is: command, model, sampling settings, seed and so on.
+        waiting: what requests wait for; empty if nothing holds them back.
+        failures: groups lost in a row, now.
+        lost: groups lost to disk.
+        warnings: the last of the log.
+    """
+
+    run: str
+    started: str
+    updated: str
+    ended: str = ""
+    settings: dict[str, Any] = {}
+    waiting: str = ""
+    failures: int = 0
+    lost: int = 0
+    warnings: list[LoggedWarning] = []
+
+
+def record_path(folder: Path, run: str) -> Path:
+    """Return the file of a run's record."""
+    return folder / f"reasoning_gym_environment_run_{run}.json"
+
+
+def record_files(folder: Path) -> list[Path]:
+    """Return the records of the runs whose dumps are in a folder."""
+    files = folder.glob("reasoning_gym_environment_run_*.json")
+    return sorted(file for file in files if _RECORD.fullmatch(file.name) and file.is_file())
+
+
+def read_record(path: Path) -> RunRecord | None:
+    """Read a record; None if it can't be read, since its dumps need nothing of it."""
+    try:
+        with path.open("rb") as file:
+            return validate(json.loads(file.read(MAX_RECORD_BYTES)), RunRecord)
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def utc_now() -> str:
+    """Return the time in UTC, ISO 8601."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+class _WarningCollector(logging.Handler):
+    """Keeps the last warnings of the package's log, without API keys."""
+
+    def __init__(self, redactor: SecretRedactor) -> None:
+        super().__init__(logging.WARNING)
+        self.kept: deque[LoggedWarning] = deque(maxlen=_KEPT_WARNINGS)
+        self._redactor = redactor
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self._redactor.clean(record.getMessage()).partition("\n")[0]
+        time = datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="seconds")
+        text = escape_control_characters(text)[:_MAX_WARNING]
+        self.kept.append(LoggedWarning(time=time, level=record.levelname, text=text))
+
+
+class RunRecorder:
+    """Writes a run's record until it is closed. A disk that fails or stalls disturbs nothing.
+
+    Args:
+        redactor: has the API keys, which the log may name.
+        state: returns the record's changing fields: `waiting`, `failures` and `lost`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        run: str,
+        *,
+        redactor: SecretRedactor,
+        state: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._path = record_path(folder, run)
+        self._record: dict[str, Any] = {"run": run, "started": utc_now()}
+        self._state = state
+        self._warnings = _WarningCollector(redactor)
+        self._failure = Outage()
+        self._writer: DaemonWriter | None = None
+        self._pending: asyncio.Future[None] | None = None
+        self._repeating: asyncio.Task[None] | None = None
+
+    def start(self, settings: Mapping[str, Any]) -> None:
+        """Begin to write; later calls do nothing."""
+        if self._repeating is None:
+            self._record["settings"] = dict(settings)
+            self._writer = DaemonWriter("run record")
+            logging.getLogger(__package__.partition(".")[0]).addHandler(self._warnings)
+            self._repeating = asyncio.create_task(self._repeat())
+
+    async def _repeat(self) -> None:
+        while True:
+            self._submit()
+            await asyncio.sleep(RECORD_SECONDS)
+
+    def _submit(self, **more: str) -> None:
+        """Write the record, unless the disk still writes the one before."""
+        if self._writer is None or (self._pending is not None and not self._pending.done()):
+            return
+        warnings = [structs.asdict(warning) for warning in list(self._warnings.kept)]
+        record = {**self._record, "updated": utc_now(), **self._state(), "warnings": warnings}
+        text = json.dumps({**record, **more}) + "\n"
+        self._pending = self._writer.submit(lambda: self._write(text))
+
+    def _write(self, text: str) -> None:
+        try:
+            write_whole(self._path, text)
+        except OSError as error:
+            if self._failure.failed():
+                logger.warning("The run's record can't be written: %s", error)
+        else:
+            self._failure.over()
+
+    async def close(self) -> None:
+        """Write the end, and wait for it a little. Idempotent."""
+        if self._repeating is None or self._writer is None:
+            return
+        self._repeating.cancel()
+        logging.getLogger(__package__.partition(".")[0]).removeHandler(self._warnings)
+        if self._pending is not None:
+            await asyncio.wait([self._pending], timeout=_CLOSE_SECONDS)
+        self._submit(ended=utc_now())
+        await asyncio.to_thread(self._writer.close, patience=_CLOSE_SECONDS)
+        self._repeating = None

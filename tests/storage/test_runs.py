@@ -1,0 +1,97 @@
+"""A run's record: who it is and how it goes, beside its dumps."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reasoning_gym_environment.storage.runs import (
+    RunRecord,
+    RunRecorder,
+    read_record,
+    record_files,
+    record_path,
+)
+from reasoning_gym_environment.util.logs import SecretRedactor
+
+LOG = logging.getLogger("reasoning_gym_environment.some.part")
+
+
+def recorder(folder: Path, state: Callable[[], dict[str, Any]] = dict) -> RunRecorder:
+    return RunRecorder(folder, "a-run", redactor=SecretRedactor(["sk-secret"]), state=state)
+
+
+async def written(folder: Path) -> RunRecord:
+    path = record_path(folder, "a-run")
+    while not path.exists():
+        await asyncio.sleep(0.01)
+    record = read_record(path)
+    assert record is not None
+    return record
+
+
+async def test_a_record_says_who_the_run_is_and_when_it_ended(tmp_path: Path) -> None:
+    own = recorder(tmp_path / "dumps", lambda: {"failures": 3, "waiting": "pauses for 2 s"})
+    own.start({"seed": 42, "tasks": ["gcd"]})
+    record = await written(tmp_path / "dumps")
+    assert (record.run, record.settings) == ("a-run", {"seed": 42, "tasks": ["gcd"]})
+    assert (record.failures, record.waiting, record.ended) == (3, "pauses for 2 s", "")
+    await own.close()
+    await own.close()
+    record = await written(tmp_path / "dumps")
+    assert record.started < record.ended
+    assert record_files(tmp_path / "dumps") == [record_path(tmp_path / "dumps", "a-run")]
+
+
+async def test_a_record_has_the_warnings_of_the_log_without_keys(tmp_path: Path) -> None:
+    own = recorder(tmp_path)
+    own.start({})
+    LOG.warning("refused sk-secret\x1b[31m\nand a second line")
+    LOG.info("not a warning")
+    await own.close()
+    LOG.error("after the end")
+    [warning] = (await written(tmp_path)).warnings
+    assert (warning.level, warning.text) == ("WARNING", "refused withheld\\x1b[31m")
+
+
+async def test_a_record_that_is_not_started_writes_nothing(tmp_path: Path) -> None:
+    await recorder(tmp_path).close()
+    assert not record_files(tmp_path)
+
+
+async def test_a_record_that_cannot_be_written_is_logged_and_disturbs_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "dumps").write_text("a file")
+    own = recorder(tmp_path / "dumps")
+    own.start({})
+    await own.close()
+    assert caplog.text.count("The run's record can't be written") == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"run": 1}', b'{"run":"r","started":2}'],
+)
+def test_what_is_no_record_is_left_out(tmp_path: Path, content: bytes) -> None:
+    path = record_path(tmp_path, "r")
+    path.write_bytes(content)
+    assert read_record(path) is None
+
+
+def test_a_record_of_a_later_version_is_read(tmp_path: Path) -> None:
+    path = record_path(tmp_path, "r")
+    later = {"run": "r", "started": "s", "updated": "u", "new": [1]}
+    path.write_text(json.dumps(later))
+    assert read_record(path) == RunRecord(run="r", started="s", updated="u")
+
+
+def test_other_files_are_no_records(tmp_path: Path) -> None:
+    record_path(tmp_path, "folder").mkdir()
+    (tmp_path / "reasoning_gym_environment_run_a b.json").write_text("{}")
+    (tmp_path / "run.json").write_text("{}")
+    assert record_files(tmp_path) == []
