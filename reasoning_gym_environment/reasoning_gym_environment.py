@@ -88,12 +88,7 @@ class ReasoningGymEnv(AtroposEnv):
             synced=config.sync_dumps,
             max_bytes=config.max_dump_bytes,
         )
-        self._record = RunRecorder(
-            Path(config.data_dumps_dir),
-            self.run_id,
-            redactor=SecretRedactor(self.inference.keys),
-            state=self._progress_state,
-        )
+        self._record = self._make_record()
         self.problems = TrainingProblems(settings_of(ProblemSettings, config), self._pool, counts)
         self._rollouts = Rollouts(
             self.inference,
@@ -186,6 +181,14 @@ class ReasoningGymEnv(AtroposEnv):
         logger.info("Set up: %d tasks, %d evaluation items, run %s", *sizes, self.run_id)
         if self.trains and self.config.dumped_kinds:
             self._record.start(self._record_settings())
+
+    def _make_record(self) -> RunRecorder:
+        return RunRecorder(
+            Path(self.config.data_dumps_dir),
+            self.run_id,
+            redactor=SecretRedactor(self.inference.keys),
+            state=self._progress_state,
+        )
 
     def _record_settings(self) -> dict[str, Any]:
         """Return who the run is, for its record."""
