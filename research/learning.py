@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 from reasoning_gym_environment.evaluation.store import read_results as read_evaluation
 from reasoning_gym_environment.report._sections import with_level
 from reasoning_gym_environment.report.data import read_report_data
+from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.util.grouping import group_by
 
 TASKS = "aiw,family_relationships,letter_counting,syllogism"
@@ -43,14 +45,23 @@ ARMS: dict[str, dict[str, Any]] = {
     "all levels": {"complexity_mode": "random"},
     "all levels by signal": {"complexity_mode": "random", "sampling": "signal"},
     "curriculum": {"complexity_mode": "curriculum"},
-    "both": {"complexity_mode": "curriculum", "sampling": "signal"},
-    "both at 0.5": {
+    "levels by signal": {"complexity_mode": "curriculum", "sampling": "signal"},
+    "asked again": {"complexity_mode": "curriculum", "sampling": "signal"},
+    "signal": {"complexity_mode": "curriculum", "sampling": "signal"},
+    "default by signal": {"sampling": "signal"},
+    "signal at 0.5": {
         "complexity_mode": "curriculum",
         "sampling": "signal",
         "curriculum_target_accuracy": 0.5,
     },
 }
 """Settings of the environment in training, by name."""
+
+CONSTANTS: dict[str, Sequence[str]] = {
+    "levels by signal": ["problems.sampler.FRESH_SHARE=1.0"],
+    "asked again": ["problems.sampler.FLOOR=1.0"],
+}
+"""Constants of the environment that an arm replaces: it asks none again, or accepts all levels."""
 
 DIFFICULTIES = "0,0.15,0.3"
 """Difficulties of held-out items, besides the library's default configuration."""
@@ -60,6 +71,8 @@ SNAPSHOTS = 5
 
 WINDOW = 200
 """Groups over which shares of signal and levels are averaged."""
+
+WITH_CONSTANTS = Path(__file__).with_name("with_constants.py")
 
 NEVER = 10**9
 """More steps than any run has: the number of rollouts ends it."""
@@ -72,24 +85,29 @@ class Experiment:
     Attributes:
         rollouts: of one run, those that the environment filters included.
         items: held out of each task and difficulty.
+        tasks: separated by commas.
+        weights: the seed of the initial weights.
         demonstrations: of each task, at its two easiest levels; as many of the default
             configuration are seen by the tokenizer alone.
     """
 
     folder: Path
     rollouts: int
+    tasks: str
+    weights: int
     items: int
     demonstrations: int
     passes: int
 
-    def loop(self, folder: Path, seed: int) -> Loop:
+    def loop(self, folder: Path, seed: int, constants: Sequence[str] = ()) -> Loop:
         return Loop(
             folder=folder,
             tokenizer=self.folder / "start" / "tokenizer",
-            tasks=TASKS,
+            tasks=self.tasks,
             items=self.items,
             seed=seed,
             eval_difficulties=DIFFICULTIES,
+            program=(str(WITH_CONSTANTS), *constants, "--"),
         )
 
     def policy(self, weights: Path) -> Policy:
@@ -109,9 +127,9 @@ async def start(experiment: Experiment) -> Path:
     messages = await loop.demonstrations(experiment.demonstrations, levels="0,1")
     seen = messages + await loop.demonstrations(experiment.demonstrations)
     tokenizer = build_tokenizer([m["content"] for each in seen for m in each], loop.tokenizer)
-    policy = Policy(build_model(len(tokenizer), seed=0), tokenizer)
+    policy = Policy(build_model(len(tokenizer), seed=experiment.weights), tokenizer)
     examples = [cold_start.encode(each, tokenizer) for each in messages]
-    cold_start.train(policy, examples, passes=experiment.passes, seed=0)
+    cold_start.train(policy, examples, passes=experiment.passes, seed=experiment.weights)
     policy.model.save_pretrained(weights)
     async with served(policy) as endpoint:
         await loop.evaluate(endpoint.url, folder / "evaluation")
@@ -126,7 +144,8 @@ async def run(experiment: Experiment, arm: str, seed: int, weights: Path) -> dic
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     torch.manual_seed(seed)
-    loop, policy = experiment.loop(folder, seed), experiment.policy(weights)
+    loop = experiment.loop(folder, seed, CONSTANTS.get(arm, ()))
+    policy = experiment.policy(weights)
     async with served(policy) as endpoint:
         taken = Snapshots(experiment, policy, endpoint, folder)
         await loop.reinforce(policy, endpoint.url, taken.goes_on, steps=NEVER, **ARMS[arm])
@@ -145,7 +164,9 @@ async def run(experiment: Experiment, arm: str, seed: int, weights: Path) -> dic
         "seconds_of_training": round(trained),
         "curve": curve,
         "training": over_time(groups),
-        "quarters": by_quarter(groups),
+        "quarters": [
+            one | two for one, two in zip(by_quarter(groups), asked_again(groups), strict=True)
+        ],
         "spans": spans(groups[: len(groups) // 4]),
     }
 
@@ -201,6 +222,38 @@ def over_time(groups: Groups) -> list[dict[str, Any]]:
     ]
 
 
+def asked_again(groups: Groups) -> list[dict[str, float]]:
+    """By quarter: the share of groups that ask a problem again, and how these and fresh ones do.
+
+    Returns:
+        Shares of groups with signal and of solved rollouts; `alike_solved` is that of fresh groups
+        of the same tasks and levels, as often as these are asked again. What one kind of group
+        lacks is left out.
+    """
+    seen: set[tuple[str, int]] = set()
+    kinds: list[tuple[StoredGroup, bool]] = []
+    for group in groups:
+        key = (group.task, group.recipe.seed)
+        kinds.append((group, key in seen))
+        seen.add(key)
+    cuts = [len(kinds) * quarter // 4 for quarter in range(5)]
+    return [compare_kinds(kinds[begin:end]) for begin, end in pairwise(cuts)]
+
+
+def compare_kinds(kinds: Sequence[tuple[StoredGroup, bool]]) -> dict[str, float]:
+    """Compare groups that ask a problem again with fresh ones."""
+    fresh, again = ([group for group, kind in kinds if kind is one] for one in (False, True))
+    found = {"again": len(again) / len(kinds), "fresh_signal": signal_share(fresh)}
+    alike = group_by(lambda group: (group.task, group.recipe.level), fresh)
+    both = [group for group in again if (group.task, group.recipe.level) in alike]
+    if both:
+        expected = [solved_share(alike[group.task, group.recipe.level]) for group in both]
+        found["again_signal"] = signal_share(again)
+        found["again_solved"] = solved_share(both)
+        found["alike_solved"] = statistics.mean(expected)
+    return found
+
+
 def mean_levels(groups: Groups) -> dict[str, float]:
     """Average the levels of each task; empty where none has levels."""
     by_task = group_by(lambda group: group.task, with_level(groups))
@@ -228,6 +281,8 @@ if __name__ == "__main__":
     parser.add_argument("--rollouts", type=int, default=24000)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--arms", default=",".join(ARMS))
+    parser.add_argument("--tasks", default=TASKS)
+    parser.add_argument("--weights", type=int, default=0, help="the seed of the initial weights")
     parser.add_argument("--items", type=int, default=20)
     parser.add_argument("--demonstrations", type=int, default=150)
     parser.add_argument("--passes", type=int, default=3)

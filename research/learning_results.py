@@ -29,7 +29,6 @@ Curve = Sequence[tuple[float, float]]
 """Rollouts and the share of held-out items solved after them."""
 
 KEYS = ("arm", "seed", "measure", "at", "all")
-QUARTER = ("groups", "signal", "if_alike", "spread")
 SHIPPED = Path(__file__).with_name("learning_results.csv")
 
 
@@ -67,8 +66,8 @@ def to_rows(result: Result) -> Iterator[dict[str, Any]]:
         if window["levels"]:
             yield row("training level", window["rollouts"], window["levels"])
     for number, quarter in enumerate(result["quarters"], 1):
-        for measure in QUARTER:
-            yield row(f"quarter {measure}", number, {"all": quarter[measure]})
+        for measure, value in quarter.items():
+            yield row(f"quarter {measure}", number, {"all": value})
     yield row("log-odds over the levels", 0, result["spans"])
     for measure in ("steps", "seconds_of_training"):
         yield row(measure, 0, {"all": result[measure]})

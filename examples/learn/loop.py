@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ class Loop:
         tasks: separated by commas.
         items: held out of each task, at the default and at each of `eval_difficulties`.
         context: tokens of prompt and completion.
+        program: Python's arguments that start the environment's commands.
     """
 
     folder: Path
@@ -39,6 +40,7 @@ class Loop:
     eval_difficulties: str = "0"
     system_prompt: str = ""
     context: int = CONTEXT
+    program: Sequence[str] = ("-m", "reasoning_gym_environment")
 
     def env(self, **more: Any) -> list[str]:
         """Return the environment's settings as options, the same for every command."""
@@ -71,7 +73,7 @@ class Loop:
         """Run a command during the block, with its output in a log."""
         with self.log(name).open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "reasoning_gym_environment", name, *options),
+                *(sys.executable, *self.program, name, *options),
                 stdout=log,
                 stderr=log,
             )

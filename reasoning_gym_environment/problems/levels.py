@@ -102,6 +102,10 @@ class Levels:
         """
         return None
 
+    def has(self, task: str, level: int | None) -> bool:
+        """Return whether a task has this level."""
+        return level is None or level < len(self._ladders.get(task, ()))
+
     def parameters(self, task: str, level: int | None) -> Mapping[str, Any]:
         """Return the parameters of a level."""
         return {} if level is None else self._ladders[task][level]

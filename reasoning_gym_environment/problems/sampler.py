@@ -11,11 +11,13 @@ import itertools
 import random
 from collections.abc import Collection, Mapping
 from enum import Enum
+from functools import cache, partial
 from typing import Any
 
 from ..records import Recipe
 from ..util.text import shorten
 from .levels import Levels, Move
+from .memory import FRESH_SHARE, ProblemMemory
 from .seeds import SEED_BITS, hash_bits, training_seed
 
 
@@ -60,9 +62,9 @@ class SignalEstimates:
         return keep * mixed, keep * flat
 
     def sample_signal(self, task: str, level: int | None, draw: int, rng: random.Random) -> float:
-        """Sample the probability of signal at a draw, at least FLOOR."""
+        """Sample the probability of signal at a draw."""
         mixed, flat = self._aged(task, level, draw)
-        return max(FLOOR, rng.betavariate(PRIOR + mixed, PRIOR + flat))
+        return rng.betavariate(PRIOR + mixed, PRIOR + flat)
 
     def record(self, task: str, level: int | None, draw: int, *, mixed: bool) -> None:
         """Learn from a group that was scored after `draw` recipes had been drawn."""
@@ -92,7 +94,8 @@ class Sampler:
         levels: which level each recipe has; by default the library's configuration.
         overrides: task name to parameters that override those of the level.
         by_signal: whether to draw tasks and levels by weight times the estimated probability of
-            signal, instead of by weight alone.
+            signal, instead of by weight alone, and to ask problems again that are likelier to have
+            signal than fresh ones.
 
     Example:
         >>> sampler = Sampler({"gcd": 1.0}, run_seed=1, replica="a")
@@ -119,19 +122,28 @@ class Sampler:
         self._levels = levels or Levels()
         self._overrides = overrides or {}
         self._signal = SignalEstimates(self._tasks) if by_signal else None
+        self._memory = ProblemMemory(self._tasks, HALF_LIFE * len(self._tasks))
         self._draw = 0
 
     def next_recipe(self) -> Recipe:
         """Draw the next recipe."""
         draw = self._draw
         self._draw += 1
-        task, level = self._next_level(draw)
+        if self._signal:
+            return self._next_by_signal(self._signal, draw)
+        task = self._by_weight(self._uniform("task", draw))
+        return self._fresh(task, self._levels.level(task, self._uniform("level", draw)), draw)
+
+    def _fresh(self, task: str, level: int | None, draw: int) -> Recipe:
         return Recipe(
             task=task,
             seed=training_seed(self._run_seed, self._replica, task, draw),
             level=level,
-            parameters={**self._levels.parameters(task, level), **self._overrides.get(task, {})},
+            parameters=self._parameters(task, level),
         )
+
+    def _parameters(self, task: str, level: int | None) -> dict[str, Any]:
+        return {**self._levels.parameters(task, level), **self._overrides.get(task, {})}
 
     def _uniform(self, purpose: str, draw: int) -> float:
         """Return a random number in [0, 1) for one purpose of one draw."""
@@ -140,27 +152,48 @@ class Sampler:
     def _bits(self, purpose: str, draw: int) -> int:
         return hash_bits(SEED_BITS, purpose, self._run_seed, self._replica, draw)
 
-    def _next_level(self, draw: int) -> tuple[str, int | None]:
-        if self._signal is None:
-            task = self._by_weight(self._uniform("task", draw))
-            return task, self._levels.level(task, self._uniform("level", draw))
+    def _next_by_signal(self, signal: SignalEstimates, draw: int) -> Recipe:
+        """Draw by weight, accept by the probability of signal of what would be asked."""
         rng = random.Random(self._bits("task", draw))
+        only_fresh = rng.random() < FRESH_SHARE
+        best = cache(partial(self._memory.best, draw=draw))
         while True:
             task = self._by_weight(rng.random())
             level = self._levels.level(task, rng.random())
-            if rng.random() < self._signal.sample_signal(task, level, draw, rng):
-                return task, level
+            fresh = signal.sample_signal(task, level, draw, rng)
+            chance, known = (0.0, None) if only_fresh else best(task)
+            if rng.random() >= max(FLOOR, fresh, chance):
+                continue
+            if known is None or chance <= fresh:
+                return self._fresh(task, level, draw)
+            self._memory.take(known)
+            return known
 
     def _by_weight(self, uniform: float) -> str:
         index = bisect.bisect_right(self._cumulative, uniform * self._cumulative[-1])
         return self._tasks[min(index, len(self._tasks) - 1)]
 
-    def record(self, recipe: Recipe, *, solved: int, scored: int) -> Move | None:
-        """Learn from a group: `solved` of its `scored` rollouts; return the task's move, if any."""
+    def is_asked_again(self, recipe: Recipe) -> bool:
+        """Return whether a recipe without a result yet is one that was asked before."""
+        return self._memory.is_asked_again(recipe)
+
+    def record(
+        self, recipe: Recipe, *, solved: int, scored: int, step: int | None = None
+    ) -> Move | None:
+        """Learn from a group: `solved` of its `scored` rollouts; return the task's move, if any.
+
+        Levels and their signal learn from first groups alone, since a problem that is asked again
+        was chosen.
+
+        Args:
+            step: the trainer's step; None if unknown.
+        """
         task, level = recipe.task, recipe.level
         if not scored or task not in self._tasks:
             return None
         if self._signal:
+            if self._memory.record(recipe, self._draw, solved=solved, scored=scored, step=step):
+                return None
             self._signal.record(task, level, self._draw, mixed=0 < solved < scored)
         return self._levels.record(task, level, solved=solved, scored=scored)
 
@@ -176,6 +209,7 @@ class Sampler:
             "draw": self._draw,
             "levels": self._levels.state_dict(),
             "signal": self._signal.state_dict() if self._signal else [],
+            "memory": self._memory.state_dict(),
         }
 
     def require_own(self, state: Mapping[str, Any]) -> None:
@@ -199,3 +233,11 @@ class Sampler:
         self._levels.load_state_dict(state.get("levels", {}))
         if self._signal:
             self._signal.load_state_dict(state.get("signal", []))
+            if memory := state.get("memory"):
+                self._memory.load_state_dict(memory, self._is_drawn)
+
+    def _is_drawn(self, recipe: Recipe) -> bool:
+        """Return whether this run's tasks, ladders and parameters still give a recipe."""
+        task, level = recipe.task, recipe.level
+        own = task in self._tasks and self._levels.has(task, level)
+        return own and recipe.parameters == self._parameters(task, level)

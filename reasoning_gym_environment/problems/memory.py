@@ -1,0 +1,263 @@
+"""Memory of problems whose last group had signal, to ask them again.
+
+Questions of one level differ in difficulty, so a problem that some rollouts solved and others
+didn't is likelier to have signal again than a fresh one. docs/curriculum.md has the measurements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import astuple, dataclass, fields
+from typing import Any
+
+from ..records import Recipe
+
+WAIT = 200
+"""Draws before a problem is asked again, so that the policy has moved."""
+
+MAX_ASKINGS = 5
+"""Times that a problem is asked at the most."""
+
+FRESH_SHARE = 0.3
+"""The lowest share of draws that ask a fresh problem."""
+
+HALF_LIFE = 1000
+"""Results of a problem lose half of their weight in this many draws."""
+
+MAX_PROBLEMS = 2000
+"""Problems that are remembered at the most, and as many whose result is awaited."""
+
+_PRIOR_CORRELATION = 0.1
+_PRIOR_GROUPS = 10.0
+_FADING = 0.99
+_CORRELATIONS = (0.02, 0.9)
+
+
+@dataclass(slots=True)
+class _Level:
+    """Decayed sums over the first groups of a level's problems.
+
+    Attributes:
+        groups: their number.
+        shares: solved shares.
+        pairs: shares of the pairs of rollouts that are both solved.
+        since: the draw at which these numbers held.
+    """
+
+    groups: float = 0.0
+    shares: float = 0.0
+    pairs: float = 0.0
+    since: int = 0
+
+    def age(self, draw: int, half_life: float) -> None:
+        keep = 0.5 ** ((draw - self.since) / half_life)
+        self.groups, self.shares, self.pairs = (
+            keep * each for each in (self.groups, self.shares, self.pairs)
+        )
+        self.since = draw
+
+    @property
+    def mean(self) -> float:
+        """The solved share, with one group at one half as prior."""
+        return (self.shares + 0.5) / (self.groups + 1)
+
+
+@dataclass(slots=True)
+class _Known:
+    """A problem that was asked.
+
+    Attributes:
+        askings: how often.
+        size: scored rollouts of the last group.
+        solved, failed: decayed numbers of rollouts.
+        expected: the probability of signal when it was asked again, before correction.
+        since: the number of draws when it was last scored.
+        step: the trainer's step then; None if unknown.
+    """
+
+    recipe: Recipe
+    askings: int = 0
+    size: int = 0
+    solved: float = 0.0
+    failed: float = 0.0
+    since: int = 0
+    step: int | None = None
+    expected: float = 0.0
+
+
+def signal_probability(solved: float, failed: float, size: int) -> float:
+    """Return the probability that a group is neither all solved nor all unsolved.
+
+    The number of solved rollouts has a beta-binomial distribution.
+
+    Args:
+        solved, failed: the parameters of the Beta distribution, above 0.
+        size: rollouts of the group.
+
+    Example:
+        >>> round(signal_probability(1.0, 1.0, 2), 3)
+        0.333
+    """
+    total = solved + failed
+
+    def all_of(share: float) -> float:
+        logs = (math.lgamma(share + size), -math.lgamma(share), math.lgamma(total))
+        return math.exp(sum(logs) - math.lgamma(total + size))
+
+    return max(0.0, 1 - all_of(solved) - all_of(failed))
+
+
+class ProblemMemory:
+    """Problems whose last group had signal, each with the probability that its next one has.
+
+    The solve probability of a level's problems has a Beta distribution; its mean and spread are
+    measured on the first groups of this run's problems. A problem's own results, which decay,
+    update it. Where problems of a level are alike, none is worth asking again.
+
+    Args:
+        tasks: all tasks of the run.
+        level_half_life: draws in which the evidence of a level loses half of its weight.
+    """
+
+    def __init__(self, tasks: Collection[str], level_half_life: float) -> None:
+        self._room = max(8, MAX_PROBLEMS // len(tasks))
+        self._level_half_life = level_half_life
+        self._levels: dict[str, dict[int | None, _Level]] = {task: {} for task in tasks}
+        self._ready: dict[str, dict[int, _Known]] = {task: {} for task in tasks}
+        self._awaited: dict[tuple[str, int], _Known] = {}
+        self._step: int | None = None
+        self._mixed = self._expected = _PRIOR_GROUPS
+
+    def is_asked_again(self, recipe: Recipe) -> bool:
+        """Return whether a recipe was handed out by `take` and has no result yet."""
+        return (recipe.task, recipe.seed) in self._awaited
+
+    def best(self, task: str, draw: int) -> tuple[float, Recipe | None]:
+        """Return the likeliest problem of a task to have signal, and its probability.
+
+        Past problems correct the probability: the policy learns, so problems change.
+        """
+        correlation = self._correlation(task)
+        chance, best = 0.0, None
+        for known in self._due(task, draw):
+            known.expected = self._probability(known, draw, correlation)
+            if known.expected > chance:
+                chance, best = known.expected, known.recipe
+        return min(1.0, chance * self._mixed / self._expected), best
+
+    def _due(self, task: str, draw: int) -> Iterator[_Known]:
+        """Yield the problems since whose last result the policy has moved."""
+        for known in self._ready[task].values():
+            if draw - known.since < WAIT:
+                return  # the others were scored later
+            if self._step is None or known.step is None or self._step > known.step:
+                yield known
+
+    def _probability(self, known: _Known, draw: int, correlation: float) -> float:
+        level = self._levels[known.recipe.task].get(known.recipe.level) or _Level()
+        weight = 1 / correlation - 1
+        keep = 0.5 ** ((draw - known.since) / HALF_LIFE)
+        solved = weight * level.mean + keep * known.solved
+        failed = weight * (1 - level.mean) + keep * known.failed
+        return signal_probability(solved, failed, known.size)
+
+    def _correlation(self, task: str) -> float:
+        """Estimate the correlation of two rollouts of one problem, over all levels of a task."""
+        levels = self._levels[task].values()
+        between = sum(one.pairs - one.groups * one.mean**2 for one in levels)
+        total = sum(one.groups * one.mean * (1 - one.mean) for one in levels)
+        prior = _PRIOR_GROUPS / 4
+        low, high = _CORRELATIONS
+        return min(max((prior * _PRIOR_CORRELATION + between) / (prior + total), low), high)
+
+    def take(self, recipe: Recipe) -> None:
+        """Hand out a problem of `best`; it is not offered again before its result."""
+        self._awaited[recipe.task, recipe.seed] = self._ready[recipe.task].pop(recipe.seed)
+        if len(self._awaited) > MAX_PROBLEMS:
+            del self._awaited[next(iter(self._awaited))]
+
+    def record(
+        self, recipe: Recipe, draw: int, *, solved: int, scored: int, step: int | None
+    ) -> bool:
+        """Learn from a group; return whether its problem was asked again.
+
+        Args:
+            draw: the number of recipes drawn so far.
+            solved, scored: rollouts of the group.
+            step: the trainer's step; None if unknown.
+        """
+        self._step = step
+        known = self._awaited.pop((recipe.task, recipe.seed), None)
+        again = known is not None
+        known = known or _Known(recipe=recipe)
+        if again:
+            self._mixed = _FADING * self._mixed + (0 < solved < scored)
+            self._expected = _FADING * self._expected + known.expected
+        else:
+            self._learn_level(recipe, draw, solved, scored)
+        keep = 0.5 ** ((draw - known.since) / HALF_LIFE)
+        known.solved = keep * known.solved + solved
+        known.failed = keep * known.failed + scored - solved
+        known.askings += 1
+        known.size, known.since, known.step = scored, draw, step
+        if 0 < solved < scored and known.askings < MAX_ASKINGS:
+            self._keep(known)
+        return again
+
+    def _learn_level(self, recipe: Recipe, draw: int, solved: int, scored: int) -> None:
+        if scored < 2:
+            return
+        level = self._levels[recipe.task].setdefault(recipe.level, _Level(since=draw))
+        level.age(draw, self._level_half_life)
+        level.groups += 1
+        level.shares += solved / scored
+        level.pairs += solved * (solved - 1) / (scored * (scored - 1))
+
+    def _keep(self, known: _Known) -> None:
+        ready = self._ready[known.recipe.task]
+        ready[known.recipe.seed] = known
+        if len(ready) > self._room:
+            del ready[next(iter(ready))]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the memory as JSON."""
+        return {
+            "step": self._step,
+            "correction": [self._mixed, self._expected],
+            "levels": [
+                [task, level, *astuple(one)]
+                for task, levels in self._levels.items()
+                for level, one in levels.items()
+            ],
+            "ready": [_row(one) for ready in self._ready.values() for one in ready.values()],
+            "awaited": [_row(one) for one in self._awaited.values()],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], is_drawn: Callable[[Recipe], bool]) -> None:
+        """Restore the memory.
+
+        Args:
+            is_drawn: whether this run can draw a recipe; others are forgotten.
+        """
+        self._step = state["step"]
+        self._mixed, self._expected = state["correction"]
+        for task, level, *sums in state["levels"]:
+            if task in self._levels:
+                self._levels[task][level] = _Level(*sums)
+        for known in _read(state["ready"], is_drawn):
+            self._keep(known)
+        for known in _read(state["awaited"], is_drawn):
+            self._awaited[known.recipe.task, known.recipe.seed] = known
+
+
+def _row(known: _Known) -> list[Any]:
+    _, *numbers = (getattr(known, field.name) for field in fields(known))
+    return [known.recipe.to_json(), *numbers]
+
+
+def _read(rows: Iterable[Any], is_drawn: Callable[[Recipe], bool]) -> Iterator[_Known]:
+    for recipe, *numbers in rows:
+        known = _Known(Recipe.from_json(recipe), *numbers)
+        if is_drawn(known.recipe):
+            yield known
