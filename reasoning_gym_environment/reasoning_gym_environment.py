@@ -20,6 +20,7 @@ import gc
 import logging
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from reasoning_gym_environment.evaluation.run import Evaluation
 from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.problems.curriculum import curriculum_metrics
+from reasoning_gym_environment.problems.memory import sampling_metrics
 from reasoning_gym_environment.problems.training import ProblemSettings, TrainingProblems
 from reasoning_gym_environment.records import Completion, GroupResult, Problem, recipe_key
 from reasoning_gym_environment.rollouts.metrics import GroupOutcome, signal_lines
@@ -110,6 +112,7 @@ class ReasoningGymEnv(AtroposEnv):
             self.statistics,
             self.progress,
         )
+        self._reported_sampling: Counter[str] = Counter()
         self._pending_saves: dict[str, asyncio.Task[GroupResult]] = {}
         if config.debug_logging:
             logging.getLogger("reasoning_gym_environment").setLevel(logging.DEBUG)
@@ -309,7 +312,7 @@ class ReasoningGymEnv(AtroposEnv):
             length_limit=self.length_limit,
             sampling=self._sampling,
         )
-        self._started_problems()
+        self._started_problems().step = self.curr_step if self.serving else None
         for observer in self._observers:
             observer.group_finished(group)
         return group
@@ -351,8 +354,12 @@ class ReasoningGymEnv(AtroposEnv):
         counted = self.statistics.take_report()
         stats = self.get_curriculum_stats()
         levels = curriculum_metrics(stats, self.categories) if stats["curriculum_mode"] else {}
+        sampled = self.problems.sampling - self._reported_sampling
+        self._reported_sampling = self.problems.sampling.copy()
         curves = self.evaluation.take_curves()
-        await super().wandb_log({**(wandb_metrics or {}), **counted, **levels, **curves})
+        await super().wandb_log(
+            {**(wandb_metrics or {}), **counted, **levels, **curves, **sampling_metrics(sampled)}
+        )
 
     def get_curriculum_stats(self) -> dict[str, Any]:
         """Return the curriculum's state."""

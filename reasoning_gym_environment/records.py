@@ -130,6 +130,7 @@ class Problem:
         entry: the library's entry, pickled by its generator because JSON would break the
             entries of two tasks. Only worker processes unpickle it.
         fault: what is known to be wrong with the item.
+        asked_again: whether its run asked it before.
     """
 
     recipe: Recipe
@@ -137,6 +138,7 @@ class Problem:
     oracle: str | None
     entry: bytes
     fault: Fault | None = None
+    asked_again: bool = False
 
     def __repr__(self) -> str:
         """Return its recipe and the beginning of its question; the entry would be unreadable."""

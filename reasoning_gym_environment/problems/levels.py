@@ -104,11 +104,11 @@ class Levels:
 
     def has(self, task: str, level: int | None) -> bool:
         """Return whether a task has this level."""
-        return level is None or level < len(self._ladders.get(task, ()))
+        return level is None or level in range(len(self._ladders.get(task, ())))
 
     def parameters(self, task: str, level: int | None) -> Mapping[str, Any]:
         """Return the parameters of a level."""
-        return {} if level is None else self._ladders[task][level]
+        return {} if level is None else self._ladders[task][int(level)]
 
     def record(self, task: str, level: int | None, *, solved: int, scored: int) -> Move | None:
         """Learn from a group: `solved` of its `scored` rollouts, at least one."""

@@ -7,8 +7,10 @@ didn't is likelier to have signal again than a fresh one. docs/curriculum.md has
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, fields
+from itertools import islice
 from typing import Any
 
 from ..records import Recipe
@@ -27,6 +29,9 @@ HALF_LIFE = 1000
 
 MAX_PROBLEMS = 2000
 """Problems that are remembered at the most, and as many whose result is awaited."""
+
+MAX_OF_TASK = 256
+"""Problems of one task that are compared in a draw at the most."""
 
 _PRIOR_CORRELATION = 0.1
 _PRIOR_GROUPS = 10.0
@@ -60,7 +65,7 @@ class _Level:
     @property
     def mean(self) -> float:
         """The solved share, with one group at one half as prior."""
-        return (self.shares + 0.5) / (self.groups + 1)
+        return min(max((self.shares + 0.5) / (self.groups + 1), 0.01), 0.99)
 
 
 @dataclass(slots=True)
@@ -108,6 +113,33 @@ def signal_probability(solved: float, failed: float, size: int) -> float:
     return max(0.0, 1 - all_of(solved) - all_of(failed))
 
 
+def count_group(counts: Counter[str], *, asked_again: bool, solved: int, scored: int) -> None:
+    """Count a group for `sampling_metrics`; one without scored rollouts counts nowhere."""
+    if scored:
+        kind = "asked_again" if asked_again else "fresh"
+        counts["rollouts"] += scored
+        counts[kind] += 1
+        counts[f"{kind}_with_signal"] += 0 < solved < scored
+
+
+def sampling_metrics(counts: Mapping[str, int]) -> dict[str, float]:
+    """Return what the choice of problems brought, from the counts of `count_group`.
+
+    Returns:
+        The share of groups that ask a problem again; shares of fresh groups, and of those, with
+        signal; rollouts per group with signal. What has no groups yet is left out.
+    """
+    fresh, again = counts.get("fresh", 0), counts.get("asked_again", 0)
+    mixed = {kind: counts.get(f"{kind}_with_signal", 0) for kind in ("fresh", "asked_again")}
+    shares = {
+        "asked_again": (again, fresh + again),
+        "fresh_with_signal": (mixed["fresh"], fresh),
+        "asked_again_with_signal": (mixed["asked_again"], again),
+        "rollouts_per_group_with_signal": (counts.get("rollouts", 0), sum(mixed.values())),
+    }
+    return {f"sampling/{name}": part / whole for name, (part, whole) in shares.items() if whole}
+
+
 class ProblemMemory:
     """Problems whose last group had signal, each with the probability that its next one has.
 
@@ -121,7 +153,7 @@ class ProblemMemory:
     """
 
     def __init__(self, tasks: Collection[str], level_half_life: float) -> None:
-        self._room = max(8, MAX_PROBLEMS // len(tasks))
+        self._room = max(8, min(MAX_OF_TASK, MAX_PROBLEMS // len(tasks)))
         self._level_half_life = level_half_life
         self._levels: dict[str, dict[int | None, _Level]] = {task: {} for task in tasks}
         self._ready: dict[str, dict[int, _Known]] = {task: {} for task in tasks}
@@ -247,7 +279,7 @@ class ProblemMemory:
                 self._levels[task][level] = _Level(*sums)
         for known in _read(state["ready"], is_drawn):
             self._keep(known)
-        for known in _read(state["awaited"], is_drawn):
+        for known in islice(_read(state["awaited"], is_drawn), MAX_PROBLEMS):
             self._awaited[known.recipe.task, known.recipe.seed] = known
 
 

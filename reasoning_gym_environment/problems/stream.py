@@ -21,6 +21,7 @@ import msgspec
 from ..errors import ConfigurationError, GenerationError
 from ..records import FaultKind, Problem, Recipe, recipe_key
 from ..sandbox.pool import ProblemGenerator, generate_with_retry
+from ..tasks.recipes import read_recipe
 from ..util.models import validate
 from ..util.text import shorten
 from .sampler import Sampler
@@ -247,6 +248,8 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Height = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 _Streak = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 _Amount = Annotated[float, msgspec.Meta(ge=0, le=2**53)]
+_Positive = Annotated[float, msgspec.Meta(ge=0.01, le=2**53)]
+_Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class _Cap(msgspec.Struct):
@@ -271,6 +274,22 @@ class _LevelsState(msgspec.Struct):
     tasks: dict[str, _TaskState] = {}
 
 
+_Known = tuple[
+    dict[str, Any], _Count, _Count, _Amount, _Amount, _Count, _Count | None, _Probability
+]
+"""A problem: recipe, askings, size, solved, failed, last draw, step, expected signal."""
+
+
+class _MemoryState(msgspec.Struct):
+    """The memory; level rows are (task, level, groups, shares, pairs, last draw)."""
+
+    step: _Count | None
+    correction: tuple[_Amount, _Positive]
+    levels: list[tuple[str, _Count | None, _Amount, _Amount, _Amount, _Count]]
+    ready: list[_Known]
+    awaited: list[_Known]
+
+
 class _SamplerState(msgspec.Struct):
     """The sampler; signal rows are (task, level, groups with signal, without, last draw)."""
 
@@ -279,6 +298,7 @@ class _SamplerState(msgspec.Struct):
     draw: _Count
     levels: _LevelsState | msgspec.UnsetType = msgspec.UNSET
     signal: list[tuple[str, _Count | None, _Amount, _Amount, _Count]] = []
+    memory: _MemoryState | msgspec.UnsetType = msgspec.UNSET
 
 
 class _StreamState(msgspec.Struct):
@@ -297,11 +317,20 @@ def require_stream_state(state: Any) -> None:
         ValueError: a value is missing or invalid; the message has its path.
     """
     sampler = validate(state, _StreamState).sampler
-    for task, *_, since in sampler.signal:
+    for what, since in _dated(sampler):
         if since > sampler.draw:
-            raise ValueError(
-                f"signal of {shorten(task)} is from draw {since}, after the last, {sampler.draw}"
-            )
+            raise ValueError(f"{what} is from draw {since}, after the last, {sampler.draw}")
+
+
+def _dated(sampler: _SamplerState) -> Iterator[tuple[str, int]]:
+    """Yield the evidence of a state, each with the draw that it is from."""
+    for task, *_, since in sampler.signal:
+        yield f"signal of {shorten(task)}", since
+    if memory := sampler.memory:
+        for task, *_, since in memory.levels:
+            yield f"the level of {shorten(task)}", since
+        for recipe, _, _, _, _, since, *_ in (*memory.ready, *memory.awaited):
+            yield f"a problem of {read_recipe(recipe).task} in the memory", since
 
 
 class EvaluationQuestionError(GenerationError):

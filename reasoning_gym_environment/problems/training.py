@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import ConfigurationError, GenerationError, GenerationTimeoutError, did_you_mean
@@ -16,6 +16,7 @@ from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import read_recipe
 from .curriculum import Curriculum
 from .levels import ComplexityMode, FixedLevels, Levels, PromptRoom, RandomLevels
+from .memory import count_group
 from .sampler import Sampler, TaskSampling
 from .seeds import evaluation_seed
 from .stream import ExcludedQuestions, ProblemStream, require_stream_state, sound_items
@@ -189,6 +190,8 @@ class TrainingProblems:
 
     Attributes:
         selection: the run's tasks; empty before `prepare`.
+        sampling: counts of the groups recorded so far, for `sampling_metrics`.
+        step: the trainer's step; None if unknown.
     """
 
     def __init__(self, settings: ProblemSettings, pool: TaskPool, counts: Counter[str]) -> None:
@@ -196,6 +199,8 @@ class TrainingProblems:
         self._pool = pool
         self._counts = counts
         self.selection = Selection(categories={}, weights={}, ladders={}, levels=Levels())
+        self.sampling: Counter[str] = Counter()
+        self.step: int | None = None
         self._room = PromptRoom()
         self._sampler: Sampler | None = None
         self._stream: ProblemStream | None = None
@@ -248,6 +253,8 @@ class TrainingProblems:
         while tries < MAX_TOO_LONG:
             problem = await self._stream.next_problem()
             recipe = problem.recipe
+            if self._sampler and self._sampler.is_asked_again(recipe):
+                problem = replace(problem, asked_again=True)
             fits = has_room is None or await has_room(problem)
             tries = 0 if self._cap_if_too_long(recipe, fits=fits) else tries + 1
             if fits:
@@ -285,7 +292,13 @@ class TrainingProblems:
     def record(self, recipe: Recipe, *, solved: int, scored: int) -> None:
         """Update the curriculum and the sampler with a group: `solved` of its `scored` rollouts."""
         assert self._sampler is not None
-        move = self._sampler.record(recipe, solved=solved, scored=scored)
+        count_group(
+            self.sampling,
+            asked_again=self._sampler.is_asked_again(recipe),
+            solved=solved,
+            scored=scored,
+        )
+        move = self._sampler.record(recipe, solved=solved, scored=scored, step=self.step)
         if move is not None:
             self._counts["curriculum/moves"] += 1
             PROBLEM_LOGGER.info("Curriculum: %s", move)

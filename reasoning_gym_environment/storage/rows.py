@@ -243,7 +243,7 @@ class StoredGroup:
             rollouts=[StoredRollout.from_attempt(attempt, prompt) for attempt in group.attempts],
             recipe=group.problem.recipe,
             oracle=group.problem.oracle,
-            about={**run, **fault_key(group.problem)},
+            about={**run, **fault_key(group.problem), **asked_again_key(group.problem)},
         )
 
     def as_sample(self, difficulty: float | None) -> StoredGroup:
@@ -358,6 +358,11 @@ class StoredGroup:
 def fault_key(problem: Problem) -> dict[str, Any]:
     """Return the key of a faulty item's rows; no other row has it."""
     return {} if problem.fault is None else {"fault": problem.fault.to_json()}
+
+
+def asked_again_key(problem: Problem) -> dict[str, bool]:
+    """Return the row's key for a problem that was asked before; empty for a fresh one."""
+    return {"asked_again": True} if problem.asked_again else {}
 
 
 _GROUP_KEYS = ("item_id", "rollouts", "schema_version", "recipe", "oracle")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from reasoning_gym_environment.problems.curriculum import Curriculum
 from reasoning_gym_environment.problems.levels import RandomLevels
-from reasoning_gym_environment.problems.sampler import FLOOR, HALF_LIFE, Sampler, SignalEstimates
+from reasoning_gym_environment.problems.sampler import HALF_LIFE, Sampler, SignalEstimates
 from reasoning_gym_environment.problems.seeds import (
     evaluation_recipes,
     evaluation_seed,
@@ -284,12 +284,6 @@ def test_an_unseen_task_is_as_likely_to_have_signal_as_not() -> None:
 def test_the_estimate_follows_the_results(mixed: int, flat: int) -> None:
     estimates = told([True] * mixed + [False] * flat)
     assert mean_chance(estimates) == pytest.approx((mixed + 0.5) / 11, abs=0.02)
-
-
-def test_no_estimate_falls_below_the_floor() -> None:
-    estimates = told([False] * 1000)
-    rng = random.Random(1)
-    assert {estimates.sample_signal("gcd", None, 0, rng) for _ in range(50)} == {FLOOR}
 
 
 def test_old_evidence_decays() -> None:
