@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
 from ..problems.levels import require_difficulty_where_fixed
+from ..problems.memory import sampling_metrics
 from ..problems.stream import (
     RememberedProblems,
     fixed_exclusions,
@@ -157,6 +158,10 @@ class AsyncProblemStream:
     def levels(self) -> dict[str, Any]:
         """Return the curriculum's state: see `TrainingProblems.curriculum_stats`."""
         return self._problems.curriculum_stats()
+
+    def sampling(self) -> dict[str, float]:
+        """Return what the choice of problems brought so far: see `sampling_metrics`."""
+        return sampling_metrics(self._problems.sampling)
 
     def state_dict(self, unfinished: Sequence[Problem] = ()) -> dict[str, Any]:
         """Return the state as JSON.

@@ -257,6 +257,10 @@ class ProblemStream:
         """Return the curriculum's state: see `TrainingProblems.curriculum_stats`."""
         return self._call(self._stream.levels)
 
+    def sampling(self) -> dict[str, float]:
+        """Return what the choice of problems brought so far: see `sampling_metrics`."""
+        return self._call(self._stream.sampling)
+
     def state_dict(self, unfinished: Sequence[Problem] = ()) -> dict[str, Any]:
         """Return the state as JSON: see `AsyncProblemStream.state_dict`."""
         return self._call(self._stream.state_dict, unfinished)
