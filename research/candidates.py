@@ -38,7 +38,7 @@ class OnlineLogistic:
         self._weights: dict[str, tuple[float, float]] = {}
 
     def probability(self, features: dict[str, float]) -> float:
-        """Return the probability of signal, shrunk by the uncertainty (MacKay, Neural Computation 4, 1992)."""
+        """Return the probability of signal, shrunk by its uncertainty (MacKay 1992)."""
         known = [(value, *self._of(name)) for name, value in features.items()]
         score = sum(value * mean for value, mean, _ in known)
         variance = sum(value**2 / precision for value, _, precision in known)

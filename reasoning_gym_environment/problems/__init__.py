@@ -3,4 +3,4 @@
 The generators of `sandbox` make the problems, and `evaluation` plans evaluation items.
 """
 
-__all__ = ["curriculum", "levels", "sampler", "seeds", "stream", "suites", "training"]
+__all__ = ["curriculum", "levels", "memory", "sampler", "seeds", "stream", "suites", "training"]

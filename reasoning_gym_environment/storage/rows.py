@@ -82,6 +82,7 @@ class _Row(Struct):
     library_versions: dict[str, Any] = {}
     time: str = ""
     difficulty: _Number | None = None
+    asked_again: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -313,6 +314,11 @@ class StoredGroup:
         """The evaluation's difficulty, in [0, 1]; None for the library's default configuration."""
         difficulty: float | None = self.about.get("difficulty")
         return difficulty
+
+    @property
+    def asked_again(self) -> bool:
+        """Whether its run had asked the problem before."""
+        return bool(self.about.get("asked_again"))
 
     @property
     def scoring(self) -> Mapping[str, Any]:

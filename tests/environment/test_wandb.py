@@ -169,6 +169,8 @@ async def test_the_curriculum_is_logged(bench: Any, tokenizer: Any, script: Any,
         "curriculum/task/gcd/level": details["level"],
         f"train/task/gcd/level/{problem.recipe.level}/groups/none_solved": 1,
         "train/category/arithmetic/groups/mixed": 0,
+        "sampling/asked_again": 0,
+        "sampling/fresh_with_signal": 0,
     }
     logged = summary(run)
     assert {name: logged.get(name) for name in expected} == pytest.approx(expected)

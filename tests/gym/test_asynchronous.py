@@ -12,6 +12,7 @@ from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.errors import ConfigurationError, PoolClosedError
+from reasoning_gym_environment.problems.memory import WAIT
 from reasoning_gym_environment.problems.seeds import is_evaluation_seed
 from reasoning_gym_environment.records import Problem, Recipe, Status
 
@@ -177,6 +178,20 @@ async def test_an_invalid_recipe_is_refused_and_nothing_is_scored(gym: AsyncReas
     [problem] = await gym.problems("gcd")
     with pytest.raises(ConfigurationError, match=r"invalid recipe: seed must be .* got 'x'"):
         await gym.score_many([(problem, "4"), ({"task": "gcd", "seed": "x"}, "4")])
+
+
+async def test_a_stream_asks_problems_with_signal_again(gym: AsyncReasoningGym) -> None:
+    stream = await gym.stream(["gcd"], sampling="signal", seed=3)
+    problems = []
+    for _ in range(WAIT + 50):
+        problems.append(await stream.next())
+        stream.observe(problems[-1], solved=4, attempts=8)
+    again = [problem for problem in problems if problem.asked_again]
+    assert {problem.question for problem in again} < {one.question for one in problems[:50]}
+    account = stream.sampling()
+    assert account["sampling/asked_again"] == len(again) / len(problems) > 0
+    assert account["sampling/rollouts_per_group_with_signal"] == 8
+    stream.close()
 
 
 async def test_a_stream_follows_its_results_and_resumes(

@@ -1,8 +1,10 @@
 """Rows read back are what was stored."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from group_values import group
 
 from reasoning_gym_environment.records import Status
 from reasoning_gym_environment.storage.rows import StoredGroup
@@ -43,6 +45,15 @@ def test_a_row_becomes_a_group() -> None:
 def test_a_missing_completion_has_no_length() -> None:
     missing = {**row()["rollouts"][0], "tokens": 0, "completion_tokens": 0}
     assert StoredGroup.from_json(row(rollouts=[missing])).rollouts[0].length is None
+
+
+@pytest.mark.parametrize("asked_again", [True, False])
+def test_a_row_tells_whether_its_problem_was_asked_again(asked_again: bool) -> None:
+    fresh = group(0.0, 1.0)
+    result = replace(fresh, problem=replace(fresh.problem, asked_again=asked_again))
+    stored = StoredGroup.from_result(result, [], {}).to_json()
+    assert stored.get("asked_again", False) is asked_again
+    assert StoredGroup.from_json(stored).asked_again is asked_again
 
 
 def test_the_same_recipe_and_question_make_the_same_item() -> None:
