@@ -49,6 +49,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "asked again": {"complexity_mode": "curriculum", "sampling": "signal"},
     "signal": {"complexity_mode": "curriculum", "sampling": "signal"},
     "default by signal": {"sampling": "signal"},
+    "default asked again": {"sampling": "signal"},
     "signal at 0.5": {
         "complexity_mode": "curriculum",
         "sampling": "signal",
@@ -60,6 +61,7 @@ ARMS: dict[str, dict[str, Any]] = {
 CONSTANTS: dict[str, Sequence[str]] = {
     "levels by signal": ["problems.sampler.FRESH_SHARE=1.0"],
     "asked again": ["problems.sampler.FLOOR=1.0"],
+    "default asked again": ["problems.sampler.FLOOR=1.0"],
 }
 """Constants of the environment that an arm replaces: it asks none again, or accepts all levels."""
 
