@@ -184,9 +184,9 @@ def vary_assumptions(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
     plain = Setting(in_flight=64)
     for setting in (
         plain,
-        *(replace(plain, width=width) for width in (0.5, 2.0)),
-        *(replace(plain, item_spread=item_spread) for item_spread in (0.0, 1.0, 2.0, 4.0)),
-        *(replace(plain, item_spread=item_spread, width=0.4) for item_spread in (2.0, 4.0)),
+        *(replace(plain, width=width) for width in (0.25, 1.0, 2.0)),
+        *(replace(plain, item_spread=item_spread) for item_spread in (0.0, 0.5, 1.5, 5.0)),
+        replace(plain, item_spread=0.5, width=1.0),
         *(replace(plain, target=target) for target in (0.6, 0.5)),
     ):
         row(*_assumption_row(setting, heights, seeds))
@@ -237,7 +237,7 @@ def one_task(seeds: Iterable[int]) -> None:
 
 
 def measure_cost(heights: Mapping[str, int]) -> None:
-    """Time the choice of the next recipe, at the start and after 100,000 draws with results."""
+    """Time the choice of the next recipe, at the start and after a million draws with results."""
     ladders: dict[str, Ladder] = {task: ({},) * height for task, height in heights.items()}
     header("sampling", "draws before", "µs a draw: mean", "99th percentile", "longest")
     for name, by_signal in (("uniform", False), ("signal", True)):
@@ -249,12 +249,12 @@ def measure_cost(heights: Mapping[str, int]) -> None:
             by_signal=by_signal,
         )
         times: list[float] = []
-        for draw in range(105_000):
+        for draw in range(1_005_000):
             begin = time.perf_counter()
             recipe = sampler.next_recipe()
             times.append(1e6 * (time.perf_counter() - begin))
             sampler.record(recipe, solved=draw % 9, scored=8)
-        for first in (0, 100_000):
+        for first in (0, 100_000, 1_000_000):
             ordered = sorted(times[first : first + 5000])
             row(
                 name,

@@ -3,25 +3,35 @@
     python research/leaderboard.py docs [--imported FOLDER]
 
 Standings are the files DOCS/leaderboard/SUITE/*.json of `suite table --json`. FOLDER is what
-`suite import` wrote; from it, the table of causes by task is printed.
+`suite import` wrote; from it, the table of causes by task is printed, and how many scores equal
+those that were published, with the reasons of the others.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import pickle
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from reasoning_gym_environment.evaluation.leaderboard import leaderboard_table, read_standings
 from reasoning_gym_environment.evaluation.published import STORED_SCORE
 from reasoning_gym_environment.evaluation.store import read_results
 from reasoning_gym_environment.problems.suites import load_suite
-from reasoning_gym_environment.records import recipe_key
-from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.records import FORMAT_FAILURES, Status, recipe_key
+from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
+from reasoning_gym_environment.scoring.guards.registry import max_score
+from reasoning_gym_environment.storage.rows import StoredGroup, StoredRollout
 from reasoning_gym_environment.util.grouping import group_by
 
 BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
+EQUAL = 1e-6
+"""Published scores are rounded."""
+
 SHOWN = 15
 """Tasks in the table of causes."""
 
@@ -72,6 +82,49 @@ def means(samples: Sequence[StoredGroup]) -> tuple[float, float, float]:
     )
 
 
+async def differences(folders: Sequence[Path]) -> str:
+    """Return how many scores equal the published ones, and why the others don't, by task."""
+    counts: Counter[tuple[str, str]] = Counter()
+    async with TaskPool(PoolSettings(processes=2), Counter()) as pool:
+        samples = [sample for folder in folders for sample in read_results(folder).samples]
+        by_item = group_by(lambda sample: recipe_key(sample.recipe), samples)
+        for own in by_item.values():
+            entry = pickle.loads((await pool.generate(own[0].recipe)).entry)
+            for rollout in (r for sample in own for r in sample.rollouts):
+                counts[reason(own[0].task, entry, rollout), own[0].task] += 1
+    every = sum(counts.values())
+    by_reason = group_by(lambda pair: pair[0][0], counts.items())
+    lines = [
+        f"{every} answers",
+        "| reason | answers | share | tasks with most |",
+        "| --- | --- | --- | --- |",
+    ]
+    for name, pairs in sorted(by_reason.items()):
+        number = sum(count for _, count in pairs)
+        most = sorted(((count, task) for (_, task), count in pairs), reverse=True)[:6]
+        tasks = ", ".join(f"`{task}` {count}" for count, task in most)
+        lines.append(f"| {name} | {number} | {number / every:.2%} | {tasks} |")
+    return "\n".join(lines)
+
+
+def reason(task: str, entry: Any, rollout: StoredRollout) -> str:
+    """Return why an answer's score differs from the published one, or that it doesn't."""
+    published, score = rollout.other.get(STORED_SCORE), rollout.raw_score
+    if published is None or score is None:
+        return "not scored"
+    if abs(score - published) < EQUAL:
+        return "equal"
+    if published > 1:
+        return "published above 1"
+    if rollout.status in FORMAT_FAILURES:
+        return "no single answer"
+    if rollout.status is Status.REJECTED:
+        return "rejected before the verifier"
+    if score < published and max_score(task, rollout.answer or "", entry) < published - EQUAL:
+        return "guard"
+    return "verifier lower" if score < published else "verifier higher"
+
+
 def plot(path: Path, folder: Path) -> None:
     """Draw the solved shares of all suites with their intervals; needs matplotlib."""
     from matplotlib import pyplot as plt
@@ -106,7 +159,9 @@ def main(docs: Path, imported: Path | None) -> None:
     page.write_text(fill(page.read_text(encoding="utf-8"), docs / "leaderboard"), encoding="utf-8")
     plot(docs / "images" / "leaderboard.svg", docs / "leaderboard")
     for folder in sorted(imported.iterdir()) if imported else ():
-        print(f"\n{folder.name}\n\n{causes(sorted(folder.iterdir()), folder.name)}")
+        models = sorted(folder.iterdir())
+        print(f"\n{folder.name}\n\n{causes(models, folder.name)}\n")
+        print(asyncio.run(differences(models)))
 
 
 if __name__ == "__main__":

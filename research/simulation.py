@@ -32,8 +32,8 @@ class Setting:
     learner: str = "fixed"
     in_flight: int = 0
     by_signal: bool = False
-    width: float = 1.0
-    item_spread: float = 0.5
+    width: float = 0.5
+    item_spread: float = 3.0
     target: float = 0.7
     groups_per_task: int = 60
 
