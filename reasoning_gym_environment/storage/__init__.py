@@ -3,4 +3,4 @@
 Evaluation results have the same rows; their folders belong to `evaluation`.
 """
 
-__all__ = ["checkpoints", "dumps", "export", "rendering", "rescoring", "rows"]
+__all__ = ["checkpoints", "dumps", "export", "rendering", "rescoring", "rows", "runs"]
