@@ -403,6 +403,19 @@ class AnswerCheck:
         if example is not None and len(self._examples) < _EXAMPLES:
             self._examples.append(shorten(example) or "(nothing)")
 
+    def finding(self, of: str) -> str | None:
+        """Return which fault nearly all completions have, with its share; None if none has.
+
+        Args:
+            of: names the groups.
+        """
+        shares = self._shares()
+        if (fault := _common_fault(shares)) is None:
+            return None
+        others = [f"{s:.0%} {name}" for name, s in shares.items() if name != "unanswered"]
+        more = f" ({', '.join(others)})" if fault == "unanswered" else ""
+        return f"{shares[fault]:.0%} of the completions of {of} {_FAULTS[fault][0]}{more}"
+
     def warning(self, of: str, *, so: str) -> str | None:
         """Explain why there are no answers and what to do; None if there are some.
 
@@ -410,19 +423,19 @@ class AnswerCheck:
             of: names the groups.
             so: what follows from it.
         """
-        shares = {name: self._faults[name] / max(1, self._total) for name in _FAULTS}
-        fault = next((name for name, share in shares.items() if share >= NEARLY_ALL), None)
-        if fault is None:
+        if (fault := _common_fault(self._shares())) is None:
             return None
-        what, ways_out = _FAULTS[fault]
-        others = [f"{s:.0%} {name}" for name, s in shares.items() if name != "unanswered"]
-        if fault == "unanswered":
-            what += f" ({', '.join(others)})"
         examples = "\n".join(f"  {example}" for example in self._examples)
         return (
-            f"{shares[fault]:.0%} of the completions of {of} {what}: {so}. The model wrote:\n"
-            f"{examples}\nWays out: {ways_out}"
+            f"{self.finding(of)}: {so}. The model wrote:\n{examples}\nWays out: {_FAULTS[fault][1]}"
         )
+
+    def _shares(self) -> dict[str, float]:
+        return {name: self._faults[name] / max(1, self._total) for name in _FAULTS}
+
+
+def _common_fault(shares: Mapping[str, float]) -> str | None:
+    return next((name for name, share in shares.items() if share >= NEARLY_ALL), None)
 
 
 def shorten(text: str) -> str:

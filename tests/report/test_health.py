@@ -1,0 +1,167 @@
+"""How a run goes: what its record and its last groups say, in the words of the log."""
+
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from report_files import row
+
+from reasoning_gym_environment.report.health import RunHealth
+from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.storage.runs import RunRecord
+
+NOW = 1_800_000_000.0
+
+
+def iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
+
+
+def of(*scores: float | None, ago: float = 5.0, **rollout: Any) -> StoredGroup:
+    """A group of those scores, written so many seconds ago."""
+    stored = row(list(scores), time=iso(NOW - ago))
+    for each in stored["rollouts"]:
+        each |= rollout
+    return StoredGroup.from_json(stored)
+
+
+def health(*groups: StoredGroup, trains: bool = True) -> RunHealth:
+    run = RunHealth(trains=trains)
+    for group in groups:
+        run.add(group)
+    return run
+
+
+def record(*, updated: float = 1.0, **fields: Any) -> RunRecord:
+    times = {"started": iso(NOW - 600), "updated": iso(NOW - updated)}
+    return RunRecord(run="r", **{**times, **fields})
+
+
+def lines(run: RunHealth, **known: Any) -> list[tuple[str, str]]:
+    found = run.lines(**{"now": NOW, **known})
+    return [(line["level"], line["text"]) for line in found]
+
+
+MIXED = [of(1.0, 0.0) for _ in range(20)]
+
+
+def test_a_sound_run_says_how_fast_it_is_and_an_ended_one_that_it_ended() -> None:
+    assert lines(health(*MIXED)) == [("ok", "8.0 rollouts per second, last group 5 s ago")]
+    assert lines(health(*MIXED), record=record(ended=iso(NOW))) == [("ok", "Ended")]
+    assert lines(health(*MIXED), ended=True) == [("ok", "Ended")]
+    assert lines(health(*MIXED), now=None) == [("ok", "Nothing wrong in the last groups")]
+
+
+def test_the_rate_is_that_of_the_last_minute() -> None:
+    run = health(of(1.0, 0.0, ago=5000), *(of(*[0.0] * 6, ago=second) for second in range(90)))
+    assert run.pace(NOW) == [["rollouts per second", "6.0"], ["last group", "0 s ago"]]
+    assert run.pace(NOW + 300) == [["rollouts per second", "0.0"], ["last group", "5 min ago"]]
+    assert health().pace(NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"failures": 5}, ("error", "Inference fails: lost 5 groups in a row")),
+        ({"lost": 1}, ("error", "1 group lost to disk")),
+        (
+            {"waiting": "rate limit: pausing for 9 s"},
+            ("warning", "Requests wait: rate limit: pausing for 9 s"),
+        ),
+        (
+            {"updated": 45.0},
+            (
+                "error",
+                "The process was killed, or its disk stalls: it has written nothing about itself "
+                "for 45 s",
+            ),
+        ),
+    ],
+)
+def test_a_record_tells_what_its_run_waits_for_and_loses(
+    fields: dict[str, Any], line: tuple[str, str]
+) -> None:
+    assert lines(health(*MIXED), record=record(**fields)) == [line]
+
+
+def test_a_run_without_groups_says_for_how_long() -> None:
+    assert lines(health(), record=record()) == [("warning", "No group for 10 min")]
+    old = health(*(of(1.0, 0.0, ago=300) for _ in range(20)))
+    assert lines(old, record=record()) == [("warning", "No group for 5 min")]
+
+
+def test_what_an_ended_run_waited_for_is_past() -> None:
+    ended = record(failures=2, waiting="a pause", lost=3, updated=5000, ended=iso(NOW - 5000))
+    assert lines(health(*MIXED), record=ended) == [("error", "3 groups lost to disk")]
+
+
+@pytest.mark.parametrize(
+    ("group", "line"),
+    [
+        (
+            of(1.0, 1.0),
+            ("warning", "100% of the last 12 groups are all solved: little can be learned"),
+        ),
+        (
+            of(0.0, 0.0),
+            ("warning", "100% of the last 12 groups are all unsolved: little can be learned"),
+        ),
+        (
+            of(1.0, 0.0, finish_reason="length"),
+            (
+                "error",
+                "100% of the completions of the last 12 groups are truncated at max_token_length",
+            ),
+        ),
+        (
+            of(0.0, 1.0, status="no_answer"),
+            (
+                "error",
+                "100% of the completions of the last 12 groups have no answer between <answer> and "
+                "</answer>",
+            ),
+        ),
+        (
+            of(None, None),
+            ("warning", "100% of the rollouts of the last 12 groups are unscored"),
+        ),
+    ],
+)
+def test_the_last_groups_tell_that_nothing_can_be_learned(
+    group: StoredGroup, line: tuple[str, str]
+) -> None:
+    [(level, text)] = lines(health(*[group] * 12))
+    assert (level, text[: len(line[1])]) == line
+    assert lines(health(*[group] * 9))[0][0] == "ok", "too few to tell"
+
+
+def test_a_share_of_truncated_completions_is_a_warning() -> None:
+    cut = of(1.0, 0.0, finish_reason="length")
+    [(level, text)] = lines(health(*MIXED[:15], *[cut] * 5))
+    assert level == "warning"
+    assert text == (
+        "25% of the completions of the last 20 groups are truncated at max_token_length"
+    )
+
+
+def test_the_last_groups_are_the_last_by_time_in_whatever_order_they_come() -> None:
+    solved = [of(1.0, 1.0, ago=1000 - n) for n in range(100)]
+    run = health(*(of(1.0, 0.0, ago=n) for n in range(60)), *solved)
+    assert lines(run)[0][0] == "ok"
+
+
+def test_evaluations_need_no_signal() -> None:
+    assert lines(health(*[of(1.0)] * 12, trains=False))[0][0] == "ok"
+
+
+def test_skipped_lines_are_reported() -> None:
+    run = health(*MIXED)
+    run.unreadable = 3
+    assert lines(run) == [("warning", "Skipped 3 torn or unreadable lines")]
+
+
+@pytest.mark.parametrize("time", ["soon", "9999-12-31T23:59:59+00:00", "0001-01-01", ""])
+def test_any_time_is_taken(time: str) -> None:
+    run = health(StoredGroup.from_json(row([1.0], time=time or None)))
+    assert run.lines(now=NOW)
+    assert isinstance(run.pace(NOW), list)
