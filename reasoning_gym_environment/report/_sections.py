@@ -229,9 +229,9 @@ def share_tables(series: Mapping[str, Sequence[StoredGroup]]) -> dict[str, list[
     Evaluation items at a difficulty are in the last one only.
     """
     plain = {s: [g for g in gs if g.difficulty is None] for s, gs in series.items()}
-    tables = {"category": share_rows(plain, category_of)}
+    tables = {"category": share_rows(plain, lambda g: category_of(g.task))}
     for category in dict.fromkeys(row.name for row in tables["category"]):
-        own = {s: [g for g in gs if category_of(g) == category] for s, gs in plain.items()}
+        own = {s: [g for g in gs if category_of(g.task) == category] for s, gs in plain.items()}
         tables[f"task/{category}"] = share_rows(own, lambda group: group.task)
     tables["evaluation"] = [
         ShareRow(name.removeprefix(f"{EVALUATION} "), name, share)
@@ -293,7 +293,7 @@ def over_time(parts: Sequence[Bucket]) -> dict[str, Chart]:
 def level_lines(training: Sequence[StoredGroup]) -> dict[str, Chart]:
     """Return the mean levels over time of each category with enough groups, with equal axes."""
     placed = [
-        (category_of(group), number, group.recipe.level)
+        (category_of(group.task), number, group.recipe.level)
         for number, group in enumerate(training)
         if group.recipe.level is not None
     ]
@@ -323,7 +323,9 @@ def level_maps(splits: Mapping[str, Sequence[StoredGroup]]) -> dict[str, Chart]:
     """Return a map for each split and category of groups with a level."""
     charts = {}
     for split, groups in splits.items():
-        for category, own in sorted(group_by(category_of, with_level(groups)).items()):
+        for category, own in sorted(
+            group_by(lambda g: category_of(g.task), with_level(groups)).items()
+        ):
             shares = dict(shares_by(lambda group: (group.task, group.recipe.level or 0.0), own))
             charts[f"level_map/{split}/{category}"] = level_map(category, shares)
     return charts

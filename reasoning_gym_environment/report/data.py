@@ -134,9 +134,9 @@ def expanded(paths: Sequence[Path]) -> list[Path]:
     return [*stored_files(paths), *metrics]
 
 
-def category_of(group: StoredGroup) -> str:
-    """Return the category of the group's task; "other" for tasks that are not the library's."""
-    return _CATEGORIES.get(group.task, "other")
+def category_of(task: str) -> str:
+    """Return the category of a task; "other" for tasks that are not the library's."""
+    return _CATEGORIES.get(task, "other")
 
 
 def split_of(group: StoredGroup) -> str:

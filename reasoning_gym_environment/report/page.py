@@ -140,7 +140,7 @@ def group_sample(group: StoredGroup, longest: int) -> dict[str, Any]:
     oracle = group.oracle
     mode = group.scoring.get("score_mode")
     return {
-        "category": category_of(group),
+        "category": category_of(group.task),
         "level": group.recipe.level,
         "seed": group.recipe.seed,
         "time": group.time,

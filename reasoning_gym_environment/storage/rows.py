@@ -81,6 +81,7 @@ class _Row(Struct):
     scoring: dict[str, Any] = {}
     library_versions: dict[str, Any] = {}
     time: str = ""
+    number: _Integer = 0
     difficulty: _Number | None = None
     asked_again: bool = False
 

@@ -1,0 +1,315 @@
+"""A columnar index of stored groups: all that the page needs to filter and to calculate.
+
+The page computes every figure from these columns, and loads the texts of a group when it shows it.
+The index grows by group, and hands out what came since, so that a page can follow a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import blake2b
+from pathlib import Path, PurePath
+from typing import Any, Final
+
+from ..errors import FixableError
+from ..evaluation.store import PARTIAL, RUN, SAMPLES, settings_in
+from ..records import FORMAT_FAILURES, Signal, Status
+from ..storage.rows import StoredGroup, StoredRollout
+from ..storage.runs import RunRecord, read_record, record_files, record_path
+from ..tasks.catalogue import ladder_heights
+from ..tasks.chance_floors import Floors, floors
+from .data import EVALUATION, TRAINING, category_of, split_of
+
+INDEX_VERSION: Final = 1
+"""Version of the index's layout; the page refuses another one."""
+
+_STATUSES = list(Status)
+_LABELS = {
+    "model_name": "model",
+    "server_type": "server",
+    "step": "step",
+    "temperature": "temperature",
+    "eval_temperature": "temperature",
+    "top_p": "top p",
+    "max_token_length": "token limit",
+    "length_limit": "token limit",
+    "group_size": "group size",
+    "eval_attempts": "attempts",
+    "seed": "seed",
+    "eval_seed": "seed",
+    "score_mode": "score mode",
+    "complexity_mode": "difficulty",
+    "sampling": "sampling",
+}
+"""Labels of the settings that the page shows, in their order."""
+
+
+@dataclass(kw_only=True, slots=True)
+class RunEntry:
+    """A training run, or the items of an evaluation at one difficulty; never pooled.
+
+    Attributes:
+        key: the run's name in its rows, or the evaluation's folder and difficulty.
+        folder: where its record, or its `run.json`, is; None for rows that no file holds.
+        last_number: the largest number of a training group; 0 where a group has none.
+    """
+
+    key: str
+    kind: str
+    name: str
+    folder: Path | None
+    system_prompt: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    groups: int = 0
+    last_number: int = 0
+    numbered: bool = True
+
+    def add(self, group: StoredGroup) -> None:
+        """Take in what a group says of its run."""
+        self.groups += 1
+        self.last_number = max(self.last_number, group.number)
+        self.numbered = self.numbered and group.number > 0
+        self.versions |= {name: str(version) for name, version in group.library_versions.items()}
+        if group.solved_threshold is not None:
+            self.versions["solved from a score of"] = str(group.solved_threshold)
+        for message in group.prompt:
+            if message["role"] == "system":
+                self.system_prompt = self.system_prompt or message["content"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the page's header shows, with what the run's files say now."""
+        about = self._training() if self.kind == TRAINING else self._evaluation()
+        settings: Mapping[str, Any] = about.pop("settings")
+        header = [
+            [_LABELS[name], str(settings[name])] for name in _LABELS if _given(settings, name)
+        ]
+        tasks = settings.get("tasks")
+        if isinstance(tasks, list):
+            header.append(["tasks", f"{len(tasks)}"])
+        header += [[name, version] for name, version in self.versions.items()]
+        return {
+            "id": self.key,
+            "kind": self.kind,
+            "name": self.name,
+            "header": [*header, *about.pop("more")],
+            "system_prompt": self.system_prompt,
+            **about,
+        }
+
+    def _training(self) -> dict[str, Any]:
+        record = self._record()
+        about = {
+            "started": record.started if record else "",
+            "updated": record.updated if record else "",
+            "ended": record.ended if record else "",
+            "health": [],
+            "warnings": [
+                {"time": each.time, "level": each.level, "text": each.text}
+                for each in (record.warnings if record else ())
+            ],
+        }
+        settings = record.settings if record else {}
+        return {**about, "settings": settings, "more": [["groups", self._coverage()]]}
+
+    def _record(self) -> RunRecord | None:
+        """Return the run's record; its name comes from a row, so no other file may be meant."""
+        if self.folder is None or record_path(self.folder, self.key) not in record_files(
+            self.folder
+        ):
+            return None
+        return read_record(record_path(self.folder, self.key))
+
+    def _evaluation(self) -> dict[str, Any]:
+        more: list[list[str]] = []
+        settings: Mapping[str, Any] = {}
+        try:
+            settings = (settings_in(self.folder) if self.folder else None) or {}
+        except FixableError:
+            more = [["settings", f"{RUN} can't be read"]]
+        nothing = {"started": "", "updated": "", "ended": "", "health": [], "warnings": []}
+        return {**nothing, "settings": settings, "more": more}
+
+    def _coverage(self) -> str:
+        if not self.numbered:
+            return f"{self.groups:,}, perhaps a selection: these rows are not numbered"
+        if self.groups >= self.last_number:
+            return f"all {self.groups:,}"
+        return f"a selection: {self.groups:,} of {self.last_number:,}"
+
+
+def _given(settings: Mapping[str, Any], name: str) -> bool:
+    """Return whether a setting is shown; the stricter of two token limits stands for both."""
+    if name == "max_token_length" and "length_limit" in settings:
+        return False
+    return settings.get(name) is not None
+
+
+class GroupIndex:
+    """Columns of the groups added so far; each task, run and problem has a number from 0."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, RunEntry] = {}
+        self._run_numbers: dict[str, int] = {}
+        self._tasks: dict[str, dict[str, Any]] = {}
+        self._task_numbers: dict[str, int] = {}
+        self._problems: dict[bytes, int] = {}
+        self._ids: set[str] = set()
+        self._firsts = [0]
+        self._groups: dict[str, list[Any]] = {"id": [], "at": []}
+        self._groups |= {name: [] for name in _GROUP_COLUMNS}
+        self._groups |= {name: [] for name in ("run", "task", "problem")}
+        self._rollouts: dict[str, list[Any]] = {name: [] for name in _ROLLOUT_COLUMNS}
+
+    def __len__(self) -> int:
+        """Return the number of groups."""
+        return len(self._firsts) - 1
+
+    def add(self, group: StoredGroup, at: Any = None) -> str:
+        """Append a group, and return its identifier: short, and the same in every index.
+
+        Args:
+            at: where its texts are, as the page's source understands it.
+        """
+        identifier = self._identifier(group)
+        columns = self._groups
+        columns["id"].append(identifier)
+        columns["at"].append(at)
+        columns["run"].append(self._run(group))
+        columns["task"].append(self._task(group.task))
+        problem = blake2b(group.item_key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        columns["problem"].append(self._problems.setdefault(problem, len(self._problems)))
+        for name, value in _GROUP_COLUMNS.items():
+            columns[name].append(value(group))
+        for rollout in group.rollouts:
+            for name, of in _ROLLOUT_COLUMNS.items():
+                self._rollouts[name].append(of(rollout))
+        self._firsts.append(self._firsts[-1] + len(group.rollouts))
+        return identifier
+
+    def batch(self, since: int = 0) -> dict[str, Any]:
+        """Return the columns from a number of groups on, and everything of runs and tasks."""
+        first = self._firsts[since]
+        return {
+            "version": INDEX_VERSION,
+            "cursor": str(len(self)),
+            "restart": since == 0,
+            "runs": [run.to_json() for run in self.runs.values()],
+            "tasks": list(self._tasks.values()),
+            "statuses": [status.value for status in _STATUSES],
+            "groups": {name: values[since:] for name, values in self._groups.items()},
+            "rollouts": {name: values[first:] for name, values in self._rollouts.items()},
+        }
+
+    def _identifier(self, group: StoredGroup) -> str:
+        run, _ = run_of(group)
+        said = f"{run}\0{group.item_key}\0{group.time}\0{group.number}"
+        whole = blake2b(said.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
+        identifier, copy = whole[:10], 1
+        while identifier in self._ids:  # the same row twice, or an accident
+            copy += 1
+            identifier = f"{whole[:10]}-{copy}"
+        self._ids.add(identifier)
+        return identifier
+
+    def _run(self, group: StoredGroup) -> int:
+        key, name = run_of(group)
+        if key not in self.runs:
+            folder = group.file.parent if group.file else None
+            self.runs[key] = RunEntry(key=key, kind=split_of(group), name=name, folder=folder)
+            self._run_numbers[key] = len(self._run_numbers)
+        self.runs[key].add(group)
+        return self._run_numbers[key]
+
+    def _task(self, name: str) -> int:
+        if name not in self._tasks:
+            own: Floors | None = floors().get(name)
+            self._task_numbers[name] = len(self._tasks)
+            self._tasks[name] = {
+                "name": name,
+                "category": category_of(name),
+                "chance": own.chance.solved if own else None,
+                "no_reasoning": own.no_reasoning.solved if own else None,
+                "levels": ladder_heights().get(name, 0),
+            }
+        return self._task_numbers[name]
+
+
+def run_of(group: StoredGroup) -> tuple[str, str]:
+    """Return the key and the name of the run, or of the evaluation at one difficulty."""
+    if split_of(group) == TRAINING:
+        run = str(group.about.get("run") or "")
+        return run, f"run {run[:8]}" if run else "training"
+    path = str(group.file or "")
+    folder = next((path[: -len(end) - 1] for end in (SAMPLES, PARTIAL) if path.endswith(end)), path)
+    name = short_name(folder) or EVALUATION
+    if group.difficulty is None:
+        return folder or EVALUATION, name
+    return f"{folder} {group.difficulty:g}", f"{name}, difficulty {group.difficulty:g}"
+
+
+def short_name(path: str) -> str:
+    """Return a path's last two parts.
+
+    Example:
+        >>> short_name("data_dumps/evaluation_1/step-20")
+        'evaluation_1/step-20'
+    """
+    return "/".join(PurePath(path).parts[-2:])
+
+
+def difficulty_of(group: StoredGroup) -> float | None:
+    """Return the group's position on its task's ladder, from 0 to 1; None without a level.
+
+    Ladders have different lengths, so levels of different tasks are not comparable.
+    """
+    height = ladder_heights().get(group.task, 0)
+    if group.difficulty is not None or group.recipe.level is None or height < 2:
+        return group.difficulty
+    return min(1.0, group.recipe.level / (height - 1))
+
+
+def _seconds(group: StoredGroup) -> float | None:
+    """Return when the group was written, in seconds since 1970; None where it does not tell."""
+    try:
+        return round(datetime.fromisoformat(group.time.replace("Z", "+00:00")).timestamp(), 1)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _signal(group: StoredGroup) -> int | None:
+    """Return whether the group has signal; None with fewer than two scored rollouts."""
+    return int(group.signal is Signal.MIXED) if len(group.scored) > 1 else None
+
+
+def _has_floors(group: StoredGroup) -> int:
+    """Return whether its task's floors apply: to default items and right answers."""
+    recipe = group.recipe
+    default = recipe.level is None and not recipe.parameters
+    return int(default and group.task in floors(group.solved_threshold))
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+_GROUP_COLUMNS: Mapping[str, Callable[[StoredGroup], Any]] = {
+    "time": _seconds,
+    "number": lambda group: group.number,
+    "level": lambda group: group.recipe.level,
+    "difficulty": lambda group: _rounded(difficulty_of(group)),
+    "signal": _signal,
+    "asked_again": lambda group: int(group.asked_again),
+    "floors": _has_floors,
+    "size": lambda group: len(group.rollouts),
+}
+_ROLLOUT_COLUMNS: Mapping[str, Callable[[StoredRollout], Any]] = {
+    "status": lambda rollout: _STATUSES.index(rollout.status),
+    "reward": lambda rollout: _rounded(rollout.score),
+    "score": lambda rollout: _rounded(rollout.raw_score),
+    "solved": lambda rollout: int(rollout.solved),
+    "tokens": lambda rollout: rollout.length,
+    "truncated": lambda rollout: int(rollout.truncated),
+    "format_failure": lambda rollout: int(rollout.status in FORMAT_FAILURES),
+}

@@ -1,0 +1,93 @@
+"""The columnar index of stored groups, which the page's figures come from."""
+
+import json
+from pathlib import Path
+
+from report_files import row, write
+
+from reasoning_gym_environment.report.data import read_report_data
+from reasoning_gym_environment.report.index import GroupIndex
+from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.storage.runs import record_path
+
+
+def index_of(*rows: dict[str, object], file: Path | None = None) -> GroupIndex:
+    index = GroupIndex()
+    for number, each in enumerate(rows):
+        index.add(StoredGroup.from_json(each, file=file), number)
+    return index
+
+
+def test_columns_stand_in_parallel() -> None:
+    rows = [row([1.0, 0.0], task="lcm", level=1.0), row([None, 0.25], number=1), row([1.0])]
+    batch = index_of(*rows).batch()
+    groups, rollouts = batch["groups"], batch["rollouts"]
+    assert {len(values) for values in groups.values()} == {3}
+    assert {len(values) for values in rollouts.values()} == {sum(groups["size"])}
+    assert [batch["tasks"][task]["name"] for task in groups["task"]] == ["lcm", "gcd", "gcd"]
+    assert (groups["signal"], groups["at"], groups["floors"]) == (
+        [1, None, None],
+        [0, 1, 2],
+        [0, 1, 1],
+    )
+    assert groups["level"] == [1.0, None, None]
+    assert groups["difficulty"][0] > 0
+    statuses = [batch["statuses"][status] for status in rollouts["status"]]
+    assert statuses == ["solved", "wrong", "unscored", "wrong", "solved"]
+    assert rollouts["score"] == [1.0, 0.0, None, 0.25, 1.0]
+
+
+def test_a_later_batch_holds_what_came_since() -> None:
+    index = index_of(row([1.0]))
+    cursor = int(index.batch()["cursor"])
+    index.add(StoredGroup.from_json(row([0.0, 0.0], task="lcm", number=1)))
+    batch = index.batch(cursor)
+    assert not batch["restart"]
+    assert (batch["groups"]["task"], batch["rollouts"]["solved"]) == ([1], [0, 0])
+    assert len(batch["tasks"]) == 2
+
+
+def test_problems_and_identifiers_are_told_apart() -> None:
+    twice = [row([1.0]), row([0.0], time="2026-01-01T00:09:00+00:00"), row([1.0], number=1)]
+    groups = index_of(*twice, row([1.0])).batch()["groups"]
+    assert groups["problem"] == [0, 0, 1, 0]
+    assert len(set(groups["id"])) == 4
+    assert groups["id"][:3] == index_of(*twice).batch()["groups"]["id"]
+
+
+def test_every_evaluation_and_difficulty_is_a_run_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "step-1").mkdir()
+    rows = [row([1.0], evaluation=True) | {"difficulty": value} for value in (None, 0.5)]
+    files = [write(tmp_path, [row([1.0])]), write(tmp_path / "step-1", rows, "samples.jsonl")]
+    index = GroupIndex()
+    for group in read_report_data(files).groups:
+        index.add(group)
+    runs = index.batch()["runs"]
+    name = f"{tmp_path.name}/step-1"
+    assert {run["name"] for run in runs} == {"run r", name, f"{name}, difficulty 0.5"}
+    assert [run["kind"] for run in runs].count("evaluation") == 2
+
+
+def test_a_runs_record_stands_in_its_header(tmp_path: Path) -> None:
+    record = {
+        "run": "r",
+        "started": "2026-01-01T00:00:00+00:00",
+        "updated": "2026-01-01T00:01:00+00:00",
+        "settings": {"model_name": "a model", "temperature": 0.5, "tasks": ["gcd"]},
+        "warnings": [{"time": "2026-01-01T00:00:30+00:00", "level": "WARNING", "text": "slow"}],
+    }
+    record_path(tmp_path, "r").write_text(json.dumps(record))
+    (run,) = index_of(row([1.0]), file=tmp_path / "x.jsonl").batch()["runs"]
+    assert run["header"][:3] == [["model", "a model"], ["temperature", "0.5"], ["tasks", "1"]]
+    assert run["header"][-1] == ["groups", "all 1"]
+    assert run["started"] == record["started"]
+    assert run["warnings"] == record["warnings"]
+    assert run["system_prompt"] == "Think, then answer."
+
+
+def test_a_runs_name_leads_to_no_other_file(tmp_path: Path) -> None:
+    (tmp_path / "reasoning_gym_environment_run_x").mkdir()
+    (tmp_path / "secret.json").write_text('{"run": "r", "started": "s", "updated": "u"}')
+    hostile = {**row([1.0]), "run": "x/../secret"}
+    (run,) = index_of(hostile, file=tmp_path / "x.jsonl").batch()["runs"]
+    assert run["started"] == ""
