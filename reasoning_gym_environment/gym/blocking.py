@@ -6,18 +6,14 @@ that already run a loop, such as notebooks.
 
 from __future__ import annotations
 
-import asyncio
-import atexit
 import os
-import selectors
-import threading
-import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from ..errors import PoolClosedError
 from ..records import Problem, Recipe
+from ._background import Background
 from .arguments import Scorable, StreamOptions, require_list
 from .asynchronous import AsyncProblemStream, AsyncReasoningGym, Score, TaskSummary
 
@@ -40,49 +36,6 @@ class GymOptions(TypedDict, total=False):
     require_containment: bool
 
 
-class _LoopThread:
-    """An event loop in a daemon thread, for one gym."""
-
-    def __init__(self) -> None:
-        # Not epoll: its set of descriptors would be shared with forks of this process.
-        self._loop = asyncio.SelectorEventLoop(selectors.PollSelector())
-        self._thread = threading.Thread(
-            target=self._run_and_close, name="reasoning-gym", daemon=True
-        )
-        self._thread.start()
-
-    def submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def end(self, gym: AsyncReasoningGym) -> Future[None]:
-        """Close the gym, cancel all tasks and end the thread; wait for none of it."""
-        return self.submit(self._close_and_stop(gym))
-
-    async def _close_and_stop(self, gym: AsyncReasoningGym) -> None:
-        try:
-            await gym.close()
-        finally:
-            self._loop.stop()
-
-    def _run_and_close(self) -> None:
-        try:
-            self._loop.run_forever()
-            self._loop.run_until_complete(_cancel_all())
-        finally:
-            self._loop.close()
-
-    def join(self) -> None:
-        """Wait until the thread has ended."""
-        self._thread.join()
-
-
-async def _cancel_all() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-
-
 class ReasoningGym:
     """A client for reasoning-gym's problems and verifiers, which run in sandboxed processes.
 
@@ -100,13 +53,7 @@ class ReasoningGym:
     """
 
     def __init__(self, **options: Unpack[GymOptions]) -> None:
-        self._options = options
-        self._gym = AsyncReasoningGym(**options)
-        self._loop: _LoopThread | None = None
-        self._finalizer: weakref.finalize[..., ReasoningGym] | None = None
-        self._closed = False
-        self._lock = threading.Lock()
-        _gyms.add(self)
+        self._background = Background(partial(AsyncReasoningGym, **options), name="gym")
 
     def __enter__(self) -> ReasoningGym:
         return self
@@ -116,47 +63,15 @@ class ReasoningGym:
 
     def close(self) -> None:
         """Stop all worker processes. Safe to call again; other calls then fail."""
-        with self._lock:
-            self._closed = True
-            loop, self._loop = self._loop, None
-            self._detach_finalizer()
-        if loop is not None:
-            try:
-                loop.end(self._gym).result()
-            finally:
-                loop.join()
+        self._background.close()
 
-    def _detach_finalizer(self) -> None:
-        """Let the collection of this gym close nothing."""
-        if self._finalizer is not None:
-            self._finalizer.detach()
+    @property
+    def _gym(self) -> AsyncReasoningGym:
+        return self._background.client
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run the coroutine in the loop and wait for its result; an interrupt cancels it."""
-        with self._lock:
-            if self._closed:
-                work.close()
-                raise PoolClosedError("this gym is closed; create a new one")
-            if self._loop is None:
-                self._loop = _LoopThread()
-                self._finalizer = weakref.finalize(self, self._loop.end, self._gym)
-                self._finalizer.atexit = False  # see `_close_all`
-            future = self._loop.submit(work)
-        try:
-            return future.result()
-        except CancelledError as error:
-            raise PoolClosedError("this gym was closed during the call") from error
-        except BaseException:
-            future.cancel()
-            raise
-
-    def _restart_after_fork(self) -> None:
-        """Drop the parent's thread and workers, which a fork does not have."""
-        _inherited.append((self._loop, self._gym))
-        self._detach_finalizer()
-        self._lock = threading.Lock()
-        self._loop = None
-        self._gym = AsyncReasoningGym(**self._options)
+        return self._background.run(work)
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -268,22 +183,3 @@ class ProblemStream:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue another stream exactly: see `AsyncProblemStream.load_state_dict`."""
         self._call(self._stream.load_state_dict, state)
-
-
-_gyms: weakref.WeakSet[ReasoningGym] = weakref.WeakSet()
-_inherited: list[object] = []
-"""Objects of the parent in a fork, kept alive because collecting them warns of pending tasks."""
-
-
-def _close_all() -> None:
-    for gym in list(_gyms):
-        gym.close()
-
-
-def _restart_all() -> None:
-    for gym in list(_gyms):
-        gym._restart_after_fork()
-
-
-atexit.register(_close_all)
-os.register_at_fork(after_in_child=_restart_all)

@@ -1,0 +1,177 @@
+"""An event loop in a thread of its own, which runs an asynchronous client for blocking callers.
+
+It works from several threads, and in programs that already run a loop, such as notebooks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import selectors
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future
+from typing import Any, Generic, Protocol, TypeVar
+
+from ..errors import PoolClosedError
+
+Result = TypeVar("Result")
+
+
+class Client(Protocol):
+    """An asynchronous client, which owns processes."""
+
+    async def close(self) -> None: ...
+
+
+ClientT = TypeVar("ClientT", bound=Client)
+
+
+class _LoopThread:
+    """An event loop in a daemon thread, for one client."""
+
+    def __init__(self) -> None:
+        # Not epoll: its set of descriptors would be shared with forks of this process.
+        self._loop = asyncio.SelectorEventLoop(selectors.PollSelector())
+        self._thread = threading.Thread(
+            target=self._run_and_close, name="reasoning-gym", daemon=True
+        )
+        self._thread.start()
+
+    def submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def end(self, client: Client) -> Future[None]:
+        """Close the client, cancel all tasks and end the thread; wait for none of it."""
+        return self.submit(self._close_and_stop(client))
+
+    async def _close_and_stop(self, client: Client) -> None:
+        try:
+            await client.close()
+        finally:
+            self._loop.stop()
+
+    def _run_and_close(self) -> None:
+        try:
+            self._loop.run_forever()
+            self._loop.run_until_complete(_cancel_all())
+        finally:
+            self._loop.close()
+
+    def join(self) -> None:
+        """Wait until the thread has ended."""
+        self._thread.join()
+
+
+async def _cancel_all() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+class Background(Generic[ClientT]):
+    """A client in an event loop of its own, which starts with the first call.
+
+    It ends with `close`, when nothing refers to this object, and with this process. All threads may
+    use it. A fork of this process makes a new client.
+
+    Args:
+        create: makes the client, which must not refer to this object.
+        name: of the owner, for errors.
+    """
+
+    def __init__(self, create: Callable[[], ClientT], *, name: str) -> None:
+        self._create = create
+        self._name = name
+        self.client = create()
+        self._loop: _LoopThread | None = None
+        self._finalizer: weakref.finalize[..., Background[ClientT]] | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+        _backgrounds.add(self)
+
+    def close(self) -> None:
+        """Close the client and end the thread. Safe to call again; other calls then fail."""
+        with self._lock:
+            self._closed = True
+            loop, self._loop = self._loop, None
+            self._detach_finalizer()
+        if loop is not None:
+            try:
+                loop.end(self.client).result()
+            finally:
+                loop.join()
+
+    def _detach_finalizer(self) -> None:
+        """Let the collection of this object close nothing."""
+        if self._finalizer is not None:
+            self._finalizer.detach()
+
+    def _submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        with self._lock:
+            if self._closed:
+                work.close()
+                raise PoolClosedError(f"this {self._name} is closed; create a new one")
+            if self._loop is None:
+                self._loop = _LoopThread()
+                self._finalizer = weakref.finalize(self, self._loop.end, self.client)
+                self._finalizer.atexit = False  # see `_close_all`
+            return self._loop.submit(work)
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run the coroutine in the loop and wait for its result; an interrupt cancels it.
+
+        Raises:
+            PoolClosedError: this object is closed.
+        """
+        future = self._submit(work)
+        try:
+            return future.result()
+        except CancelledError as error:
+            raise self._closed_meanwhile() from error
+        except BaseException:
+            future.cancel()
+            raise
+
+    async def run_async(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run the coroutine in the loop while the caller's own loop goes on: see `run`."""
+        future = self._submit(work)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError as error:
+            if not self._closed:
+                raise
+            raise self._closed_meanwhile() from error
+
+    def _closed_meanwhile(self) -> PoolClosedError:
+        return PoolClosedError(f"this {self._name} was closed during the call")
+
+    def restart_after_fork(self) -> None:
+        """Drop the parent's thread and processes, which a fork does not have."""
+        _inherited.append((self._loop, self.client))
+        self._detach_finalizer()
+        self._lock = threading.Lock()
+        self._loop = None
+        self.client = self._create()
+
+
+_backgrounds: weakref.WeakSet[Background[Any]] = weakref.WeakSet()
+_inherited: list[object] = []
+"""Objects of the parent in a fork, kept alive because collecting them warns of pending tasks."""
+
+
+def _close_all() -> None:
+    for background in list(_backgrounds):
+        background.close()
+
+
+def _restart_all() -> None:
+    for background in list(_backgrounds):
+        background.restart_after_fork()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_restart_all)
