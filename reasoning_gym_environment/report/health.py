@@ -40,16 +40,9 @@ class _Outcome(NamedTuple):
 
 
 class RunHealth:
-    """The last groups of a run or an evaluation, in whatever order they are read.
+    """The last groups of a run or an evaluation, in whatever order they are read."""
 
-    Attributes:
-        trains: whether its groups are of training.
-        unreadable: lines of its files that could not be read.
-    """
-
-    def __init__(self, *, trains: bool) -> None:
-        self.trains = trains
-        self.unreadable = 0
+    def __init__(self) -> None:
         self._groups = 0
         self._first = self._last = 0.0
         self._outcomes: list[_Outcome] = []  # a heap of the last groups by time
@@ -85,17 +78,27 @@ class RunHealth:
         return rollouts / max(1.0, min(_RATE_SECONDS, now - self._first))
 
     def lines(
-        self, record: RunRecord | None = None, *, ended: bool = False, now: float | None = None
+        self,
+        record: RunRecord | None = None,
+        *,
+        trains: bool,
+        unreadable: int = 0,
+        ended: bool = False,
+        now: float | None = None,
     ) -> list[dict[str, str]]:
         """Return what is wrong, or one line that nothing is.
 
         Args:
             record: of the run, if it writes one.
+            trains: whether the groups are of training.
+            unreadable: lines of the run's files that could not be read.
             ended: whether it has ended, where no record says so.
             now: seconds since the epoch; None leaves out what is only true while a run goes.
         """
         ended = ended or bool(record and record.ended)
-        found = [*self._state(record, None if ended else now), *self._findings()]
+        found = [*self._state(record, None if ended else now), *self._findings(trains=trains)]
+        if unreadable:
+            found.append((WARNING, f"Skipped {unreadable} torn or unreadable lines"))
         return [{"level": level, "text": text} for level, text in found or [self._fine(ended, now)]]
 
     def _fine(self, ended: bool, now: float | None) -> tuple[str, str]:
@@ -126,10 +129,8 @@ class RunHealth:
                 yield ERROR, f"{what}: it has written nothing about itself for {lasting(silent)}"
             elif since_group > _WAITING_SECONDS:
                 yield WARNING, f"No group for {lasting(since_group)}"
-        if self.unreadable:
-            yield WARNING, f"Skipped {self.unreadable} torn or unreadable lines"
 
-    def _findings(self) -> Iterator[tuple[str, str]]:
+    def _findings(self, *, trains: bool) -> Iterator[tuple[str, str]]:
         """Yield what is wrong with the last groups."""
         last = self._outcomes
         if len(last) < _FEWEST:
@@ -149,7 +150,7 @@ class RunHealth:
         if truncated >= _TRUNCATED:
             what = "are truncated at max_token_length"
             yield WARNING, f"{truncated:.0%} of the completions of {of} {what}"
-        if self.trains:
+        if trains:
             yield from _without_signal(last, of)
 
 

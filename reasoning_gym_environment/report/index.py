@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
 from hashlib import blake2b
 from pathlib import Path, PurePath
 from typing import Any, Final
 
+from msgspec import structs
+
 from ..errors import FixableError
-from ..evaluation.store import PARTIAL, RUN, SAMPLES, settings_in
+from ..evaluation.store import METRICS, PARTIAL, RUN, SAMPLES, settings_in
 from ..records import FORMAT_FAILURES, Signal, Status
 from ..storage.rows import StoredGroup, StoredRollout
-from ..storage.runs import RunRecord, read_record, record_files, record_path
+from ..storage.runs import RunRecord, read_run
 from ..tasks.catalogue import ladder_heights
 from ..tasks.chance_floors import Floors, floors
 from .data import EVALUATION, TRAINING, category_of, split_of
@@ -54,6 +56,7 @@ class RunEntry:
         key: the run's name in its rows, or the evaluation's folder and difficulty.
         folder: where its record, or its `run.json`, is; None for rows that no file holds.
         last_number: the largest number of a training group; 0 where a group has none.
+        record: of a training run that writes one.
     """
 
     key: str
@@ -65,6 +68,7 @@ class RunEntry:
     groups: int = 0
     last_number: int = 0
     numbered: bool = True
+    record: RunRecord | None = None
 
     def add(self, group: StoredGroup) -> None:
         """Take in what a group says of its run."""
@@ -99,27 +103,16 @@ class RunEntry:
         }
 
     def _training(self) -> dict[str, Any]:
-        record = self._record()
+        record = self.record
         about = {
             "started": record.started if record else "",
             "updated": record.updated if record else "",
             "ended": record.ended if record else "",
             "health": [],
-            "warnings": [
-                {"time": each.time, "level": each.level, "text": each.text}
-                for each in (record.warnings if record else ())
-            ],
+            "warnings": [structs.asdict(each) for each in (record.warnings if record else ())],
         }
         settings = record.settings if record else {}
         return {**about, "settings": settings, "more": [["groups", self._coverage()]]}
-
-    def _record(self) -> RunRecord | None:
-        """Return the run's record; its name comes from a row, so no other file may be meant."""
-        if self.folder is None or record_path(self.folder, self.key) not in record_files(
-            self.folder
-        ):
-            return None
-        return read_record(record_path(self.folder, self.key))
 
     def _evaluation(self) -> dict[str, Any]:
         more: list[list[str]] = []
@@ -128,8 +121,16 @@ class RunEntry:
             settings = (settings_in(self.folder) if self.folder else None) or {}
         except FixableError:
             more = [["settings", f"{RUN} can't be read"]]
-        nothing = {"started": "", "updated": "", "ended": "", "health": [], "warnings": []}
-        return {**nothing, "settings": settings, "more": more}
+        about = {"started": "", "updated": "", "ended": self._end(), "health": [], "warnings": []}
+        return {**about, "settings": settings, "more": more}
+
+    def _end(self) -> str:
+        """Return when the evaluation's results were written; empty before."""
+        try:
+            written = ((self.folder or Path()) / METRICS).stat().st_mtime
+        except OSError:
+            return ""
+        return datetime.fromtimestamp(written, timezone.utc).isoformat(timespec="seconds")
 
     def _coverage(self) -> str:
         if not self.numbered:
@@ -188,6 +189,11 @@ class GroupIndex:
         self._firsts.append(self._firsts[-1] + len(group.rollouts))
         return identifier
 
+    def identifier(self, number: int) -> str:
+        """Return the identifier of the group with that number."""
+        identifier: str = self._groups["id"][number]
+        return identifier
+
     def batch(self, since: int = 0) -> dict[str, Any]:
         """Return the columns from a number of groups on, and everything of runs and tasks."""
         first = self._firsts[since]
@@ -203,24 +209,31 @@ class GroupIndex:
         }
 
     def _identifier(self, group: StoredGroup) -> str:
-        run, _ = run_of(group)
-        said = f"{run}\0{group.item_key}\0{group.time}\0{group.number}"
-        whole = blake2b(said.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
-        identifier, copy = whole[:10], 1
+        first = identifier = group_id(group)
+        copy = 1
         while identifier in self._ids:  # the same row twice, or an accident
             copy += 1
-            identifier = f"{whole[:10]}-{copy}"
+            identifier = f"{first}-{copy}"
         self._ids.add(identifier)
         return identifier
 
     def _run(self, group: StoredGroup) -> int:
         key, name = run_of(group)
         if key not in self.runs:
-            folder = group.file.parent if group.file else None
-            self.runs[key] = RunEntry(key=key, kind=split_of(group), name=name, folder=folder)
-            self._run_numbers[key] = len(self._run_numbers)
+            self._add_run(key, name, split_of(group), group.file.parent if group.file else None)
         self.runs[key].add(group)
         return self._run_numbers[key]
+
+    def _add_run(self, key: str, name: str, kind: str, folder: Path | None) -> None:
+        record = read_run(folder, key) if folder and kind == TRAINING else None
+        self.runs[key] = RunEntry(key=key, kind=kind, name=name, folder=folder, record=record)
+        self._run_numbers[key] = len(self._run_numbers)
+
+    def set_record(self, record: RunRecord, folder: Path) -> None:
+        """Replace the record of a run, which may have no groups yet."""
+        if record.run not in self.runs:
+            self._add_run(record.run, _training_name(record.run), TRAINING, folder)
+        self.runs[record.run].record = record
 
     def _task(self, name: str) -> int:
         if name not in self._tasks:
@@ -236,17 +249,28 @@ class GroupIndex:
         return self._task_numbers[name]
 
 
+def group_id(group: StoredGroup) -> str:
+    """Return an identifier that is the same in every file of the group's run."""
+    run, _ = run_of(group)
+    said = f"{run}\0{group.item_key}\0{group.time}\0{group.number}"
+    return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=5).hexdigest()
+
+
 def run_of(group: StoredGroup) -> tuple[str, str]:
     """Return the key and the name of the run, or of the evaluation at one difficulty."""
     if split_of(group) == TRAINING:
         run = str(group.about.get("run") or "")
-        return run, f"run {run[:8]}" if run else "training"
+        return run, _training_name(run)
     path = str(group.file or "")
     folder = next((path[: -len(end) - 1] for end in (SAMPLES, PARTIAL) if path.endswith(end)), path)
     name = short_name(folder) or EVALUATION
     if group.difficulty is None:
         return folder or EVALUATION, name
     return f"{folder} {group.difficulty:g}", f"{name}, difficulty {group.difficulty:g}"
+
+
+def _training_name(run: str) -> str:
+    return f"run {run[:8]}" if run else "training"
 
 
 def short_name(path: str) -> str:

@@ -319,6 +319,11 @@ def rescored_path(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(".jsonl") + RESCORED)
 
 
+def holds_groups(name: str) -> bool:
+    """Return whether a file of that name holds groups or samples that a run has written."""
+    return bool(_ROWS.match(name))
+
+
 def stored_files(paths: Sequence[Path]) -> list[Path]:
     """Replace each folder by the dumps and evaluation samples below it, without rescored files.
 
@@ -329,7 +334,7 @@ def stored_files(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         own = [path]
         if path.is_dir():
-            own = sorted(file for file in path.rglob("*.jsonl") if _ROWS.match(file.name))
+            own = sorted(file for file in path.rglob("*.jsonl") if holds_groups(file.name))
         if not own:
             raise FixableError(
                 f"{path} holds no dumps and no evaluation samples; give another folder or files"

@@ -79,10 +79,15 @@ def record_path(folder: Path, run: str) -> Path:
     return folder / f"reasoning_gym_environment_run_{run}.json"
 
 
+def is_record(name: str) -> bool:
+    """Return whether a file of that name is a run's record."""
+    return bool(_RECORD.fullmatch(name))
+
+
 def record_files(folder: Path) -> list[Path]:
     """Return the records of the runs whose dumps are in a folder."""
     files = folder.glob("reasoning_gym_environment_run_*.json")
-    return sorted(file for file in files if _RECORD.fullmatch(file.name) and file.is_file())
+    return sorted(file for file in files if is_record(file.name) and file.is_file())
 
 
 def read_record(path: Path) -> RunRecord | None:
@@ -92,6 +97,13 @@ def read_record(path: Path) -> RunRecord | None:
             return validate(json.loads(file.read(MAX_RECORD_BYTES)), RunRecord)
     except (OSError, ValueError, RecursionError):
         return None
+
+
+def read_run(folder: Path, run: str) -> RunRecord | None:
+    """Read the record of a run, whose name may come from a row; None without one."""
+    path = record_path(folder, run)
+    mine = is_record(path.name) and path.parent == folder and path.is_file()
+    return read_record(path) if mine else None
 
 
 def utc_now() -> str:

@@ -25,8 +25,8 @@ def of(*scores: float | None, ago: float = 5.0, **rollout: Any) -> StoredGroup:
     return StoredGroup.from_json(stored)
 
 
-def health(*groups: StoredGroup, trains: bool = True) -> RunHealth:
-    run = RunHealth(trains=trains)
+def health(*groups: StoredGroup) -> RunHealth:
+    run = RunHealth()
     for group in groups:
         run.add(group)
     return run
@@ -38,7 +38,7 @@ def record(*, updated: float = 1.0, **fields: Any) -> RunRecord:
 
 
 def lines(run: RunHealth, **known: Any) -> list[tuple[str, str]]:
-    found = run.lines(**{"now": NOW, **known})
+    found = run.lines(**{"trains": True, "now": NOW, **known})
     return [(line["level"], line["text"]) for line in found]
 
 
@@ -151,17 +151,17 @@ def test_the_last_groups_are_the_last_by_time_in_whatever_order_they_come() -> N
 
 
 def test_evaluations_need_no_signal() -> None:
-    assert lines(health(*[of(1.0)] * 12, trains=False))[0][0] == "ok"
+    assert lines(health(*[of(1.0)] * 12), trains=False)[0][0] == "ok"
 
 
 def test_skipped_lines_are_reported() -> None:
-    run = health(*MIXED)
-    run.unreadable = 3
-    assert lines(run) == [("warning", "Skipped 3 torn or unreadable lines")]
+    assert lines(health(*MIXED), unreadable=3) == [
+        ("warning", "Skipped 3 torn or unreadable lines")
+    ]
 
 
 @pytest.mark.parametrize("time", ["soon", "9999-12-31T23:59:59+00:00", "0001-01-01", ""])
 def test_any_time_is_taken(time: str) -> None:
     run = health(StoredGroup.from_json(row([1.0], time=time or None)))
-    assert run.lines(now=NOW)
+    assert lines(run)
     assert isinstance(run.pace(NOW), list)

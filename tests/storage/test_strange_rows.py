@@ -10,6 +10,8 @@ from json_values import ODD, places, with_value, without
 
 from reasoning_gym_environment.report._sections import level_lines
 from reasoning_gym_environment.report.data import overview
+from reasoning_gym_environment.report.health import RunHealth
+from reasoning_gym_environment.report.index import GroupIndex
 from reasoning_gym_environment.report.page import group_sample
 from reasoning_gym_environment.storage.export import dpo_rows, record_rows, sft_rows
 from reasoning_gym_environment.storage.rendering import render_rollout
@@ -34,6 +36,8 @@ def require_readable(row: Any) -> None:
     overview([group])
     level_lines([group])
     group_sample(group, 100)
+    GroupIndex().add(group)
+    RunHealth().add(group)
 
 
 def test_the_stored_row_is_read() -> None:
