@@ -311,13 +311,15 @@ class LiveIndex:
 
     def _add(self, group: StoredGroup, place: _Place) -> None:
         """Add a group, or note that it moved to another file, as finished evaluations do."""
-        known = self._numbers.get(group_id(group))
+        identifier = group_id(group)
+        known = self._numbers.get(identifier)
         run, _ = run_of(group)
         if known is not None and self._places[known].file != place.file:
             self._places[known] = place
         elif self._has_room(run, len(group.rollouts)):
             self._rollouts += len(group.rollouts)
-            self._numbers[self._index.add(group)] = len(self._places)
+            unique = self._index.add(group, identifier=identifier)
+            self._numbers[unique] = len(self._places)
             self._places.append(place)
             self._health[run].add(group)
         else:
@@ -402,30 +404,28 @@ class LiveIndex:
             after: groups that an earlier call has searched.
 
         Returns:
-            The numbers of the rollouts found, by their group's id; how many groups were searched,
-            of how many.
+            `found`: the ids of groups whose question has the text, and ID.N for rollouts, from 1;
+            `searched`: so many groups, `of` so many.
         """
         deadline = time.monotonic() + seconds
-        found: dict[str, list[int]] = {}
+        found: list[str] = []
         while after < len(self) and time.monotonic() < deadline:
             with self._lock:
                 numbers = range(after, min(after + _SEARCHED_AT_ONCE, len(self)))
                 rows = [(self._index.identifier(n), self._places[n]) for n in numbers]
                 paths = {place.file: self._read_from[place.file] for _, place in rows}
             for file, own in groupby(rows, lambda row: row[1].file):
-                found.update(_matches(paths[file], own, text.lower()))
+                found += _matches(paths[file], own, text.lower())
             after += len(rows)
-        return {"groups": found, "searched": after, "of": len(self)}
+        return {"found": found, "searched": after, "of": len(self)}
 
 
 def _holds(name: str) -> bool:
     return holds_groups(name) or name == PARTIAL or is_record(name)
 
 
-def _matches(
-    path: Path, rows: Iterable[tuple[str, _Place]], text: str
-) -> Iterator[tuple[str, list[int]]]:
-    """Yield the groups in a file, and their rollouts, that have a text in lower case."""
+def _matches(path: Path, rows: Iterable[tuple[str, _Place]], text: str) -> Iterator[str]:
+    """Yield where a text in lower case is in some rows of a file; see `LiveIndex.search`."""
     escaped = json.dumps(text)[1:-1].encode()  # dumps are ASCII: most rows need no parsing
     with suppress(OSError), open_regular(path) as file:
         for identifier, place in rows:
@@ -433,11 +433,10 @@ def _matches(
             if text.isascii() and escaped not in line.lower():
                 continue
             with suppress(ValueError):  # the file was replaced
-                if hits := _rollouts_with(text, parse_group(line, path)):
-                    yield identifier, hits
-
-
-def _rollouts_with(text: str, group: StoredGroup) -> list[int]:
-    everywhere = text in group.question.lower()
-    texts = enumerate(rollout.text for rollout in group.rollouts)
-    return [number for number, own in texts if everywhere or text in own.lower()]
+                group = parse_group(line, path)
+                if any(text in m["content"].lower() for m in group.prompt if m["role"] != "system"):
+                    yield identifier
+                    continue
+                for number, rollout in enumerate(group.rollouts, start=1):
+                    if text in rollout.text.lower():
+                        yield f"{identifier}.{number}"

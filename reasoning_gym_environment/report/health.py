@@ -171,7 +171,8 @@ def _outcome(group: StoredGroup, time: float, number: int) -> _Outcome:
         unscored=len(group.rollouts) - len(scored),
         truncated=sum(rollout.truncated for rollout in scored),
         completions=[  # of the text, only whether there is one is kept
-            CheckedCompletion(r.text.strip()[:1], r.finish_reason, r.status) for r in scored
+            CheckedCompletion(r.text[:1] if r.text.strip() else "", r.finish_reason, r.status)
+            for r in scored
         ],
     )
 

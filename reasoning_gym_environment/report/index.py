@@ -167,13 +167,14 @@ class GroupIndex:
         """Return the number of groups."""
         return len(self._firsts) - 1
 
-    def add(self, group: StoredGroup, at: Any = None) -> str:
+    def add(self, group: StoredGroup, at: Any = None, *, identifier: str = "") -> str:
         """Append a group, and return its identifier: short, and the same in every index.
 
         Args:
             at: where its texts are, as the page's source understands it.
+            identifier: its `group_id`, if that is known.
         """
-        identifier = self._identifier(group)
+        identifier = self._unique(identifier or group_id(group))
         columns = self._groups
         columns["id"].append(identifier)
         columns["at"].append(at)
@@ -208,9 +209,8 @@ class GroupIndex:
             "rollouts": {name: values[first:] for name, values in self._rollouts.items()},
         }
 
-    def _identifier(self, group: StoredGroup) -> str:
-        first = identifier = group_id(group)
-        copy = 1
+    def _unique(self, first: str) -> str:
+        identifier, copy = first, 1
         while identifier in self._ids:  # the same row twice, or an accident
             copy += 1
             identifier = f"{first}-{copy}"

@@ -69,7 +69,8 @@ def known_categories() -> dict[str, str]:
     return {name: category for name, category in categories.items() if name not in NOT_A_TASK}
 
 
-def ladder_heights() -> dict[str, int]:
+@cache
+def ladder_heights() -> Mapping[str, int]:
     """Return the number of levels of every task in the snapshot."""
     return {task: len(row["levels"]) for task, row in _stored_snapshot()["ladders"].items()}
 

@@ -1,0 +1,231 @@
+"""The page over HTTP: what it serves, and to whom."""
+
+import asyncio
+import gzip
+import json
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import pytest
+from report_files import row
+
+from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.report import follow, live
+from reasoning_gym_environment.report.follow import LiveIndex
+from reasoning_gym_environment.report.live import LiveServer, LiveSettings
+
+DUMP = "reasoning_gym_environment_rollouts_r_0000.jsonl"
+TOKEN = "a-token-of-24-characters"
+PAGE = "<!doctype html><title>A page</title>"
+
+
+@pytest.fixture(autouse=True)
+def _polls_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(live, "_POLL_SECONDS", 0.02)
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: Any
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        packed = self.headers.get("Content-Encoding") == "gzip"
+        return json.loads(gzip.decompress(self.body) if packed else self.body)
+
+
+class Client:
+    """Sends requests as they are written, without following redirects or keeping cookies."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.partition("?")[0]
+        jar = aiohttp.DummyCookieJar()
+        self._session = aiohttp.ClientSession(auto_decompress=False, cookie_jar=jar)
+
+    async def get(self, path: str = "", method: str = "GET", **headers: str) -> Reply:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        async with self._session.request(
+            method, self.url + path, headers=named, allow_redirects=False
+        ) as response:
+            return Reply(response.status, response.headers, await response.read())
+
+    async def index(self, groups: int, cursor: str = "") -> Any:
+        """Ask until the index has so many new groups."""
+        while True:
+            batch = (await self.get(f"api/index?since={cursor}")).json
+            if len(batch["groups"]["id"]) >= groups:
+                return batch
+            await asyncio.sleep(0.02)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+@asynccontextmanager
+async def serving(folder: Path, **settings: Any) -> AsyncIterator[Client]:
+    index = LiveIndex([folder])
+    async with LiveServer(index, PAGE, LiveSettings(**settings)) as server:
+        client = Client(server.url)
+        try:
+            yield client
+        finally:
+            await client.close()
+
+
+def append(folder: Path, *rows: dict[str, Any]) -> None:
+    with (folder / DUMP).open("a") as file:
+        file.writelines(json.dumps(each) + "\n" for each in rows)
+
+
+async def test_the_page_gets_what_is_new_and_texts_when_it_asks(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        reply = await client.get()
+        assert (reply.status, reply.body.decode()) == (200, PAGE)
+        first = await client.index(0)
+        stored = row([1.0, 0.0], texts=["one \ud800", "two"])
+        append(tmp_path, stored)
+        batch = await client.index(1, first["cursor"])
+        assert (batch["restart"], batch["rollouts"]["solved"]) == (False, [1, 0])
+        [identifier] = batch["groups"]["id"]
+        group = await client.get(f"api/group/{identifier}")
+        assert group.json == stored
+        found = (await client.get("api/search?text=TWO")).json
+        assert found == {"found": [f"{identifier}.2"], "searched": 1, "of": 1}
+        (tmp_path / DUMP).unlink()
+        gone = await client.get(f"api/group/{identifier}")
+        assert (gone.status, "was deleted" in gone.json["error"]) == (404, True)
+
+
+async def test_long_replies_are_compressed_for_those_who_take_it(tmp_path: Path) -> None:
+    append(tmp_path, *(row([0.0] * 8, number=number) for number in range(20)))
+    async with serving(tmp_path) as client:
+        await client.index(20)
+        plain = await client.get("api/index", Accept_Encoding="identity")
+        packed = await client.get("api/index", Accept_Encoding="br, gzip")
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(packed.body) == plain.body
+    assert len(packed.body) < len(plain.body) / 2
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("api/search", 422, "text must have 1 to 1000 characters, got 0"),
+        ("api/search?text=" + "x" * 1001, 422, "got 1001"),
+        ("api/search?text=x&after=-1", 422, "after must be an integer ≥ 0, got '-1'"),
+        ("api/search?text=x&after=" + "9" * 5000, 422, "after must be"),
+        ("api/search?text=x&after=²", 422, "after must be"),
+        ("api/group/none", 404, "no such group"),
+        ("api/group/..%2F..%2Fetc", 404, ""),
+        ("etc/passwd", 404, ""),
+    ],
+)
+async def test_what_is_not_there_or_not_valid_is_refused(
+    path: str, status: int, said: str, tmp_path: Path
+) -> None:
+    async with serving(tmp_path) as client:
+        reply = await client.get(path)
+    assert reply.status == status
+    assert said in (reply.json["error"] if said else "")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+async def test_it_only_reads(method: str, tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        reply = await client.get("api/index", method)
+    assert (reply.status, reply.json["error"]) == (405, f"only GET is served, got '{method}'")
+
+
+OWN_HOSTS = ("localhost:9000", "127.0.0.1", "127.0.0.1:1", "[::1]:80", socket.gethostname())
+OTHER_HOSTS = ("evil.example", "localhost.evil.example:8090", "", "[", "127.0.0.1.evil.example")
+
+
+async def statuses(client: Client, hosts: Sequence[str], path: str = "api/index") -> set[int]:
+    return {(await client.get(path, Host=host)).status for host in hosts}
+
+
+async def test_a_name_that_is_not_this_machines_is_refused_since_it_may_be_rebound(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path, allowed_hosts=["gpu.Example"]) as client:
+        assert await statuses(client, OWN_HOSTS) == {200}
+        assert await statuses(client, ["gpu.example:443", "GPU.EXAMPLE"]) == {200}
+        for path in ("", "api/index", "healthz"):
+            assert await statuses(client, OTHER_HOSTS, path) <= {400, 403}
+        reply = await client.get(Host="evil.example")
+        assert "allow the name with --allow-host" in reply.json["error"]
+
+
+async def test_other_sites_can_neither_read_nor_frame_the_page(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        for site in ("cross-site", "same-site"):
+            assert (await client.get("api/index", Sec_Fetch_Site=site)).status == 403
+            assert (await client.get("", Sec_Fetch_Site=site)).status == 200, "a link to it"
+        reply = await client.get("api/index", Sec_Fetch_Site="same-origin")
+    assert reply.status == 200
+    assert "Access-Control-Allow-Origin" not in reply.headers
+    assert reply.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert reply.headers["Content-Security-Policy"] == "frame-ancestors 'none'"
+    assert reply.headers["X-Content-Type-Options"] == "nosniff"
+    assert reply.headers["Cache-Control"] == "no-store"
+
+
+async def test_a_token_is_required_and_becomes_a_cookie(tmp_path: Path) -> None:
+    async with serving(tmp_path, token=TOKEN) as client:
+        port = client.url.rpartition(":")[2].strip("/")
+        for path in ("", "?token=", "?token=wrong", "api/index", f"api/index?token={TOKEN}"):
+            reply = await client.get(path)
+            assert (reply.status, "with its token" in reply.json["error"]) == (401, True)
+        assert (await client.get("healthz")).body == b"ok"
+        opened = await client.get(f"?token={TOKEN}")
+        assert (opened.status, opened.headers["Location"]) == (303, "./")
+        assert opened.headers["Set-Cookie"] == (
+            f"watch_{port}={TOKEN}; HttpOnly; Path=/; SameSite=lax"
+        )
+        for path in ("", "api/index"):
+            assert (await client.get(path, Cookie=f"watch_{port}={TOKEN}")).status == 200
+            assert (await client.get(path, Cookie=f"watch_{port}=é")).status == 401
+            assert (await client.get(path, Authorization=f"Bearer {TOKEN}")).status == 200
+
+
+async def test_the_address_has_the_token_and_a_name_that_others_reach(tmp_path: Path) -> None:
+    for host, name in (("0.0.0.0", socket.gethostname()), ("127.0.0.1", "127.0.0.1")):
+        settings = LiveSettings(host=host, token=TOKEN)
+        async with LiveServer(LiveIndex([tmp_path]), PAGE, settings) as server:
+            assert server.url.startswith(f"http://{name}:")
+            assert server.url.endswith(f"/?token={TOKEN}")
+
+
+async def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        port = int(client.url.rpartition(":")[2].strip("/"))
+        with pytest.raises(FixableError, match=f"--port {port}: cannot listen"):
+            async with LiveServer(LiveIndex([tmp_path]), PAGE, LiveSettings(port=port)):
+                pass
+
+
+async def test_an_error_while_files_are_read_is_logged_and_they_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(live, "_FAILED_SECONDS", 0.01)
+    index = LiveIndex([tmp_path])
+    update, failures = index.update, [MemoryError("too little"), MemoryError("too little")]
+
+    def failing(seconds: float = 0.5) -> bool:
+        if failures:
+            raise failures.pop()
+        return update(seconds)
+
+    monkeypatch.setattr(index, "update", failing)
+    append(tmp_path, row([1.0]))
+    following = asyncio.create_task(live.follow_forever(index))
+    while not len(index):
+        await asyncio.sleep(0.01)
+    following.cancel()
+    assert caplog.text.count("can't be followed, trying again: MemoryError('too little')") == 1
