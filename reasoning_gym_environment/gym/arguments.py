@@ -94,6 +94,7 @@ class StreamOptions(TypedDict, total=False):
         seed: of the stream, from 0; 0.
         replica: streams of one seed and different replicas have different problems.
         reserved: questions to leave out, such as those of an evaluation set.
+        group_size: completions of each problem that are scored; learned from the results if unset.
     """
 
     exclude_tasks: Sequence[str]
@@ -107,6 +108,7 @@ class StreamOptions(TypedDict, total=False):
     seed: int
     replica: str
     reserved: Iterable[str]
+    group_size: int | None
 
 
 class StreamSettings(Arguments):
@@ -131,6 +133,7 @@ class StreamSettings(Arguments):
     seed: Annotated[Integer, Field(ge=0, lt=2**53)] = 0
     replica: Annotated[str, Field(max_length=100)] = ""
     reserved: Texts = Field([])
+    group_size: Annotated[Integer | None, Field(ge=1)] = None
 
 
 class ObservedCounts(Arguments):

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
+from ..problems.gathering import GroupGathering
 from ..problems.levels import require_difficulty_where_fixed
 from ..problems.memory import sampling_metrics
 from ..problems.stream import (
@@ -108,19 +110,23 @@ def problem_settings(given: StreamSettings, *, skip_faulty_items: bool) -> Probl
 
 
 class AsyncProblemStream:
-    """An endless stream of training problems, whose levels follow the observed results.
+    """An endless stream of training problems, whose levels follow the scores of its problems.
 
-    Created by `AsyncReasoningGym.stream`.
+    Created by `AsyncReasoningGym.stream`. Scores of the same gym count by themselves.
 
     Example:
-        stream = await gym.stream(complexity_mode="curriculum", sampling="signal")
+        stream = await gym.stream(complexity_mode="curriculum", sampling="signal", group_size=8)
         problem = await stream.next()
-        stream.observe(problem, solved=3, attempts=8)
+        scores = await gym.score_many((problem, completion) for completion in completions)
     """
 
-    def __init__(self, gym: AsyncReasoningGym, problems: TrainingProblems) -> None:
+    def __init__(
+        self, gym: AsyncReasoningGym, problems: TrainingProblems, group_size: int | None
+    ) -> None:
         self._gym = gym
         self._problems = problems
+        self._group_size = group_size
+        self._gathering = GroupGathering(group_size)
 
     def __aiter__(self) -> AsyncIterator[Problem]:
         return self
@@ -136,10 +142,35 @@ class AsyncProblemStream:
             PoolClosedError: the gym is closed, or belongs to another event loop.
         """
         self._gym.require_own_loop()
-        return await self._problems.next()
+        problem = await self._problems.next()
+        self.expect(problem.recipe)
+        return problem
+
+    def expect(self, recipe: Recipe) -> None:
+        """Await scores of a problem that was handed out, such as before a restart."""
+        self._gathering.expect(recipe)
+
+    def gather(self, recipe: Recipe, scores: Sequence[Score]) -> list[Recipe]:
+        """Take scores of a problem; record its group once it is whole.
+
+        Returns:
+            The recipes whose groups were recorded.
+        """
+        whole = self._gathering.add(
+            recipe,
+            completions=len(scores),
+            scored=sum(score.score is not None for score in scores),
+            solved=sum(score.solved for score in scores),
+        )
+        for group in whole:
+            self._problems.record(group.recipe, solved=group.solved, scored=group.scored)
+        return [group.recipe for group in whole]
 
     def observe(self, problem: Scorable, *, solved: int, attempts: int) -> None:
         """Record that `solved` of `attempts` scored completions of a problem were right.
+
+        For completions that were scored elsewhere: a group whose scores this gym gave is recorded
+        already, and stays as it is.
 
         Raises:
             ConfigurationError: an argument is invalid, or this stream never draws its task.
@@ -153,15 +184,21 @@ class AsyncProblemStream:
         recipe = which.recipe if isinstance(which, Problem) else which
         if recipe.task not in self._problems.selection.weights:
             raise ConfigurationError(f"problem is of {recipe.task}, which this stream never draws")
-        self._problems.record(recipe, solved=counts.solved, scored=counts.attempts)
+        if self._gathering.withdraw(recipe):
+            self._problems.record(recipe, solved=counts.solved, scored=counts.attempts)
 
     def levels(self) -> dict[str, Any]:
         """Return the curriculum's state: see `TrainingProblems.curriculum_stats`."""
         return self._problems.curriculum_stats()
 
     def sampling(self) -> dict[str, float]:
-        """Return what the choice of problems brought so far: see `sampling_metrics`."""
-        return sampling_metrics(self._problems.sampling)
+        """Return what the choice of problems brought so far.
+
+        Returns:
+            See `sampling_metrics`; and the number of groups that never became whole.
+        """
+        incomplete = {"sampling/incomplete_groups": float(self._gathering.incomplete)}
+        return {**sampling_metrics(self._problems.sampling), **incomplete}
 
     def state_dict(self, unfinished: Sequence[Problem] = ()) -> dict[str, Any]:
         """Return the state as JSON.
@@ -181,6 +218,7 @@ class AsyncProblemStream:
             self._problems.load_state_dict(state)
         except ValueError as error:
             raise ConfigurationError(f"state: {error}") from error
+        self._gathering = GroupGathering(self._group_size)
 
     def close(self) -> None:
         """Drop all pending problems."""
@@ -277,6 +315,7 @@ class AsyncReasoningGym:
         self._closed = False
         self._ladders: Mapping[str, TaskLadder] = {}
         self._remembered = RememberedProblems()
+        self._fed: WeakSet[AsyncProblemStream] = WeakSet()
         self.counts: Counter[str] = Counter()
 
     async def __aenter__(self) -> AsyncReasoningGym:
@@ -419,7 +458,8 @@ class AsyncReasoningGym:
         """Score completions concurrently, and return the scores in the same order.
 
         A completion's answer is the one `<answer>…</answer>` outside its thought. Pass only
-        problems that this process made; pass recipes from other sources.
+        problems that this process made; pass recipes from other sources. The streams of this gym
+        that handed out the problem learn the result.
 
         Raises:
             ConfigurationError: a pair is invalid; nothing is scored.
@@ -453,6 +493,13 @@ class AsyncReasoningGym:
         return [placed[index] for index in range(len(texts))]
 
     async def _score_group(self, which: Problem | Recipe, texts: Sequence[str]) -> list[Score]:
+        scores = await self._verify_group(which, texts)
+        recipe = which.recipe if isinstance(which, Problem) else which
+        for stream in list(self._fed):
+            stream.gather(recipe, scores)
+        return scores
+
+    async def _verify_group(self, which: Problem | Recipe, texts: Sequence[str]) -> list[Score]:
         try:
             problem = which if isinstance(which, Problem) else await self.problem(which)
         except GenerationError as error:
@@ -478,7 +525,7 @@ class AsyncReasoningGym:
     async def stream(
         self, tasks: Sequence[str] = (), **options: Unpack[StreamOptions]
     ) -> AsyncProblemStream:
-        """Start a stream of training problems.
+        """Start a stream of training problems, which learns from the scores of this gym.
 
         Args:
             tasks: tasks and categories; empty means all.
@@ -486,6 +533,14 @@ class AsyncReasoningGym:
         Raises:
             ConfigurationError: an option is invalid; the message names it.
         """
+        stream = await self.open_stream(tasks, **options)
+        self._fed.add(stream)
+        return stream
+
+    async def open_stream(
+        self, tasks: Sequence[str] = (), **options: Unpack[StreamOptions]
+    ) -> AsyncProblemStream:
+        """Start a stream that learns from `gather` and `observe` alone: see `stream`."""
         given = build(StreamSettings, {"tasks": tasks, **options})
         settings = problem_settings(given, skip_faulty_items=self._skip_faulty_items)
         problems = TrainingProblems(settings, await self._workers(), self.counts)
@@ -495,4 +550,4 @@ class AsyncReasoningGym:
             prefetch=PREFETCH,
             excluded=fixed_exclusions({question_hash(q) for q in given.reserved}),
         )
-        return AsyncProblemStream(self, problems)
+        return AsyncProblemStream(self, problems, given.group_size)

@@ -122,14 +122,15 @@ class ReasoningGym:
 
 
 class ProblemStream:
-    """An endless stream of training problems, whose levels follow the observed results.
+    """An endless stream of training problems, whose levels follow the scores of its problems.
 
-    It belongs to the process that created it; another process can continue it from its state.
+    Scores of the same gym count by themselves. It belongs to the process that created it; another
+    process can continue it from its state.
 
     Example:
-        stream = gym.stream(complexity_mode="curriculum", sampling="signal")
+        stream = gym.stream(complexity_mode="curriculum", sampling="signal", group_size=8)
         problem = stream.next()
-        stream.observe(problem, solved=3, attempts=8)
+        scores = gym.score_many((problem, completion) for completion in completions)
     """
 
     def __init__(self, gym: ReasoningGym, stream: AsyncProblemStream) -> None:
@@ -165,7 +166,7 @@ class ProblemStream:
         return self._run(self._stream.next())
 
     def observe(self, problem: Scorable, *, solved: int, attempts: int) -> None:
-        """Record that `solved` of `attempts` scored completions of a problem were right."""
+        """Record a result that was scored elsewhere: see `AsyncProblemStream.observe`."""
         self._call(self._stream.observe, problem, solved=solved, attempts=attempts)
 
     def levels(self) -> dict[str, Any]:
@@ -173,7 +174,7 @@ class ProblemStream:
         return self._call(self._stream.levels)
 
     def sampling(self) -> dict[str, float]:
-        """Return what the choice of problems brought so far: see `sampling_metrics`."""
+        """Return what the choice of problems brought so far: see `AsyncProblemStream.sampling`."""
         return self._call(self._stream.sampling)
 
     def state_dict(self, unfinished: Sequence[Problem] = ()) -> dict[str, Any]:

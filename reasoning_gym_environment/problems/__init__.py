@@ -3,4 +3,14 @@
 The generators of `sandbox` make the problems, and `evaluation` plans evaluation items.
 """
 
-__all__ = ["curriculum", "levels", "memory", "sampler", "seeds", "stream", "suites", "training"]
+__all__ = [
+    "curriculum",
+    "gathering",
+    "levels",
+    "memory",
+    "sampler",
+    "seeds",
+    "stream",
+    "suites",
+    "training",
+]

@@ -135,11 +135,15 @@ class Row(BaseModel):
 
 
 class ScoreRequest(RequestBody):
-    """Completions of one problem, given by its recipe or its entry."""
+    """Completions of one problem, given by its recipe or its entry.
+
+    A stream that handed out the recipe learns the result once its group is whole.
+    """
 
     recipe: RecipeField = None
     entry: EntryField = None
     completions: Completions
+    stream: Name | None = None
 
 
 class ScoreReply(BaseModel):
@@ -161,11 +165,12 @@ class ScoredCompletion(BaseModel):
 
 
 class VerifyRequest(Row):
-    """A NeMo Gym row with the model's response."""
+    """A NeMo Gym row with the model's response, and the stream that handed out its recipe."""
 
     responses_create_params: dict[str, Any]
     response: NemoResponse
     recipe: RecipeField = None
+    stream: Name | None = None
     question: str | None = None
     answer: str | None = None
     metadata: dict[str, Any] | None = None
@@ -225,16 +230,18 @@ class ProblemsRequest(RequestBody):
 
 
 class StreamedProblem(BaseModel):
-    """A question and the recipe that scores and observes it."""
+    """A question, the recipe that scores it, and whether the stream asked it before."""
 
     recipe: dict[str, Any]
     question: str
+    asked_again: bool
 
 
 class ProblemsReply(BaseModel):
-    """The next problems of the stream."""
+    """The next problems of the stream, and what their choice brought so far."""
 
     problems: list[StreamedProblem]
+    sampling: dict[str, float]
 
 
 class Observation(RequestBody):

@@ -15,7 +15,7 @@ from fastapi import HTTPException
 from pydantic import BaseModel
 
 from ..gym.arguments import StreamOptions, StreamSettings
-from ..gym.asynchronous import AsyncProblemStream, AsyncReasoningGym
+from ..gym.asynchronous import AsyncProblemStream, AsyncReasoningGym, Score
 from ..problems.levels import ComplexityMode
 from ..problems.sampler import TaskSampling
 from ..records import Problem, Recipe, recipe_key
@@ -75,6 +75,7 @@ class _Stream:
     def hand_out(self, recipe: Recipe) -> None:
         self.changed = True
         self.handed_out[recipe_key(recipe)] = recipe
+        self.problems.expect(recipe)
         if len(self.handed_out) > MAX_PENDING:
             del self.handed_out[next(iter(self.handed_out))]
 
@@ -89,12 +90,13 @@ class _Stream:
 
     def restore(self, stored: StoredStream, service: str) -> None:
         """Restore a stored state; ValueError if it is invalid."""
-        state = stored.state
+        state, handed_out = stored.state, []
         if stored.service == service:
-            for recipe in state["ahead"][: stored.handed_out]:
-                self.hand_out(read_recipe(recipe))
+            handed_out = state["ahead"][: stored.handed_out]
             state = {**state, "ahead": state["ahead"][stored.handed_out :]}
         self.problems.load_state_dict(state)
+        for recipe in handed_out:
+            self.hand_out(read_recipe(recipe))
 
 
 def _learns(options: StreamSettings) -> bool:
@@ -132,8 +134,13 @@ class NamedStreams:
         self._opening = asyncio.Lock()
         self._disk = DaemonWriter("streams")
 
-    async def next(self, name: str, count: int, options: StreamSettings | None) -> list[Problem]:
-        """Return the next problems of a stream; `options` start a new one.
+    async def next(
+        self, name: str, count: int, options: StreamSettings | None
+    ) -> tuple[list[Problem], dict[str, float]]:
+        """Return the next problems of a stream, and what their choice brought so far.
+
+        Args:
+            options: start a new stream.
 
         Raises:
             HTTPException: the stream does not exist, or cannot be started.
@@ -148,7 +155,7 @@ class NamedStreams:
                 problem = await stream.problems.next()
                 stream.hand_out(problem.recipe)
                 problems.append(problem)
-            return problems
+            return problems, stream.problems.sampling()
 
     @asynccontextmanager
     async def _use(self, name: str, options: StreamSettings | None) -> AsyncIterator[_Stream]:
@@ -176,7 +183,7 @@ class NamedStreams:
                 self._require_room_for_file()
             await self._make_room()
             given = options.model_dump(exclude={"tasks"}, exclude_none=True)
-            problems = await self._gym.stream(options.tasks, **cast(StreamOptions, given))
+            problems = await self._gym.open_stream(options.tasks, **cast(StreamOptions, given))
             stream = _Stream(problems, options)
             if stored is not None:
                 stream.restore(stored, self._service)
@@ -228,10 +235,21 @@ class NamedStreams:
         Raises:
             HTTPException: a result is not of a problem that awaits one.
         """
-        if name not in self._streams and not self._path(name).exists():
-            raise HTTPException(404, f"stream {name!r} does not exist: ask for its problems first")
+        self.require(name)
         async with self._use(name, None) as stream:
             _observe(name, stream, results)
+
+    def require(self, name: str) -> None:
+        """Raise HTTPException 404 if a stream does not exist."""
+        if name not in self._streams and not self._path(name).exists():
+            raise HTTPException(404, f"stream {name!r} does not exist: ask for its problems first")
+
+    async def gather(self, name: str, recipe: Recipe, scores: Sequence[Score]) -> None:
+        """Tell a stream the scores of one of its problems; those of others change nothing."""
+        async with self._use(name, None) as stream:
+            for whole in stream.problems.gather(recipe, scores):
+                stream.handed_out.pop(recipe_key(whole), None)
+                stream.changed = True
 
     async def save(self) -> None:
         """Write the states of streams that changed; log while they cannot be written."""

@@ -172,15 +172,28 @@ class Endpoints:
             if request.entry is None
             else messages.entry_target(request.entry)
         )
-        scores = await self._queue.score(target, request.completions, client=_client(http))
+        scores = await self._score(target, request.completions, request.stream, http)
         reply = messages.ScoreReply.model_validate({"scores": scores})
         return Response(reply.model_dump_json(), media_type="application/json")  # validates once
+
+    async def _score(
+        self, target: messages.Target, completions: Sequence[str], stream: str | None, http: Request
+    ) -> list[Score]:
+        """Score completions, and tell the scores to the stream that asked."""
+        if stream is not None:
+            if target.entry is not None:
+                raise HTTPException(422, "stream: its problems have recipes, got an entry")
+            self._streams.require(stream)
+        scores = await self._queue.score(target, completions, client=_client(http))
+        if stream is not None:
+            await self._streams.gather(stream, target.recipe, scores)
+        return scores
 
     async def verify(self, request: messages.VerifyRequest, http: Request) -> Response:
         """Score the response to a NeMo Gym row."""
         target = messages.verify_target(request)
         text = messages.response_text(request.response.output)
-        [score] = await self._queue.score(target, [text], client=_client(http))
+        [score] = await self._score(target, [text], request.stream, http)
         reply = messages.verify_reply(await http.json(), target, score)
         return Response(to_json(reply), media_type="application/json")
 
@@ -210,12 +223,19 @@ class Endpoints:
 
     async def problems(self, request: messages.ProblemsRequest) -> messages.ProblemsReply:
         """Return the next problems of a stream."""
-        problems = await self._streams.next(request.stream, request.count, request.options)
+        problems, sampling = await self._streams.next(
+            request.stream, request.count, request.options
+        )
         return messages.ProblemsReply(
             problems=[
-                messages.StreamedProblem(recipe=problem.recipe.to_json(), question=problem.question)
+                messages.StreamedProblem(
+                    recipe=problem.recipe.to_json(),
+                    question=problem.question,
+                    asked_again=problem.asked_again,
+                )
                 for problem in problems
-            ]
+            ],
+            sampling=sampling,
         )
 
     async def observe(self, request: messages.ObserveRequest) -> messages.ObserveReply:

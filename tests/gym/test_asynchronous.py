@@ -194,6 +194,28 @@ async def test_a_stream_asks_problems_with_signal_again(gym: AsyncReasoningGym) 
     stream.close()
 
 
+async def test_a_stream_learns_from_the_scores_of_its_gym(gym: AsyncReasoningGym) -> None:
+    options: dict[str, Any] = {"tasks": ["gcd"], "complexity_mode": "curriculum", "seed": 3}
+    told, fed, learned = (
+        await gym.open_stream(**options),
+        await gym.stream(**options, group_size=4),
+        await gym.open_stream(**options),
+    )
+    for _ in range(20):
+        problem, other, third = await told.next(), await fed.next(), await learned.next()
+        told.observe(problem, solved=4, attempts=4)
+        learned.gather(third.recipe, scores := [await gym.score(third, right(third))] * 4)
+        assert all(score.solved for score in scores)
+        half = [(other.recipe, right(other))] * 2
+        await asyncio.gather(gym.score_many(half), gym.score_many(half))
+        fed.observe(other, solved=0, attempts=4)  # known already
+    following = await told.next()
+    assert following.recipe.level
+    assert (await fed.next(), await learned.next()) == (following, following)
+    for stream in (told, fed, learned):
+        stream.close()
+
+
 async def test_a_stream_follows_its_results_and_resumes(
     gym: AsyncReasoningGym,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fastapi import HTTPException
-from reward_requests import Post
+from reward_requests import Post, row
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.gym.arguments import StreamSettings
@@ -52,9 +52,101 @@ async def test_a_curriculum_climbs_and_continues_in_another_service(
     assert again == last
 
 
+async def oracles(gym: AsyncReasoningGym, problems: list[dict[str, Any]]) -> list[str]:
+    made = [await gym.problem(problem["recipe"]) for problem in problems]
+    return [f"<answer>{problem.oracle}</answer>" for problem in made]
+
+
+async def test_clients_that_score_with_the_name_of_a_stream_share_its_curriculum(
+    gym: AsyncReasoningGym, post: Post, tmp_path: Path
+) -> None:
+    options = {**CURRICULUM, "sampling": "signal", "group_size": 4}
+    async with keeping(gym, tmp_path) as url:
+
+        async def client() -> list[int]:
+            levels = []
+            for _ in range(12):
+                asked = {"stream": "shared", "options": options}
+                [problem] = (await post("/problems", asked, url=url)).body["problems"]
+                levels.append(problem["recipe"]["level"])
+                told = {"stream": "shared", "recipe": problem["recipe"]}
+                [right] = await oracles(gym, [problem])
+                for _ in range(2):  # a group comes in two parts
+                    score = {**told, "completions": [right, right]}
+                    assert (await post("/score", score, url=url)).status == 200
+            return levels
+
+        levels = await asyncio.gather(*(client() for _ in range(4)))
+        last = (await post("/problems", {"stream": "shared"}, url=url)).body
+        again = {"stream": "shared", "results": results(last["problems"], 8)}
+        assert (await post("/observe", again, url=url)).status == 200
+    assert all(own[-1] > own[0] for own in levels)
+    assert last["problems"][0]["recipe"]["level"] > 0
+    assert last["problems"][0]["asked_again"] is False
+    assert last["sampling"]["sampling/fresh_with_signal"] == 0.0
+    assert last["sampling"]["sampling/incomplete_groups"] == 0
+
+
+async def test_a_group_counts_once_however_often_it_is_told(
+    gym: AsyncReasoningGym, post: Post, tmp_path: Path
+) -> None:
+    async with keeping(gym, tmp_path) as url:
+        asked = {"stream": "s", "count": 2, "options": {**CURRICULUM, "group_size": 2}}
+        first, second = (await post("/problems", asked, url=url)).body["problems"]
+        text = (await oracles(gym, [first]))[0]
+        told = {"stream": "s", "recipe": first["recipe"], "completions": [text, "no"]}
+        for _ in range(2):  # once more, as after a lost reply
+            assert (await post("/score", told, url=url)).status == 200
+        reply = await post("/observe", {"stream": "s", "results": results([first], 8)}, url=url)
+        assert (reply.status, "it was observed already" in reply.body["error"]) == (404, True)
+        observed = {"stream": "s", "results": results([second], 8)}
+        assert (await post("/observe", observed, url=url)).status == 200
+        late = {**told, "recipe": second["recipe"]}
+        assert (await post("/score", late, url=url)).status == 200
+        account = (await post("/problems", {"stream": "s"}, url=url)).body["sampling"]
+    assert account["sampling/fresh_with_signal"] == 0.5
+    assert account["sampling/rollouts_per_group_with_signal"] == 10
+
+
+async def test_nemo_gym_responses_feed_a_stream(
+    gym: AsyncReasoningGym, post: Post, tmp_path: Path
+) -> None:
+    async with keeping(gym, tmp_path) as url:
+        asked = {"stream": "n", "options": {"tasks": ["gcd"], "group_size": 2}}
+        [problem] = (await post("/problems", asked, url=url)).body["problems"]
+        [right] = await oracles(gym, [problem])
+        for text in (right, "no"):
+            told = row(problem["question"], text, recipe=problem["recipe"], stream="n")
+            assert (await post("/verify", told, url=url)).body["stream"] == "n"
+        account = (await post("/problems", {"stream": "n"}, url=url)).body["sampling"]
+    assert account["sampling/fresh_with_signal"] == 1.0
+
+
 @pytest.mark.parametrize(
     ("route", "body", "status", "says"),
     [
+        (
+            "/score",
+            {"stream": "no", "recipe": {"task": "gcd", "seed": 4}, "completions": ["4"]},
+            404,
+            "stream 'no' does not exist: ask for its problems first",
+        ),
+        (
+            "/score",
+            {
+                "stream": "no",
+                "entry": {"question": "", "answer": "4", "metadata": {"source_dataset": "gcd"}},
+                "completions": ["4"],
+            },
+            422,
+            "stream: its problems have recipes, got an entry",
+        ),
+        (
+            "/problems",
+            {"stream": "x", "options": {"group_size": 0}},
+            422,
+            "group_size",
+        ),
         ("/problems", {"stream": "new"}, 404, "stream 'new' does not exist: send options"),
         ("/problems", {"stream": "../x", "options": {}}, 422, "stream: String should match"),
         ("/problems", {"stream": "x", "count": 0}, 422, "count: Input should be greater than"),
@@ -113,10 +205,10 @@ async def test_each_handed_out_problem_accepts_one_result(post: Post) -> None:
 async def test_a_stream_keeps_its_options(gym: AsyncReasoningGym, tmp_path: Path) -> None:
     streams = NamedStreams(gym, tmp_path)
     gcd, lcm = (StreamSettings(tasks=[task]) for task in ("gcd", "lcm"))
-    assert len(await streams.next("one", 2, gcd)) == 2
+    assert len((await streams.next("one", 2, gcd))[0]) == 2
     with pytest.raises(HTTPException, match="stream 'one' has other options: omit them"):
         await streams.next("one", 1, lcm)
-    assert len(await streams.next("one", 1, None)) == 1
+    assert len((await streams.next("one", 1, None))[0]) == 1
     await streams.close()
 
 
@@ -125,9 +217,9 @@ async def test_opening_a_stream_closes_an_idle_one_and_both_continue(
 ) -> None:
     options = StreamSettings.model_validate(CURRICULUM)
     alone = NamedStreams(gym, tmp_path / "alone")
-    expected = [p.recipe for p in await alone.next("one", 6, options)]
+    expected = [p.recipe for p in (await alone.next("one", 6, options))[0]]
     streams = NamedStreams(gym, tmp_path / "shared", most=1)
-    first = [p.recipe for p in await streams.next("one", 3, options)]
+    first = [p.recipe for p in (await streams.next("one", 3, options))[0]]
     for name in ("two", "one", "two"):
         await streams.next(name, 1, options)
     told = [Observation(recipe=r.to_json(), solved=0, attempts=1) for r in first]
@@ -135,7 +227,7 @@ async def test_opening_a_stream_closes_an_idle_one_and_both_continue(
     await streams.next("two", 1, None)
     with pytest.raises(HTTPException, match=r"does not await its result"):
         await streams.observe("one", told[:1])
-    last = [p.recipe for p in await streams.next("one", 2, None)]
+    last = [p.recipe for p in (await streams.next("one", 2, None))[0]]
     assert [*first, *last] == [*expected[:3], *expected[4:]]
     await streams.observe("one", told[2:])
     for each in (alone, streams):
@@ -154,7 +246,7 @@ async def test_a_new_stream_is_rejected_while_all_are_in_use(
         await streams.next("two", 1, options)
     assert (refused.value.status_code, refused.value.headers) == (409, {"Retry-After": "1"})
     await using
-    assert len(await streams.next("two", 1, options)) == 1
+    assert len((await streams.next("two", 1, options))[0]) == 1
     await streams.close()
 
 
@@ -174,14 +266,14 @@ async def test_a_stream_that_does_not_learn_repeats_no_problem_after_a_restart(
 ) -> None:
     options = StreamSettings(tasks=["gcd"])
     before, after = NamedStreams(gym, tmp_path), NamedStreams(gym, tmp_path)
-    first = await before.next("one", 3, options)
+    first, _ = await before.next("one", 3, options)
     await before.close()
-    last = await after.next("one", 3, None)
+    last, _ = await after.next("one", 3, None)
     await after.close()
     assert not {p.recipe.seed for p in first} & {p.recipe.seed for p in last}
     whole = NamedStreams(gym, tmp_path / "whole")
     assert [p.recipe for p in [*first, *last]] == [
-        p.recipe for p in await whole.next("one", 6, options)
+        p.recipe for p in (await whole.next("one", 6, options))[0]
     ]
     await whole.close()
 
