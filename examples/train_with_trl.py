@@ -3,7 +3,8 @@
     python examples/train_with_trl.py                                # a tiny untrained model
     python examples/train_with_trl.py --model NAME_OR_FOLDER --rate 1e-5
 
-Demonstrations come first: without solved completions there is no signal.
+Demonstrations come first: without solved completions there is no signal. Then a stream asks
+problems whose level follows the rewards.
 """
 
 import argparse
@@ -15,7 +16,11 @@ from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
 from reasoning_gym_environment import ReasoningGym
 from reasoning_gym_environment.demo.tokenizer import build_tokenizer
-from reasoning_gym_environment.integrations.trl import ReasoningGymReward, problem_dataset
+from reasoning_gym_environment.integrations.trl import (
+    ReasoningGymReward,
+    problem_dataset,
+    stream_dataset,
+)
 
 SYSTEM_PROMPT = "Reply with <answer>...</answer>."
 SIZE = {
@@ -45,9 +50,11 @@ def solved(row):
 set_seed(0)
 with ReasoningGym() as gym, tempfile.TemporaryDirectory() as folder:
     common = {"output_dir": folder, "use_cpu": True, "bf16": False, "report_to": "none"}
-    problems = gym.problems(options.task, level=0, count=options.demonstrations + 1000)
-    rows = problem_dataset(problems, system_prompt=SYSTEM_PROMPT)
-    demonstrated, asked = rows.take(options.demonstrations), rows.skip(options.demonstrations)
+    problems = gym.problems(options.task, level=0, count=options.demonstrations)
+    demonstrated = problem_dataset(problems, system_prompt=SYSTEM_PROMPT)
+    stream = gym.stream(
+        [options.task], complexity_mode="curriculum", sampling="signal", group_size=8
+    )
     if options.model:
         model = AutoModelForCausalLM.from_pretrained(options.model)
         tokenizer = AutoTokenizer.from_pretrained(options.model)
@@ -73,8 +80,12 @@ with ReasoningGym() as gym, tempfile.TemporaryDirectory() as folder:
         **common,
     )
     trainer = GRPOTrainer(
-        model, ReasoningGymReward(gym), reinforcement, asked, processing_class=tokenizer
+        model,
+        ReasoningGymReward(gym),
+        reinforcement,
+        stream_dataset(stream, system_prompt=SYSTEM_PROMPT),
+        processing_class=tokenizer,
     )
     trainer.train()
 for step in trainer.state.log_history[:-1]:
-    print(f"step {step['step']:3}  reward {step['reward']:.2f}")
+    print(f"step {step['step']:3}  reward {step['reward']:.2f}  level {step['level']:.2f}")

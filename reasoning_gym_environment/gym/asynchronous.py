@@ -314,8 +314,7 @@ class AsyncReasoningGym:
         self._open_pool: AsyncGenerator[None, None] | None = None
         self._closed = False
         self._ladders: Mapping[str, TaskLadder] = {}
-        self._remembered = RememberedProblems()
-        self._fed: WeakSet[AsyncProblemStream] = WeakSet()
+        self._remembered, self._fed = RememberedProblems(), WeakSet[AsyncProblemStream]()
         self.counts: Counter[str] = Counter()
 
     async def __aenter__(self) -> AsyncReasoningGym:

@@ -1,20 +1,22 @@
-"""A dataset and a reward function for TRL's `GRPOTrainer`."""
+"""Datasets and a reward function for TRL's `GRPOTrainer`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 
+from ..errors import ConfigurationError
 from ..gym.arguments import require_problems
-from ..gym.blocking import ReasoningGym
+from ..gym.blocking import ProblemStream, ReasoningGym
 from ..records import Problem
 from ..rollouts.demonstrations import problem_row
 from .shared import parse_recipe, require_gym
 
-__all__ = ["ReasoningGymReward", "problem_dataset"]
+__all__ = ["ReasoningGymReward", "problem_dataset", "stream_dataset"]
 
 TRLCompletion = str | Sequence[Mapping[str, Any]]
 """A text, or messages if the prompt is messages."""
@@ -35,10 +37,42 @@ def problem_dataset(problems: Iterable[Problem], *, system_prompt: str = "think"
     )
 
 
+def stream_dataset(stream: ProblemStream, *, system_prompt: str = "think") -> IterableDataset:
+    """Return an endless dataset for `GRPOTrainer` with the problems of a stream.
+
+    The stream learns from a `ReasoningGymReward` of its gym. `GRPOConfig` needs `max_steps`.
+
+    Args:
+        system_prompt: as in `problem_dataset`.
+    """
+    if not isinstance(stream, ProblemStream):
+        raise ConfigurationError(
+            f"stream must be a stream of a ReasoningGym, got {type(stream).__name__}"
+        )
+
+    return IterableDataset.from_generator(_Rows(stream, system_prompt))
+
+
+class _Rows:
+    """Yields a stream's rows. `datasets` pickles it for a fingerprint; a gym can't be pickled."""
+
+    def __init__(self, stream: ProblemStream, system_prompt: str) -> None:
+        self._stream = stream
+        self._system_prompt = system_prompt
+
+    def __call__(self) -> Iterator[dict[str, Any]]:
+        for problem in self._stream:
+            yield problem_row(problem, self._system_prompt)
+
+    def __getstate__(self) -> int:
+        return id(self)
+
+
 class ReasoningGymReward:
     """A reward function for `GRPOTrainer(reward_funcs=…)`; the dataset needs a column `recipe`.
 
-    TRL passes batches that may contain partial groups, so there are no group penalties.
+    Streams of the same gym learn from its scores. TRL passes batches that may contain partial
+    groups, so there are no group penalties.
 
     Example:
         with ReasoningGym() as gym:
@@ -56,11 +90,13 @@ class ReasoningGymReward:
         completions: Sequence[TRLCompletion],
         recipe: Sequence[str],
         log_extra: Callable[[str, list[str]], None],
+        log_metric: Callable[[str, float], None],
         **_: object,
     ) -> list[float | None]:
         """Return each completion's score in [0, 1], or None, to which TRL gives no advantage.
 
-        Logs each status in the column `status` of TRL's completions.
+        Logs each status in the column `status` of TRL's completions, and the mean level as the
+        metric `level`.
 
         Raises:
             ConfigurationError: a recipe is invalid.
@@ -68,6 +104,9 @@ class ReasoningGymReward:
         texts = map(text_of, completions)
         pairs = list(zip(map(parse_recipe, recipe), texts, strict=True))
         scores = await asyncio.to_thread(self._gym.score_many, pairs)
+        levels = [level for recipe, _ in pairs if (level := recipe.get("level")) is not None]
+        if levels:
+            log_metric("level", fmean(levels))
         log_extra("status", [score.status.value for score in scores])
         return [score.score for score in scores]
 

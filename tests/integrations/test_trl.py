@@ -76,7 +76,9 @@ print([[status, reward, advantage, count] for (status, reward, advantage), count
 
 
 def test_the_page_program_trains_a_model(tmp_path: Path) -> None:
-    rewards = ast.literal_eval(run_python(page_program("trl.md"), tmp_path))
+    about, rewards = run_python(page_program("trl.md"), tmp_path).splitlines()
+    assert "'sampling/incomplete_groups': 0.0" in about
+    rewards = ast.literal_eval(rewards)
     assert len(rewards) == 2
     assert all(0 <= reward <= 1 for reward in rewards)
 
@@ -104,7 +106,9 @@ def test_the_example_starts_with_rewards_above_zero_and_prints_each_step(
         text=True,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    steps = re.findall(r"^step +(\d)  reward (\d\.\d\d)$", done.stdout, re.MULTILINE)
+    steps = re.findall(
+        r"^step +(\d)  reward (\d\.\d\d)  level \d\.\d\d$", done.stdout, re.MULTILINE
+    )
     assert [int(step) for step, _ in steps] == [1, 2]
     assert all(0.1 < float(reward) < 0.9 for _, reward in steps)
 
