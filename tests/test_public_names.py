@@ -17,7 +17,7 @@ INTEGRATIONS = {
     "inspect_ai": ["reasoning_gym"],
     "nemo_gym": ["nemo_gym_row"],
     "shared": ["evaluation_problems", "shared_gym"],
-    "trl": ["ReasoningGymReward", "problem_dataset"],
+    "trl": ["ReasoningGymReward", "problem_dataset", "stream_dataset"],
     "verifiers": [
         "ReasoningGymConfig",
         "ReasoningGymData",
