@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..errors import FixableError
 from ..integrations.nemo_gym import stored_nemo_gym_rows
@@ -13,19 +14,31 @@ from ..storage.export import (
     DPO_COLUMNS,
     RECORD_COLUMNS,
     SFT_COLUMNS,
+    SKYRL_COLUMNS,
+    VERL_COLUMNS,
     Item,
     dpo_rows,
+    item,
     prepare,
     record_rows,
     require_replaceable,
     sft_rows,
+    skyrl_row,
     targets,
+    verl_row,
     write_splits,
 )
 from ..storage.rows import StoredGroup
 from ..util.files import require_not_read
 
-COLUMNS = {"sft": SFT_COLUMNS, "dpo": DPO_COLUMNS, "records": RECORD_COLUMNS, "nemo-gym": {}}
+COLUMNS: dict[str, Mapping[str, Any]] = {
+    "sft": SFT_COLUMNS,
+    "dpo": DPO_COLUMNS,
+    "records": RECORD_COLUMNS,
+    "nemo-gym": {},
+    "verl": VERL_COLUMNS,
+    "skyrl": SKYRL_COLUMNS,
+}
 """By format; NeMo Gym's is JSONL, which needs none."""
 
 
@@ -86,7 +99,7 @@ def build_parser() -> ArgumentParser:
         choices=COLUMNS,
         required=True,
         help="sft: good completions; dpo: a solved and an unsolved one of a group; records: all; "
-        "nemo-gym: the problems as NeMo Gym's rows",
+        "nemo-gym, verl, skyrl: the problems as rows of NeMo Gym, verl or SkyRL",
     )
     add_output_options(parser)
     parser.add_argument(
@@ -126,6 +139,9 @@ def rows_of(group: StoredGroup, options: Namespace) -> Iterator[Item]:
         return sft_rows(group, min_score=options.min_score)
     if options.format == "nemo-gym":
         return stored_nemo_gym_rows(group)
+    if options.format in ("verl", "skyrl"):
+        row = verl_row if options.format == "verl" else skyrl_row
+        return iter([item(group, row(group.recipe, group.prompt))])
     return dpo_rows(group) if options.format == "dpo" else record_rows(group)
 
 
@@ -134,8 +150,7 @@ def nothing(split_name: str, groups: int, options: Namespace) -> str:
     ways = {
         "sft": "lower --min-score",
         "dpo": "pairs need groups with solved and unsolved rollouts",
-        "records": "there are too few items",
-        "nemo-gym": "there are too few items",
     }
+    way = ways.get(options.format, "there are too few items")
     share = ", or change --test-share" if options.test_share else ""
-    return f"{groups} groups give no rows for {split_name}: {ways[options.format]}{share}"
+    return f"{groups} groups give no rows for {split_name}: {way}{share}"

@@ -24,7 +24,16 @@ from ..records import Ladder, Problem, Recipe
 from ..rollouts.demonstrations import PROBLEM_COLUMNS, demonstration_row, problem_row
 from ..sandbox.pool import ProblemGenerator, TaskPool
 from ..settings import EnvironmentSettings, add_options, environment_of, pool_settings, settings_of
-from ..storage.export import SFT_COLUMNS, require_replaceable, targets, write_splits
+from ..storage.export import (
+    SFT_COLUMNS,
+    SKYRL_COLUMNS,
+    VERL_COLUMNS,
+    require_replaceable,
+    skyrl_row,
+    targets,
+    verl_row,
+    write_splits,
+)
 from ..util.progress import Progress, with_progress
 from .export import add_output_options, require_jsonl_for_nemo_gym
 
@@ -44,7 +53,12 @@ SETTINGS = (
 )
 """The settings of `serve` that apply here."""
 
-COLUMNS = {"prompts": PROBLEM_COLUMNS, "nemo-gym": {}}
+COLUMNS: dict[str, Mapping[str, Any]] = {
+    "prompts": PROBLEM_COLUMNS,
+    "nemo-gym": {},
+    "verl": VERL_COLUMNS,
+    "skyrl": SKYRL_COLUMNS,
+}
 """By format; NeMo Gym's is JSONL, which needs none."""
 
 
@@ -100,7 +114,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     """Parse the options; exits with a message if they are incompatible."""
     parser = build_parser()
     options = parser.parse_args(arguments)
-    if options.demonstrations and options.format == "nemo-gym":
+    if options.demonstrations and options.format != "prompts":
         parser.error("--demonstrations needs --format prompts")
     require_jsonl_for_nemo_gym(parser, options)
     return options
@@ -138,7 +152,8 @@ def build_parser() -> ArgumentParser:
         "--format",
         choices=COLUMNS,
         default="prompts",
-        help="prompts: messages and recipe, as TRL reads them; nemo-gym: NeMo Gym's rows",
+        help="prompts: messages and recipe, as TRL reads them; nemo-gym, verl, skyrl: the rows of "
+        "NeMo Gym, verl or SkyRL",
     )
     add_options(parser, SETTINGS)
     return parser
@@ -177,8 +192,7 @@ async def make(options: Namespace, config: EnvironmentSettings) -> Made:
         problems, refused = await make_all(source, series, options.count, reserved)
         faulty = counts["sampling/faulty_items_redrawn"]
         if not options.demonstrations:
-            row = nemo_gym_problem_row if options.format == "nemo-gym" else problem_row
-            rows = [row(problem, config.system_prompt) for problem in problems]
+            rows = [row_of(problem, config.system_prompt, options.format) for problem in problems]
             return Made(rows, len({p.recipe.task for p in problems}), refused, faulty, [], 0)
         known = [problem for problem in problems if problem.oracle is not None]
         jobs = [demonstration_row(problem, config.system_prompt, pool) for problem in known]
@@ -188,10 +202,14 @@ async def make(options: Namespace, config: EnvironmentSettings) -> Made:
     return Made(rows, tasks, refused, faulty, sorted(without), len(known) - len(rows))
 
 
-def nemo_gym_problem_row(problem: Problem, system_prompt: str) -> dict[str, Any]:
-    """Return NeMo Gym's row, with the messages that the environment sends."""
+def row_of(problem: Problem, system_prompt: str, layout: str) -> dict[str, Any]:
+    """Return a problem's row in a format, with the messages that the environment sends."""
+    if layout == "prompts":
+        return problem_row(problem, system_prompt)
     messages = build_messages(resolve_system_prompt(system_prompt), problem.question)
-    return nemo_gym_row(problem, messages)
+    if layout == "nemo-gym":
+        return nemo_gym_row(problem, messages)
+    return (verl_row if layout == "verl" else skyrl_row)(problem.recipe, messages)
 
 
 async def evaluated_questions(

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from ..errors import FixableError
 from ..gym.asynchronous import AsyncReasoningGym
 from ..sandbox.pool import default_processes
+from ..service.client import TOKEN_VARIABLE
 from ..util.files import require_place
 
-TOKEN_VARIABLE = "REASONING_GYM_REWARDS_TOKEN"
 _MIN_TOKEN = 16
 
 

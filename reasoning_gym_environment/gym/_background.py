@@ -9,7 +9,9 @@ import asyncio
 import atexit
 import os
 import selectors
+import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
@@ -29,10 +31,28 @@ class Client(Protocol):
 ClientT = TypeVar("ClientT", bound=Client)
 
 
+def _ensure_child_watcher() -> None:
+    """Give the event loop policy what asyncio's own loops need to start processes.
+
+    uvloop's policy lacks it, which Ray sets in its asynchronous actors. Python 3.14 asks no policy.
+    """
+    if sys.version_info >= (3, 14):
+        return
+    policy = asyncio.get_event_loop_policy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            policy.get_child_watcher()
+        except NotImplementedError:
+            watcher = asyncio.ThreadedChildWatcher()
+            vars(policy)["get_child_watcher"] = lambda: watcher
+
+
 class _LoopThread:
     """An event loop in a daemon thread, for one client."""
 
     def __init__(self) -> None:
+        _ensure_child_watcher()
         # Not epoll: its set of descriptors would be shared with forks of this process.
         self._loop = asyncio.SelectorEventLoop(selectors.PollSelector())
         self._thread = threading.Thread(

@@ -11,9 +11,11 @@ from pydantic import Field
 
 from ..errors import ConfigurationError
 from ..gym.arguments import Arguments, Integer, OptionalShare, Texts
+from ..gym.asynchronous import Score
 from ..gym.blocking import ReasoningGym
 from ..problems.levels import position_of
 from ..records import Problem
+from ..service.client import RewardClient
 from ..tasks.catalogue import Discovery, select_tasks
 from ..util.command_line import build
 from ..util.text import shorten
@@ -32,6 +34,22 @@ class _EvaluationArguments(Arguments):
 def shared_gym() -> ReasoningGym:
     """Return this process's gym, for frameworks that create tasks and scorers by name."""
     return ReasoningGym()
+
+
+def score_by_recipe(recipe: str, completion: str, *, url: str | None) -> Score:
+    """Score a completion, for frameworks whose rows hold the recipe as JSON text.
+
+    Args:
+        url: of a reward service; None scores in this process's gym.
+
+    Raises:
+        ConfigurationError: the recipe is invalid.
+    """
+    parsed = parse_recipe(recipe)
+    if url is None:
+        return shared_gym().score(parsed, completion)
+    [score] = RewardClient(url).score(parsed, [completion])
+    return score
 
 
 def require_gym(gym: ReasoningGym) -> ReasoningGym:

@@ -1,9 +1,9 @@
 """Export of stored rollouts to the formats that training libraries read.
 
 Layouts are TRL's conversational language modeling and preference formats, which Axolotl's
-`chat_template` strategies read too, and one row a rollout with all stored keys. Files are JSONL,
-Parquet or a Hugging Face dataset. Duplicates are dropped and lone surrogates replaced, and all
-rows of a question are in the same split.
+`chat_template` strategies read too, one row a rollout with all stored keys, and the problems alone
+as verl and SkyRL read them. Files are JSONL, Parquet or a Hugging Face dataset. Duplicates are
+dropped and lone surrogates replaced, and all rows of a question are in the same split.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..errors import FixableError
-from ..records import recipe_text
+from ..records import Recipe, recipe_text
 from ..util.files import replacing, require_free, write_whole
 from ..util.text import replace_surrogates, shorten
 from .dumps import read_rows
@@ -64,6 +64,30 @@ RECORD_COLUMNS = MappingProxyType(
     }
 )
 """Types by column. `json` is text, as its keys differ between tasks. `other` has unknown keys."""
+
+VERL_COLUMNS = MappingProxyType(
+    {
+        "data_source": "text",
+        "prompt": "messages",
+        "reward_model": {"style": "text", "ground_truth": "json"},
+        "extra_info": {"task": "text", "level": "integer"},
+    }
+)
+SKYRL_COLUMNS = MappingProxyType(
+    {
+        "data_source": "text",
+        "prompt": "messages",
+        "env_class": "text",
+        "reward_spec": {"method": "text", "ground_truth": "json"},
+    }
+)
+"""The ground truth is the recipe, by which the completion is scored."""
+
+SKYRL_ENVIRONMENT = "reasoning_gym"
+"""The name under which SkyRL-gym knows our environment."""
+
+Messages = list[dict[str, str]]
+"""A prompt, each message with its role and content."""
 
 _FEATURES = {"text": "string", "json": "string", "number": "float64", "integer": "int64"}
 _DATASET_FILES = ("dataset_info.json", "dataset_dict.json")
@@ -135,6 +159,26 @@ def record_rows(group: StoredGroup) -> Iterator[Item]:
         values = {**everything, "other": other}
         row = {name: _cell(values.get(name), kind) for name, kind in RECORD_COLUMNS.items()}
         yield item(group, row, rollout.text)
+
+
+def verl_row(recipe: Recipe, prompt: Messages) -> dict[str, Any]:
+    """Return a problem as verl's data sets read it."""
+    return {
+        "data_source": f"reasoning-gym/{recipe.task}",
+        "prompt": prompt,
+        "reward_model": {"style": "rule", "ground_truth": recipe_text(recipe)},
+        "extra_info": {"task": recipe.task, "level": recipe.level},
+    }
+
+
+def skyrl_row(recipe: Recipe, prompt: Messages) -> dict[str, Any]:
+    """Return a problem as SkyRL's data sets read it."""
+    return {
+        "data_source": f"reasoning-gym/{recipe.task}",
+        "prompt": prompt,
+        "env_class": SKYRL_ENVIRONMENT,
+        "reward_spec": {"method": "rule", "ground_truth": recipe_text(recipe)},
+    }
 
 
 def _examples(group: StoredGroup) -> Iterator[StoredRollout]:
@@ -233,28 +277,23 @@ def require_replaceable(path: Path, *, force: bool) -> None:
 
 
 def write_splits(
-    out: Path, splits: Mapping[str, Sequence[dict[str, Any]]], columns: Mapping[str, str]
+    out: Path, splits: Mapping[str, Sequence[dict[str, Any]]], columns: Mapping[str, Any]
 ) -> None:
     """Write one split, or "train" and "test".
 
     Args:
         out: as of `targets`.
-        columns: type by column: messages, text, json, number or integer.
+        columns: type by column: messages, text, json, number or integer; or a mapping of such,
+            for a column whose values have keys.
     """
     if out.suffix == ".jsonl":
         for name, path in targets(out, list(splits)).items():
             lines = (json.dumps(row) + "\n" for row in splits[name])
             write_whole(path, "".join(lines))
         return
-    from datasets import Dataset, DatasetDict, Features, Value
+    from datasets import Dataset, DatasetDict, Features
 
-    message = {"role": Value("string"), "content": Value("string")}
-    features = Features(
-        {
-            name: [message] if kind == "messages" else Value(_FEATURES[kind])
-            for name, kind in columns.items()
-        }
-    )
+    features = Features(_feature(columns))
     try:
         made = {
             name: Dataset.from_list(list(rows), features=features) for name, rows in splits.items()
@@ -271,3 +310,14 @@ def write_splits(
         return
     with replacing(out) as partial:
         (DatasetDict(made) if len(made) > 1 else made["train"]).save_to_disk(partial)
+
+
+def _feature(kind: str | Mapping[str, Any]) -> Any:
+    """Return the feature of a column's type."""
+    from datasets import Value
+
+    if not isinstance(kind, str):
+        return {name: _feature(inner) for name, inner in kind.items()}
+    if kind == "messages":
+        return [{"role": Value("string"), "content": Value("string")}]
+    return Value(_FEATURES[kind])

@@ -10,6 +10,7 @@ import threading
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
 
 import pytest
 from process_tree import PROC, children, descendants, survivors
@@ -54,6 +55,21 @@ def test_a_stream_is_iterated_and_continued(gym: ReasoningGym) -> None:
     other = gym.stream(["gcd"], complexity_mode="curriculum", seed=2)
     other.load_state_dict(state)
     assert [other.next(), other.next()] == [first, stream.next()]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="asks no policy")
+def test_it_works_under_a_policy_without_a_child_watcher_as_uvloops_is() -> None:
+    class Policy(asyncio.DefaultEventLoopPolicy):
+        def get_child_watcher(self) -> NoReturn:
+            raise NotImplementedError
+
+    before = asyncio.get_event_loop_policy()
+    asyncio.set_event_loop_policy(Policy())
+    try:
+        with ReasoningGym(processes=1) as gym:
+            assert right(gym)
+    finally:
+        asyncio.set_event_loop_policy(before)
 
 
 def test_a_fork_has_its_own_workers(gym: ReasoningGym) -> None:

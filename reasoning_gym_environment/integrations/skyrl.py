@@ -1,0 +1,55 @@
+"""An environment for SkyRL-gym; importing this module registers it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from skyrl_gym.envs import register
+from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
+
+from ..errors import ConfigurationError
+from ..records import Status
+from ..storage.export import SKYRL_ENVIRONMENT
+from ..util.text import shorten
+from .shared import score_by_recipe
+
+__all__ = ["ReasoningGymTextEnv"]
+
+
+class ReasoningGymTextEnv(BaseTextEnv):
+    """One question and one reply; the row's ground truth is its recipe.
+
+    Args:
+        env_config: `url` of a reward service; without one, a gym of this process scores.
+        extras: the row without its prompt.
+    """
+
+    def __init__(
+        self, env_config: Mapping[str, Any] | None = None, extras: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__()
+        try:
+            self._recipe = (extras or {})["reward_spec"]["ground_truth"]
+        except (KeyError, TypeError):
+            raise ConfigurationError(
+                f"the row needs reward_spec.ground_truth, a recipe, got {shorten(extras)}: write "
+                "rows with `reasoning-gym-environment problems --format skyrl`"
+            ) from None
+        self._url = (env_config or {}).get("url")
+        self._status: Status | None = None
+
+    def step(self, action: str) -> BaseTextEnvStepOutput:
+        """Score the reply; an unscored one has the reward 0, since SkyRL can't leave it out."""
+        score = score_by_recipe(self._recipe, action, url=self._url)
+        self._status = score.status
+        return BaseTextEnvStepOutput(
+            observations=[], reward=score.score or 0.0, done=True, metadata=score.to_json()
+        )
+
+    def get_metrics(self) -> dict[str, float]:
+        """Return every status as 0 or 1, so that their means are shares."""
+        return {status.value: float(status is self._status) for status in Status}
+
+
+register(id=SKYRL_ENVIRONMENT, entry_point=f"{__name__}:{ReasoningGymTextEnv.__name__}")

@@ -1,0 +1,65 @@
+"""An environment and its groups for the Tinker cookbook, scored by `shared_gym()`."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tinker_cookbook.renderers import Renderer, get_text_content
+from tinker_cookbook.rl.problem_env import ProblemEnv, ProblemGroupBuilder
+from tinker_cookbook.rl.types import StepResult, Trajectory
+
+from ..gym.blocking import ProblemStream
+from ..inference.prompts import SYSTEM_PROMPTS
+from ..records import Problem, Status
+from .shared import shared_gym
+
+__all__ = ["ReasoningGymGroupBuilder", "ReasoningGymProblemEnv"]
+
+
+class ReasoningGymProblemEnv(ProblemEnv):
+    """One question and one reply, whose reward is its score in [0, 1]."""
+
+    def __init__(self, problem: Problem, renderer: Renderer, system_prompt: str = "think") -> None:
+        prefix = {"role": "system", "content": SYSTEM_PROMPTS.get(system_prompt, system_prompt)}
+        super().__init__(renderer, [prefix] if system_prompt else [], format_coef=0.0)
+        self.problem = problem
+
+    async def step(self, action: list[int], *, extra: Any = None) -> StepResult:
+        """Score the reply in a thread, and record every status as a metric of 0 or 1."""
+        text = get_text_content(self.renderer.parse_response(action)[0])
+        self.score = await asyncio.to_thread(shared_gym().score, self.problem, text)
+        result = await super().step(action, extra=extra)
+        result.metrics |= {f"status/{s.value}": float(s is self.score.status) for s in Status}
+        return result
+
+    def get_question(self) -> str:
+        return self.problem.question
+
+    def check_answer(self, sample_str: str) -> float:
+        return self.score.score or 0.0
+
+    def check_format(self, sample_str: str) -> bool:
+        return self.score.answer is not None
+
+    def get_reference_answer(self) -> str:
+        return self.problem.oracle or ""
+
+
+@dataclass(frozen=True)
+class ReasoningGymGroupBuilder(ProblemGroupBuilder):
+    """Rollouts of one problem; a stream of the same process observes their results."""
+
+    stream: ProblemStream | None = None
+
+    async def compute_group_rewards(
+        self, trajectory_group: list[Trajectory], env_group: Sequence[ReasoningGymProblemEnv]
+    ) -> list[tuple[float, dict[str, float]]]:
+        """Raise unscored rollouts to the mean of the group, so that their advantage is 0."""
+        scores = [env.score for env in env_group]
+        known = [score.score for score in scores if score.score is not None]
+        if self.stream is not None:
+            solved = sum(score.solved for score in scores)
+            self.stream.observe(env_group[0].problem, solved=solved, attempts=len(known))
+        mean = sum(known) / max(len(known), 1)
+        return [(mean if score.score is None else 0.0, {}) for score in scores]

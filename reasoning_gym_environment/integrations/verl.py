@@ -1,0 +1,127 @@
+"""What verl loads by path: a reward function, and a data set that a stream feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from omegaconf import OmegaConf
+from verl.utils.dataset.rl_dataset import RLHFDataset
+from verl.utils.tokenizer import normalize_token_ids
+
+from ..errors import ConfigurationError
+from ..inference.prompts import build_messages, resolve_system_prompt
+from ..service.client import RewardClient
+from ..storage.export import verl_row
+from ..tasks.recipes import read_recipe
+from ..util.text import shorten
+from .shared import score_by_recipe
+
+__all__ = ["ReasoningGymDataset", "compute_score"]
+
+STREAM = ["stream"]
+"""The `data.train_files` that stand for a stream."""
+
+MAX_TOO_LONG = 100
+"""Give up after this many prompts in a row that are too long."""
+
+
+def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: str,
+    extra_info: Any = None,
+    *,
+    url: str | None = None,
+    **_: Any,
+) -> dict[str, Any]:
+    """Score a completion, as `reward.custom_reward_function`.
+
+    Args:
+        ground_truth: the recipe as JSON text.
+        url: of a reward service, which all of verl's workers share; None scores in a gym of this
+            process.
+
+    Returns:
+        `score` in [0, 1], `acc`, which is 1 for a solved problem, and the `status`. An unscored
+        completion has the score 0, since verl can't leave it out.
+    """
+    score = score_by_recipe(ground_truth, solution_str, url=url)
+    return {
+        "score": score.score or 0.0,
+        "acc": float(score.solved),
+        "status": score.status.value,
+    }
+
+
+class StreamedRows:
+    """The next problems of a reward service's stream as verl's rows, whatever their index.
+
+    Problems whose prompt is too long are dropped.
+
+    Args:
+        settings: `url`, `stream` (its name), `options` that start it, and `system_prompt`.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, Any], tokenizer: Any, *, size: int, most_tokens: int
+    ) -> None:
+        self._client = RewardClient(settings.get("url"))
+        self._stream = settings.get("stream", "verl")
+        self._options = settings.get("options")
+        self._system_prompt = resolve_system_prompt(settings.get("system_prompt", "think"))
+        self._tokenizer = tokenizer
+        self._size = size
+        self._most_tokens = most_tokens
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, _: int) -> dict[str, Any]:
+        for _ in range(MAX_TOO_LONG):
+            [problem] = self._client.problems(self._stream, 1, self._options)
+            messages = build_messages(self._system_prompt, problem["question"])
+            if self._count_tokens(messages) <= self._most_tokens:
+                return verl_row(read_recipe(problem["recipe"]), messages)
+            self._client.observe(self._stream, problem["recipe"], solved=0, attempts=0)
+        raise ConfigurationError(
+            f"{MAX_TOO_LONG} prompts in a row have more than data.max_prompt_length "
+            f"({self._most_tokens}) tokens: raise it, or choose other tasks"
+        )
+
+    def _count_tokens(self, messages: list[dict[str, str]]) -> int:
+        made = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True)
+        return len(normalize_token_ids(made))
+
+
+class ReasoningGymDataset(RLHFDataset):
+    """A data set for `data.custom_cls`: a stream where its file is `stream`, else that file.
+
+    The stream is one of a reward service, and `+data.reasoning_gym` its settings: see
+    `StreamedRows`. The same service scores, so levels follow the results.
+    """
+
+    def _download(self, use_origin_parquet: bool = False) -> None:
+        if list(self.data_files) != STREAM:
+            super()._download(use_origin_parquet)
+
+    def _read_files_and_tokenize(self) -> None:
+        if list(self.data_files) != STREAM:
+            super()._read_files_and_tokenize()
+            return
+        if self.max_samples < 1:
+            raise ConfigurationError(
+                "a stream has no end: set data.train_max_samples to the problems of an epoch, "
+                f"got {self.max_samples}"
+            )
+        if self.config.get("dataloader_num_workers", 0):
+            raise ConfigurationError(
+                "data.dataloader_num_workers must be 0 with a stream, as others draw ahead of the "
+                f"curriculum, got {shorten(self.config.dataloader_num_workers)}"
+            )
+        self.dataframe = StreamedRows(
+            OmegaConf.to_container(OmegaConf.create(self.config.get("reasoning_gym") or {})),
+            self.tokenizer,
+            size=self.max_samples,
+            most_tokens=self.max_prompt_length,
+        )

@@ -1,0 +1,134 @@
+"""A client for the reward service, for trainers that score in several processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from http.client import HTTPException
+from typing import Any
+
+from ..errors import ConfigurationError
+from ..gym.asynchronous import Score
+from ..records import Status
+from ..util.text import shorten
+
+TOKEN_VARIABLE = "REASONING_GYM_REWARDS_TOKEN"
+"""The variable of the token that the service requires and its clients send."""
+
+TIMEOUT = 300.0
+"""Seconds for one request, longer than the service lets completions wait and scores them."""
+
+PATIENCE = 120.0
+"""Seconds to repeat a request that may succeed later."""
+
+
+class ServiceUnavailableError(RuntimeError):
+    """A reward service that cannot be reached, or cannot reply now."""
+
+    def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class RewardClient:
+    """A blocking client for a reward service; threads and forks may share one.
+
+    Args:
+        url: of the service, such as http://127.0.0.1:8080.
+        patience: seconds to repeat a request while the service cannot be reached or is busy.
+
+    Example:
+        client = RewardClient("http://127.0.0.1:8080")
+        [score] = client.score(recipe, ["<answer>42</answer>"])
+    """
+
+    def __init__(self, url: str, *, patience: float = PATIENCE) -> None:
+        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+            raise ConfigurationError(f"url must begin with http:// or https://, got {shorten(url)}")
+        self._url = url.rstrip("/")
+        self._patience = patience
+
+    def score(
+        self, recipe: Mapping[str, Any], completions: Sequence[str], **fields: Any
+    ) -> list[Score]:
+        """Score completions of one problem.
+
+        Args:
+            fields: others of the request, as of `POST /score`.
+        """
+        body = {"recipe": dict(recipe), "completions": list(completions), **fields}
+        return [
+            Score(**{**score, "status": Status(score["status"])})
+            for score in self._post("/score", body)["scores"]
+        ]
+
+    def problems(
+        self, stream: str, count: int = 1, options: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the next problems of a stream, each with its question and recipe.
+
+        Args:
+            count: from 1 to 64.
+            options: start the stream, or must be those that it was started with.
+        """
+        body = {"stream": stream, "count": count, "options": options and dict(options)}
+        problems: list[dict[str, Any]] = self._post("/problems", body)["problems"]
+        return problems
+
+    def observe(
+        self, stream: str, recipe: Mapping[str, Any], *, solved: int, attempts: int
+    ) -> None:
+        """Tell a stream the result of a problem; 0 attempts drop it without a result."""
+        result = {"recipe": dict(recipe), "solved": solved, "attempts": attempts}
+        self._post("/observe", {"stream": stream, "results": [result]})
+
+    def _post(self, route: str, body: Mapping[str, Any]) -> Any:
+        """Post JSON, again while that may succeed later.
+
+        Raises:
+            ConfigurationError: the service refuses the request.
+            ServiceUnavailableError: it did not reply in time.
+        """
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                return self._attempt(route, body)
+            except ServiceUnavailableError as error:
+                if time.monotonic() + error.retry_after > deadline:
+                    raise
+                time.sleep(error.retry_after)
+
+    def _attempt(self, route: str, body: Mapping[str, Any]) -> Any:
+        headers = {"Content-Type": "application/json"}
+        if token := os.environ.get(TOKEN_VARIABLE):
+            headers["Authorization"] = f"Bearer {token}"
+        request = urllib.request.Request(self._url + route, json.dumps(body).encode(), headers)
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as reply:
+                return json.load(reply)
+        except urllib.error.HTTPError as error:
+            raise _refusal(self._url + route, error) from None
+        except (OSError, HTTPException) as error:
+            raise ServiceUnavailableError(
+                f"{self._url} does not reply: {error}; start `reasoning-gym-environment rewards` "
+                "there, or correct the url"
+            ) from error
+
+
+def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
+    """Return the exception of a reply that is an error: by `Retry-After`, a temporary one."""
+    with error:
+        text = error.read().decode(errors="replace")
+    try:
+        text = json.loads(text)["error"]
+    except (ValueError, KeyError, TypeError):
+        text = shorten(text)
+    message = f"{url} replied with status {error.code}: {text}"
+    seconds = error.headers.get("Retry-After", "")
+    if seconds.isdigit():
+        return ServiceUnavailableError(message, retry_after=float(seconds))
+    return ConfigurationError(message)

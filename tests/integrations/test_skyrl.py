@@ -1,0 +1,106 @@
+"""SkyRL-gym makes and steps our environment."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration_programs import ATROPOS, UNMAKABLE, loaded, page_program, run_python
+from pyarrow import parquet
+from served_rewards import served_rewards
+
+from reasoning_gym_environment import ReasoningGym, Status
+from reasoning_gym_environment.commands.problems import main as write_problems
+from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.integrations.shared import shared_gym
+
+pytestmark = [pytest.mark.integration, pytest.mark.processes]
+
+TASK = ["--env.include_tasks", "chain_sum", "--levels", "1", "--env.task_processes", "1"]
+
+
+@pytest.fixture(scope="module")
+def gym() -> Iterator[ReasoningGym]:
+    with shared_gym() as gym:
+        yield gym
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    path = tmp_path_factory.mktemp("rows") / "rows.parquet"
+    write_problems([*TASK, "--count", "4", "--format", "skyrl", "-o", str(path)])
+    made: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
+    return made
+
+
+def made(row: dict[str, Any], **config: Any) -> Any:
+    """Make the environment as SkyRL's generator does: by the name in the row."""
+    import skyrl_gym
+
+    import reasoning_gym_environment.integrations.skyrl  # noqa: F401 - it registers itself
+
+    extras = {name: value for name, value in row.items() if name not in ("prompt", "env_class")}
+    return skyrl_gym.make(row["env_class"], env_config=config, extras=extras)
+
+
+def right(row: dict[str, Any], gym: ReasoningGym) -> str:
+    oracle = gym.problem(json.loads(row["reward_spec"]["ground_truth"])).oracle
+    return f"<think>…</think><answer>{oracle}</answer>"
+
+
+def test_the_page_program_scores_a_row(tmp_path: Path) -> None:
+    assert run_python(page_program("skyrl.md"), tmp_path) == "1.0 solved"
+
+
+def test_rows_are_asked_and_scored_and_statuses_are_metrics(
+    rows: list[dict[str, Any]], gym: ReasoningGym
+) -> None:
+    from skyrl_gym.metrics import aggregate_for_environment
+
+    metrics = []
+    for row, reply, reward in zip(
+        rows, ["no idea", *(right(row, gym) for row in rows[1:])], [0.0, 1.0, 1.0, 1.0], strict=True
+    ):
+        with made(row) as env:
+            prompt, _ = env.init(row["prompt"])
+            assert [message["role"] for message in prompt] == ["system", "user"]
+            step = env.step(reply)
+            metrics.append(env.get_metrics())
+        assert (step["reward"], step["done"], step["observations"]) == (reward, True, [])
+    assert step["metadata"]["status"] == "solved"
+    means = aggregate_for_environment(rows[0]["env_class"], metrics)
+    assert means == dict.fromkeys((s.value for s in Status), 0.0) | {
+        "solved": 0.75,
+        "no_answer": 0.25,
+    }
+
+
+def test_a_reward_service_scores(
+    rows: list[dict[str, Any]], gym: ReasoningGym, tmp_path: Path
+) -> None:
+    with served_rewards(tmp_path) as url:
+        assert made(rows[0], url=url).step(right(rows[0], gym))["reward"] == 1.0
+        assert made(rows[0], url=url).step("no idea")["metadata"]["status"] == "no_answer"
+
+
+def test_an_unscored_reply_is_a_zero_that_says_so(rows: list[dict[str, Any]]) -> None:
+    env = made({**rows[0], "reward_spec": {"method": "rule", "ground_truth": UNMAKABLE}})
+    step = env.step("<answer>x</answer>")
+    assert (step["reward"], step["metadata"]["score"]) == (0.0, None)
+    assert env.get_metrics()["unscored"] == 1.0
+
+
+def test_a_row_without_a_recipe_is_refused(rows: list[dict[str, Any]]) -> None:
+    with pytest.raises(ConfigurationError, match=r"the row needs reward_spec\.ground_truth"):
+        made({**rows[0], "reward_spec": None})
+
+
+def test_its_specification_can_be_written_as_json(rows: list[dict[str, Any]]) -> None:
+    assert json.loads(made(rows[0]).spec.to_json())["id"] == rows[0]["env_class"]
+
+
+def test_it_does_not_import_atropos(tmp_path: Path) -> None:
+    names = loaded("reasoning_gym_environment.integrations.skyrl", tmp_path)
+    assert "skyrl_gym" in names
+    assert not names & ATROPOS

@@ -1,0 +1,115 @@
+"""The Tinker cookbook rolls out our groups with a policy that needs no cloud."""
+
+import pickle
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration_programs import ATROPOS, loaded, page_program, run_python
+
+from reasoning_gym_environment import Problem, ReasoningGym, Score, Status
+from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.integrations.shared import shared_gym
+
+pytestmark = [pytest.mark.integration, pytest.mark.processes, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module")
+def gym() -> Iterator[ReasoningGym]:
+    with shared_gym() as gym:
+        yield gym
+
+
+@pytest.fixture(scope="module")
+def renderer(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from tinker_cookbook.renderers import get_renderer
+    from transformers import AutoTokenizer
+
+    folder = build_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+    return get_renderer("role_colon", AutoTokenizer.from_pretrained(folder))
+
+
+async def rollout(builder: Any, renderer: Any, *replies: str) -> Any:
+    """Roll a group out with the cookbook's own loop; the policy gives each reply once."""
+    from tinker_cookbook.completers import TokenCompleter, TokensWithLogprobs
+    from tinker_cookbook.rl.rollouts import do_group_rollout
+
+    left = list(replies)
+
+    class Replies(TokenCompleter):
+        async def __call__(self, model_input: Any, stop: Any, **_: Any) -> TokensWithLogprobs:
+            tokens = renderer.tokenizer.encode(left.pop(0) + "\n\nUser:")
+            return TokensWithLogprobs(tokens=tokens, maybe_logprobs=[0.0] * len(tokens))
+
+    return await do_group_rollout(builder, Replies())
+
+
+def group(problem: Problem, renderer: Any, size: int, **options: Any) -> Any:
+    from reasoning_gym_environment.integrations.tinker import (
+        ReasoningGymGroupBuilder,
+        ReasoningGymProblemEnv,
+    )
+
+    thunk = partial(ReasoningGymProblemEnv, problem, renderer)
+    return ReasoningGymGroupBuilder(thunk, size, problem.recipe.task, **options)
+
+
+def test_the_page_program_rolls_a_group_out(tmp_path: Path) -> None:
+    assert run_python(page_program("tinker.md"), tmp_path) == "[1.0, 0.0]"
+
+
+async def test_a_group_is_scored_and_every_status_is_a_metric(
+    gym: ReasoningGym, renderer: Any
+) -> None:
+    [problem] = gym.problems("chain_sum", level=1)
+    right = f"<think>…</think><answer>{problem.oracle}</answer>"
+    rolled = await rollout(group(problem, renderer, 2), renderer, right, "no idea")
+    assert rolled.get_total_rewards() == [1.0, 0.0]
+    steps = [trajectory.transitions[0] for trajectory in rolled.trajectories_G]
+    assert [step.metrics["status/no_answer"] for step in steps] == [0.0, 1.0]
+    assert [step.metrics["format"] for step in steps] == [1.0, 0.0]
+    assert sum(steps[1].metrics[f"status/{status.value}"] for status in Status) == 1.0
+    prompt = renderer.tokenizer.decode(steps[0].ob.to_ints())
+    assert "between <answer> and </answer>" in prompt
+    assert problem.question in prompt
+
+
+async def test_an_unscored_rollout_has_the_mean_reward_of_its_group(
+    gym: ReasoningGym, renderer: Any
+) -> None:
+    [problem] = gym.problems("chain_sum", level=1)
+    builder = group(problem, renderer, 4)
+    envs = await builder.make_envs()
+    for env, score in zip(envs, (1.0, None, 0.5, None), strict=True):
+        env.score = Score(score=score, status=Status.WRONG)
+    assert [reward for reward, _ in await builder.compute_group_rewards([], envs)] == [0, 0.75] * 2
+
+
+async def test_a_streams_level_rises_with_right_answers(gym: ReasoningGym, renderer: Any) -> None:
+    stream = gym.stream(["chain_sum"], complexity_mode="curriculum")
+    first = stream.next()
+    problem = first
+    for _ in range(60):
+        right = [f"<answer>{problem.oracle}</answer>"] * 4
+        await rollout(group(problem, renderer, 4, stream=stream), renderer, *right)
+        problem = stream.next()
+        if (problem.recipe.level or 0) >= 2:
+            break
+    assert first.recipe.level == 0
+    assert (problem.recipe.level or 0) >= 2
+
+
+def test_a_builder_without_a_stream_can_be_sent_to_other_processes(
+    gym: ReasoningGym, renderer: Any
+) -> None:
+    [problem] = gym.problems("chain_sum", level=1)
+    builder = pickle.loads(pickle.dumps(group(problem, renderer, 2)))
+    assert builder.env_thunk().problem == problem
+
+
+def test_it_does_not_import_atropos(tmp_path: Path) -> None:
+    names = loaded("reasoning_gym_environment.integrations.tinker", tmp_path)
+    assert "tinker_cookbook" in names
+    assert not names & ATROPOS

@@ -1,0 +1,259 @@
+"""verl's own data loader and reward managers read our rows and call our reward function."""
+
+import asyncio
+import json
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration_programs import ATROPOS, UNMAKABLE, loaded, page_program, run_python
+from served_rewards import served_rewards
+
+from reasoning_gym_environment import ReasoningGym
+from reasoning_gym_environment.commands.problems import main as write_problems
+from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.service.client import RewardClient
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.processes,
+    pytest.mark.filterwarnings("ignore"),  # hydra and torchdata use what is going to be removed
+]
+
+OURS = "pkg://reasoning_gym_environment.integrations.verl"
+FUNCTION = [f"reward.custom_reward_function.path={OURS}"]
+STREAM = [f"data.custom_cls.path={OURS}", "data.custom_cls.name=ReasoningGymDataset"]
+TASK = ["--env.include_tasks", "chain_sum", "--levels", "1", "--env.task_processes", "1"]
+
+
+@pytest.fixture(scope="module")
+def gym() -> Iterator[ReasoningGym]:
+    with ReasoningGym(processes=1) as gym:
+        yield gym
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Write eight problems with the command; return the file."""
+    path = tmp_path_factory.mktemp("rows") / "rows.parquet"
+    write_problems([*TASK, "--count", "8", "--format", "verl", "-o", str(path)])
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(build_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tokenizer_folder: str) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(tokenizer_folder)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with served_rewards(tmp_path_factory.mktemp("service")) as url:
+        yield url
+
+
+def configured(*overrides: str) -> Any:
+    """Compose the trainer's configuration as its command does."""
+    from hydra import compose, initialize_config_module
+
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        return compose("ppo_trainer", list(overrides))
+
+
+def loader_of(config: Any, tokenizer: Any, *, workers: int, batch: int) -> Any:
+    """Build the loader as verl's trainers do."""
+    from torchdata.stateful_dataloader import StatefulDataLoader
+    from verl.trainer.ppo.utils import create_rl_dataset, create_rl_sampler
+    from verl.utils.dataset.rl_dataset import collate_fn
+
+    size = config.data.train_max_samples
+    dataset = create_rl_dataset(
+        config.data.train_files, config.data, tokenizer, None, max_samples=size
+    )
+    return StatefulDataLoader(
+        dataset=dataset,
+        batch_size=batch,
+        num_workers=workers,
+        drop_last=True,
+        collate_fn=collate_fn,
+        sampler=create_rl_sampler(config.data, dataset),
+    )
+
+
+def rollouts(batch: dict[str, Any], completions: Sequence[str], tokenizer: Any) -> Any:
+    """Return verl's batch of one completion for each prompt."""
+    import torch
+    from tensordict import TensorDict
+    from verl import DataProto
+
+    made = tokenizer(list(completions), padding=True, padding_side="right", return_tensors="pt")
+    tensors = {
+        "prompts": torch.zeros((len(completions), 1), dtype=torch.int64),
+        "responses": made["input_ids"],
+        "attention_mask": torch.nn.functional.pad(made["attention_mask"], (1, 0), value=1),
+    }
+    others = {key: value for key, value in batch.items() if key != "dummy_tensor"}
+    return DataProto(TensorDict(tensors, batch_size=len(completions)), others)
+
+
+def recipe_of(row: dict[str, Any]) -> dict[str, Any]:
+    recipe: dict[str, Any] = json.loads(row["ground_truth"])
+    return recipe
+
+
+def answers(batch: dict[str, Any], gym: ReasoningGym) -> list[str]:
+    """Return a right answer for each prompt, but for the first one."""
+    oracles = [gym.problem(recipe_of(row)).oracle for row in batch["reward_model"]]
+    return ["no idea", *(f"<answer>{oracle}</answer>" for oracle in oracles[1:])]
+
+
+def test_the_page_program_scores_a_row_through_verls_configuration(
+    rows: str, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.parquet").symlink_to(rows)
+    printed = run_python(page_program("verl.md"), tmp_path)
+    assert printed == "{'score': 0.0, 'acc': 0.0, 'status': 'no_answer'}"
+
+
+@pytest.mark.parametrize("manager", ["naive", "dapo"])
+def test_verls_loader_reads_the_rows_and_its_reward_managers_score(
+    manager: str, rows: str, tokenizer: Any, gym: ReasoningGym
+) -> None:
+    from verl.trainer.ppo.reward import load_reward_manager
+
+    name = f"reward.reward_manager.name={manager}"
+    config = configured(*FUNCTION, f"data.train_files={rows}", name)
+    [first, second] = loader_of(config, tokenizer, workers=2, batch=4)
+    asked = {recipe_of(row)["seed"] for batch in (first, second) for row in batch["reward_model"]}
+    assert len(asked) == 8
+    assert first["raw_prompt"][0][-1]["role"] == "user"
+    data = rollouts(first, answers(first, gym), tokenizer)
+    reward_manager = load_reward_manager(config, tokenizer)
+
+    async def score_all() -> list[dict[str, Any]]:
+        reward_manager.loop = asyncio.get_running_loop()
+        return [await reward_manager.run_single(data[n : n + 1]) for n in range(len(data))]
+
+    scored = asyncio.run(score_all())
+    assert [each["reward_score"] for each in scored] == [0.0, 1.0, 1.0, 1.0]
+    statuses = [each["reward_extra_info"]["status"] for each in scored]
+    assert statuses == ["no_answer", "solved", "solved", "solved"]
+
+
+@pytest.mark.parametrize("manager", ["naive", "remote"])
+def test_reward_workers_on_ray_score_in_process_and_over_http(
+    manager: str, rows: str, url: str, tokenizer_folder: str, tokenizer: Any, gym: ReasoningGym
+) -> None:
+    import ray
+    from verl.experimental.reward_loop import RewardLoopManager
+
+    model = f"actor_rollout_ref.model.path={tokenizer_folder}"
+    name = f"reward.reward_manager.name={manager}"
+    served = f"+reward.custom_reward_function.reward_kwargs.url={url}"
+    workers = "reward.num_workers=1"
+    ray.init(num_cpus=4, include_dashboard=False)
+    try:
+        for more in ([], [served]):
+            config = configured(*FUNCTION, f"data.train_files={rows}", model, name, workers, *more)
+            [batch, _] = loader_of(config, tokenizer, workers=0, batch=4)
+            reward_loop = RewardLoopManager(config)
+            found = reward_loop.compute_rm_score(rollouts(batch, answers(batch, gym), tokenizer))
+            assert found.batch["rm_scores"].sum(dim=1).tolist() == [0.0, 1.0, 1.0, 1.0]
+            assert found.non_tensor_batch["acc"].tolist() == [0.0, 1.0, 1.0, 1.0]
+            assert set(found.non_tensor_batch["status"]) == {"no_answer", "solved"}
+            for worker in reward_loop.reward_loop_workers:
+                ray.kill(worker)
+    finally:
+        ray.shutdown()
+
+
+def test_a_fork_scores_after_its_parent_did(gym: ReasoningGym) -> None:
+    from reasoning_gym_environment.integrations.verl import compute_score
+
+    [problem] = gym.problems("chain_sum", level=1)
+    call = ("", f"<answer>{problem.oracle}</answer>", json.dumps(problem.recipe.to_json()))
+    solved = {"score": 1.0, "acc": 1.0, "status": "solved"}
+    assert compute_score(*call) == solved
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as executor:
+        forks = [executor.submit(compute_score, *call) for _ in range(4)]
+        assert [fork.result(timeout=300) for fork in forks] == [solved] * 4
+
+
+def test_an_unscored_completion_says_so() -> None:
+    from reasoning_gym_environment.integrations.verl import compute_score
+
+    unscored = {"score": 0.0, "acc": 0.0, "status": "unscored"}
+    assert compute_score("", "<answer>x</answer>", UNMAKABLE) == unscored
+
+
+def test_a_recipe_that_is_none_is_refused(url: str) -> None:
+    from reasoning_gym_environment.integrations.verl import compute_score
+
+    with pytest.raises(ConfigurationError, match="a recipe must be the text of a JSON object"):
+        compute_score("", "<answer>x</answer>", "42")
+    with pytest.raises(ConfigurationError, match=r"status 422: .*'gdc'"):
+        compute_score("", "<answer>x</answer>", '{"task": "gdc", "seed": 1}', url=url)
+
+
+def streaming(url: str, stream: str, *more: str) -> Any:
+    settings = [f"+data.reasoning_gym.url={url}", f"+data.reasoning_gym.stream={stream}"]
+    size = ["data.train_files=stream", "data.train_max_samples=400"]
+    return configured(*FUNCTION, *STREAM, *settings, *size, "data.dataloader_num_workers=0", *more)
+
+
+def test_a_streams_level_rises_with_right_answers(
+    url: str, tokenizer: Any, gym: ReasoningGym
+) -> None:
+    tasks = "+data.reasoning_gym.options.tasks=[chain_sum]"
+    mode = "+data.reasoning_gym.options.complexity_mode=curriculum"
+    loader = loader_of(streaming(url, "rising", tasks, mode), tokenizer, workers=0, batch=2)
+    assert len(loader) == 200
+    levels = []
+    for batch in loader:
+        for row in batch["reward_model"]:
+            recipe = recipe_of(row)
+            levels.append(recipe["level"])
+            RewardClient(url).observe("rising", recipe, solved=8, attempts=8)
+        if levels[-1] >= 2:
+            break
+    assert levels[0] == 0
+    assert max(levels) >= 2
+
+
+def test_prompts_that_are_too_long_are_not_asked(url: str, tokenizer: Any) -> None:
+    tasks = "+data.reasoning_gym.options.tasks=[chain_sum]"
+    short = [tasks, "data.max_prompt_length=8"]
+    loader = loader_of(streaming(url, "short", *short), tokenizer, workers=0, batch=1)
+    with pytest.raises(ConfigurationError, match=r"have more than data\.max_prompt_length"):
+        next(iter(loader))
+
+
+def test_mistakes_in_the_settings_of_a_stream_name_the_setting(url: str, tokenizer: Any) -> None:
+    for override, message in {
+        "data.train_max_samples=-1": "set data.train_max_samples",
+        "data.dataloader_num_workers=8": "data.dataloader_num_workers must be 0",
+        "data.reasoning_gym.url=null": "url must begin with http:// or https://, got None",
+    }.items():
+        with pytest.raises(ConfigurationError, match=message):
+            loader_of(streaming(url, "none", override), tokenizer, workers=0, batch=1)
+
+
+def test_a_file_is_read_as_ever_beside_a_stream(rows: str, tokenizer: Any) -> None:
+    config = configured(*FUNCTION, *STREAM, f"data.train_files={rows}")
+    assert len(loader_of(config, tokenizer, workers=0, batch=1)) == 8
+
+
+def test_it_does_not_import_atropos(tmp_path: Path) -> None:
+    names = loaded("reasoning_gym_environment.integrations.verl", tmp_path)
+    assert "verl" in names
+    assert "atroposlib" not in names & ATROPOS

@@ -1,0 +1,62 @@
+"""The blocking client against the real service, and against none."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from served_rewards import served_rewards
+
+from reasoning_gym_environment import ReasoningGym, Status
+from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.service.client import RewardClient, ServiceUnavailableError
+
+pytestmark = pytest.mark.processes
+
+CURRICULUM = {"tasks": ["gcd"], "complexity_mode": "curriculum"}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RewardClient]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REASONING_GYM_REWARDS_TOKEN", "a secret of sixteen")
+        with served_rewards(tmp_path_factory.mktemp("service")) as url:
+            yield RewardClient(f"{url}/")
+
+
+def test_completions_are_scored_with_the_token(client: RewardClient) -> None:
+    with ReasoningGym(processes=1) as gym:
+        [problem] = gym.problems("gcd", level=1)
+    completions = [f"<answer>{problem.oracle}</answer>", "no idea"]
+    right, wrong = client.score(problem.recipe.to_json(), completions)
+    assert (right.score, right.status, right.answer) == (1.0, Status.SOLVED, problem.oracle)
+    assert (wrong.score, wrong.status) == (0.0, Status.NO_ANSWER)
+
+
+def test_a_stream_is_drawn_from_and_observed(client: RewardClient) -> None:
+    first, second = client.problems("ours", 2, CURRICULUM)
+    assert first["recipe"]["task"] == "gcd"
+    client.observe("ours", first["recipe"], solved=2, attempts=4)
+    client.observe("ours", second["recipe"], solved=0, attempts=0)
+    assert first not in client.problems("ours")
+
+
+def test_a_refused_request_is_an_error_with_the_services_words(client: RewardClient) -> None:
+    with pytest.raises(ConfigurationError, match=r"/score replied with status 422: completions: "):
+        client.score({"task": "gcd", "seed": 1}, [])
+    with pytest.raises(ConfigurationError, match="status 404: there is no stream 'other'"):
+        client.problems("other")
+
+
+def test_a_service_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(ServiceUnavailableError, match=f"{url} does not reply"):
+        RewardClient(url, patience=0.5).problems("ours")
+
+
+@pytest.mark.parametrize("url", [None, "", "127.0.0.1:8080", "file:///etc/passwd"])
+def test_other_addresses_are_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        RewardClient(url)
+    assert str(refused.value) == f"url must begin with http:// or https://, got {url!r}"
