@@ -146,6 +146,26 @@ def test_nemo_gym_gets_each_problem_once(dump: Path, capsys: pytest.CaptureFixtu
     ]
 
 
+@pytest.mark.parametrize(("layout", "truth"), [("verl", "reward_model"), ("skyrl", "reward_spec")])
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_verl_and_skyrl_get_each_problem_once(
+    layout: str, truth: str, suffix: str, dump: Path
+) -> None:
+    out = dump.with_name(f"rows{suffix}")
+    assert main([str(dump), str(dump), "--format", layout, "-o", str(out)]) == 0
+    rows = (
+        parquet.read_table(out).to_pylist()
+        if suffix == ".parquet"
+        else [json.loads(line) for line in out.read_text().splitlines()]
+    )
+    assert [row["prompt"][1]["content"] for row in rows] == [
+        f"Question {seed}?" for seed in range(2, 22, 2)
+    ]
+    seeds = [json.loads(row[truth]["ground_truth"])["seed"] for row in rows]
+    assert seeds == list(range(2, 22, 2))
+    assert {row["data_source"] for row in rows} == {"reasoning-gym/gcd"}
+
+
 @pytest.mark.parametrize("name", ["sft.csv", "sft.json", "sft.parquet.gz"])
 def test_an_unknown_suffix_is_refused(name: str, dump: Path) -> None:
     with pytest.raises(FixableError, match=r"give a name that ends in \.jsonl or \.parquet"):

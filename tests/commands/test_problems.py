@@ -111,6 +111,18 @@ def test_rows_of_nemo_gym_have_the_messages_and_the_recipe(tmp_path: Path) -> No
         assert json.loads(row["recipe"])["task"] == row["metadata"]["source_dataset"] == "coin_flip"
 
 
+@pytest.mark.processes
+def test_rows_of_verl_and_skyrl_have_the_messages_and_the_recipe(tmp_path: Path) -> None:
+    for layout, truth in (("verl", "reward_model"), ("skyrl", "reward_spec")):
+        out = tmp_path / f"{layout}.parquet"
+        assert main([*SMALL, *COINS, "--format", layout, "-o", str(out)]) == 0
+        rows = parquet.read_table(out).to_pylist()
+        assert len({row[truth]["ground_truth"] for row in rows}) == 12
+        assert {json.loads(row[truth]["ground_truth"])["task"] for row in rows} == {"coin_flip"}
+        assert [message["role"] for message in rows[0]["prompt"]] == ["system", "user"]
+        assert rows[0]["data_source"] == "reasoning-gym/coin_flip"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

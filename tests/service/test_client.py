@@ -44,7 +44,7 @@ def test_a_stream_is_drawn_from_and_observed(client: RewardClient) -> None:
 def test_a_refused_request_is_an_error_with_the_services_words(client: RewardClient) -> None:
     with pytest.raises(ConfigurationError, match=r"/score replied with status 422: completions: "):
         client.score({"task": "gcd", "seed": 1}, [])
-    with pytest.raises(ConfigurationError, match="status 404: there is no stream 'other'"):
+    with pytest.raises(ConfigurationError, match="status 404: stream 'other' does not exist"):
         client.problems("other")
 
 
