@@ -20,3 +20,78 @@ INTEGRATIONS = {
     "skyrl": ["ReasoningGymTextEnv"],
     "tinker": ["ReasoningGymGroupBuilder", "ReasoningGymProblemEnv"],
     "trl": ["ReasoningGymReward", "problem_dataset", "stream_dataset"],
+    "verifiers": [
+        "ReasoningGymConfig",
+        "ReasoningGymData",
+        "ReasoningGymTask",
+        "ReasoningGymTaskset",
+    ],
+    "verl": ["ReasoningGymDataset", "compute_score"],
+}
+
+
+def declared(module: Path) -> list[str]:
+    """A module's `__all__`, read from its source: frameworks may not be installed."""
+    for node in ast.parse(module.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            names: list[str] = ast.literal_eval(node.value)
+            return names
+    return []
+
+
+def test_the_public_names_are_these() -> None:
+    assert reasoning_gym_environment.__all__ == [
+        "AsyncProblemStream",
+        "AsyncReasoningGym",
+        "ConfigurationError",
+        "DumpContent",
+        "FixableError",
+        "GenerationError",
+        "PoolClosedError",
+        "Problem",
+        "ProblemStream",
+        "ReasoningGym",
+        "ReasoningGymEnv",
+        "ReasoningGymEnvConfig",
+        "Recipe",
+        "RewardService",
+        "Score",
+        "ServiceSettings",
+        "Status",
+        "StreamOptions",
+        "TaskSummary",
+        "WorkerStartError",
+        "read_dump",
+    ]
+
+
+def test_every_public_name_can_be_imported() -> None:
+    for name in reasoning_gym_environment.__all__:
+        assert getattr(reasoning_gym_environment, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = reasoning_gym_environment.Nothing
+
+
+def test_the_names_of_the_integrations_are_these() -> None:
+    modules = [path for path in (FOLDER / "integrations").glob("*.py") if path.stem != "__init__"]
+    assert {module.stem: declared(module) for module in modules} == INTEGRATIONS
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=lambda folder: folder.name)
+def test_a_package_names_its_modules_but_for_those_with_an_underscore(folder: Path) -> None:
+    package = ".".join(folder.relative_to(ROOT).parts)
+    found = {path.stem for path in folder.iterdir() if path.suffix == ".py" or is_package(path)}
+    public = sorted(name for name in found if not name.startswith("_"))
+    assert importlib.import_module(package).__all__ == public
+
+
+def is_package(path: Path) -> bool:
+    return (path / "__init__.py").exists()
+
+
+def test_the_reference_page_shows_the_public_names() -> None:
+    page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^::: reasoning_gym_environment\.([\w.]+)$", page, re.MULTILINE)
+    ours = [*reasoning_gym_environment.__all__]
+    theirs = [f"integrations.{m}.{name}" for m, names in INTEGRATIONS.items() for name in names]
+    assert sorted(shown) == sorted(ours + theirs)

@@ -36,11 +36,14 @@ def shared_gym() -> ReasoningGym:
     return ReasoningGym()
 
 
-def score_by_recipe(recipe: str, completion: str, *, url: str | None) -> Score:
+def score_by_recipe(
+    recipe: str, completion: str, *, url: str | None, stream: str | None = None
+) -> Score:
     """Score a completion, for frameworks whose rows hold the recipe as JSON text.
 
     Args:
         url: of a reward service; None scores in this process's gym.
+        stream: of that service, which handed the problem out and learns the score.
 
     Raises:
         ConfigurationError: the recipe is invalid.
@@ -48,7 +51,7 @@ def score_by_recipe(recipe: str, completion: str, *, url: str | None) -> Score:
     parsed = parse_recipe(recipe)
     if url is None:
         return shared_gym().score(parsed, completion)
-    [score] = RewardClient(url).score(parsed, [completion])
+    [score] = RewardClient(url).score(parsed, [completion], stream=stream)
     return score
 
 

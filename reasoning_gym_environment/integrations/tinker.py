@@ -1,15 +1,14 @@
-"""An environment and its groups for the Tinker cookbook, scored by `shared_gym()`."""
+"""An environment for the Tinker cookbook; streams of `shared_gym()` learn from its scores."""
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tinker_cookbook.renderers import Renderer, get_text_content
 from tinker_cookbook.rl.problem_env import ProblemEnv, ProblemGroupBuilder
 from tinker_cookbook.rl.types import StepResult, Trajectory
 
-from ..gym.blocking import ProblemStream
+from ..gym.asynchronous import Score
 from ..inference.prompts import SYSTEM_PROMPTS
 from ..records import Problem, Status
 from .shared import shared_gym
@@ -24,6 +23,7 @@ class ReasoningGymProblemEnv(ProblemEnv):
         prefix = {"role": "system", "content": SYSTEM_PROMPTS.get(system_prompt, system_prompt)}
         super().__init__(renderer, [prefix] if system_prompt else [], format_coef=0.0)
         self.problem = problem
+        self.score = Score(score=0.0, status=Status.NO_ANSWER)  # if no reply comes
 
     async def step(self, action: list[int], *, extra: Any = None) -> StepResult:
         """Score the reply in a thread, and record every status as a metric of 0 or 1."""
@@ -46,20 +46,14 @@ class ReasoningGymProblemEnv(ProblemEnv):
         return self.problem.oracle or ""
 
 
-@dataclass(frozen=True)
 class ReasoningGymGroupBuilder(ProblemGroupBuilder):
-    """Rollouts of one problem; a stream of the same process observes their results."""
-
-    stream: ProblemStream | None = None
+    """Rollouts of one problem."""
 
     async def compute_group_rewards(
         self, trajectory_group: list[Trajectory], env_group: Sequence[ReasoningGymProblemEnv]
     ) -> list[tuple[float, dict[str, float]]]:
         """Raise unscored rollouts to the mean of the group, so that their advantage is 0."""
-        scores = [env.score for env in env_group]
-        known = [score.score for score in scores if score.score is not None]
-        if self.stream is not None:
-            solved = sum(score.solved for score in scores)
-            self.stream.observe(env_group[0].problem, solved=solved, attempts=len(known))
+        scores = [env.score.score for env in env_group]
+        known = [score for score in scores if score is not None]
         mean = sum(known) / max(len(known), 1)
-        return [(mean if score.score is None else 0.0, {}) for score in scores]
+        return [(mean if score is None else 0.0, {}) for score in scores]

@@ -39,6 +39,7 @@ def compute_score(
 
     Args:
         ground_truth: the recipe as JSON text.
+        extra_info: of the row; `stream` is the one that learns the score.
         url: of a reward service, which all of verl's workers share; None scores in a gym of this
             process.
 
@@ -46,7 +47,13 @@ def compute_score(
         `score` in [0, 1], `acc`, which is 1 for a solved problem, and the `status`. An unscored
         completion has the score 0, since verl can't leave it out.
     """
-    score = score_by_recipe(ground_truth, solution_str, url=url)
+    stream = (extra_info or {}).get("stream")
+    if stream is not None and url is None:
+        raise ConfigurationError(
+            f"the stream {stream} does not learn from this score: set "
+            "+reward.custom_reward_function.reward_kwargs.url to its service"
+        )
+    score = score_by_recipe(ground_truth, solution_str, url=url, stream=stream)
     return {
         "score": score.score or 0.0,
         "acc": float(score.solved),
@@ -82,7 +89,9 @@ class StreamedRows:
             [problem] = self._client.problems(self._stream, 1, self._options)
             messages = build_messages(self._system_prompt, problem["question"])
             if self._count_tokens(messages) <= self._most_tokens:
-                return verl_row(read_recipe(problem["recipe"]), messages)
+                row = verl_row(read_recipe(problem["recipe"]), messages)
+                row["extra_info"]["stream"] = self._stream
+                return row
             self._client.observe(self._stream, problem["recipe"], solved=0, attempts=0)
         raise ConfigurationError(
             f"{MAX_TOO_LONG} prompts in a row have more than data.max_prompt_length "
@@ -98,7 +107,7 @@ class ReasoningGymDataset(RLHFDataset):
     """A data set for `data.custom_cls`: a stream where its file is `stream`, else that file.
 
     The stream is one of a reward service, and `+data.reasoning_gym` its settings: see
-    `StreamedRows`. The same service scores, so levels follow the results.
+    `StreamedRows`. `compute_score` tells it the scores, so levels follow them.
     """
 
     def _download(self, use_origin_parquet: bool = False) -> None:

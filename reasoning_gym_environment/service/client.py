@@ -53,14 +53,14 @@ class RewardClient:
         self._patience = patience
 
     def score(
-        self, recipe: Mapping[str, Any], completions: Sequence[str], **fields: Any
+        self, recipe: Mapping[str, Any], completions: Sequence[str], *, stream: str | None = None
     ) -> list[Score]:
         """Score completions of one problem.
 
         Args:
-            fields: others of the request, as of `POST /score`.
+            stream: that handed the problem out, and learns the scores.
         """
-        body = {"recipe": dict(recipe), "completions": list(completions), **fields}
+        body = {"recipe": dict(recipe), "completions": list(completions), "stream": stream}
         return [
             Score(**{**score, "status": Status(score["status"])})
             for score in self._post("/score", body)["scores"]

@@ -16,7 +16,6 @@ from reasoning_gym_environment import ReasoningGym
 from reasoning_gym_environment.commands.problems import main as write_problems
 from reasoning_gym_environment.demo.tokenizer import build_tokenizer
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.service.client import RewardClient
 
 pytestmark = [
     pytest.mark.integration,
@@ -214,20 +213,33 @@ def streaming(url: str, stream: str, *more: str) -> Any:
 def test_a_streams_level_rises_with_right_answers(
     url: str, tokenizer: Any, gym: ReasoningGym
 ) -> None:
-    tasks = "+data.reasoning_gym.options.tasks=[chain_sum]"
-    mode = "+data.reasoning_gym.options.complexity_mode=curriculum"
-    loader = loader_of(streaming(url, "rising", tasks, mode), tokenizer, workers=0, batch=2)
-    assert len(loader) == 200
+    from verl.trainer.ppo.reward import get_custom_reward_fn
+
+    options = [
+        f"+data.reasoning_gym.options.{option}"
+        for option in ("tasks=[chain_sum]", "complexity_mode=curriculum", "group_size=4")
+    ]
+    served = f"+reward.custom_reward_function.reward_kwargs.url={url}"
+    config = streaming(url, "rising", *options, served)
+    score = get_custom_reward_fn(config)
+    loader = loader_of(config, tokenizer, workers=0, batch=4)
+    assert len(loader) == 100
     levels = []
-    for batch in loader:
-        for row in batch["reward_model"]:
-            recipe = recipe_of(row)
-            levels.append(recipe["level"])
-            RewardClient(url).observe("rising", recipe, solved=8, attempts=8)
-        if levels[-1] >= 2:
-            break
-    assert levels[0] == 0
-    assert max(levels) >= 2
+    for batch, _ in zip(loader, range(15), strict=False):
+        rows = zip(batch["reward_model"], batch["extra_info"], strict=True)
+        for row, extra_info in rows:
+            levels.append(recipe_of(row)["level"])
+            right = f"<answer>{gym.problem(recipe_of(row)).oracle}</answer>"
+            for _ in range(4):  # each could be in another process
+                assert score("", right, row["ground_truth"], extra_info)["status"] == "solved"
+    assert max(levels[-10:]) > max(levels[:10])
+
+
+def test_a_score_that_no_stream_learns_is_refused() -> None:
+    from reasoning_gym_environment.integrations.verl import compute_score
+
+    with pytest.raises(ConfigurationError, match="the stream ours does not learn from this score"):
+        compute_score("", "4", '{"task": "gcd", "seed": 1}', {"stream": "ours"})
 
 
 def test_prompts_that_are_too_long_are_not_asked(url: str, tokenizer: Any) -> None:
