@@ -73,7 +73,7 @@ class StreamedRows:
     def __init__(
         self, settings: Mapping[str, Any], tokenizer: Any, *, size: int, most_tokens: int
     ) -> None:
-        self._client = RewardClient(settings.get("url"))
+        self._client = RewardClient(settings.get("url", ""))
         self._stream = settings.get("stream", "verl")
         self._options = settings.get("options")
         self._system_prompt = resolve_system_prompt(settings.get("system_prompt", "think"))

@@ -86,7 +86,7 @@ SKYRL_COLUMNS = MappingProxyType(
 SKYRL_ENVIRONMENT = "reasoning_gym"
 """The name under which SkyRL-gym knows our environment."""
 
-Messages = list[dict[str, str]]
+Messages = Sequence[Mapping[str, str]]
 """A prompt, each message with its role and content."""
 
 _FEATURES = {"text": "string", "json": "string", "number": "float64", "integer": "int64"}
@@ -165,7 +165,7 @@ def verl_row(recipe: Recipe, prompt: Messages) -> dict[str, Any]:
     """Return a problem as verl's data sets read it."""
     return {
         "data_source": f"reasoning-gym/{recipe.task}",
-        "prompt": prompt,
+        "prompt": [*prompt],
         "reward_model": {"style": "rule", "ground_truth": recipe_text(recipe)},
         "extra_info": {"task": recipe.task, "level": recipe.level},
     }
@@ -175,7 +175,7 @@ def skyrl_row(recipe: Recipe, prompt: Messages) -> dict[str, Any]:
     """Return a problem as SkyRL's data sets read it."""
     return {
         "data_source": f"reasoning-gym/{recipe.task}",
-        "prompt": prompt,
+        "prompt": [*prompt],
         "env_class": SKYRL_ENVIRONMENT,
         "reward_spec": {"method": "rule", "ground_truth": recipe_text(recipe)},
     }
