@@ -12,7 +12,7 @@ itself and from packages listed before it:
     sandbox                 worker processes that run the library, and their containment
     problems                which problem comes next: sampler, curriculum, stream
     storage                 groups on disk: rows, dumps, rescoring, export
-    gym                     problems and scores for any trainer, in Python
+    gym                     problems and scores for any trainer, in Python; `contain`
     service                 the same over HTTP
     inference               client library for inference servers
     rollouts                one group: completions, grades, accounting, retries
@@ -43,11 +43,12 @@ if TYPE_CHECKING:
         PoolClosedError,
         WorkerStartError,
     )
-    from .gym.arguments import StreamOptions
+    from .gym.arguments import ContainOptions, StreamOptions
     from .gym.asynchronous import AsyncProblemStream, AsyncReasoningGym, Score, TaskSummary
     from .gym.blocking import ProblemStream, ReasoningGym
+    from .gym.containment import ContainedFunction, contain
     from .reasoning_gym_environment import ReasoningGymEnv
-    from .records import Problem, Recipe, Status
+    from .records import Problem, Recipe, Status, Verdict
     from .service.app import RewardService, ServiceSettings
     from .storage.dumps import DumpContent, read_dump
 
@@ -55,6 +56,8 @@ __all__ = [
     "AsyncProblemStream",
     "AsyncReasoningGym",
     "ConfigurationError",
+    "ContainOptions",
+    "ContainedFunction",
     "DumpContent",
     "FixableError",
     "GenerationError",
@@ -71,7 +74,9 @@ __all__ = [
     "Status",
     "StreamOptions",
     "TaskSummary",
+    "Verdict",
     "WorkerStartError",
+    "contain",
     "read_dump",
 ]
 
@@ -84,11 +89,12 @@ _HOMES = {
         "PoolClosedError",
         "WorkerStartError",
     },
-    ".gym.arguments": {"StreamOptions"},
+    ".gym.arguments": {"ContainOptions", "StreamOptions"},
     ".gym.asynchronous": {"AsyncProblemStream", "AsyncReasoningGym", "Score", "TaskSummary"},
     ".gym.blocking": {"ProblemStream", "ReasoningGym"},
+    ".gym.containment": {"ContainedFunction", "contain"},
     ".reasoning_gym_environment": {"ReasoningGymEnv"},
-    ".records": {"Problem", "Recipe", "Status"},
+    ".records": {"Problem", "Recipe", "Status", "Verdict"},
     ".service.app": {"RewardService", "ServiceSettings"},
     ".storage.dumps": {"DumpContent", "read_dump"},
 }

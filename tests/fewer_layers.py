@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from reasoning_gym_environment.sandbox import _limits, _system_calls, _verifier_child
+from reasoning_gym_environment.sandbox import _children, _limits, _system_calls, _verifier_child
 from reasoning_gym_environment.sandbox._fork_server import ForkServer
 from reasoning_gym_environment.sandbox._protocol import FormScores, Outcome
 from reasoning_gym_environment.sandbox._verifier_host import Group, VerifierHost
@@ -40,13 +40,13 @@ def leave_out_screen() -> None:
 def leave_out_sandbox() -> None:
     """Leave limits on time and memory, and children. An answer may then kill other processes."""
     leave_out_screen()
-    failure = _verifier_child._failure
+    failure = _children._failure
 
     def failure_without_filter(wait_status: int, *, timed_out: bool) -> Outcome:
         outcome = failure(wait_status, timed_out=timed_out)
         return Outcome.CRASHED if outcome is Outcome.KILLED else outcome
 
-    _verifier_child._failure = failure_without_filter
+    _children._failure = failure_without_filter
     _limits._deny_access = lambda reply, requests: []
     _system_calls.filter_zygote = lambda: "left out"
 

@@ -183,7 +183,12 @@ def test_every_command_has_a_module() -> None:
 def test_imports_by_text_stay_where_they_are_needed() -> None:
     """What is imported by a computed name escapes the other tests here."""
     users = {module for module in SOURCES if "importlib" in IMPORTS[module]}
-    assert users == {PACKAGE, f"{PACKAGE}.cli", f"{PACKAGE}.{PACKAGE}"}
+    assert users == {
+        PACKAGE,
+        f"{PACKAGE}.cli",
+        f"{PACKAGE}.{PACKAGE}",
+        f"{PACKAGE}.sandbox._function_host",  # a function of the user, by its path
+    }
     assert not [m for m, path in SOURCES.items() if "__import__(" in path.read_text("utf-8")]
 
 

@@ -44,6 +44,8 @@ def test_the_public_names_are_these() -> None:
         "AsyncProblemStream",
         "AsyncReasoningGym",
         "ConfigurationError",
+        "ContainOptions",
+        "ContainedFunction",
         "DumpContent",
         "FixableError",
         "GenerationError",
@@ -60,7 +62,9 @@ def test_the_public_names_are_these() -> None:
         "Status",
         "StreamOptions",
         "TaskSummary",
+        "Verdict",
         "WorkerStartError",
+        "contain",
         "read_dump",
     ]
 

@@ -1,6 +1,6 @@
-"""Problems, scores and streams for any trainer, in plain Python.
+"""Problems, scores, streams and contained functions for any trainer, in plain Python.
 
 Needs no server, tokenizer or event loop.
 """
 
-__all__ = ["arguments", "asynchronous", "blocking"]
+__all__ = ["arguments", "asynchronous", "blocking", "containment"]

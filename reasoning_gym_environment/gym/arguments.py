@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import Annotated, Any, ClassVar, Literal, TypedDict
 
-from pydantic import BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import (
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
 
 from ..errors import ConfigurationError
 from ..problems.levels import ComplexityMode
@@ -37,6 +46,21 @@ def _plain_dict(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
+def _plain_size(value: Any) -> int:
+    try:
+        size = int(_SIZE.validate_python(value))
+    except ValidationError:
+        size = 0
+    if size < _MIN_MEMORY:
+        raise ValueError(
+            f"must be a size of at least 16 MiB, such as '512MB', got {shorten(value)}"
+        )
+    return size
+
+
+_SIZE = TypeAdapter(ByteSize)
+_MIN_MEMORY = 16 * 2**20
+
 Integer = Annotated[int, BeforeValidator(_plain_integer)]
 Texts = Annotated[list[str], BeforeValidator(_plain_list)]
 OptionalShare = Annotated[float | None, Field(ge=0, le=1)]
@@ -60,6 +84,60 @@ class GymSettings(Arguments):
     verify_timeout: Seconds
     verify_group_timeout: Seconds
     require_containment: bool
+
+
+class ContainOptions(TypedDict, total=False):
+    """The options of `contain`.
+
+    Attributes:
+        timeout: seconds of a call; then its process is killed. 5.
+        memory: what a call may use beyond what the loaded function has; "512MB".
+        processes: calls at once; half the cores.
+        bounds: the lowest and the highest score; (0, 1). A call that fails earns the lowest.
+        solved_threshold: score from which the status is solved; the highest.
+        warm_up: texts and data of calls that run once, uncontained, before all others: what they
+            import and cache is ready for the others.
+        allow: "network", "processes" and "write", each of which loosens the containment.
+        environment: names of environment variables that the function sees.
+        require_containment: whether to refuse to start where the sandbox is incomplete.
+    """
+
+    timeout: float
+    memory: int | str
+    processes: int | None
+    bounds: tuple[float, float]
+    solved_threshold: float | None
+    warm_up: Iterable[tuple[str, Any]]
+    allow: Iterable[str]
+    environment: Iterable[str]
+    require_containment: bool
+
+
+class ContainSettings(Arguments):
+    """`ContainOptions`, validated."""
+
+    otherwise: ClassVar[str] = "see ContainOptions"
+
+    timeout: Seconds = 5.0
+    memory: Annotated[int, BeforeValidator(_plain_size)] = 512_000_000
+    processes: Annotated[Integer | None, Field(ge=1)] = None
+    bounds: Annotated[tuple[float, float], Field(strict=False)] = (0.0, 1.0)
+    solved_threshold: float | None = None
+    warm_up: Annotated[list[Any], BeforeValidator(_plain_list)] = Field([])
+    allow: Annotated[
+        list[Literal["network", "processes", "write"]], BeforeValidator(_plain_list)
+    ] = Field([])
+    environment: Texts = Field([])
+    require_containment: bool = False
+
+    @field_validator("bounds")
+    @classmethod
+    def _range(cls, value: tuple[float, float]) -> tuple[float, float]:
+        if not -math.inf < value[0] < value[1] < math.inf:
+            raise ValueError(
+                f"must be two finite numbers, the lower one first, got {shorten(value)}"
+            )
+        return value
 
 
 class ProblemsArguments(Arguments):

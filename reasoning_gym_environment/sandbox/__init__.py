@@ -1,6 +1,7 @@
-"""Worker processes for all of reasoning-gym, and the containment of those that see model text.
+"""Worker processes for all of reasoning-gym and for functions of users, and their containment.
 
-Other packages use `pool` alone. What a verifier may execute is decided in `_screen`.
+Other packages use `pool` and `functions` alone. What a verifier may execute is decided in
+`_screen`.
 """
 
-__all__ = ["pool"]
+__all__ = ["functions", "pool"]

@@ -1,8 +1,8 @@
-"""The fork server: a process that imports reasoning-gym once and forks all workers.
+"""The fork server: a process that imports a library once and forks all workers.
 
 The import takes seconds. A fork takes milliseconds and shares the memory. `ForkServer` is its
-handle in the event loop's process; `main` is the program of the server process. The server learns
-roles and process ids, never requests or model text.
+handle in the event loop's process; `main` is the program of the server process for reasoning-gym.
+The server learns roles and process ids, never requests or model text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import sys
 import tempfile
 import traceback
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import IO, BinaryIO, NoReturn
@@ -29,7 +30,6 @@ from ..errors import (
     WorkerStartError,
     WorkerTimeoutError,
 )
-from ..tasks.datasets import Datasets
 from ._limits import address_space
 from ._protocol import LENGTH, MAX_REPLY, OUT_OF_MEMORY
 
@@ -44,6 +44,9 @@ _NICENESS = 5
 
 _IMPORT_ROOT = Path(__file__).resolve().parents[2]
 _STDERR_TAIL = 2000
+
+_MAX_ERROR = 1000
+"""Bytes of an error that the server process replies."""
 
 
 def worker_environment() -> dict[str, str]:
@@ -144,6 +147,11 @@ class ForkServer:
     A server process that has died is replaced at the next start; the workers that it forked live
     on.
 
+    Args:
+        program: of the server process, in place of the one for reasoning-gym.
+        arguments: of that program.
+        environment: variables that its processes have besides.
+
     Example:
         server = ForkServer()
         generator = await server.start("generator")
@@ -156,7 +164,15 @@ class ForkServer:
         "from reasoning_gym_environment.sandbox._fork_server import main; main()"
     )
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        program: str | None = None,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._command = "-c", program or self._program, *arguments
+        self._environment = {**(environment or {}), **worker_environment()}
         self._lock = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
         self._control: socket.socket | None = None
@@ -168,7 +184,7 @@ class ForkServer:
         """Fork a worker and wait until it is ready.
 
         Args:
-            role: "generator" or "verifier".
+            role: "generator" or "verifier"; other programs have others.
 
         Raises:
             WorkerStartError: it did not start; the message ends with what was printed.
@@ -202,7 +218,8 @@ class ForkServer:
         return WorkerProcess(pid, reader, writer, self)
 
     def _failure(self, role: str, why: object) -> WorkerStartError:
-        return WorkerStartError(f"the {role} process did not start: {why}\n{self._stderr_tail()}")
+        text = f"the {role} process did not start: {why}\n{self._stderr_tail()}"
+        return WorkerStartError(text.rstrip())
 
     async def _fork(self, role: str, worker_end: socket.socket) -> int:
         """Ask for a worker with that end of a socket pair; return its process id."""
@@ -210,7 +227,7 @@ class ForkServer:
         try:
             socket.send_fds(control, [f"{role}\n".encode()], [worker_end.fileno()])
             receive = asyncio.get_running_loop().sock_recv(control, 1024)
-            reply = (await asyncio.wait_for(receive, START_TIMEOUT)).decode()
+            reply = (await asyncio.wait_for(receive, START_TIMEOUT)).decode(errors="replace")
             if not reply:
                 raise EOFError("it died")
         except (OSError, EOFError, asyncio.TimeoutError) as error:
@@ -236,12 +253,11 @@ class ForkServer:
             with theirs:
                 self._process = await asyncio.create_subprocess_exec(
                     sys.executable,
-                    "-c",
-                    self._program,
+                    *self._command,
                     stdin=theirs.fileno(),
                     stdout=asyncio.subprocess.DEVNULL,
                     stderr=self._stderr,
-                    env=worker_environment(),
+                    env=self._environment,
                     cwd=_IMPORT_ROOT,
                     start_new_session=True,
                 )
@@ -322,23 +338,48 @@ def _close_sockets() -> None:
 os.register_at_fork(after_in_child=_close_sockets)
 
 
+Serve = Callable[[BinaryIO, BinaryIO], None]
+"""Serves a role: reads requests and writes replies."""
+
+Roles = Mapping[str, Callable[[], Serve]]
+"""For each role what prepares the server process for it, before its first worker is forked."""
+
+
 def main() -> None:
-    """Run the server process until the process at the other end of standard input has gone.
+    """Run the server process for reasoning-gym's workers."""
+    run_server(_library_roles)
+
+
+def _library_roles() -> Roles:
+    from ..tasks.datasets import Datasets  # the event loop's process loads none of these
+    from . import _generator as generator
+    from . import _verifier_host as verifier_host
+
+    _import_cellpylib()
+    datasets = Datasets()
+
+    def verifier() -> Serve:
+        verifier_host.warm_up(datasets)
+        return partial(verifier_host.run, datasets=datasets)
+
+    return {
+        "generator": lambda: partial(generator.run, datasets=datasets),
+        "verifier": verifier,
+    }
+
+
+def run_server(load_roles: Callable[[], Roles]) -> None:
+    """Run a server process until the process at the other end of standard input has gone.
 
     Standard input is the control socket. A message is a role, with the worker's end of a socket
     pair, or `kill` and a process id.
     """
-    from . import _generator as generator  # the event loop's process loads neither
-    from . import _verifier_host as verifier_host
-
     os.nice(_NICENESS)
     control = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1):  # the library prints
+    for standard in (0, 1):  # libraries print
         os.dup2(null, standard)
-    _import_cellpylib()
-    roles = {"generator": generator.run, "verifier": verifier_host.run}
-    workers = _Workers(control, Datasets(), roles, verifier_host.warm_up)
+    workers = _Workers(control, load_roles())
     _freeze()
     while True:
         message, descriptors, *_ = socket.recv_fds(control, 4096, 1)
@@ -373,40 +414,25 @@ def _freeze() -> None:
     gc.freeze()
 
 
-_Run = Callable[[BinaryIO, BinaryIO, Datasets], None]
-"""Serves a role: reads requests, writes replies, and knows datasets."""
-
-
 class _Workers:
-    """The living workers of the server process.
+    """The living workers of the server process."""
 
-    Args:
-        warm_up: called once, before the first verifier is forked.
-    """
-
-    def __init__(
-        self,
-        control: socket.socket,
-        datasets: Datasets,
-        roles: Mapping[str, _Run],
-        warm_up: Callable[[Datasets], None],
-    ) -> None:
+    def __init__(self, control: socket.socket, roles: Roles) -> None:
         self._control = control
-        self._datasets = datasets
         self._roles = roles
-        self._warm_up: Callable[[Datasets], None] | None = warm_up
+        self._prepared: dict[str, Serve] = {}
         self._pids: set[int] = set()
 
     def fork(self, role: str, worker_end: int) -> None:
         """Fork a worker that serves at that descriptor. It sends its process id itself."""
-        if role == "verifier" and self._warm_up is not None:
-            self._warm_up(self._datasets)
-            self._warm_up = None
-            _freeze()
         try:
+            if role not in self._prepared:
+                self._prepared[role] = self._roles[role]()
+                _freeze()
             pid = os.fork()
-        except OSError as error:  # too many processes, or no memory: the others go on
-            self._control.send(f"0 {error}".encode())
+        except (OSError, WorkerStartError) as error:
+            # Too many processes, no memory, or nothing to serve: the others go on.
+            self._control.send(f"0 {error}".encode(errors="replace")[:_MAX_ERROR])
             os.close(worker_end)
             return
         if pid == 0:
@@ -421,7 +447,7 @@ class _Workers:
             self._control.send(str(os.getpid()).encode())
             self._control.close()
             requests, replies = os.fdopen(worker_end, "rb"), os.fdopen(os.dup(worker_end), "wb")
-            self._roles[role](requests, replies, self._datasets)
+            self._prepared[role](requests, replies)
             code = 0
         except BaseException:  # noqa: BLE001 - a fork ends here, whatever happened
             traceback.print_exc()

@@ -10,7 +10,7 @@ import math
 import os
 import resource
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from . import _system_calls as system_calls
 
@@ -125,6 +125,29 @@ def enter_zygote(reply: int) -> bool:
     return system_calls.filter_zygote() is not None
 
 
+def enter_function_child(
+    reply: int, *, memory: int, seconds: float, allow: frozenset[str]
+) -> list[str]:
+    """Put a fresh fork of a function host under its limits. It can read files and import modules.
+
+    Args:
+        reply: the only open descriptor, beside standard streams that lead nowhere.
+        memory: bytes of address space beyond what its host has.
+        seconds: wall time; its threads may use as much on each core.
+        allow: what else it may do: see `_system_calls.function_filter`.
+    """
+    _redirect_standard_streams()
+    gaps = _limit_memory(memory) + _detach([reply])
+    gc.enable()
+    _limit(resource.RLIMIT_CPU, (math.ceil(seconds) + 1) * (os.cpu_count() or 1))
+    if "write" not in allow:
+        _limit(resource.RLIMIT_FSIZE, 0)
+    gap = system_calls.filter_function(allow)
+    if gap and "processes" not in allow:  # on Linux, it would refuse threads as well
+        _limit(resource.RLIMIT_NPROC, 0)
+    return [*gaps, gap] if gap else gaps
+
+
 def enter_host() -> list[str]:
     """Put the calling process under the limit of a verifier host."""
     return _limit_memory(WORKER_MEMORY)
@@ -138,11 +161,23 @@ def enter_generator() -> list[str]:
 
 
 def verifier_gaps() -> str:
-    """Find out in a child what this system does not enforce; empty when everything holds."""
+    """Return what this system does not enforce for verifiers; empty when everything holds."""
+    return _gaps_in_child(lambda reply, other: enter_persistent_worker(reply, other, seconds=1))
+
+
+def function_gaps(*, memory: int, seconds: float, allow: frozenset[str]) -> str:
+    """Return what this system does not enforce for a contained function: see `verifier_gaps`."""
+    return _gaps_in_child(
+        lambda reply, _: enter_function_child(reply, memory=memory, seconds=seconds, allow=allow)
+    )
+
+
+def _gaps_in_child(enter: Callable[[int, int], list[str]]) -> str:
+    """Find out in a child, which enters limits with two descriptors."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
-        gaps = enter_persistent_worker(write_end, read_end, seconds=1)
+        gaps = enter(write_end, read_end)
         os.write(write_end, " ".join(gaps).encode())
         os._exit(0)
     os.close(write_end)

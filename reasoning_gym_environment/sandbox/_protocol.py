@@ -31,8 +31,11 @@ MAX_ANSWER = 2**20
 OUT_OF_MEMORY = b""
 """The reply of a worker that ends because its memory is used up."""
 
-FORM_SCORES = struct.Struct("<Bdddi")
-"""`Outcome`, raw and tagged score (NaN if the form was not tried or raised), seconds, errors."""
+_DETAIL_BYTES = 200
+
+FORM_SCORES = struct.Struct(f"<Bdddi{_DETAIL_BYTES}s")
+"""`Outcome`, raw and tagged score (NaN if the form was not tried or raised), seconds, errors, and
+the error of a contained function."""
 
 
 class Outcome(IntEnum):
@@ -69,17 +72,37 @@ class VerifyRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class FunctionCall:
+    """A request to call a contained function.
+
+    Attributes:
+        data: JSON text. The child reads it, not its host.
+        timeout: seconds.
+    """
+
+    text: str
+    data: str
+    timeout: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FormScores:
-    """The result for one answer, from a child or from the host in its place."""
+    """The result for one answer, from a child or from the host in its place.
+
+    Attributes:
+        detail: the error of a contained function, as its child wrote it: untrusted text.
+    """
 
     outcome: Outcome
     raw: float = math.nan
     tagged: float = math.nan
     seconds: float = 0.0
     errors: int = 0
+    detail: str = ""
 
     def pack(self) -> bytes:
-        return FORM_SCORES.pack(self.outcome, self.raw, self.tagged, self.seconds, self.errors)
+        numbers = self.outcome, self.raw, self.tagged, self.seconds, self.errors
+        return FORM_SCORES.pack(*numbers, self.detail.encode(errors="replace"))
 
     @property
     def deferred(self) -> bool:
@@ -94,8 +117,15 @@ class FormScores:
     @classmethod
     def unpack(cls, data: bytes) -> FormScores:
         """Read a record; raise ValueError for an unknown outcome, struct.error for a wrong size."""
-        outcome, raw, tagged, seconds, errors = FORM_SCORES.unpack(data)
-        return cls(outcome=Outcome(outcome), raw=raw, tagged=tagged, seconds=seconds, errors=errors)
+        outcome, raw, tagged, seconds, errors, detail = FORM_SCORES.unpack(data)
+        return cls(
+            outcome=Outcome(outcome),
+            raw=raw,
+            tagged=tagged,
+            seconds=seconds,
+            errors=errors,
+            detail=detail.rstrip(b"\0").decode(errors="replace"),
+        )
 
 
 _FAILURES = {

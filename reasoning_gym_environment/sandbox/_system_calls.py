@@ -1,9 +1,10 @@
 """System call filters for processes that run untrusted work on Linux: default deny, with seccomp.
 
 One table holds the numbers of all system calls that some role may make; each role lists the calls
-that it needs. Three roles have a filter: a verifier's child computes and writes its reply, a zygote
-forks such children besides, and a generator reads files, starts threads and runs event loops. Any
-other call fails with EPERM. A call of a foreign architecture or of the x32 ABI kills the process.
+that it needs. Four roles have a filter: a verifier's child computes and writes its reply, a zygote
+forks such children besides, a generator reads files, starts threads and runs event loops, and a
+contained function does the same with alarms. Any other call fails with EPERM. A call of a foreign
+architecture or of the x32 ABI kills the process.
 
 A filter also holds for code that an answer managed to run. It neither hides memory from that code
 nor keeps it from writing a reply of its own: the screen does. By hand, since `pyseccomp` needs a
@@ -43,9 +44,20 @@ _TABLE = """
     nanosleep 35 101, gettimeofday 96 169, clock_gettime 228 113, clock_getres 229 114,
     clock_nanosleep 230 115,
     uname 63 160, getrusage 98 165, sysinfo 99 179, times 100 153, getuid 102 174, getgid 104 176,
-    geteuid 107 175, getegid 108 177, getrandom 318 278
+    geteuid 107 175, getegid 108 177, getrandom 318 278,
+    alarm 37 -, getitimer 36 102, setitimer 38 103, dup2 33 -, dup3 292 24, readv 19 65,
+    chdir 80 49, getpgrp 111 -, getpgid 121 155, statfs 137 43, fstatfs 138 44, fadvise64 221 223,
+    socket 41 198, connect 42 203, bind 49 200, shutdown 48 210, getsockopt 55 209,
+    setsockopt 54 208, sendmsg 46 211, sendmmsg 307 269, recvmsg 47 212, recvmmsg 299 243,
+    execve 59 221, waitid 247 95, pipe 22 -, arch_prctl 158 -, umask 95 166,
+    creat 85 -, mkdir 83 -, mkdirat 258 34, rmdir 84 -, unlink 87 -, unlinkat 263 35,
+    rename 82 -, renameat 264 38, renameat2 316 276, link 86 -, linkat 265 37, symlink 88 -,
+    symlinkat 266 36, truncate 76 45, ftruncate 77 46, fallocate 285 47, pwrite64 18 68,
+    pwritev 296 70, fsync 74 82, fdatasync 75 83, flock 73 32, chmod 90 -, fchmod 91 52,
+    fchmodat 268 53, utimensat 280 88
 """
-"""Name, number on x86_64, number on aarch64: memory, files, sockets, processes, time, identity."""
+"""Name, number on x86_64, number on aarch64: memory, files, sockets, processes, time, identity;
+from `alarm` on, what contained functions may do besides, always or where it is allowed."""
 
 SYSTEM_CALLS: Mapping[str, list[int | None]] = MappingProxyType(
     {
@@ -65,6 +77,7 @@ _RETURN = 0x06  # BPF_RET | BPF_K
 _NUMBER = 0
 _ARCHITECTURE = 4
 _FIRST, _SECOND, _THIRD, _FIFTH = 16, 24, 32, 48  # arguments
+_HIGH = 4  # from an argument's low word to its high one
 
 _X32_NUMBERS = 0x40000000
 
@@ -95,6 +108,12 @@ def _if_one_of(argument: int, *values: int) -> list[bytes]:
     """Allow the call if the argument is one of these values."""
     equal = [step for value in values for step in _if_equal(value, [_ALLOW])]
     return [_instruction(_LOAD, argument), *equal, _REFUSE]
+
+
+def _if_null(argument: int) -> list[bytes]:
+    """Allow the call if the argument is a null pointer."""
+    high = [_instruction(_LOAD, argument + _HIGH), *_if_equal(0, [_ALLOW])]
+    return [_instruction(_LOAD, argument), *_if_equal(0, high), _REFUSE]
 
 
 _Rules = Mapping[str, Sequence[bytes]]
@@ -171,6 +190,47 @@ _GENERATE: _Rules = {
 process started or signaled, no socket opened to anybody."""
 
 
+_FUNCTION: _Rules = {
+    **_GENERATE,
+    "prlimit64": _if_null(_THIRD),  # asks; to root, hard limits are no obstacle
+    **_allow("alarm getitimer setitimer dup2 dup3 readv chdir getpgrp getpgid statfs fstatfs"),
+    **_allow("fadvise64"),
+}
+"""What contained functions need: as making problems, and alarms, which end some computations."""
+
+_IOCTL_UNREAD = 0x541B  # FIONREAD
+_ARCH_SET_FS = 0x1002
+
+_LOOSER: Mapping[str, _Rules] = MappingProxyType(
+    {
+        "network": {
+            "ioctl": _if_one_of(_SECOND, *_IOCTL_QUERIES, _IOCTL_UNREAD),
+            **_allow("socket connect bind shutdown getsockopt setsockopt fcntl"),
+            **_allow("sendto sendmsg sendmmsg recvmsg recvmmsg"),
+        },
+        # They can't leave the process group, with which they are killed, nor send signals.
+        "processes": {
+            "clone": [
+                _instruction(_LOAD, _FIRST),
+                *(step for flags in _THREADS for step in _if_equal(flags, [_ALLOW])),
+                *_unless_any_bit(_FIRST, _NO_PLAIN_FORK),
+            ],
+            "arch_prctl": _if_one_of(_FIRST, _ARCH_SET_FS),
+            **_allow("execve wait4 waitid pipe umask close_range"),
+        },
+        "write": {
+            **_allow("open openat creat mkdir mkdirat rmdir unlink unlinkat rename renameat"),
+            **_allow("renameat2 link linkat symlink symlinkat truncate ftruncate fallocate"),
+            **_allow(
+                "pwrite64 pwritev fsync fdatasync flock fcntl chmod fchmod fchmodat utimensat"
+            ),
+            **_allow("umask"),
+        },
+    }
+)
+"""What a contained function may be allowed besides."""
+
+
 def _assemble(architecture: str, rules: _Rules) -> bytes:
     """Apply each rule to its system call, if the architecture has the call."""
     column = list(AUDIT).index(architecture)
@@ -219,6 +279,19 @@ def zygote_filter(architecture: str) -> bytes:
 def generator_filter(architecture: str) -> bytes:
     """Assemble the filter of a process that makes problems."""
     return _begin(architecture) + _assemble(architecture, _GENERATE) + _REFUSE
+
+
+@cache
+def function_filter(architecture: str, allow: frozenset[str]) -> bytes:
+    """Assemble the filter of a contained function.
+
+    Args:
+        allow: which of "network", "processes" and "write" it may do as well.
+    """
+    rules = dict(_FUNCTION)
+    for loosening in sorted(allow):
+        rules |= _LOOSER[loosening]
+    return _begin(architecture) + _assemble(architecture, rules) + _REFUSE
 
 
 def _own_architecture() -> str | None:
@@ -278,6 +351,14 @@ def filter_generator() -> str | None:
     Returns as `filter_verifier_child`.
     """
     return _install(generator_filter(_OWN) if _OWN else b"")
+
+
+def filter_function(allow: frozenset[str]) -> str | None:
+    """Restrict the calling thread for good to what contained functions may do.
+
+    Returns as `filter_verifier_child`.
+    """
+    return _install(function_filter(_OWN, allow) if _OWN else b"")
 
 
 def _install(program: bytes) -> str | None:

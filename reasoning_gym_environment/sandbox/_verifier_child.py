@@ -1,4 +1,4 @@
-"""What runs in the children of a verifier host, beside model text, and how a child is run.
+"""What runs in the children of a verifier host, beside model text.
 
 - A *persistent worker* scores group after group of answers that execute nothing. It is under its
   limits before it reads the first answer, and ends when an answer changed anything that a later
@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import decimal
 import gc
@@ -19,12 +18,10 @@ import math
 import os
 import pickle
 import random
-import select
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -33,158 +30,12 @@ from ..tasks.datasets import Datasets
 from ..tasks.facts import EXECUTES_ANSWERS, SLOW_ON_WRONG_ANSWERS
 from . import _limits as limits
 from . import _protocol as protocol
-from ._protocol import FORM_SCORES, FormScores, Outcome, VerifyRequest
+from ._children import Work, run_child
+from ._protocol import FormScores, Outcome, VerifyRequest
 from ._screen import NOT_AN_EXPRESSION, UNREADABLE, executes_nothing, screen
-
-_OUT_OF_MEMORY_EXIT = 77
-_TIMEOUT_EXIT = 78
-_EXITS = {_OUT_OF_MEMORY_EXIT: Outcome.OUT_OF_MEMORY, _TIMEOUT_EXIT: Outcome.TIMEOUT}
-
-Work = Callable[[int], None]
-"""What a child does, given the descriptor that it writes its scores to."""
 
 Verify = Callable[[str, Any], float]
 """A verifier of the library: the score of an answer to an entry."""
-
-
-class ParentGoneError(Exception):
-    """The request pipe has closed."""
-
-
-def start_child(work: Work) -> tuple[int, int]:
-    """Fork a child; return its process id and the descriptor that its scores are read from."""
-    read_end, write_end = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        _work_and_exit(work, write_end)
-    os.close(write_end)
-    return pid, read_end
-
-
-def _work_and_exit(work: Work, reply: int) -> NoReturn:
-    code = 1
-    try:
-        work(reply)
-        code = 0
-    except MemoryError:
-        code = _OUT_OF_MEMORY_EXIT
-    finally:
-        os._exit(code)
-
-
-def read_scores(
-    reply: int,
-    count: int,
-    *,
-    timeout: float,
-    group_deadline: float = math.inf,
-    parent: int | None = None,
-) -> tuple[bytes, bool]:
-    """Read up to `count` records; also return whether the child ran out of time for the next one.
-
-    Args:
-        timeout: seconds for one record.
-        group_deadline: monotonic time at which waiting ends for all.
-        parent: descriptor that becomes readable when the parent has gone.
-
-    Raises:
-        ParentGoneError: it has.
-    """
-    poll = select.poll()
-    poll.register(reply, select.POLLIN)
-    if parent is not None:
-        poll.register(parent, select.POLLIN)
-    size = count * FORM_SCORES.size
-    data = b""
-    deadline = min(group_deadline, time.monotonic() + timeout)
-    while len(data) < size:
-        ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
-        if not ready:
-            return data, True
-        if any(descriptor == parent for descriptor, _ in ready):
-            raise ParentGoneError
-        chunk = os.read(reply, size - len(data))
-        if not chunk:
-            return data, False
-        data += chunk
-        if len(data) % FORM_SCORES.size == 0:
-            deadline = min(group_deadline, time.monotonic() + timeout)
-    return data, False
-
-
-def unpack_scores(data: bytes) -> list[FormScores]:
-    """Unpack whole records, up to and including the first malformed one, which is CRASHED."""
-    scores: list[FormScores] = []
-    for begin in range(0, len(data) - FORM_SCORES.size + 1, FORM_SCORES.size):
-        try:
-            scores.append(FormScores.unpack(data[begin : begin + FORM_SCORES.size]))
-        except ValueError:
-            return [*scores, FormScores(outcome=Outcome.CRASHED)]
-    return scores
-
-
-def reap(pid: int) -> int:
-    """Kill the child with all it started, and return its wait status."""
-    for kill in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            kill(pid, signal.SIGKILL)
-    return os.waitpid(pid, 0)[1]
-
-
-def scores_of_ended(
-    data: bytes, count: int, wait_status: int, *, timed_out: bool
-) -> list[FormScores]:
-    """Return the scores of an ended child, up to and including the answer that ended it."""
-    scores = unpack_scores(data)
-    malformed = bool(scores) and scores[-1].outcome is Outcome.CRASHED
-    if len(scores) < count and not malformed:
-        scores.append(FormScores(outcome=_failure(wait_status, timed_out=timed_out)))
-    return scores
-
-
-def _failure(wait_status: int, *, timed_out: bool) -> Outcome:
-    """Tell from its end what an answer did to a child that could not report it.
-
-    Behind the filter no answer can send a signal or close its reply: SIGKILL came from outside.
-    A signal to a process that is already ending changes nothing.
-    """
-    number = os.WTERMSIG(wait_status) if os.WIFSIGNALED(wait_status) else None
-    if timed_out or number == signal.SIGXCPU:
-        return Outcome.TIMEOUT
-    if number == signal.SIGKILL:
-        return Outcome.KILLED
-    code = os.WEXITSTATUS(wait_status) if os.WIFEXITED(wait_status) else 1
-    return _EXITS.get(code, Outcome.CRASHED)
-
-
-def run_child(
-    work: Work,
-    count: int,
-    *,
-    timeout: float,
-    group_deadline: float = math.inf,
-    parent: int | None = None,
-    can_kill: bool = True,
-) -> list[FormScores]:
-    """Fork a child and return its scores, up to and including the answer that ends it.
-
-    Args:
-        count: number of scores that the work produces.
-        timeout, group_deadline, parent: as for `read_scores`.
-        can_kill: whether the caller can kill a child that is out of time. Where it can't, it ends
-            itself and the child with it.
-    """
-    pid, reply = start_child(work)
-    try:
-        data, timed_out = read_scores(
-            reply, count, timeout=timeout, group_deadline=group_deadline, parent=parent
-        )
-        if timed_out and not can_kill:
-            os._exit(_TIMEOUT_EXIT)
-    finally:
-        os.close(reply)
-        wait_status = reap(pid)
-    return scores_of_ended(data, count, wait_status, timed_out=timed_out)
 
 
 def score_forms(verify: Verify, answer: str, entry: Any) -> FormScores:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import os
 import pickle
 import select
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -22,18 +21,18 @@ from ..tasks.datasets import Datasets
 from ..tasks.facts import EXECUTES_ANSWERS, SHARES_DATA
 from . import _limits as limits
 from . import _protocol as protocol
-from ._protocol import FormScores, Outcome, VerifyRequest
-from ._verifier_child import (
+from ._children import (
     ParentGoneError,
-    persistent_work,
     read_scores,
     reap,
     run_child,
+    score_all,
     scores_of_ended,
     start_child,
     unpack_scores,
-    zygote_work,
 )
+from ._protocol import FormScores, Outcome, VerifyRequest
+from ._verifier_child import persistent_work, zygote_work
 
 _MAX_GROUPS = 256
 _SPARE_SECONDS = 60.0
@@ -42,8 +41,6 @@ _MAX_GROWTH = 16 * 2**20
 """Bytes of address space that answers may take away from those after them."""
 _MAX_DATASET_PICKLE = 128 * 1024
 """Bytes. Loading a larger one takes as long as forking another worker."""
-_MAX_KILLS = 3
-"""Attempts at an answer whose child is killed from outside, as when memory runs out."""
 _WARM_UP_SEEDS = {"countdown": (3, 4), "intermediate_integration": range(5), "puzzle24": (2, 4)}
 """Items that are quick to make, of tasks with slow ones. Of the others, the first eight."""
 
@@ -225,11 +222,11 @@ class VerifierHost:
         deadline = time.monotonic() + request.group_timeout
         group = Group(dataset=dataset, request=request, deadline=deadline, parent=parent)
         in_worker = partial(self._score_in_persistent_worker, group)
-        scores = _score_all(in_worker, request.answers, deadline)
+        scores = score_all(in_worker, request.answers, deadline)
         deferred = [
             answer for answer, score in zip(request.answers, scores, strict=True) if score.deferred
         ]
-        others = iter(_score_all(partial(_score_in_zygote, group), deferred, deadline))
+        others = iter(score_all(partial(_score_in_zygote, group), deferred, deadline))
         return [next(others) if score.deferred else score for score in scores]
 
     def _score_in_persistent_worker(self, group: Group, answers: Sequence[str]) -> list[FormScores]:
@@ -254,28 +251,6 @@ def _score_in_zygote(group: Group, answers: Sequence[str]) -> list[FormScores]:
         group_deadline=group.deadline,
         parent=group.parent,
     )
-
-
-def _score_all(
-    score: Callable[[Sequence[str]], list[FormScores]], answers: Sequence[str], deadline: float
-) -> list[FormScores]:
-    """Score every answer with a function that stops at one that ends its child."""
-    scores: list[FormScores] = []
-    kills = 0
-    while len(scores) < len(answers):
-        left = answers[len(scores) :]
-        if time.monotonic() >= deadline:
-            return scores + [FormScores(outcome=Outcome.TIMEOUT)] * len(left)
-        new = score(left)
-        scored = list(itertools.takewhile(lambda one: one.outcome is not Outcome.KILLED, new))
-        scores += scored
-        kills = 0 if scored else kills
-        if len(scored) < len(new):
-            kills += 1
-            if kills == _MAX_KILLS:
-                scores.append(FormScores(outcome=Outcome.KILLED))
-                kills = 0
-    return scores
 
 
 def warm_up(datasets: Datasets) -> None:

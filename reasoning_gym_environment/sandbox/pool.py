@@ -411,7 +411,7 @@ class TaskPool:
                     alone = [await self._verify(problem, (answer,)) for answer in answers]
                     return [verdict for verdicts in alone for verdict in verdicts]
                 lost = error
-        return [_verdict_of_lost(lost)] * len(answers)
+        return [verdict_of_lost(lost)] * len(answers)
 
     async def _ask_host(self, problem: Problem, answers: tuple[str, ...]) -> list[Verdict]:
         settings = self._settings
@@ -434,7 +434,7 @@ class TaskPool:
             raise WorkerLostError(str(error)) from error
 
 
-def _verdict_of_lost(error: WorkerLostError) -> Verdict:
+def verdict_of_lost(error: WorkerLostError) -> Verdict:
     """Return the verdict on an answer that was lost with its host twice."""
     if isinstance(error, WorkerOutOfMemoryError):
         detail = "two verifier hosts ran out of memory"

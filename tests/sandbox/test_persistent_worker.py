@@ -23,13 +23,13 @@ from fewer_layers import score_unscreened
 from filter_attempts import where_filtered
 
 from reasoning_gym_environment.sandbox import _verifier_child
+from reasoning_gym_environment.sandbox._children import ParentGoneError
 from reasoning_gym_environment.sandbox._protocol import (
     FORM_SCORES,
     FormScores,
     Outcome,
     VerifyRequest,
 )
-from reasoning_gym_environment.sandbox._verifier_child import ParentGoneError
 from reasoning_gym_environment.sandbox._verifier_host import _MAX_GROUPS, VerifierHost
 
 pytestmark = pytest.mark.processes

@@ -278,6 +278,9 @@ ALLOWED_NUMBERS = json.loads(Path(__file__).with_name("allowed_system_calls.json
 UNKNOWN = 0x00050000 | 38
 
 
+ALLOW_ALL = frozenset({"network", "processes", "write"})
+
+
 class Filter:
     """The filter of a role on an architecture, as the kernel reads it."""
 
@@ -290,6 +293,8 @@ class Filter:
             ),
             "zygote": lambda: system_calls.zygote_filter(architecture),
             "generator": lambda: system_calls.generator_filter(architecture),
+            "function": lambda: system_calls.function_filter(architecture, frozenset()),
+            "looser": lambda: system_calls.function_filter(architecture, ALLOW_ALL),
         }[role]()
 
     def number(self, name: str) -> int:
@@ -306,7 +311,7 @@ class Filter:
         return {number for number in range(1100) if self.decide(number, *arguments) == ALLOW}
 
 
-@pytest.mark.parametrize("role", ["child", "persistent", "zygote", "generator"])
+@pytest.mark.parametrize("role", ["child", "persistent", "zygote", "generator", "function"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_each_role_is_allowed_these_system_calls_and_no_other(architecture: str, role: str) -> None:
     rules = Filter(architecture, role)
@@ -359,6 +364,37 @@ def test_a_generator_opens_files_for_reading_and_starts_threads(architecture: st
     assert [generator.decide("clone", flags) for flags in (0x3D0F00, 0x7D0F00)] == [ALLOW] * 2
     assert {generator.decide("clone", n) for n in (17, 0x01200011, 0x103D0F00, 0)} == {REFUSE}
     assert generator.decide("clone3") == UNKNOWN
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_function_asks_for_limits_and_changes_none(architecture: str) -> None:
+    function = Filter(architecture, "function")
+    assert function.decide("prlimit64", 0, 9, 0, 1 << 40) == ALLOW
+    assert {function.decide("prlimit64", 0, 9, 1 << bit) for bit in (0, 31, 32, 47)} == {REFUSE}
+    assert {function.decide("openat", 0, 0, n) for n in (1, 2, 0x41, 0x42, 0x241)} == {REFUSE}
+    assert function.decide("clone", 0x3D0F00) == ALLOW
+    assert {function.decide("clone", n) for n in (17, 0x01200011, 0x103D0F00, 0)} == {REFUSE}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_what_a_function_may_do_at_most(architecture: str) -> None:
+    """With every option it signals, traces, mounts and limits nothing, and leaves no group."""
+    looser, function = Filter(architecture, "looser"), Filter(architecture, "function")
+    assert looser.allowed() > function.allowed()
+    assert [looser.decide("clone", n) for n in (17, 0x01200011, 0x3D0F00)] == [ALLOW] * 3
+    more = [1 << bit for bit in (8, 13, 15, 17, 23, 25, 26, 27, 28, 29, 30)]
+    assert {looser.decide("clone", flags | 17) for flags in more} == {REFUSE}
+    denied = ("setsid", "prctl")
+    assert {looser.decide(call) for call in denied} == {REFUSE}
+    assert {looser.decide("prlimit64", 0, 9, 1 << bit) for bit in (0, 47)} == {REFUSE}
+    permitted = {
+        "x86_64": {41, 59, 263, 316, 258, 42},
+        "aarch64": {198, 221, 35, 276, 34, 203},
+    }[architecture]
+    forbidden = {*DENIED[architecture]} - permitted
+    assert {looser.decide(number) for number in forbidden} == {REFUSE}
+    setpgid, kill_by_descriptor = {"x86_64": (109, 424), "aarch64": (154, 424)}[architecture]
+    assert {looser.decide(n) for n in (setpgid, kill_by_descriptor)} == {REFUSE}
 
 
 # socket, kill, tgkill, ptrace, execve, execveat, unlinkat, renameat2, mkdirat,

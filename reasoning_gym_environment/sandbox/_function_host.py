@@ -1,0 +1,186 @@
+"""The function host: imports a user's function and forks a single-use child for each call of it.
+
+The import runs uncontained, like any other import of the user's program. Calls see model text.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import math
+import os
+import pickle
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, BinaryIO
+
+from ..errors import WorkerStartError
+from ..util.text import shorten
+from . import _limits as limits
+from . import _protocol as protocol
+from ._children import ParentGoneError, Work, run_child, score_all
+from ._fork_server import Roles, Serve, run_server
+from ._protocol import FormScores, FunctionCall, Outcome
+
+ROLE = "function"
+
+PROGRAM = (
+    "import sys; sys.path.remove(''); "  # import nothing from the working directory
+    "from reasoning_gym_environment.sandbox._function_host import main; main()"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FunctionSource:
+    """What a fork server needs to load a function and to limit its calls.
+
+    Attributes:
+        path: `package.module:function`.
+        search_path: what `sys.path` begins with.
+        folder: the working directory.
+        memory: bytes that a call may have beyond what its host has.
+        timeout: seconds of a call.
+        allow: what calls may do beyond computing and reading files.
+        warm_up: texts and JSON data of calls that run before the first fork.
+    """
+
+    path: str
+    search_path: Sequence[str]
+    folder: str
+    memory: int
+    timeout: float
+    allow: Sequence[str] = ()
+    warm_up: Sequence[tuple[str, str]] = ()
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> FunctionSource:
+        return cls(**json.loads(text))
+
+
+def main() -> None:
+    """Run the fork server of one function, whose source is the program's argument."""
+    source = FunctionSource.from_json(sys.argv[1])
+    run_server(lambda: _roles(source))
+
+
+def _roles(source: FunctionSource) -> Roles:
+    def prepare() -> Serve:
+        return partial(run, function=load_function(source), source=source)
+
+    return {ROLE: prepare}
+
+
+def load_function(source: FunctionSource) -> Callable[..., Any]:
+    """Import a function and warm it up.
+
+    Raises:
+        WorkerStartError: that fails; the message says why.
+    """
+    sys.path[:] = [*source.search_path, *(p for p in sys.path if p not in source.search_path)]
+    module, _, name = source.path.partition(":")
+    try:
+        os.chdir(source.folder)
+        function: Any = importlib.import_module(module)
+        for attribute in name.split("."):
+            function = getattr(function, attribute)
+    except BaseException as error:
+        raise WorkerStartError(f"cannot import {source.path}: {_describe(error)}") from error
+    if not callable(function) or inspect.iscoroutinefunction(function):
+        raise WorkerStartError(
+            f"{source.path} must be a plain function of a text and data, got {shorten(function)}"
+        )
+    if hasattr(function, "contained_path"):
+        raise WorkerStartError(
+            f"{source.path} is what contain() returned: name the function that it contains, "
+            f"{function.contained_path}"
+        )
+    loaded: Callable[..., Any] = function
+    for text, data in source.warm_up:
+        scores = _call(loaded, text, data)
+        if scores.errors:
+            raise WorkerStartError(f"warm_up: {source.path} {scores.detail}")
+    return loaded
+
+
+def _describe(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - its own text may raise anything
+        return type(error).__name__
+
+
+def _call(function: Callable[..., Any], text: str, data: str) -> FormScores:
+    """Call a function; NaN, an error and its text if it raises or returns no number.
+
+    Raises:
+        MemoryError: the function let it out.
+    """
+    begin = time.perf_counter()
+    detail, score = "", math.nan
+    try:
+        value = function(text, json.loads(data))
+        detail = f"returned {shorten(value)}, which is not a number"
+        if not isinstance(value, str | bytes | bytearray):  # float() would parse them
+            score = float(value)
+    except MemoryError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a function may raise anything: it is a verdict
+        detail = detail or f"raised {_describe(error)}"
+    failed = math.isnan(score)
+    return FormScores(
+        outcome=Outcome.SCORED,
+        raw=score,
+        seconds=time.perf_counter() - begin,
+        errors=int(failed),
+        detail=detail if failed else "",
+    )
+
+
+def _call_work(function: Callable[..., Any], call: FunctionCall, enter: Callable[..., Any]) -> Work:
+    def work(reply: int) -> None:
+        enter(reply)
+        os.write(reply, _call(function, call.text, call.data).pack())
+
+    return work
+
+
+def run(
+    requests: BinaryIO,
+    replies: BinaryIO,
+    *,
+    function: Callable[..., Any],
+    source: FunctionSource,
+) -> None:
+    """Serve until the parent goes away; first report what is not enforced."""
+    own: Mapping[str, Any] = {
+        "memory": source.memory,
+        "seconds": source.timeout,
+        "allow": frozenset(source.allow),
+    }
+    enter = partial(limits.enter_function_child, **own)
+    protocol.write_frame(replies, limits.function_gaps(**own).encode())
+
+    def call_in_children(calls: Sequence[FunctionCall]) -> list[FormScores]:
+        [call] = calls
+        return run_child(
+            _call_work(function, call, enter),
+            1,
+            timeout=call.timeout,
+            parent=requests.fileno(),
+            can_close_reply=hasattr(os, "waitid"),  # macOS has it from Python 3.13 on
+        )
+
+    while (frame := protocol.read_frame(requests)) is not None:
+        call: FunctionCall = pickle.loads(frame)
+        try:
+            [scores] = score_all(call_in_children, [call], math.inf)
+        except ParentGoneError:
+            return
+        protocol.write_frame(replies, scores.pack())

@@ -1,0 +1,174 @@
+"""The function pool: calls of a user's function, each in a contained child of a worker process."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import pickle
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..errors import ConfigurationError, WorkerLostError
+from ..records import Status, Verdict
+from ..util.text import escape_control_characters
+from ._fork_server import ForkServer
+from ._function_host import PROGRAM, ROLE, FunctionSource
+from ._protocol import FormScores, FunctionCall, Outcome, to_verdict
+from .pool import HOST_GRACE_SECONDS, WorkerGroup, verdict_of_lost
+
+__all__ = ["MAX_TEXT", "FunctionPool", "FunctionSettings", "FunctionSource"]
+
+logger = logging.getLogger(__name__)
+
+MAX_TEXT = 16 * 2**20
+"""Characters of a text, and of its data as JSON. A longer text is wrong."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FunctionSettings:
+    """A function and how its calls are contained and judged.
+
+    Attributes:
+        processes: hosts, each of which runs one call at a time.
+        lowest, highest: the range of scores. A call that fails earns the lowest.
+        solved_threshold: score from which an answer is solved.
+        environment: names of environment variables that the function sees.
+        require_containment: whether workers that this system does not fully contain are refused.
+    """
+
+    source: FunctionSource
+    processes: int
+    lowest: float = 0.0
+    highest: float = 1.0
+    solved_threshold: float = 1.0
+    environment: Sequence[str] = ()
+    require_containment: bool = False
+
+
+class FunctionPool:
+    """Calls a function in worker processes.
+
+    Args:
+        counts: counts verdicts by status, errors, and worker restarts.
+
+    Example:
+        async with FunctionPool(settings, Counter()) as pool:
+            verdict = await pool.call("4", "null")
+    """
+
+    def __init__(self, settings: FunctionSettings, counts: Counter[str]) -> None:
+        self._settings = settings
+        self._counts = counts
+        environment = {n: os.environ[n] for n in settings.environment if n in os.environ}
+        self._fork_server = ForkServer(
+            program=PROGRAM, arguments=[settings.source.to_json()], environment=environment
+        )
+        self._hosts = WorkerGroup(
+            ROLE, size=settings.processes, counts=counts, start_worker=self._fork_server.start
+        )
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the hosts."""
+        return self._hosts.pids
+
+    @property
+    def gaps(self) -> list[str]:
+        """What this system does not enforce; empty while all calls are contained."""
+        return self._hosts.gaps
+
+    async def __aenter__(self) -> FunctionPool:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Import the function and start all hosts, or leave none.
+
+        Raises:
+            WorkerStartError: the function cannot be imported, or a host does not start.
+            ConfigurationError: containment is required and incomplete.
+        """
+        try:
+            await self._hosts.start()
+            if self._settings.require_containment and self.gaps:
+                raise ConfigurationError(
+                    f"require_containment: the sandbox is incomplete ({'; '.join(self.gaps)}); run "
+                    "on Linux with seccomp, or leave it out to run without"
+                )
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Kill all workers. May be called again."""
+        await self._hosts.close()
+        await self._fork_server.close()
+
+    async def call(self, text: str, data: str) -> Verdict:
+        """Call the function with a text and JSON data, and judge what it returns."""
+        verdict = self._too_long if len(text) > MAX_TEXT else await self._call(text, data)
+        self._counts[verdict.status.value] += 1
+        if verdict.status is Status.VERIFIER_ERROR:
+            self._warn_of(verdict)
+        return verdict
+
+    @property
+    def _too_long(self) -> Verdict:
+        detail = f"a text of more than {MAX_TEXT} characters"
+        return Verdict(score=self._settings.lowest, status=Status.WRONG, detail=detail)
+
+    def _warn_of(self, verdict: Verdict) -> None:
+        """Log the first error, the tenth, the hundredth and so on."""
+        count = self._counts[Status.VERIFIER_ERROR.value]
+        if math.log10(count).is_integer():
+            path = self._settings.source.path
+            logger.warning("%s %s (error %d)", path, verdict.detail, count)
+
+    async def _call(self, text: str, data: str) -> Verdict:
+        """Call the function; if that costs a host, once more."""
+        timeout = self._settings.source.timeout
+        request = pickle.dumps(FunctionCall(text=text, data=data, timeout=timeout))
+        lost: WorkerLostError
+        for _ in range(2):
+            try:
+                reply = await self._hosts.submit(request, timeout=timeout + HOST_GRACE_SECONDS)
+            except WorkerLostError as error:
+                lost = error
+            else:
+                return self._judge(FormScores.unpack(reply))
+        return self._with_own_lowest(verdict_of_lost(lost))
+
+    def _judge(self, scores: FormScores) -> Verdict:
+        """Turn what a child wrote, which an answer may have forged, into a verdict."""
+        settings = self._settings
+        if scores.outcome is not Outcome.SCORED:
+            return self._with_own_lowest(to_verdict(scores))
+        seconds = max(0.0, scores.seconds) if math.isfinite(scores.seconds) else 0.0
+        if not settings.lowest <= scores.raw <= settings.highest:
+            return Verdict(
+                score=settings.lowest,
+                status=Status.VERIFIER_ERROR,
+                detail=escape_control_characters(scores.detail) or self._out_of_range(scores.raw),
+                seconds=seconds,
+                errors=1,
+            )
+        solved = scores.raw >= settings.solved_threshold
+        return Verdict(
+            score=scores.raw,
+            status=Status.SOLVED if solved else Status.WRONG,
+            seconds=seconds,
+            raw_score=scores.raw,
+        )
+
+    def _out_of_range(self, score: float) -> str:
+        lowest, highest = self._settings.lowest, self._settings.highest
+        return f"returned {score:g}, outside of [{lowest:g}, {highest:g}]: set bounds"
+
+    def _with_own_lowest(self, verdict: Verdict) -> Verdict:
+        lowest = self._settings.lowest
+        return verdict if verdict.score is None else replace(verdict, score=lowest)

@@ -1,0 +1,332 @@
+"""Functions that tests contain: right ones, and many that misbehave."""
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+CALLS: list[str] = []
+"""Texts of calls in this process: warm-up's, and where nothing is contained."""
+
+
+def equal(text: str, data: Any) -> float:
+    """1 if the text is the data."""
+    CALLS.append(text)
+    return float(text == data)
+
+
+def evaluate(text: str, data: Any) -> float:
+    """What nobody should write: the text runs."""
+    return float(eval(text) == data)
+
+
+def earlier_calls(text: str, data: Any) -> int:
+    """How many calls this process has seen before: those of the warm-up."""
+    CALLS.append(text)
+    return len(CALLS) - 1
+
+
+async def coroutine(text: str, data: Any) -> float:
+    return 1.0
+
+
+def with_a_child(text: str, data: Any) -> float:
+    """Say which process it is in a file, then hang; needs `processes` and `write`."""
+    child = subprocess.Popen(["sleep", "1000"])
+    Path(data).write_text(f"{os.getpid()} {child.pid}")
+    time.sleep(1000)
+    return 1.0
+
+
+def loops() -> NoReturn:
+    while True:
+        pass
+
+
+def computes_in_c() -> int:
+    return 7 ** (7**12)
+
+
+def sleeps() -> None:
+    time.sleep(1000)
+
+
+def catches_everything() -> NoReturn:
+    while True:
+        with contextlib.suppress(BaseException):
+            time.sleep(1000)
+
+
+def waits_for_input() -> str:
+    return sys.stdin.read() or loops()
+
+
+def allocates() -> int:
+    return len([0] * 10**9)
+
+
+def allocates_bit_by_bit() -> int:
+    kept = []
+    while True:
+        kept.append(bytearray(2**20))
+
+
+def recurses() -> Any:
+    def again(depth: int) -> int:
+        return again(depth + 1)
+
+    return again(0)
+
+
+def overflows_the_stack() -> Any:
+    sys.setrecursionlimit(10**9)
+    text = "[" * 10**6
+    return json.loads(text + "]" * 10**6) and ctypes.string_at(0)
+
+
+def reads_a_null_pointer() -> Any:
+    return ctypes.string_at(0)
+
+
+def exits() -> NoReturn:
+    sys.exit(0)
+
+
+def exits_at_once() -> NoReturn:
+    os._exit(0)
+
+
+def raises() -> NoReturn:
+    raise ValueError("no \x1b[31mnumber\u202e in it")
+
+
+class HostileError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def raises_without_text() -> NoReturn:
+    raise HostileError
+
+
+def raises_a_novel() -> NoReturn:
+    raise ValueError("é" * 10**6)
+
+
+def forks() -> int:
+    return os.fork()
+
+
+def runs_a_program() -> int:
+    return subprocess.run(["true"]).returncode
+
+
+def kills_its_parent() -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+
+
+def kills_itself() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kills_everybody() -> None:
+    os.kill(-1, signal.SIGKILL)
+
+
+def leaves_its_session() -> None:
+    os.setsid()
+
+
+def raises_its_limits() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+
+
+def writes_a_file() -> int:
+    return Path("/tmp/contained-function-wrote").write_text("x")
+
+
+def removes_a_file() -> None:
+    Path(__file__).unlink()
+
+
+def makes_a_folder() -> str:
+    return tempfile.mkdtemp()
+
+
+def changes_a_mode() -> None:
+    Path(__file__).chmod(0o777)
+
+
+def opens_a_socket() -> Any:
+    return socket.create_connection(("127.0.0.1", 9))
+
+
+def closes_everything() -> float:
+    os.closerange(0, 1000)
+    return 1.0
+
+
+def closes_everything_and_waits() -> None:
+    os.closerange(0, 1000)
+    time.sleep(1000)
+
+
+def writes_to_every_descriptor() -> float:
+    for descriptor in range(3, 100):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, b"\xff" * 10_000)
+    return 1.0
+
+
+MISBEHAVIORS: dict[str, Callable[[], Any]] = {
+    function.__name__: function
+    for function in (
+        *(loops, computes_in_c, sleeps, catches_everything, waits_for_input, allocates),
+        *(allocates_bit_by_bit, recurses, overflows_the_stack, reads_a_null_pointer, exits),
+        *(exits_at_once, raises, raises_without_text, raises_a_novel, forks, runs_a_program),
+        *(kills_its_parent, kills_itself, kills_everybody, leaves_its_session, raises_its_limits),
+        *(writes_a_file, removes_a_file, makes_a_folder, changes_a_mode, opens_a_socket),
+        *(closes_everything, closes_everything_and_waits, writes_to_every_descriptor),
+    )
+}
+
+RETURNS: dict[str, Any] = {
+    "nothing": None,
+    "text": "1.0",
+    "bytes": b"1",
+    "NaN": float("nan"),
+    "infinity": float("inf"),
+    "a huge number": 10**400,
+    "too much": 2.0,
+    "too little": -0.5,
+    "a list": [1.0],
+    "a complex number": 1j,
+    "a signaling NaN": Decimal("sNaN"),
+}
+
+
+def misbehave(text: str, data: Any) -> Any:
+    """Do what the text names."""
+    return RETURNS[text] if text in RETURNS else MISBEHAVIORS[text]()
+
+
+def prints() -> float:
+    print("to standard output", flush=True)  # noqa: T201 - the point
+    sys.stderr.write("to standard error")
+    os.write(1, b"x" * 10**6)
+    return 1.0
+
+
+def reads_a_file() -> float:
+    return float("def reads_a_file" in Path(__file__).read_text())
+
+
+def lists_a_folder() -> float:
+    return float(Path(__file__) in Path(__file__).parent.iterdir())
+
+
+def imports() -> float:
+    import fractions
+    import sqlite3  # an extension module
+
+    return float(fractions.Fraction(1) and bool(sqlite3.sqlite_version))
+
+
+def starts_threads() -> float:
+    threads = [threading.Thread(target=time.sleep, args=(0.01,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return 1.0
+
+
+def runs_an_event_loop() -> float:
+    return asyncio.run(asyncio.sleep(0.01, 1.0))
+
+
+def sets_an_alarm() -> float:
+    """As math_verify does; it ends Python code, and nothing in C."""
+
+    def stop(*_: object) -> NoReturn:
+        raise TimeoutError
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        loops()
+    except TimeoutError:
+        return 1.0
+
+
+def asks_for_its_limits() -> float:
+    return float(resource.getrlimit(resource.RLIMIT_AS)[0] > 0)
+
+
+def collects_garbage() -> float:
+    """Make cycles of 1 GB, were they kept."""
+    for _ in range(4000):
+        cycle: list[Any] = [bytearray(2**18), *([] for _ in range(1000))]
+        cycle.append(cycle)
+        del cycle
+    return 1.0
+
+
+BEHAVIORS: dict[str, Callable[[], float]] = {
+    function.__name__: function
+    for function in (
+        *(prints, reads_a_file, lists_a_folder, imports, starts_threads, runs_an_event_loop),
+        *(sets_an_alarm, asks_for_its_limits, collects_garbage),
+    )
+}
+NUMBERS: dict[str, Any] = {
+    "a bool": True,
+    "an integer": 1,
+    "a NumPy number": np.float32(1),
+    "a decimal": Decimal(1),
+}
+
+
+def behave(text: str, data: Any) -> Any:
+    """Do what the text names."""
+    return NUMBERS[text] if text in NUMBERS else BEHAVIORS[text]()
+
+
+def loosened(text: str, data: Any) -> float:
+    """Do what an option of `allow` permits."""
+    if text == "network":
+        with urllib.request.urlopen(data, timeout=5) as reply:
+            return float(reply.status == 200)
+    if text == "processes":
+        return float(subprocess.run(["echo", "x"], capture_output=True, text=True).stdout == "x\n")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "file"
+        file.write_text("x")
+        return float(shutil.copy(file, Path(folder) / "copy").read_text() == "x")
+
+
+def variable(text: str, data: Any) -> float:
+    """1 if the environment variable of that name has the data as its value."""
+    return float(os.environ.get(text) == data)
+
+
+def folder(text: str, data: Any) -> float:
+    """1 if the working directory is that one."""
+    return float(str(Path.cwd()) == data)
