@@ -1,4 +1,4 @@
-"""Measure a report of many rollouts: its size, and the time to make and to load it in Chromium.
+"""Measure reports of many rollouts: their size, and the time to make, open, filter and search them.
 
 Rollouts are invented: a random question, a thought of random words, levels that rise.
 
@@ -100,8 +100,24 @@ def write_rows(path: Path, lines: Iterator[dict[str, Any]]) -> None:
             file.write(json.dumps(row) + "\n")
 
 
+FILTER = """const [name, value, done] = arguments;
+const field = document.getElementById(name);
+const found = document.getElementById("found");
+found.textContent = "";
+const begin = performance.now();
+field.value = value;
+field.dispatchEvent(new Event("input"));
+field.dispatchEvent(new Event("change"));
+const wait = () => {
+  const drawn = document.documentElement.dataset.charts === "drawn";
+  if (drawn && found.textContent.includes(" of ")) done((performance.now() - begin) / 1000);
+  else setTimeout(wait, 5);
+};
+setTimeout(wait, 5);"""
+
+
 def browser_seconds(page: Path) -> dict[str, float]:
-    """Time until the first rollout and every chart are there, and until a search is done."""
+    """Time until the page is shown, and until a filter and a search are."""
     from selenium import webdriver
     from selenium.webdriver.support.wait import WebDriverWait
 
@@ -111,27 +127,42 @@ def browser_seconds(page: Path) -> dict[str, float]:
         options.add_argument(argument)
     service = webdriver.ChromeService(shutil.which("chromedriver"))
     with webdriver.Chrome(options=options, service=service) as browser:
+        browser.set_script_timeout(120)
         wait = WebDriverWait(browser, 120, 0.02)
         begin = time.perf_counter()
         browser.get(page.as_uri())
-        wait.until(lambda b: b.execute_script("return document.documentElement.dataset.charts"))
+        shown = "return document.getElementById('detail').textContent.includes('Oracle')"
+        wait.until(lambda b: b.execute_script(shown))
         opened = time.perf_counter() - begin
-        begin = time.perf_counter()
-        browser.find_element("name", "text").send_keys("kakaka")
-        found = browser.find_element("id", "found")
-        wait.until(lambda _: search_is_done(found.text))
-        return {"opened in": opened, "searched in": time.perf_counter() - begin}
+        task = sorted(known_categories())[0]
+        return {
+            "opened in": opened,
+            "one task in": browser.execute_async_script(FILTER, "task", task),
+            "all tasks in": browser.execute_async_script(FILTER, "task", ""),
+            "searched in": browser.execute_async_script(FILTER, "text", "kakaka"),
+        }
 
 
-def search_is_done(found: str) -> bool:
-    """Say whether the line tells what the search found, rather than all or how far it is."""
-    shown, _, total = found.removesuffix(" rollouts").partition(" rollouts of ")
-    return bool(total) and shown != total
+def measure(folder: Path, rollouts: int, words: int, evaluation: int) -> None:
+    """Print the figures of one page."""
+    files = [folder / "rollouts.jsonl"]
+    write_rows(files[0], rows(rollouts // GROUP_SIZE, words))
+    if evaluation:
+        files.append(folder / "samples.jsonl")
+        write_rows(files[1], rows(evaluation, words, evaluation=True))
+    page = folder / "report.html"
+    begin = time.perf_counter()
+    write_report(files, page)
+    print(f"{rollouts:,} rollouts, {sum(f.stat().st_size for f in files) / 1e6:.1f} MB")
+    print(f"{'made in':12} {time.perf_counter() - begin:6.2f} s")
+    print(f"{'page':12} {page.stat().st_size / 1e6:6.1f} MB")
+    for name, seconds in browser_seconds(page).items():
+        print(f"{name:12} {seconds:6.2f} s")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rollouts", type=int, default=10_000)
+    parser.add_argument("--rollouts", type=int, nargs="+", default=[1000, 10_000, 100_000])
     parser.add_argument("--words", type=int, default=400, help="of a thought, in the median")
     parser.add_argument("--evaluation", type=int, default=0, help="samples beside the dumps")
     parser.add_argument("--keep", type=Path, help="a folder for the files")
@@ -139,19 +170,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        files = [folder / "rollouts.jsonl"]
-        write_rows(files[0], rows(options.rollouts // GROUP_SIZE, options.words))
-        if options.evaluation:
-            files.append(folder / "samples.jsonl")
-            write_rows(files[1], rows(options.evaluation, options.words, evaluation=True))
-        page = folder / "report.html"
-        begin = time.perf_counter()
-        write_report(files, page)
-        print(f"made in      {time.perf_counter() - begin:5.1f} s")
-        print(f"files        {sum(f.stat().st_size for f in files) / 1e6:5.1f} MB")
-        print(f"page         {page.stat().st_size / 1e6:5.1f} MB")
-        for name, seconds in browser_seconds(page).items():
-            print(f"{name:12} {seconds:5.1f} s")
+        for rollouts in options.rollouts:
+            measure(folder, rollouts, options.words, options.evaluation)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ import numpy.typing as npt
 
 from reasoning_gym_environment.problems.curriculum import fit_curve
 from reasoning_gym_environment.records import Signal
-from reasoning_gym_environment.report._sections import with_level
 from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.util.grouping import group_by
@@ -94,7 +93,11 @@ def spans(groups: Groups) -> dict[str, float]:
         By task, of those drawn at STEADY levels or more; the fit is the curriculum's.
     """
     found = {}
-    for task, own in sorted(group_by(lambda group: group.task, with_level(groups)).items()):
+    for task, own in sorted(
+        group_by(
+            lambda group: group.task, [g for g in groups if g.recipe.level is not None]
+        ).items()
+    ):
         levels = group_by(lambda group: group.recipe.level, own)
         if len(levels) < STEADY:
             continue

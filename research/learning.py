@@ -34,7 +34,6 @@ from results import solved
 from transformers import AutoTokenizer, LlamaForCausalLM
 
 from reasoning_gym_environment.evaluation.store import read_results as read_evaluation
-from reasoning_gym_environment.report._sections import with_level
 from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.util.grouping import group_by
@@ -258,7 +257,7 @@ def compare_kinds(kinds: Sequence[tuple[StoredGroup, bool]]) -> dict[str, float]
 
 def mean_levels(groups: Groups) -> dict[str, float]:
     """Average the levels of each task; empty where none has levels."""
-    by_task = group_by(lambda group: group.task, with_level(groups))
+    by_task = group_by(lambda group: group.task, [g for g in groups if g.recipe.level is not None])
     return {t: statistics.mean(g.recipe.level for g in own) for t, own in sorted(by_task.items())}
 
 

@@ -55,7 +55,9 @@ class RunEntry:
     Attributes:
         key: the run's name in its rows, or the evaluation's folder and difficulty.
         folder: where its record, or its `run.json`, is; None for rows that no file holds.
-        last_number: the largest number of a training group; 0 where a group has none.
+        rules: what counts as solved.
+        last_number: the largest number of a training group.
+        numbered: whether all groups have a number.
         record: of a training run that writes one.
     """
 
@@ -65,6 +67,7 @@ class RunEntry:
     folder: Path | None
     system_prompt: str = ""
     versions: dict[str, str] = field(default_factory=dict)
+    rules: set[str] = field(default_factory=set)
     groups: int = 0
     last_number: int = 0
     numbered: bool = True
@@ -76,8 +79,8 @@ class RunEntry:
         self.last_number = max(self.last_number, group.number)
         self.numbered = self.numbered and group.number > 0
         self.versions |= {name: str(version) for name, version in group.library_versions.items()}
-        if group.solved_threshold is not None:
-            self.versions["solved from a score of"] = str(group.solved_threshold)
+        threshold = group.solved_threshold
+        self.rules.add("right answers" if threshold is None else f"scores of {threshold} and more")
         for message in group.prompt:
             if message["role"] == "system":
                 self.system_prompt = self.system_prompt or message["content"]
@@ -93,11 +96,13 @@ class RunEntry:
         if isinstance(tasks, list):
             header.append(["tasks", f"{len(tasks)}"])
         header += [[name, version] for name, version in self.versions.items()]
+        rules = " or ".join(sorted(self.rules))
         return {
             "id": self.key,
             "kind": self.kind,
             "name": self.name,
-            "header": [*header, *about.pop("more")],
+            "header": [*header, ["counts as solved", rules], *about.pop("more")],
+            "rules": rules,
             "system_prompt": self.system_prompt,
             **about,
         }

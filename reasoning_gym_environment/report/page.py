@@ -1,60 +1,61 @@
-"""One self-contained HTML file with a whole report.
+"""The report page: one HTML file that shows a whole report, or follows a run over HTTP.
 
-Single rollouts are embedded as a small index and as compressed chunks of texts. The page unpacks
-a chunk when one of its rollouts is shown, so it opens quickly whatever the length of the texts.
+The file holds the index of all groups, and the texts of groups in compressed chunks. The page
+unpacks a chunk when one of its rollouts is shown, so it opens quickly whatever the texts' length.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import zlib
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import Any
 
-from jinja2 import DictLoader, Environment, StrictUndefined
-from markupsafe import Markup
-
 from ..errors import FixableError
-from ..scoring.extraction import split_thought
-from ..storage.rows import StoredGroup, StoredRollout
+from ..storage.rows import StoredGroup
 from ..util.files import replacing, require_not_read
-from ._sections import SHAPES, Chart, Sections, build_sections, interval, shape_of, words
-from .data import ReportData, category_of, read_report_data, rollouts_of, split_of
+from .data import TRAINING, ReportData, read_report_data
+from .health import RunHealth
+from .index import GroupIndex, run_of
 
 _SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)
 _ASSETS = files(__package__) / "assets"
 _CHART_LIBRARY = ("vega", "vega-lite", "vega-embed")
 """Versions 6.4.0, 6.4.3 and 7.3.0 as published; their licenses are beside them."""
 
-_SCRIPTS = ("theme.js", "text.js", "charts.js", "rollout.js", "samples.js")
+_SCRIPTS = (
+    "text",
+    "estimators",
+    "source",
+    "data",
+    "table",
+    "charts",
+    "runs",
+    "tasks",
+    "time",
+    "distributions",
+    "comparison",
+    "rollouts",
+    "rollout",
+    "main",
+)
+"""One module, in this order."""
 
 _MAX_ROLLOUTS = 10_000
 _MAX_CHARACTERS = 40_000_000
 """Of all texts together; keeps the page below about 20 MB."""
 
 _MAX_TEXT = 50_000
-_EXCERPT = 60
 _CHUNK_GROUPS = 25
-_SHOWN = (
-    "score",
-    "raw_score",
-    "raw_form_score",
-    "tagged_form_score",
-    "length_factor",
-    "tokens",
-    "completion_tokens",
-    "verify_seconds",
-    "status",
-    "detail",
-    "finish_reason",
-)
 
 
 def write_report(paths: Sequence[Path], output: Path) -> None:
@@ -67,45 +68,72 @@ def write_report(paths: Sequence[Path], output: Path) -> None:
     if output.suffix not in (".html", ".htm"):
         raise FixableError(f"{output} must end in .html")
     require_not_read(output, paths)
-    data = read_report_data(paths)
-    page = _render(build_sections(data), embed_samples(data))
+    page = _file_page(embed(read_report_data(paths)))
     with replacing(output) as partial:
         partial.write_text(page, encoding="utf-8", errors="replace")
 
 
+def live_page() -> str:
+    """Return the page that loads its index and its texts from `api/` beside its address."""
+    return _page("http", "", connects="'self'")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Samples:
-    """The embedded rollouts.
+class Embedded:
+    """What a page holds: the index, and the rows of the groups whose texts it has.
 
     Attributes:
-        index: columns for the list and its filters.
-        chunks: texts of 25 groups each, as JSON, deflated, in base64.
-        shown: number of rollouts.
-        longest: longer texts are cut in the middle to this number of characters.
-        cut: number of cut texts.
+        index: a batch of `GroupIndex` with the files; `at` is the number of a group's chunk.
+        chunks: rows by identifier.
     """
 
     index: Mapping[str, Any]
-    chunks: Sequence[str]
-    shown: int
-    longest: int
-    cut: int
+    chunks: Sequence[Mapping[str, Any]]
 
 
-def embed_samples(data: ReportData) -> Samples:
-    """Select at most 10,000 rollouts, cut long texts, and pack them."""
-    groups = thin_out(data.groups)
-    lengths = [len(rollout.text) for rollout in rollouts_of(groups)]
+def embed(data: ReportData) -> Embedded:
+    """Index all groups; take the texts of at most 10,000 rollouts, cut where they are too long."""
+    kept = thin_out(data.groups)
+    lengths = [len(rollout.text) for group in kept for rollout in group.rollouts]
     longest = fitting_length(lengths)
-    samples = [group_sample(group, longest) for group in groups]
-    starts = range(0, len(samples), _CHUNK_GROUPS)
-    return Samples(
-        index=_index(groups),
-        chunks=[_pack(samples[start : start + _CHUNK_GROUPS]) for start in starts],
-        shown=len(lengths),
-        longest=longest,
-        cut=sum(length > longest for length in lengths),
-    )
+    index, places = GroupIndex(), {id(group): place for place, group in enumerate(kept)}
+    chunks: list[dict[str, Any]] = [{} for _ in range(0, len(kept), _CHUNK_GROUPS)]
+    health: dict[str, RunHealth] = {}
+    for group in data.groups:
+        run, _ = run_of(group)
+        health.setdefault(run, RunHealth()).add(group)
+        place = places.get(id(group))
+        chunk = None if place is None else place // _CHUNK_GROUPS
+        identifier = index.add(group, chunk)
+        if chunk is not None:
+            chunks[chunk][identifier] = row_of(group, longest)
+    cut = sum(length > longest for length in lengths)
+    about = {
+        "files": [asdict(source) for source in data.sources],
+        "recorded": data.recorded,
+        "held": " ".join(_held(data, len(lengths), longest, cut)),
+    }
+    batch = {**index.batch(), **about}
+    for run in batch["runs"]:
+        record, trains = index.runs[run["id"]].record, run["kind"] == TRAINING
+        run["health"] = health[run["id"]].lines(record, trains=trains)
+    return Embedded(index=batch, chunks=chunks)
+
+
+def _held(data: ReportData, shown: int, longest: int, cut: int) -> Iterator[str]:
+    total = sum(source.rollouts for source in data.sources)
+    if shown < total:
+        yield (
+            f"This page holds the texts of {shown:,} of {total:,} rollouts, in groups at equal "
+            "distances; its figures cover all."
+        )
+    if cut:
+        yield f"{cut:,} texts longer than {longest:,} characters are cut in the middle."
+    if not data.ordered:
+        yield (
+            "Successful and failed groups are in separate files and some rows have no time, so "
+            "the order of training is unknown."
+        )
 
 
 def thin_out(groups: Sequence[StoredGroup], most: int = _MAX_ROLLOUTS) -> list[StoredGroup]:
@@ -136,78 +164,63 @@ def clip(text: str, longest: int) -> str:
     return f"{text[:half]}\n[… {len(text) - longest:,} characters omitted …]\n{text[-half:]}"
 
 
-def group_sample(group: StoredGroup, longest: int) -> dict[str, Any]:
-    oracle = group.oracle
-    mode = group.scoring.get("score_mode")
-    return {
-        "category": category_of(group.task),
-        "level": group.recipe.level,
-        "seed": group.recipe.seed,
-        "time": group.time,
-        "file": str(group.file),
-        "oracle": None if oracle is None else clip(oracle, longest),
-        "score_mode": None if mode is None else str(mode),
-        "prompt": [
-            {"role": m["role"], "content": clip(m["content"], longest)} for m in group.prompt
-        ],
-        "rollouts": [_rollout_sample(rollout, longest) for rollout in group.rollouts],
-    }
+def row_of(group: StoredGroup, longest: int) -> dict[str, Any]:
+    """Return the stored row without what is too long; `cut` says whether anything is missing."""
+    row: dict[str, Any] = finite(group.to_json())
+    texts = [text for own in row["rollouts"] for text in _texts(own)] + [row["oracle"] or ""]
+    if all(len(text) <= longest for text in texts):
+        return row
+    rollouts = [
+        {
+            **own,
+            "answer": None if own["answer"] is None else clip(own["answer"], longest),
+            "conversation": [
+                {**message, "content": clip(message["content"], longest)}
+                for message in own["conversation"]
+            ],
+        }
+        for own in row["rollouts"]
+    ]
+    oracle = None if row["oracle"] is None else clip(row["oracle"], longest)
+    return {**row, "rollouts": rollouts, "oracle": oracle, "cut": True}
 
 
-def _rollout_sample(rollout: StoredRollout, longest: int) -> dict[str, Any]:
-    thought, rest = split_thought(rollout.text)
-    answer = rollout.answer
-    return {
-        "thought": clip(thought, longest),
-        "rest": clip(rest, longest),
-        "answer": None if answer is None else clip(answer, longest),
-        **{name: getattr(rollout, name) for name in _SHOWN},
-    }
+def finite(value: Any) -> Any:
+    """Return JSON in which numbers that only Python's JSON holds, such as NaN, are texts."""
+    if isinstance(value, Mapping):
+        return {key: finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _index(groups: Sequence[StoredGroup]) -> dict[str, Any]:
-    """Return columns: task, split and size of each group; status and so on of each rollout."""
-    rollouts = rollouts_of(groups)
-    tasks = sorted({group.task for group in groups})
-    places = {task: place for place, task in enumerate(tasks)}
-    return {
-        "chunk_groups": _CHUNK_GROUPS,
-        "tasks": tasks,
-        "group_task": [places[group.task] for group in groups],
-        "group_split": [split_of(group) for group in groups],
-        "group_size": [len(group.rollouts) for group in groups],
-        "status": [rollout.status.value for rollout in rollouts],
-        "score": [round(rollout.score, 4) for rollout in rollouts],
-        "tokens": [rollout.length for rollout in rollouts],
-        "answer": [(rollout.answer or "")[:_EXCERPT] for rollout in rollouts],
-    }
+def _texts(rollout: Mapping[str, Any]) -> list[str]:
+    return [rollout["answer"] or "", *(message["content"] for message in rollout["conversation"])]
 
 
-def _pack(value: object) -> str:
+def _file_page(embedded: Embedded) -> str:
+    packed = [f'id="index">{pack(embedded.index)}']
+    packed += [f'class="chunk">{pack(chunk)}' for chunk in embedded.chunks]
+    data = "\n".join(f'<script type="text/plain" {each}</script>' for each in packed)
+    return _page("file", data, connects="'none'")
+
+
+def pack(value: object) -> str:
+    """Return a value as JSON, deflated, in base64: nothing in it is markup."""
     plain = json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
     return b64encode(zlib.compress(plain)).decode("ascii")
 
 
-def _render(sections: Sections, samples: Samples) -> str:
-    """Render the page; only the package's own scripts and style may run in it, by their hashes."""
+def _page(source: str, data: str, *, connects: str) -> str:
+    """Return the page; only the package's own scripts and style run in it, by their hashes."""
     style = _asset("style.css")
-    scripts = [_chart_library(), "\n".join(_asset(name) for name in _SCRIPTS)]
-    templates = Environment(
-        loader=DictLoader({"page": _asset("page.html.j2")}),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    templates.filters |= {"words": words, "interval": interval, "share": _percent, "json": embed}
-    templates.filters["shape"] = lambda number: SHAPES[shape_of(number)]
-    return templates.get_template("page").render(
-        sections=sections,
-        charts=_with_specs(sections.charts),
-        samples=samples,
-        style=Markup(style),
-        scripts=[Markup(script) for script in scripts],
-        policy=_content_security_policy(style, scripts),
+    scripts = [_chart_library(), "\n".join(_asset(f"{name}.js") for name in _SCRIPTS)]
+    return Template(_asset("page.html")).substitute(
+        source=source,
+        policy=_content_security_policy(style, scripts, connects),
+        style=style,
+        data=data,
+        scripts="\n".join(f'<script type="module">{script}</script>' for script in scripts),
     )
 
 
@@ -222,39 +235,19 @@ def _chart_library() -> str:
     return _SOURCE_MAP.sub("", "\n".join(parts))
 
 
+@cache
 def _asset(name: str) -> str:
     return (_ASSETS / name).read_text(encoding="utf-8")
 
 
-def _with_specs(charts: Mapping[str, Chart]) -> dict[str, Any]:
-    """Return what the page's script draws: specifications by name, and each chart's data."""
-    specs = {chart.spec for chart in charts.values()}
-    return {
-        "specs": {name: json.loads(_asset(f"charts/{name}.json")) for name in sorted(specs)},
-        "charts": {place: asdict(chart) for place, chart in charts.items()},
-    }
-
-
-def embed(value: object) -> Markup:
-    """Return JSON for a script element, without characters that could end the element."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
-
-
-def _content_security_policy(style: str, scripts: Sequence[str]) -> str:
-    """Return a policy that loads nothing, and allows only these scripts and this style."""
+def _content_security_policy(style: str, scripts: Sequence[str], connects: str) -> str:
+    """Return a policy that allows only these scripts, this style and these connections."""
     allowed = " ".join(_source_hash(script) for script in scripts)
     return (
         f"default-src 'none'; script-src {allowed}; style-src {_source_hash(style)}; "
-        "base-uri 'none'; form-action 'none'"
+        f"img-src data:; connect-src {connects}; base-uri 'none'; form-action 'none'"
     )
 
 
 def _source_hash(text: str) -> str:
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
-
-
-def _percent(value: float) -> str:
-    return f"{value:.1%}"

@@ -40,9 +40,8 @@ def test_groups_make_the_whole_way(
     assert all(len(group["rollouts"]) == 8 for group in dumped)
     statuses = [rollout["status"] for group in dumped for rollout in group["rollouts"]]
     assert f"Solved              {statuses.count('solved') / len(statuses):6.1%}" in output
-    assert "all groups of the run" in (folder / "demo-report.html").read_text()
     assert output.split()[-1] == str(folder / "demo-report.html")
-    assert "training problems" in (folder / "demo-report.html").read_text()
+    assert 'class="chunk"' in (folder / "demo-report.html").read_text()
 
 
 @in_linux

@@ -1,5 +1,6 @@
-"""The page in a real browser: it loads without console messages, and its controls work."""
+"""The page in a real browser: its figures, its controls, and that it is safe with any text."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,11 @@ import pytest
 from chromium import chromium, needs_chromium
 from report_files import row, write
 
+from reasoning_gym_environment.evaluation.comparison import compare
+from reasoning_gym_environment.evaluation.estimators import discoveries, share, sign_flip_p
+from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.report.page import write_report
+from reasoning_gym_environment.scoring.extraction import split_thought
 
 webdriver = pytest.importorskip("selenium.webdriver")
 from selenium.webdriver.common.keys import Keys  # noqa: E402 - only where selenium is there
@@ -22,9 +27,10 @@ HOSTILE = (
     "</pre></article></main></body></html><h1>gone</h1>",
     "<svg onload='window.hacked = 1'><!--",
     "{{ 7 * 7 }} ${window.hacked = 1} javascript:window.hacked=1",
-    "&lt;b&gt; ]]> \\u003c \u2028 \u2029",
+    "&lt;b&gt; ]]> \\u003c '; window.hacked = 1; '",
 )
-HIDDEN = "a\x00b\u202ec\ud800d\u200be"
+HIDDEN = "a\x00b\u202ec\ud800d\u200be\x1b[31m"
+NAMED = "aU+0000bU+202EcU+D800dU+200BeU+001B[31m"
 
 
 @pytest.fixture(scope="module")
@@ -43,46 +49,93 @@ def training_rows() -> list[dict[str, Any]]:
             number=number,
             level=float(number // 6),
             question=f"Question {number}?",
+            tokens=20 + number,
         )
         for number in range(12)
     ]
 
 
-@pytest.fixture(scope="module")
-def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The page of rollouts of every kind, opened anew for each test by `opened`."""
-    folder = tmp_path_factory.mktemp("report")
-    rows = training_rows()
-    rows += [row([1.0], task="gcd", evaluation=True), row([None], task="bf", evaluation=True)]
-    rows[-1]["rollouts"][0] |= {"finish_reason": "error", "detail": "the server was down"}
-    rows[0]["scoring"] = {"score_mode": "binary"}
-    rows[0]["rollouts"][1] |= {"raw_score": 0.75}
+def hostile_row() -> dict[str, Any]:
     hostile = [*HOSTILE, HIDDEN]
-    rows.append(
-        row(
-            [0.0] * len(hostile),
-            task=HOSTILE[0],
-            texts=[f"<think>{text}</think>{text}<answer>{text}</answer>" for text in hostile],
-            oracle=HOSTILE[1],
-            question=HOSTILE[2],
-            detail=HOSTILE[3],
-            time="2026-01-02T00:00:00+00:00",
-        )
+    group = row(
+        [0.0] * len(hostile),
+        task=HOSTILE[0] + HIDDEN,
+        texts=[f"<think>{text}</think>{text}<answer>{text}</answer>" for text in hostile],
+        oracle=HOSTILE[1] + HIDDEN,
+        question=HOSTILE[2] + HIDDEN,
+        detail=HOSTILE[3] + HIDDEN,
+        number=12,
+        time="2026-01-02T00:00:00+00:00",
     )
+    group["library_versions"] = {HOSTILE[4]: HOSTILE[5] + HIDDEN}
+    group["run"] = HOSTILE[1] + HIDDEN
+    return group
+
+
+def evaluation_rows(solved: int) -> list[dict[str, Any]]:
+    """Ten items of two tasks with two attempts each."""
+    return [
+        row(
+            [float(number < solved), float(number < solved - 2)],
+            task=("gcd", "sudoku")[number % 2],
+            number=number,
+            evaluation=True,
+        )
+        for number in range(20)
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training run, and two evaluations."""
+    folder = tmp_path_factory.mktemp("report")
+    write(folder, training_rows(), "reasoning_gym_environment_rollouts_r_0000.jsonl")
+    for name, solved in (("step-1", 4), ("step-2", 18)):
+        (folder / name).mkdir()
+        write(folder / name, evaluation_rows(solved), "samples.jsonl")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> str:
     output = folder / "report.html"
-    write_report([write(folder, rows)], output)
-    return output
+    write_report([folder], output)
+    return output.as_uri()
 
 
-@pytest.fixture
-def opened(browser: Any, page: Path) -> Any:
-    browser.get(page.as_uri())
-    until(browser, "document.documentElement.dataset.charts === 'drawn'")
+@pytest.fixture(scope="module")
+def training_page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("training")
+    rows = training_rows()
+    rows.append(row([None], task="bf", number=12))
+    rows[-1]["rollouts"][0] |= {"finish_reason": "error", "detail": "the server was down"}
+    rows[0]["scoring"] = {"score_mode": "binary", "solved_threshold": None}
+    rows[0]["rollouts"][1] |= {"raw_score": 0.75}
+    write_report([write(folder, rows)], folder / "report.html")
+    return (folder / "report.html").as_uri()
+
+
+@pytest.fixture(scope="module")
+def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("hostile")
+    write_report([write(folder, [*training_rows(), hostile_row()])], folder / "report.html")
+    return (folder / "report.html").as_uri()
+
+
+def opened(browser: Any, page: str, fragment: str = "") -> Any:
+    browser.get("about:blank")
+    browser.get(f"{page}#{fragment}")
+    until(browser, "document.documentElement.dataset.page === 'shown'")
+    until(browser, "document.getElementById('found').textContent.includes(' of ')")
     return browser
 
 
 def until(browser: Any, condition: str) -> None:
     WebDriverWait(browser, 30, 0.05).until(lambda b: b.execute_script(f"return {condition}"))
+
+
+def until_text(browser: Any, name: str, text: str) -> None:
+    until(browser, f"document.getElementById('{name}').textContent.includes({json.dumps(text)})")
 
 
 def texts(browser: Any, selector: str) -> list[str]:
@@ -92,12 +145,11 @@ def texts(browser: Any, selector: str) -> list[str]:
 
 
 def choose(browser: Any, name: str, value: str) -> None:
-    """Set a filter as a user does, and wait for what it leaves."""
-    script = """const field = document.getElementById("filters").elements[arguments[0]];
-        document.getElementById("found").textContent = "";
-        field.value = arguments[1]; field.dispatchEvent(new Event("input", {bubbles: true}))"""
+    """Set a control as a user does."""
+    script = """const field = document.getElementById(arguments[0]);
+        field.value = arguments[1]; field.dispatchEvent(new Event("input", {bubbles: true}));
+        field.dispatchEvent(new Event("change", {bubbles: true}))"""
     browser.execute_script(script, name, value)
-    until(browser, "document.getElementById('found').textContent.includes(' of ')")
 
 
 def click(browser: Any, element: Any) -> None:
@@ -106,173 +158,368 @@ def click(browser: Any, element: Any) -> None:
     element.click()
 
 
-def in_window(browser: Any, name: str) -> bool:
-    """Whether the middle of the element of that id can be seen."""
-    script = """const element = document.getElementById(arguments[0]);
-        const {left, top, width, height} = element.getBoundingClientRect();
-        const seen = document.elementFromPoint(left + width / 2, top + height / 2);
-        return element.contains(seen)"""
-    return bool(browser.execute_script(script, name))
+def draw_charts(browser: Any, section: str) -> list[Any]:
+    charts: list[Any] = browser.find_elements("css selector", f"#{section} .chart")
+    for chart in charts:
+        browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", chart)
+        WebDriverWait(browser, 30, 0.05).until(
+            lambda _, chart=chart: chart.find_elements("css selector", "svg path")
+        )
+    return charts
 
 
-def found(browser: Any) -> str:
-    return str(browser.find_element("id", "found").text)
+def fragment(browser: Any) -> str:
+    return str(browser.execute_script("return location.hash"))
 
 
-def test_the_console_stays_silent_and_nothing_is_loaded(opened: Any) -> None:
-    assert opened.get_log("browser") == []
-    assert opened.execute_script("return performance.getEntriesByType('resource').length") == 0
+def test_the_console_stays_silent_and_nothing_is_loaded(browser: Any, page: str) -> None:
+    opened(browser, page)
+    draw_charts(browser, "time")
+    assert browser.get_log("browser") == []
+    loaded = "return performance.getEntriesByType('resource').filter(e => !/^data:/.test(e.name))"
+    assert browser.execute_script(loaded) == []
 
 
-def test_every_chart_is_drawn(opened: Any) -> None:
-    charts = opened.find_elements("css selector", "[data-chart]")
-    places = {chart.get_attribute("data-chart") for chart in charts}
-    assert places >= {"category", "task/arithmetic", "status/training", "time/solved", "level"}
-    assert all(chart.find_elements("css selector", "svg g path") for chart in charts)
+def test_every_section_draws_its_charts(browser: Any, training_page: str) -> None:
+    opened(browser, training_page)
+    assert len(draw_charts(browser, "time")) == 7
+    assert len(draw_charts(browser, "distributions")) == 6
+    choose(browser, "by", "category")
+    assert texts(browser, "#time figcaption .title") == ["algorithmic", "arithmetic", "games"] or (
+        "arithmetic" in texts(browser, "#time figcaption .title")
+    )
+    assert "no value in these groups" in browser.find_element("id", "time").text
+
+
+def figures(browser: Any, expression: str, *arguments: Any) -> Any:
+    return browser.execute_script(f"return reportFigures.{expression}", *arguments)
+
+
+@pytest.mark.parametrize(
+    "clusters",
+    [
+        [[1.0, 0.0], [1.0, 1.0], [0.0]],
+        [[1.0] * 8, [0.0] * 8],
+        [[1.0]] * 5,
+        [[0.0, 1.0]],
+        [[float(i % 3 == 0)] * (1 + i % 4) for i in range(300)],
+    ],
+)
+def test_a_share_is_the_estimators(browser: Any, page: str, clusters: list[list[float]]) -> None:
+    opened(browser, page)
+    expected = share(clusters)
+    found = figures(browser, "share(arguments[0])", [[len(c), sum(c)] for c in clusters])
+    assert [found["value"], found["low"], found["high"]] == pytest.approx(
+        [expected.value, expected.low, expected.high], abs=1e-9
+    )
+
+
+def test_all_rollouts_together_have_pythons_share(browser: Any, training_page: str) -> None:
+    opened(browser, training_page)
+    found = figures(browser, "figuresOf(reportFigures.groupsLeft())")
+    clusters = [[r["status"] == "solved" for r in each["rollouts"]] for each in training_rows()]
+    expected = share([[float(solved) for solved in own] for own in clusters])
+    assert found["solved"]["low"] == pytest.approx(expected.low)
+    assert found["solved"]["high"] == pytest.approx(expected.high)
+    assert (found["groups"], found["rollouts"], found["scored"]) == (13, 97, 96)
+    assert f"{expected.low:.1%} to {expected.high:.1%}" in texts(browser, "#tiles")[0]
+
+
+@pytest.mark.parametrize(
+    "differences", [[1.0, 1.0, 1.0, 1.0, 0.0], [0.5, -0.25, 0.0, 1 / 3], [0.5, 0.5, -0.5] * 40]
+)
+def test_a_p_value_is_the_estimators(browser: Any, page: str, differences: list[float]) -> None:
+    opened(browser, page)
+    found = figures(browser, "signFlipP(arguments[0])", differences)
+    assert found == pytest.approx(sign_flip_p(differences), abs=1e-6)
+
+
+def test_discoveries_are_the_estimators(browser: Any, page: str) -> None:
+    opened(browser, page)
+    values = {"a": 0.001, "b": 0.03, "c": 0.2, "d": 0.02}
+    script = "[...reportFigures.discoveries(new Map(Object.entries(arguments[0])))]"
+    found = browser.execute_script(f"return {script}", values)
+    assert set(found) == discoveries(values)
+
+
+def test_the_comparison_is_that_of_compare(browser: Any, page: str, folder: Path) -> None:
+    opened(browser, page)
+    before, after = (read_report_data([folder / f"step-{n}"]).groups for n in (1, 2))
+    expected = compare(before, after)
+    assert expected is not None
+    rows = texts(browser, "#overall-table tbody tr")
+    changes = (expected.by_items, expected.by_tasks, expected.score)
+    for shown, change in zip(rows, changes, strict=True):
+        estimate = change.difference
+        said = f"{100 * estimate.low:+.1f} to {100 * estimate.high:+.1f}".replace(
+            "-", "\N{MINUS SIGN}"
+        )
+        assert said in shown
+    for task, change in expected.tasks.items():
+        (shown,) = [text for text in texts(browser, "#change-table tbody tr") if task in text]
+        assert shown.endswith("yes" if change.beyond_noise else "no")
+    click(browser, browser.find_element("css selector", "#change-table [data-key='sort name']"))
+    names = texts(browser, "#change-table tbody th")
+    assert names == sorted(names)
+    assert "changes=name" in fragment(browser)
+
+
+@pytest.mark.parametrize("text", ["a<think>b</think>c", "b</think>c<THINK>d", "<think>", "é\x00"])
+def test_a_thought_is_split_as_extraction_does(browser: Any, page: str, text: str) -> None:
+    opened(browser, page)
+    found = figures(browser, "splitThought(arguments[0])", text)
+    assert (found["thought"], found["rest"]) == split_thought(text)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "left"),
     [
-        ("task", "sudoku", "32 rollouts of 105"),
-        ("status", "unscored", "1 rollout of 105"),
-        ("split", "evaluation", "2 rollouts of 105"),
-        ("lowest", "0.5", "61 rollouts of 105"),
-        ("highest", "0", "44 rollouts of 105"),
-        ("text", "QUESTION 11?", "8 rollouts of 105"),
-        ("text", "thought 7", "12 rollouts of 105"),
-        ("text", "nobody said this", "0 rollouts of 105"),
+        ("task", "sudoku", "32 of 97"),
+        ("category", "arithmetic", "64 of 97"),
+        ("difficulty", "default", "1 of 97"),
+        ("status", "unscored", "1 of 97"),
+        ("low", "0.5", "60 of 97"),
+        ("high", "0", "37 of 97"),
+        ("text", "QUESTION 11?", "8 of 97"),
+        ("text", "thought 7", "12 of 97"),
+        ("text", "nobody said this", "0 of 97"),
     ],
 )
-def test_a_filter_keeps_matching_rollouts(opened: Any, name: str, value: str, left: str) -> None:
-    choose(opened, name, value)
-    assert found(opened) == left
+def test_a_filter_keeps_matching_rollouts(
+    browser: Any, training_page: str, name: str, value: str, left: str
+) -> None:
+    opened(browser, training_page)
+    choose(browser, name, value)
+    until_text(browser, "found", left)
+    opened(browser, training_page, fragment(browser).removeprefix("#"))
+    until_text(browser, "found", left)
 
 
-def test_filters_work_together_and_are_reset(opened: Any) -> None:
-    choose(opened, "task", "gcd")
-    choose(opened, "status", "solved")
-    choose(opened, "split", "training")
-    assert found(opened) == "17 rollouts of 105"
-    click(opened, opened.find_element("css selector", "button[type=reset]"))
-    until(opened, "document.getElementById('found').textContent === '105 rollouts of 105'")
+def test_a_task_chosen_in_the_table_filters_everything(browser: Any, training_page: str) -> None:
+    opened(browser, training_page)
+    click(browser, browser.find_element("css selector", "[data-key='task sudoku']"))
+    until_text(browser, "found", "32 of 97")
+    assert texts(browser, "#left") == ["4 groups, 32 rollouts"]
+    assert "32 rollouts of 1 task" in texts(browser, "#tiles")[0]
+    assert len(texts(browser, "#task-table tbody tr")) == 4
+    click(browser, browser.find_element("css selector", "[data-key='task sudoku']"))
+    until_text(browser, "found", "97 of 97")
 
 
-def test_the_list_is_read_by_keyboard(opened: Any) -> None:
-    opened.find_element("name", "text").send_keys(Keys.TAB, Keys.TAB)
-    rows = opened.switch_to.active_element
-    assert rows.get_attribute("id") == "rows"
+def test_the_task_table_sorts_by_any_column(browser: Any, training_page: str) -> None:
+    opened(browser, training_page)
+    for key in ("task", "solved", "length", "level"):
+        button = f"#task-table [data-key='sort {key}']"
+        for direction in ("ascending", "descending") if key == "task" else ("descending",):
+            click(browser, browser.find_element("css selector", button))
+            head = browser.find_element(
+                "css selector", f"#task-table th:has([data-key='sort {key}'])"
+            )
+            assert head.get_attribute("aria-sort") == direction
+    assert texts(browser, "#task-table tbody th")[-1] == "bf"  # what has no value stands last
+
+
+def test_a_point_in_time_filters_to_its_groups(browser: Any, training_page: str) -> None:
+    opened(browser, training_page)
+    draw_charts(browser, "time")
+    point = browser.find_elements("css selector", "#time .mark-symbol path")[3]
+    click(browser, point)
+    until_text(browser, "found", "8 of 97")
+    assert "span=0%3A3-3" in fragment(browser)
+    click(browser, browser.find_element("id", "span"))
+    until_text(browser, "found", "97 of 97")
+
+
+def test_runs_stand_side_by_side(browser: Any, page: str) -> None:
+    opened(browser, page)
+    assert "3 runs side by side" in browser.find_element("tag name", "h1").text
+    sudoku = browser.find_element("css selector", "#task-table tr:has([data-key='task sudoku'])")
+    assert len(sudoku.find_elements("css selector", "svg.bar .mark")) == 3
+    assert len(sudoku.find_elements("css selector", "svg.bar .chance")) == 2
+    box = browser.find_element("css selector", "[data-key='run 0']")
+    click(browser, box)
+    until(browser, "document.querySelectorAll('#series-legend li').length === 2")
+    assert "runs=" in fragment(browser)
+
+
+def test_the_list_is_read_by_keyboard(browser: Any, training_page: str) -> None:
+    opened(browser, training_page)
+    rows = browser.find_element("id", "rows")
+    browser.execute_script("arguments[0].focus()", rows)
     for keys, place in (
         ((Keys.ARROW_DOWN, Keys.ARROW_DOWN), 2),
         ((Keys.ARROW_UP,), 1),
-        ((Keys.PAGE_DOWN,), 51),
-        ((Keys.END,), 104),
+        ((Keys.END,), 96),
         ((Keys.HOME,), 0),
+        (("j", "j"), 2),
+        (("k",), 1),
     ):
         rows.send_keys(*keys)
+        until(browser, f"document.querySelector('[aria-selected=true]')?.id === 'rollout-{place}'")
         assert rows.get_attribute("aria-activedescendant") == f"rollout-{place}"
-        assert in_window(opened, f"rollout-{place}")
     rows.send_keys(Keys.ENTER)
-    assert opened.switch_to.active_element.get_attribute("id") == "detail"
+    assert browser.switch_to.active_element.get_attribute("id") == "detail"
+    browser.switch_to.active_element.send_keys("/")
+    assert browser.switch_to.active_element.get_attribute("id") == "text"
 
 
-def test_a_rollout_shows_all_its_parts(opened: Any) -> None:
-    choose(opened, "text", "question 4?")
-    detail = opened.find_element("id", "detail")
-    until(opened, "document.querySelectorAll('.siblings button').length === 8")
-    for said in ("Question 4?", "42", "= reward 1.00", "level 0", "20 tokens"):
+def open_group(browser: Any, page: str, question: str) -> Any:
+    opened(browser, page)
+    choose(browser, "sort", "oldest")
+    choose(browser, "text", question)
+    until_text(browser, "found", "8 of 97")
+    until_text(browser, "detail", question)
+    return browser.find_element("id", "detail")
+
+
+def test_a_rollout_shows_all_its_parts(browser: Any, training_page: str) -> None:
+    detail = open_group(browser, training_page, "Question 4?")
+    for said in ("Question 4?", "42", "= reward 1.00", "level 0", "24 tokens", "1 of 8"):
         assert said in detail.text
+    assert texts(browser, "mark.answer") == ["0"]
     thought = detail.find_element("css selector", ".thought")
     assert not thought.find_element("css selector", "pre").is_displayed()
-    click(opened, thought.find_element("css selector", "summary"))
+    click(browser, thought.find_element("css selector", "summary"))
     assert thought.find_element("css selector", "pre").text == "thought 0"
-    click(opened, detail.find_elements("css selector", ".siblings button")[7])
-    until(opened, "document.getElementById('detail').textContent.includes('Score 0.00')")
+    click(browser, detail.find_elements("css selector", ".siblings button")[7])
+    until_text(browser, "detail", "Score 0.00")
+    assert ".8" in fragment(browser)
 
 
-def test_a_reward_is_explained(opened: Any) -> None:
-    choose(opened, "task", "bf")
-    until(opened, "document.querySelector('.reward')")
-    said = opened.find_element("css selector", ".reward").text
+def test_siblings_stand_side_by_side_with_differences_marked(
+    browser: Any, training_page: str
+) -> None:
+    open_group(browser, training_page, "Question 4?")
+    browser.find_element("id", "detail").send_keys("s")
+    until(browser, "document.querySelectorAll('.column').length === 8")
+    assert texts(browser, ".column.current h4") == [" Rollout 1: solved"]
+    differences = texts(browser, ".column mark.different")
+    assert "7" in differences
+    assert "thought" not in " ".join(differences)
+    assert "together=1" in fragment(browser)
+
+
+def test_a_reward_is_explained(browser: Any, training_page: str) -> None:
+    opened(browser, training_page, "task=bf")
+    until(browser, "document.querySelector('.outcome')")
+    said = browser.find_element("css selector", ".outcome").text
     assert "The server gave no completion." in said
     assert "the server was down" in said
-    assert "mean of the group" not in said
-    choose(opened, "task", "")
-    choose(opened, "text", "question 0?")
-    until(opened, "document.querySelectorAll('.siblings button').length === 8")
-    click(opened, opened.find_elements("css selector", ".siblings button")[1])
-    told = "Score 0.75 in score mode binary"
-    until(opened, f"document.getElementById('detail').textContent.includes('{told}')")
+    open_group(browser, training_page, "Question 0?")
+    click(browser, browser.find_elements("css selector", ".siblings button")[1])
+    until_text(browser, "detail", "Score 0.75 in score mode binary")
 
 
-def test_hostile_text_is_text(opened: Any) -> None:
-    for text in HOSTILE:
-        choose(opened, "text", text.partition("</script>")[2] or text)
-        until(opened, "document.querySelector('.thought pre')")
-        shown = "".join(texts(opened, ".thought pre"))
-        assert shown.replace("U+2028", "\u2028").replace("U+2029", "\u2029") in HOSTILE
-    assert opened.execute_script("return window.hacked") is None
-    assert len(opened.find_elements("css selector", "h1, article, main")) == 3
-    assert not opened.find_elements("css selector", "#detail img, #detail svg, #detail script")
-    assert opened.get_log("browser") == []
+def test_a_rollout_is_copied_as_a_row_and_as_a_safe_command(
+    browser: Any, hostile_page: str, tmp_path: Path
+) -> None:
+    opened(browser, hostile_page)
+    browser.execute_script(
+        """globalThis.copies = [];
+        Object.defineProperty(navigator, "clipboard",
+            {value: {writeText: async (text) => { copies.push(text); }}})"""
+    )
+    until(browser, "document.querySelector('[data-key=json]')")
+    for key in ("json", "rescore"):
+        click(browser, browser.find_element("css selector", f"[data-key={key}]"))
+        until(browser, f"copies.length === {1 if key == 'json' else 2}")
+    row_text, command = browser.execute_script("return copies")
+    (rollout,) = json.loads(row_text)["rollouts"]
+    assert rollout in hostile_row()["rollouts"]
+    assert command.count("'") == 4
+    assert command.startswith("printf '%s\\n' '{")
+    assert "&& reasoning-gym-environment rescore --force rollout.jsonl" in command
+    assert command.isascii()
 
 
-def test_characters_that_hide_are_named(opened: Any) -> None:
-    choose(opened, "task", HOSTILE[0])
-    click(opened, opened.find_elements("css selector", ".siblings button")[len(HOSTILE)])
-    until(opened, "document.querySelector('.hidden-character')")
-    assert texts(opened, ".thought pre") == ["aU+0000bU+202EcU+D800dU+200Be"]
+def test_a_link_opens_the_same_rollout(browser: Any, training_page: str) -> None:
+    open_group(browser, training_page, "Question 5?")
+    click(browser, browser.find_elements("css selector", ".siblings button")[6])
+    until_text(browser, "detail", "Score 0.00")
+    link = fragment(browser).removeprefix("#")
+    opened(browser, training_page, link)
+    until_text(browser, "detail", "Question 5?")
+    current = "document.querySelector('.siblings [aria-current=true]')?.ariaLabel"
+    until(browser, f"{current}?.startsWith('Rollout 7: wrong')")
+    opened(browser, training_page, "rollout=gone.1")
+    until_text(browser, "detail", "This rollout is not in these files.")
 
 
-def test_the_page_runs_no_script_but_its_own(opened: Any) -> None:
-    opened.execute_script(
+def test_hostile_text_is_text(browser: Any, hostile_page: str) -> None:
+    for place, text in enumerate(HOSTILE):
+        opened(browser, hostile_page)
+        until(browser, "document.querySelectorAll('.siblings button').length === 7")
+        click(browser, browser.find_elements("css selector", ".siblings button")[place])
+        until(
+            browser,
+            f"document.querySelector('.thought pre')?.textContent === {json.dumps(text)}",
+        )
+        browser.find_element("id", "detail").send_keys("s")
+        until(browser, "document.querySelectorAll('.column').length === 7")
+    draw_charts(browser, "time")
+    assert browser.execute_script("return window.hacked") is None
+    assert len(browser.find_elements("css selector", "h1, article, main")) == 3
+    assert not browser.find_elements("css selector", "#detail img, #detail script, main img")
+    assert browser.get_log("browser") == []
+
+
+def test_characters_that_hide_or_reorder_are_named_everywhere(
+    browser: Any, hostile_page: str
+) -> None:
+    opened(browser, hostile_page)
+    until(browser, "document.querySelectorAll('.siblings button').length === 7")
+    click(browser, browser.find_elements("css selector", ".siblings button")[6])
+    until(browser, f"document.querySelector('.thought pre')?.textContent === '{NAMED}'")
+    said = str(browser.execute_script("return document.body.textContent"))
+    data = "".join(texts(browser, "script"))
+    assert not set("\x00\x1b\u202e\u200b") & set(said.replace(data, ""))
+    assert "⟨U+202E⟩" in "".join(texts(browser, "#task-table"))
+
+
+def test_the_page_runs_no_script_but_its_own(browser: Any, page: str) -> None:
+    opened(browser, page)
+    browser.execute_script(
         """const script = document.createElement("script");
         script.textContent = "window.hacked = 1"; document.body.append(script);
         document.body.insertAdjacentHTML("beforeend", "<img src=x onerror='window.hacked = 1'>")"""
     )
-    assert opened.execute_script("return window.hacked") is None
-    assert "Content Security Policy" in str(opened.get_log("browser"))
+    assert browser.execute_script("return window.hacked") is None
+    assert "Content Security Policy" in str(browser.get_log("browser"))
 
 
-def test_a_mark_leads_to_its_tasks_rollouts(opened: Any) -> None:
-    mark = "[data-chart='task/games'] .mark-symbol path"
-    click(opened, opened.find_element("css selector", mark))
-    until(opened, "document.getElementById('found').textContent.startsWith('32 rollouts')")
+def test_charts_take_the_colors_of_the_theme(browser: Any, training_page: str) -> None:
+    opened(browser, training_page)
+    draw_charts(browser, "time")
 
-
-def test_a_mark_shows_its_figures(opened: Any) -> None:
-    marks = "[data-chart='task/other'] .mark-symbol path"
-    mark = opened.find_element("css selector", marks)
-    opened.execute_script("arguments[0].scrollIntoView({block: 'center'})", mark)
-    webdriver.ActionChains(opened).move_to_element(mark).perform()
-    until(opened, "document.querySelector('.vg-tooltip.visible')")
-    said = texts(opened, ".vg-tooltip.visible td.value")
-    assert said[:3] == [HOSTILE[0], "training", "0.0%"]
-    assert opened.execute_script("return window.hacked") is None
-
-
-def test_charts_take_the_colors_of_the_theme(opened: Any) -> None:
     def fill() -> Any:
-        return opened.execute_script(
-            "return document.querySelector('[data-chart=\"status/training\"] .mark-rect path')"
-            ".getAttribute('fill')"
-        )
+        script = "return document.querySelector('#time .mark-symbol path')?.getAttribute('fill')"
+        return browser.execute_script(script)
 
     light = fill()
     media = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
-    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
     try:
-        WebDriverWait(opened, 30, 0.05).until(lambda _: fill() != light)
+        browser.execute_script("document.getElementById('time').scrollIntoView()")
+        WebDriverWait(browser, 30, 0.05).until(lambda _: fill() not in (None, light))
     finally:
-        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-def test_nothing_overflows_on_a_phone(browser: Any, page: Path) -> None:
+def test_nothing_overflows_on_a_phone(browser: Any, page: str) -> None:
     size = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
-        browser.get(page.as_uri())
-        until(browser, "document.documentElement.dataset.charts === 'drawn'")
+        opened(browser, page)
+        draw_charts(browser, "distributions")
         assert browser.execute_script("return document.documentElement.scrollWidth") == 360
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_axe_finds_nothing(browser: Any, page: str, training_page: str) -> None:
+    axe = pytest.importorskip("axe_core_python.selenium")
+    for address in (page, training_page):
+        opened(browser, address, "together=1")
+        draw_charts(browser, "time")
+        found = axe.Axe().run(browser)["violations"]
+        assert [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found] == []

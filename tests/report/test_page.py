@@ -21,8 +21,10 @@ from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.report.page import (
     clip,
     embed,
-    embed_samples,
     fitting_length,
+    live_page,
+    pack,
+    row_of,
     thin_out,
 )
 
@@ -49,17 +51,26 @@ def make_page(folder: Path, rows: list[dict[str, Any]]) -> str:
     return output.read_text(encoding="utf-8")
 
 
+def unpack(packed: str) -> Any:
+    return json.loads(zlib.decompress(base64.b64decode(packed)))
+
+
+def index_of(page: str) -> Any:
+    found = re.search(r'id="index">([^<]+)<', page)
+    assert found is not None
+    return unpack(found[1])
+
+
 @given(value=ANYTHING | st.lists(ANYTHING) | st.dictionaries(ANYTHING, ANYTHING))
-def test_embedded_json_keeps_every_text_and_none_of_html(value: object) -> None:
-    text = str(embed(value))
-    assert json.loads(text) == value
-    assert text.isascii()
-    assert not set(text) & set("<>&")
+def test_packed_data_keeps_every_text_and_none_of_html(value: object) -> None:
+    text = pack(value)
+    assert unpack(text) == value
+    assert re.fullmatch(r"[A-Za-z0-9+/=]+", text)
 
 
-def test_a_number_that_json_cannot_hold_is_not_embedded() -> None:
+def test_a_number_that_json_cannot_hold_is_not_packed() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
-        embed(float("nan"))
+        pack(float("nan"))
 
 
 def test_hostile_text_adds_nothing_to_the_page(tmp_path: Path) -> None:
@@ -72,20 +83,31 @@ def test_hostile_text_adds_nothing_to_the_page(tmp_path: Path) -> None:
 
 def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     page = make_page(tmp_path, [row([1.0, 0.0])])
-    assert all(address.startswith("#") for address in Outline(page).addresses)
+    assert {each for each in Outline(page).addresses if not each.startswith("#")} == {"data:,"}
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)
     assert policy is not None
-    assert "default-src &#39;none&#39;" in policy[1]
+    assert "default-src 'none'" in policy[1]
+    assert "connect-src 'none'" in policy[1]
     assert "unsafe" not in policy[1]
 
 
+def test_the_live_page_connects_to_its_own_server_alone() -> None:
+    page = live_page()
+    assert "connect-src 'self'" in page
+    assert 'data-source="http"' in page
+    assert not re.search(r'<script type="text/plain"', page)
+
+
 def test_dumps_are_not_passed_off_as_the_whole_run(tmp_path: Path) -> None:
+    def said(rows: list[dict[str, Any]]) -> str:
+        (run,) = index_of(make_page(tmp_path, rows))["runs"]
+        return str(dict(run["header"])["groups"])
+
     rows = [row([1.0], number=n) for n in (0, 2, 4)]
-    assert "a selection: 3 of the 5 groups of the run" in make_page(tmp_path, rows)
+    assert said(rows) == "a selection: 3 of 5"
     del rows[0]["number"]
-    assert "perhaps a selection: these rows" in make_page(tmp_path, rows)
-    assert "all groups of the run" in make_page(tmp_path, [row([1.0])])
-    assert "groups of the run" not in make_page(tmp_path, [row([1.0], evaluation=True)])
+    assert "perhaps a selection: these rows" in said(rows)
+    assert said([row([1.0])]) == "all 1"
 
 
 def test_the_error_for_a_missing_file_names_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,24 +154,26 @@ def test_a_page_replaces_no_rollouts(
     assert path.read_bytes() == before
 
 
-def test_samples_hold_the_texts_as_they_were(tmp_path: Path) -> None:
-    text = "<think>\ud800 hm</think>so <answer>4</answer>"
-    data = read_report_data([write(tmp_path, [row([1.0], texts=[text], oracle=None)])])
-    (chunk,) = embed_samples(data).chunks
-    (group,) = json.loads(zlib.decompress(base64.b64decode(chunk)))
-    assert group["oracle"] is None
-    (rollout,) = group["rollouts"]
-    assert rollout["thought"] == "\ud800 hm"
-    assert (rollout["rest"], rollout["answer"]) == ("so <answer>4</answer>", "4")
+def test_chunks_hold_the_rows_as_they_were(tmp_path: Path) -> None:
+    given = row([1.0], texts=["<think>\ud800 hm</think>so <answer>4</answer>"], oracle=None)
+    embedded = embed(read_report_data([write(tmp_path, [given])]))
+    (identifier,) = embedded.index["groups"]["id"]
+    assert unpack(pack(embedded.chunks[0])) == {identifier: given}
 
 
-def test_the_index_has_a_place_for_every_rollout(tmp_path: Path) -> None:
-    rows = [row([1.0, 0.0], task="lcm"), row([None], task="gcd"), row([0.25])]
-    index = embed_samples(read_report_data([write(tmp_path, rows)])).index
-    assert index["tasks"] == ["gcd", "lcm"]
-    assert (index["group_task"], index["group_size"]) == ([1, 0, 0], [2, 1, 1])
-    assert index["status"] == ["solved", "wrong", "unscored", "wrong"]
-    assert index["score"] == [1.0, 0.0, 0.0, 0.25]
+def test_every_group_stands_in_the_index_and_its_texts_in_a_chunk(tmp_path: Path) -> None:
+    rows = [row([1.0, 0.0], number=number) for number in range(60)]
+    embedded = embed(read_report_data([write(tmp_path, rows)]))
+    assert embedded.index["groups"]["at"] == [number // 25 for number in range(60)]
+    assert [len(chunk) for chunk in embedded.chunks] == [25, 25, 10]
+
+
+def test_a_row_that_lost_text_says_so(tmp_path: Path) -> None:
+    (group,) = read_report_data([write(tmp_path, [row([1.0], texts=["x" * 500])])]).groups
+    assert row_of(group, 500) == group.to_json()
+    cut = row_of(group, 100)
+    assert cut["cut"]
+    assert "400 characters omitted" in cut["rollouts"][0]["conversation"][-1]["content"]
 
 
 @given(text=st.text(), longest=st.integers(2, 50))
@@ -172,22 +196,7 @@ def test_too_many_rollouts_are_thinned_out_evenly(tmp_path: Path) -> None:
     assert [group.recipe.seed // 2 for group in kept] == [0, 4, 8, 12, 16]
 
 
-def test_the_legend_of_chance_stands_only_where_chance_is_marked(tmp_path: Path) -> None:
-    mark = "chance: solved by the best constant answer"
-    other = "no reasoning: solved there by the best copy from the question"
-    page = make_page(tmp_path, [row([1.0])])
-    assert mark in page
-    assert other in page
-    page = make_page(tmp_path, [row([1.0], task="new_task")])
-    assert mark not in page
-    assert other not in page
-
-
-def test_an_incomplete_evaluation_is_called_so_beside_its_figures(tmp_path: Path) -> None:
-    items = [row([score], number=n, evaluation=True) for n, score in enumerate([1.0, 0.0, 0.0])]
-    page = make_page(tmp_path, [*items, row([None], number=3, evaluation=True)])
-    assert "<h2>Evaluation (incomplete)</h2>" in page
-    assert ">of 3 scored items; 1 of 4 not scored, 95% interval " in page
-    page = make_page(tmp_path, items)
-    assert "<h2>Evaluation</h2>" in page
-    assert "not scored" not in page
+def test_a_runs_health_stands_in_the_page(tmp_path: Path) -> None:
+    rows = [row([0.0] * 4, number=number) for number in range(20)]
+    (run,) = index_of(make_page(tmp_path, rows))["runs"]
+    assert any("all unsolved" in each["text"] for each in run["health"])

@@ -8,11 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from json_values import ODD, places, with_value, without
 
-from reasoning_gym_environment.report._sections import level_lines
-from reasoning_gym_environment.report.data import overview
 from reasoning_gym_environment.report.health import RunHealth
 from reasoning_gym_environment.report.index import GroupIndex
-from reasoning_gym_environment.report.page import group_sample
+from reasoning_gym_environment.report.page import row_of
 from reasoning_gym_environment.storage.export import dpo_rows, record_rows, sft_rows
 from reasoning_gym_environment.storage.rendering import render_rollout
 from reasoning_gym_environment.storage.rows import StoredGroup
@@ -33,10 +31,10 @@ def require_readable(row: Any) -> None:
         render_rollout(group, number, full=True)
     for rows_of in (sft_rows, dpo_rows, record_rows):
         list(rows_of(group))
-    overview([group])
-    level_lines([group])
-    group_sample(group, 100)
-    GroupIndex().add(group)
+    index = GroupIndex()
+    index.add(group)
+    json.dumps(index.batch(), allow_nan=False)
+    json.dumps(row_of(group, 100), allow_nan=False)
     RunHealth().add(group)
 
 

@@ -1,26 +1,80 @@
-// Draws the charts, and redraws them when the theme changes.
+// Charts with Vega-Lite, drawn when they come into view, in the colors of the page's theme.
 
-const drawings = readJson("charts");
-let views = [];
+const darkTheme = matchMedia("(prefers-color-scheme: dark)");
 
-/** One row per name: Vega-Lite's own steps don't work with a responsive width. */
-function heightOf(spec, values) {
-  const rows = new Set(values.map((value) => value[spec.encoding.y?.field]));
-  return spec.height.step ? spec.height.step * rows.size : spec.height;
+/** Replace `var(--name)`, which charts can't use, by the theme's color. */
+function themed(specification) {
+  const style = getComputedStyle(document.documentElement);
+  const text = JSON.stringify(specification);
+  return JSON.parse(text.replace(/var\((--[\w-]+)\)/g, (_, name) => style.getPropertyValue(name).trim()));
 }
 
-async function draw(element) {
-  const place = element.dataset.chart;
-  const chart = drawings.charts[place];
-  const spec = themed(drawings.specs[chart.spec]);
+const CHART_STYLE = {
+  background: null,
+  font: "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif",
+  padding: { left: 0, right: 8, top: 6, bottom: 2 },
+  view: { stroke: null },
+  axis: {
+    domain: false,
+    ticks: false,
+    gridColor: "var(--grid)",
+    labelColor: "var(--soft)",
+    titleColor: "var(--soft)",
+    labelFontSize: 12,
+    titleFontSize: 12,
+    titleFontWeight: "normal",
+    labelPadding: 6,
+    labelLimit: 170,
+  },
+  axisX: { labelOverlap: "parity", labelSeparation: 8, grid: false, tickCount: 5 },
+  axisY: { tickCount: 4 },
+};
+
+const SERIES = Array.from({ length: MOST_RUNS }, (_, number) => `var(--series-${number})`);
+const PERCENT = { format: "%" };
+
+const drawings = new Map(); // element -> {specification, onClick, view, dirty}
+const inView = new Set();
+let busy = Promise.resolve();
+
+const observer = new IntersectionObserver(
+  (entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting) inView.add(target);
+      else inView.delete(target);
+    }
+    drawVisible();
+  },
+  { rootMargin: "200px" },
+);
+
+/** Return an element in which a chart is drawn once it is visible. */
+function chart(description, height, specification, onClick) {
+  const element = make("div", { class: "chart", role: "img", "aria-label": description });
+  element.style.height = `${height + 30}px`;
+  drawings.set(element, { specification: { ...specification, height }, onClick, dirty: true });
+  observer.observe(element);
+  return element;
+}
+
+function drawVisible() {
+  document.documentElement.dataset.charts = "drawing";
+  busy = busy.then(async () => {
+    for (const element of inView) {
+      const drawing = drawings.get(element);
+      if (drawing?.dirty && element.isConnected) await draw(element, drawing);
+    }
+    document.documentElement.dataset.charts = "drawn";
+  });
+}
+
+async function draw(element, drawing) {
+  drawing.dirty = false;
+  drawing.view?.finalize();
   const specification = {
-    ...spec,
+    ...themed(drawing.specification),
     autosize: { type: "fit-x", contains: "padding" },
-    height: heightOf(spec, chart.values),
     width: "container",
-    description: chart.description,
-    params: Object.entries(chart.parameters).map(([name, value]) => ({ name, value })),
-    data: { values: chart.values },
   };
   const drawn = await vegaEmbed(element, specification, {
     actions: false,
@@ -30,19 +84,39 @@ async function draw(element) {
     renderer: "svg",
     tooltip: { disableDefaultStyle: true },
   });
-  drawn.view.addEventListener("click", (_, item) => {
-    const mark = item?.datum ?? {};
-    const task = place.startsWith("task/") ? mark.name : mark.task;
-    if (task) readTask(task);
-  });
-  views.push(drawn);
+  drawing.view = drawn;
+  element.querySelector("svg")?.setAttribute("aria-hidden", "true");
+  if (drawing.onClick) {
+    drawn.view.addEventListener("click", (_, item) => item?.datum && drawing.onClick(item.datum));
+  }
 }
 
-async function drawAll() {
-  for (const view of views) view.finalize();
-  views = [];
-  for (const element of document.querySelectorAll("[data-chart]")) await draw(element);
-  document.documentElement.dataset.charts = "drawn";
+/** Forget the charts of an element, which gets new ones. */
+function clearCharts(container) {
+  for (const element of container.querySelectorAll(".chart")) {
+    observer.unobserve(element);
+    inView.delete(element);
+    drawings.get(element)?.view?.finalize();
+    drawings.delete(element);
+  }
 }
 
-darkTheme.addEventListener("change", drawAll);
+function redrawAll() {
+  for (const drawing of drawings.values()) drawing.dirty = true;
+  drawVisible();
+}
+
+darkTheme.addEventListener("change", redrawAll);
+
+/** A chart with its title; a note stands beside the title. */
+function figure(title, note, ...content) {
+  const caption = make("figcaption", {}, make("span", { class: "title" }, title));
+  if (note) caption.append(make("span", { class: "soft" }, note));
+  return make("figure", {}, caption, ...content);
+}
+
+/** Fill an element with new charts at once, so that nothing jumps. */
+function showCharts(container, ...content) {
+  clearCharts(container);
+  container.replaceChildren(...content);
+}

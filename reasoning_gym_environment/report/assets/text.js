@@ -1,9 +1,11 @@
-// Model text on the page. It only ever becomes text nodes: nothing in it is markup.
+// Text that comes from outside: it only ever becomes text nodes, and what hides in it is named.
 
 // Characters that can't be seen, or that turn the direction of what follows. Joiners may stay.
-const HIDDEN = /(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu;
+const HIDDEN = /(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\u2028\u2029]/gu;
 
-/** An element with a class, attributes and children; a string becomes a text node. */
+const byId = (id) => document.getElementById(id);
+
+/** Return an element with attributes and children; a string becomes a text node. */
 function make(tag, attributes, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -11,35 +13,97 @@ function make(tag, attributes, ...children) {
   return element;
 }
 
-function named(character) {
-  const code = character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
-  return make("span", { class: "hidden-character" }, `U+${code}`);
+const SVG = "http://www.w3.org/2000/svg";
+
+function makeSvg(tag, attributes, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
 }
 
-/** A block of model text in which hidden characters are named. */
-function modelText(text) {
-  const block = make("pre", { class: "model-text", tabindex: "0", dir: "auto" });
+function makeButton(label, onClick, attributes = {}) {
+  const button = make("button", { type: "button", ...attributes }, label);
+  button.addEventListener("click", onClick);
+  return button;
+}
+
+function codePoint(character) {
+  return `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+}
+
+/** Return a text on one line in which hidden characters are named. */
+function line(text) {
+  return String(text).replace(/\s+/g, " ").replace(HIDDEN, (each) => `⟨${codePoint(each)}⟩`);
+}
+
+/** Append a text in which hidden characters are named. */
+function appendNamed(element, text) {
   let end = 0;
   for (const found of text.matchAll(HIDDEN)) {
-    block.append(text.slice(end, found.index), named(found[0]));
+    const name = make("span", { class: "hidden-character" }, codePoint(found[0]));
+    element.append(text.slice(end, found.index), name);
     end = found.index + found[0].length;
   }
-  block.append(text.slice(end));
+  element.append(text.slice(end));
+}
+
+/** Return a block of model text; spans `[start, end, class]` in order are marked. */
+function modelText(text, spans = []) {
+  const block = make("pre", { class: "model-text", tabindex: "0", dir: "auto" });
+  let end = 0;
+  for (const [start, stop, kind] of spans) {
+    appendNamed(block, text.slice(end, start));
+    const mark = make("mark", { class: kind });
+    appendNamed(mark, text.slice(start, stop));
+    block.append(mark);
+    end = stop;
+  }
+  appendNamed(block, text.slice(end));
   return block;
 }
 
-/** A short text for a line of the list: hidden characters become a dot. */
-function lineOf(text) {
-  return text.replace(HIDDEN, "·").replace(/\s+/g, " ");
+const words = (name) => name.replaceAll("_", " ");
+const whole = (value) => Math.round(value).toLocaleString("en-US");
+const percent = (value, digits = 1) => `${(100 * value).toFixed(digits)}%`;
+const decimal = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
+const plural = (count, noun) => `${whole(count)} ${noun}${count === 1 ? "" : "s"}`;
+
+/** Return a large number in at most four characters, such as 1.2M. */
+function short(value) {
+  for (const [size, letter] of [[1e9, "B"], [1e6, "M"], [1e3, "k"]]) {
+    if (value >= size) return `${(value / size).toPrecision(value >= 100 * size ? 3 : 2)}${letter}`;
+  }
+  return whole(value);
 }
 
-function readJson(id) {
-  return JSON.parse(document.getElementById(id).textContent);
+function clock(seconds) {
+  if (seconds === null) return "";
+  return `${new Date(1000 * seconds).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
-/** A chunk of texts: JSON, deflated, in base64. */
-async function unpack(packed) {
-  const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
-  const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return JSON.parse(await new Response(plain).text());
+// A completion's parts, as `scoring/extraction.py` finds them.
+
+/** Return a completion's thought and the rest, both without think tags. */
+function splitThought(text) {
+  const tags = [...text.matchAll(/<(\/?)think>/gi)];
+  const thought = [];
+  const outside = [];
+  let begin = 0;
+  let thinking = tags.length > 0 && tags[0][1] === "/";
+  for (const tag of tags) {
+    (thinking ? thought : outside).push(text.slice(begin, tag.index));
+    begin = tag.index + tag[0].length;
+    thinking = tag[1] === "";
+  }
+  (thinking ? thought : outside).push(text.slice(begin));
+  return { thought: thought.join(""), rest: outside.filter(Boolean).join("\n") };
+}
+
+/** Return the spans between answer tags. */
+function answerSpans(text) {
+  return [...text.matchAll(/<answer>([\s\S]*?)<\/answer>/gi)].map((found) => {
+    const start = found.index + "<answer>".length;
+    return [start, start + found[1].length, "answer"];
+  });
 }

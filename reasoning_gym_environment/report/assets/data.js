@@ -1,0 +1,262 @@
+// The index: columns by group and by rollout, what the filters leave of them, and their figures.
+
+const data = {};
+
+function forget() {
+  Object.assign(data, { runs: [], tasks: [], statuses: [], files: [], recorded: {} });
+  Object.assign(data, { group: {}, rollout: {}, first: [0], groupOf: [], numberOf: new Map() });
+}
+
+/** Append a batch of the index; return the number of groups that came. */
+function takeIn(batch) {
+  if (batch.version !== 1) throw new Error(`index version ${batch.version} is unknown: reload the page`);
+  if (batch.restart) forget();
+  for (const name of ["runs", "tasks", "statuses", "files", "recorded", "held"]) data[name] = batch[name] ?? data[name];
+  for (const part of ["group", "rollout"]) {
+    for (const [name, values] of Object.entries(batch[`${part}s`])) {
+      const column = (data[part][name] ??= []);
+      for (const value of values) column.push(value);
+    }
+  }
+  const begin = data.first.length - 1;
+  for (let group = begin; group < data.group.id.length; group += 1) {
+    data.numberOf.set(data.group.id[group], group);
+    data.first.push(data.first[group] + data.group.size[group]);
+    for (let each = data.first[group]; each < data.first[group + 1]; each += 1) data.groupOf.push(group);
+  }
+  if (data.group.id.length > begin) putInOrder();
+  return data.group.id.length - begin;
+}
+
+/** Order each run's groups: by time, or as stored where a time is missing. */
+function putInOrder() {
+  data.order = data.runs.map(() => []);
+  data.group.run.forEach((run, group) => data.order[run].push(group));
+  data.place = [];
+  data.order.forEach((groups) => {
+    const { time } = data.group;
+    if (groups.every((group) => time[group] !== null)) groups.sort((a, b) => time[a] - time[b] || a - b);
+    groups.forEach((group, place) => (data.place[group] = place));
+  });
+}
+
+const taskOf = (group) => data.tasks[data.group.task[group]];
+const runOf = (group) => data.runs[data.group.run[group]];
+const rolloutsOf = (group) =>
+  Array.from({ length: data.group.size[group] }, (_, number) => data.first[group] + number);
+const statusOf = (rollout) => data.statuses[data.rollout.status[rollout]];
+
+/** Each kind of status has a colour; there are five. */
+function kindOf(status) {
+  if (status === "no_answer" || status === "several_answers") return "format";
+  return ["solved", "wrong", "unscored"].includes(status) ? status : "fault";
+}
+
+// What the page shows. Every part of the state stands in the address's fragment.
+
+const DEFAULTS = {
+  runs: "", // numbers of the runs shown; empty is the default choice
+  task: "",
+  category: "",
+  difficulty: "", // "default", or a decile such as "0.3"
+  problems: "", // "fresh" or "again"
+  span: "", // RUN:FIRST-LAST, places in the order of a run
+  status: "",
+  low: "",
+  high: "",
+  text: "",
+  sort: "newest",
+  table: "-groups", // the task table's column; "-" is descending
+  find: "", // in the task table
+  by: "", // over time: "" or "category"
+  metric: "solved",
+  of: "", // the run of the distributions
+  before: "",
+  after: "",
+  changes: "-beyond", // the comparison's column
+  rollout: "", // ID.N
+  together: "", // "1": the group's rollouts side by side
+};
+const state = { ...DEFAULTS };
+const MOST_RUNS = 6;
+
+function readFragment() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  for (const name of Object.keys(DEFAULTS)) state[name] = given.get(name) ?? DEFAULTS[name];
+}
+
+function writeFragment() {
+  const changed = Object.entries(state).filter(([name, value]) => value !== DEFAULTS[name]);
+  const fragment = new URLSearchParams(changed).toString();
+  history.replaceState(null, "", fragment ? `#${fragment}` : location.pathname + location.search);
+}
+
+/** Return the numbers of the runs shown: those chosen, or training and the last evaluations. */
+function shownRuns() {
+  const chosen = state.runs.split(",").filter(Boolean).map(Number).filter((run) => data.runs[run]);
+  if (chosen.length) return chosen;
+  const numbers = [...data.runs.keys()];
+  const training = numbers.filter((run) => data.runs[run].kind === "training").slice(-MOST_RUNS);
+  const evaluations = numbers.filter((run) => data.runs[run].kind !== "training");
+  return [...training, ...evaluations.slice(-Math.max(1, MOST_RUNS - training.length))].slice(0, MOST_RUNS);
+}
+
+function parseSpan() {
+  const found = /^(\d+):(\d+)-(\d+)$/.exec(state.span);
+  return found && { run: Number(found[1]), first: Number(found[2]), last: Number(found[3]) };
+}
+
+/** Each filter of groups: whether it lets a group pass. */
+const GROUP_FILTERS = {
+  runs: () => {
+    const shown = new Set(shownRuns());
+    return (group) => shown.has(data.group.run[group]);
+  },
+  task: () => state.task && ((group) => taskOf(group).name === state.task),
+  category: () => state.category && ((group) => taskOf(group).category === state.category),
+  difficulty: () => state.difficulty && ((group) => difficultyLabel(group) === state.difficulty),
+  problems: () => state.problems && ((group) => !data.group.asked_again[group] === (state.problems === "fresh")),
+  span: () => {
+    const span = parseSpan();
+    return span && ((group) =>
+      data.group.run[group] === span.run && data.place[group] >= span.first && data.place[group] <= span.last);
+  },
+};
+
+function difficultyLabel(group) {
+  const value = data.group.difficulty[group];
+  return value === null ? "default" : value.toFixed(1);
+}
+
+/** Return the groups that pass all filters but the named ones. */
+function groupsLeft(...ignored) {
+  const names = Object.keys(GROUP_FILTERS).filter((name) => !ignored.includes(name));
+  const passes = names.map((name) => GROUP_FILTERS[name]()).filter(Boolean);
+  const left = [];
+  for (let group = 0; group < data.group.id.length; group += 1) {
+    if (passes.every((pass) => pass(group))) left.push(group);
+  }
+  return left;
+}
+
+/** Return groups by key, each list in the order given. */
+function groupBy(groups, key) {
+  const found = new Map();
+  for (const group of groups) {
+    const name = key(group);
+    const own = found.get(name);
+    if (own) own.push(group);
+    else found.set(name, [group]);
+  }
+  return found;
+}
+
+const byRun = (groups) => groupBy(groups, (group) => data.group.run[group]);
+const inOrder = (groups) => [...groups].sort((a, b) => data.place[a] - data.place[b]);
+
+/** Return the figures of some groups; null where nothing is known. */
+function figuresOf(groups) {
+  const { rollout, group: columns } = data;
+  const count = { rollouts: 0, scored: 0, reward: 0, score: 0, given: 0, tokens: 0, truncated: 0, format: 0 };
+  const floor = { known: 0, chance: 0, noReasoning: 0 };
+  const signal = { fresh: [0, 0], again: [0, 0], all: 0 };
+  const clusters = new Map();
+  const levels = { count: 0, sum: 0, last: null };
+  let unscoredGroups = 0;
+  for (const group of groups) {
+    let [scored, solved] = [0, 0];
+    for (let each = data.first[group]; each < data.first[group + 1]; each += 1) {
+      count.rollouts += 1;
+      if (rollout.tokens[each] !== null) {
+        count.given += 1;
+        count.tokens += rollout.tokens[each];
+        count.truncated += rollout.truncated[each];
+        count.format += rollout.format_failure[each];
+      }
+      if (rollout.score[each] === null) continue;
+      scored += 1;
+      solved += rollout.solved[each];
+      count.reward += rollout.reward[each];
+      count.score += rollout.score[each];
+    }
+    if (scored) addCluster(clusters, columns.problem[group], scored, solved);
+    else unscoredGroups += 1;
+    count.scored += scored;
+    if (columns.floors[group]) {
+      floor.known += scored;
+      floor.chance += scored * taskOf(group).chance;
+      floor.noReasoning += scored * taskOf(group).no_reasoning;
+    }
+    if (columns.signal[group] !== null) {
+      const kind = columns.asked_again[group] ? signal.again : signal.fresh;
+      kind[0] += columns.signal[group];
+      kind[1] += 1;
+      if (!columns.signal[group] && solved) signal.all += 1;
+    }
+    if (columns.level[group] !== null) {
+      levels.count += 1;
+      levels.sum += columns.level[group];
+      levels.last = columns.level[group];
+    }
+  }
+  const of = (total, number) => (number ? total / number : null);
+  const floorsApply = count.scored > 0 && floor.known === count.scored;
+  return {
+    groups: groups.length,
+    unscoredGroups,
+    problems: clusters.size,
+    rollouts: count.rollouts,
+    scored: count.scored,
+    tokens: count.tokens,
+    solved: count.scored ? share([...clusters.values()]) : null,
+    chance: floorsApply ? floor.chance / count.scored : null,
+    noReasoning: floorsApply ? floor.noReasoning / count.scored : null,
+    reward: of(count.reward, count.scored),
+    score: of(count.score, count.scored),
+    length: of(count.tokens, count.given),
+    truncated: of(count.truncated, count.given),
+    format: of(count.format, count.given),
+    signal: of(signal.fresh[0] + signal.again[0], signal.fresh[1] + signal.again[1]),
+    fresh: of(...signal.fresh),
+    again: of(...signal.again),
+    allSolved: of(signal.all, signal.fresh[1] + signal.again[1]),
+    level: of(levels.sum, levels.count),
+    lastLevel: levels.last,
+  };
+}
+
+function addCluster(clusters, problem, scored, solved) {
+  const own = clusters.get(problem);
+  if (own) {
+    own[0] += scored;
+    own[1] += solved;
+  } else clusters.set(problem, [scored, solved]);
+}
+
+/** Split a list into at most `most` parts of about equal size. */
+function parts(list, most) {
+  const number = Math.min(most, list.length);
+  const end = (part) => Math.floor((part * list.length) / number);
+  return Array.from({ length: number }, (_, part) => list.slice(end(part), end(part + 1)));
+}
+
+/** Return the smallest value with at least this share of the sorted values up to it. */
+function quantile(sorted, part) {
+  return sorted.length ? sorted[Math.max(0, Math.ceil(part * sorted.length) - 1)] : null;
+}
+
+/** Return the lengths of completions in order. */
+function sortedLengths(groups) {
+  const lengths = [];
+  for (const group of groups) {
+    for (let each = data.first[group]; each < data.first[group + 1]; each += 1) {
+      if (data.rollout.tokens[each] !== null) lengths.push(data.rollout.tokens[each]);
+    }
+  }
+  return Float64Array.from(lengths).sort();
+}
+
+// For the tests, which compare the figures with Python's on the same rollouts.
+globalThis.reportFigures = Object.freeze({
+  share, studentQuantile, meanDifference, macroDifference, signFlipP, discoveries, figuresOf, groupsLeft, splitThought,
+});

@@ -1,0 +1,155 @@
+// The page as a whole: filters and fragment, what is drawn anew, and following a run.
+
+const POLL_MILLISECONDS = 2000;
+const SECTIONS = [showRuns, showFilters, showTasks, showTime, showDistributions, showComparison, showFiles];
+
+/** Change the state, write it into the address, and draw everything anew. */
+function change(changes) {
+  Object.assign(state, changes);
+  writeFragment();
+  showAll();
+}
+
+function showAll() {
+  for (const each of SECTIONS) each();
+  showRollouts().then(showDetail);
+}
+
+function goTo(id) {
+  byId(id).scrollIntoView();
+}
+
+/** Give a select these options, `[value, label]`, and a value. */
+function fillOptions(select, options, value) {
+  const same = select.options.length === options.length
+    && options.every(([own, label], number) => select.options[number].value === own && select.options[number].label === label);
+  if (!same) select.replaceChildren(...options.map(([own, label]) => new Option(label, own)));
+  select.value = value;
+}
+
+function showFilters() {
+  const all = (label) => [["", label]];
+  const values = (list) => [...new Set(list)].sort().map((value) => [value, line(value)]);
+  const tasks = data.tasks.filter((task) => !state.category || task.category === state.category || task.name === state.task);
+  fillOptions(byId("category"), [...all("all"), ...values(data.tasks.map((task) => task.category))], state.category);
+  fillOptions(byId("task"), [...all("all"), ...values(tasks.map((task) => task.name))], state.task);
+  const difficulties = values(data.group.difficulty.map((_, group) => difficultyLabel(group)));
+  fillOptions(byId("difficulty"), [...all("all"), ...difficulties], state.difficulty);
+  byId("difficulty").parentElement.hidden = difficulties.length < 2;
+  byId("problems").value = state.problems;
+  byId("problems").parentElement.hidden = !data.group.asked_again.some(Boolean);
+  fillOptions(byId("status"), [...all("all"), ...values(data.rollout.status.length ? [...new Set(data.rollout.status)].map((each) => data.statuses[each]) : []).map(([value]) => [value, words(value)])], state.status);
+  fillOptions(byId("sort"), Object.entries(SORTS).map(([value, { label }]) => [value, label]), state.sort);
+  fillOptions(byId("metric"), Object.entries(METRICS).map(([value, { label }]) => [value, label]), state.metric);
+  byId("by").value = state.by;
+  for (const name of ["low", "high", "text", "find"]) {
+    if (document.activeElement !== byId(name)) byId(name).value = state[name];
+  }
+  const span = parseSpan();
+  byId("span").hidden = !span;
+  if (span) byId("span").textContent = `groups ${whole(span.first + 1)} to ${whole(span.last + 1)} ×`;
+  const groups = groupsLeft();
+  byId("left").textContent = `${plural(groups.length, "group")}, ${plural(sum(groups.map((group) => data.group.size[group])), "rollout")}`;
+  byId("reset").disabled = !["category", "task", "difficulty", "problems", "span"].some((name) => state[name]);
+}
+
+function showFiles() {
+  byId("files").hidden = byId("files-link").hidden = !data.files.length;
+  if (!data.files.length) return;
+  showTable(byId("file-table"), {
+    label: "Files",
+    sort: "",
+    rows: data.files,
+    columns: [
+      { key: "name", label: "File", text: true, cell: (file) => make("span", { class: "path" }, line(file.name)) },
+      { key: "kind", label: "Holds", text: true, cell: (file) => file.kind },
+      { key: "groups", label: "Groups", cell: (file) => whole(file.groups) },
+      { key: "rollouts", label: "Rollouts", cell: (file) => whole(file.rollouts) },
+      { key: "torn", label: "Torn lines skipped", cell: (file) => whole(file.torn) },
+    ],
+  });
+  byId("recorded").replaceChildren(...Object.entries(data.recorded).map(([path, metrics]) => {
+    const facts = Object.entries(metrics).map(([name, value]) => make("div", {}, make("dt", {}, line(name)), make("dd", {}, String(Number(value.toPrecision(4))))));
+    return make("details", {}, make("summary", {}, `Metrics recorded by the evaluation: ${line(path)}`), make("dl", { class: "facts" }, ...facts));
+  }));
+  byId("held").textContent = data.held ?? "";
+}
+
+function listen() {
+  let waiting;
+  const later = (changes) => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => change(changes), 200);
+  };
+  for (const name of ["category", "task", "difficulty", "problems", "status", "sort", "metric", "by", "of", "before", "after"]) {
+    byId(name).addEventListener("change", (event) => change({ [name]: event.target.value, ...(name === "category" ? { task: "" } : {}) }));
+  }
+  for (const name of ["low", "high", "text", "find"]) {
+    byId(name).addEventListener("input", (event) => later({ [name]: event.target.value }));
+  }
+  byId("span").addEventListener("click", () => change({ span: "" }));
+  byId("reset").addEventListener("click", () => change({ category: "", task: "", difficulty: "", problems: "", span: "" }));
+  byId("reset-list").addEventListener("click", () => change({ status: "", low: "", high: "", text: "", sort: DEFAULTS.sort }));
+  for (const link of document.querySelectorAll("[data-goto]")) {
+    link.addEventListener("click", (event) => {
+      event.preventDefault(); // the fragment holds the state
+      goTo(link.dataset.goto);
+    });
+  }
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    byId("rows").focus();
+  });
+  for (const formElement of document.forms) formElement.addEventListener("submit", (event) => event.preventDefault());
+  byId("rows").addEventListener("scroll", drawRows, { passive: true });
+  byId("rows").addEventListener("keydown", moveInList);
+  document.addEventListener("keydown", moveByKey);
+  addEventListener("hashchange", () => {
+    readFragment();
+    showAll();
+  });
+}
+
+/** Ask for what came since, while somebody looks; a server that is away is asked again. */
+async function follow() {
+  for (;;) {
+    await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
+    if (document.hidden) continue;
+    try {
+      const batch = await source.next();
+      showConnection("");
+      if (!batch) continue;
+      const came = takeIn(batch);
+      if (came || batch.restart) showAll();
+      else showRuns();
+    } catch (error) {
+      showConnection(`Not connected, trying again: ${error.message}`);
+    }
+  }
+}
+
+function showConnection(problem) {
+  const place = byId("connection");
+  place.textContent = problem || "live";
+  place.className = problem ? "badge lost" : "badge live";
+  place.hidden = false;
+}
+
+async function start() {
+  forget();
+  readFragment();
+  listen();
+  try {
+    takeIn(await source.first());
+  } catch (error) {
+    byId("facts").textContent = `The rollouts can't be loaded: ${error.message}`;
+    throw error;
+  }
+  showAll();
+  document.documentElement.dataset.page = "shown";
+  if (!source.live) return;
+  showConnection("");
+  await follow();
+}
+
+start();

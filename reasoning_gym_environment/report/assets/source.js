@@ -1,0 +1,94 @@
+// Where the index and the texts come from: this file, or the server that follows a run.
+//
+// A source gives `first()`, `next()`, `group(id)` and `search(text, onProgress)`. A search returns
+// the identifiers of groups whose question has the text, and ID.N of rollouts that have it.
+
+const KEPT_CHUNKS = 8;
+
+/** Return what a script element holds: JSON, deflated, in base64. */
+async function unpack(packed) {
+  const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
+  const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return JSON.parse(await new Response(plain).text());
+}
+
+class FileSource {
+  live = false;
+  #chunks = [...document.querySelectorAll("script.chunk")];
+  #unpacked = new Map();
+
+  async first() {
+    return unpack(byId("index").textContent);
+  }
+
+  async next() {
+    return null;
+  }
+
+  async group(id) {
+    const chunk = data.group.at[data.numberOf.get(id)];
+    return chunk === null ? null : (await this.#unpack(chunk))[id];
+  }
+
+  async search(text, onProgress) {
+    const found = [];
+    const wanted = text.toLowerCase();
+    for (const number of this.#chunks.keys()) {
+      const rows = await unpack(this.#chunks[number].textContent);
+      for (const [id, row] of Object.entries(rows)) found.push(...matchesIn(id, row, wanted));
+      if (number % 8 === 7 && onProgress(number / this.#chunks.length) === false) return null;
+    }
+    return found;
+  }
+
+  async #unpack(chunk) {
+    if (!this.#unpacked.has(chunk)) {
+      if (this.#unpacked.size >= KEPT_CHUNKS) this.#unpacked.delete(this.#unpacked.keys().next().value);
+      this.#unpacked.set(chunk, unpack(this.#chunks[chunk].textContent));
+    }
+    return this.#unpacked.get(chunk);
+  }
+}
+
+function matchesIn(id, row, wanted) {
+  const has = (message) => message.content.toLowerCase().includes(wanted);
+  const prompt = row.rollouts[0].conversation.slice(0, -1);
+  if (prompt.some((message) => message.role !== "system" && has(message))) return [id];
+  const matching = row.rollouts.map((own, number) => (has(own.conversation.at(-1)) ? number + 1 : 0));
+  return matching.filter(Boolean).map((number) => `${id}.${number}`);
+}
+
+class HttpSource {
+  live = true;
+  #cursor = "";
+
+  async first() {
+    return this.#batch("api/index");
+  }
+
+  async next() {
+    return this.#batch(`api/index?since=${encodeURIComponent(this.#cursor)}`);
+  }
+
+  async group(id) {
+    return this.#get(`api/group/${encodeURIComponent(id)}`);
+  }
+
+  async search(text) {
+    return this.#get(`api/search?text=${encodeURIComponent(text)}`);
+  }
+
+  async #batch(address) {
+    const batch = await this.#get(address);
+    this.#cursor = batch.cursor;
+    return batch;
+  }
+
+  async #get(address) {
+    const response = await fetch(address, { cache: "no-store" });
+    if (!response.ok) throw new Error(`${address.split("?")[0]}: ${response.status} ${response.statusText}`);
+    return response.json();
+  }
+}
+
+const source = document.documentElement.dataset.source === "http" ? new HttpSource() : new FileSource();
