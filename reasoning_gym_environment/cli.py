@@ -25,6 +25,7 @@ commands that need no server:
   demo       run everything for half a minute with a simulated policy
   init       write a commented configuration to start from
   rewards    serve scores and problems over HTTP to any trainer
+  openenv    serve an OpenEnv environment
   tasks      list all tasks and which are used; --levels TASK shows a task's levels
   problems   write problems of chosen tasks and levels, with or without their solutions
   audit      check what every task's verifier pays for; fails on unknown findings
@@ -47,6 +48,7 @@ COMMANDS = (
     "demo",
     "init",
     "rewards",
+    "openenv",
     "tasks",
     "problems",
     "audit",

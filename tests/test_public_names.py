@@ -16,6 +16,13 @@ PACKAGES = sorted(path.parent for path in FOLDER.rglob("*/__init__.py") if path.
 INTEGRATIONS = {
     "inspect_ai": ["reasoning_gym"],
     "nemo_gym": ["nemo_gym_row"],
+    "openenv": [
+        "ReasoningGymAction",
+        "ReasoningGymEnvironment",
+        "ReasoningGymObservation",
+        "SharedStream",
+        "environment_app",
+    ],
     "shared": ["evaluation_problems", "shared_gym"],
     "skyrl": ["ReasoningGymTextEnv"],
     "tinker": ["ReasoningGymGroupBuilder", "ReasoningGymProblemEnv"],

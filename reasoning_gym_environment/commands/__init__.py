@@ -9,6 +9,7 @@ __all__ = [
     "demo",
     "export",
     "init",
+    "openenv",
     "problems",
     "report",
     "rescore",

@@ -1,0 +1,338 @@
+"""An OpenEnv environment: the actions and observations of its `reasoning_gym_env`, contained."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Annotated, Any, ClassVar
+from uuid import uuid4
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from openenv.core.env_server.http_server import create_app
+from openenv.core.env_server.interfaces import Environment
+from openenv.core.env_server.types import Action, EnvironmentMetadata, Observation, State
+from pydantic import Field, field_validator
+
+from ..errors import ConfigurationError
+from ..gym.arguments import Arguments, Integer
+from ..gym.asynchronous import Score
+from ..gym.blocking import ProblemStream, ReasoningGym
+from ..records import Problem, Recipe
+from ..scoring.extraction import split_thought
+from ..util.command_line import build
+from .shared import require_gym
+
+__all__ = [
+    "ReasoningGymAction",
+    "ReasoningGymEnvironment",
+    "ReasoningGymObservation",
+    "SharedStream",
+    "environment_app",
+]
+
+MAX_OPEN_GROUPS = 4096
+"""Seeds whose group is not whole; beyond that the oldest is forgotten."""
+
+
+class ReasoningGymAction(Action):
+    """The answer to the question."""
+
+    answer: str = Field(
+        description="The final answer alone, or a text that has it between <answer> and </answer>"
+    )
+
+    @field_validator("answer", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        """Take a number or list as its JSON: some clients parse what a model wrote."""
+        return value if isinstance(value, str) else json.dumps(value)
+
+
+class ReasoningGymObservation(Observation):
+    """A question, or the score of its answer."""
+
+    question: str | None = Field(None, description="The question, after reset")
+    score: float | None = Field(None, description="The answer's score in [0, 1], after step")
+    correct_answer: str | None = Field(
+        None, description="The task's own answer, after step; null if several are right"
+    )
+    dataset_metadata: dict[str, Any] | None = Field(
+        None, description="The task and the recipe of the problem, after step"
+    )
+
+
+class _Spec(Arguments):
+    """A dataset of a composite one."""
+
+    otherwise: ClassVar[str] = "a dataset has name, weight, config and level"
+
+    name: str
+    weight: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)] = 1.0
+    config: dict[str, Any] = Field({})
+    level: Annotated[Integer | None, Field(ge=0)] = None
+
+
+class _Reset(Arguments):
+    """The arguments of `ReasoningGymEnvironment.reset`, which documents them."""
+
+    otherwise: ClassVar[str] = "see the arguments of reset"
+
+    seed: Annotated[Integer | None, Field(ge=0)]
+    episode_id: str | None
+    dataset_name: str | None
+    dataset_config: dict[str, Any] | None
+    dataset_specs: list[_Spec] | None
+    size: Annotated[Integer | None, Field(ge=1)]
+    level: Annotated[Integer | None, Field(ge=0)]
+
+
+class SharedStream:
+    """A stream of problems for all sessions of a server.
+
+    Args:
+        group_size: resets with one seed that get the same problem; the next one gets another.
+
+    Example:
+        shared = SharedStream(gym.stream(complexity_mode="curriculum"), group_size=8)
+    """
+
+    def __init__(self, stream: ProblemStream, *, group_size: int = 1) -> None:
+        self.stream = stream
+        self._group_size = group_size
+        self._open: dict[int, tuple[Problem, int]] = {}
+        self._lock = Lock()
+
+    def next(self, seed: int | None) -> Problem:
+        """Return the problem of a seed's group; ConfigurationError if groups need a seed."""
+        if self._group_size == 1:
+            return self.stream.next()
+        if seed is None:
+            raise ConfigurationError(
+                f"seed is missing: with groups of {self._group_size}, sessions that reset with "
+                "the same seed get the same problem"
+            )
+        with self._lock:
+            if seed not in self._open:
+                self._open[seed] = self.stream.next(), self._group_size
+            problem, left = self._open.pop(seed)
+            if left > 1:
+                self._open[seed] = problem, left - 1
+            if len(self._open) > MAX_OPEN_GROUPS:
+                del self._open[next(iter(self._open))]
+        return problem
+
+
+@dataclass(kw_only=True, slots=True)
+class _Dataset:
+    """The items of one of the library's datasets, in its order, again and again.
+
+    Attributes:
+        recipe: returns the recipe of an index.
+        size: number of items.
+        index: of the next one.
+    """
+
+    recipe: Callable[[int], Recipe]
+    size: int
+    index: int = 0
+
+    def next(self) -> Recipe:
+        recipe = self.recipe(self.index)
+        self.index = (self.index + 1) % self.size
+        return recipe
+
+
+class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObservation, State]):
+    """A session: `reset` asks a question, `step` scores the answer in a sandboxed process.
+
+    Example:
+        with ReasoningGym() as gym:
+            environment = ReasoningGymEnvironment(gym, SharedStream(gym.stream()))
+            print(environment.reset().question)
+            print(environment.step(ReasoningGymAction(answer="4")).score)
+    """
+
+    SUPPORTS_CONCURRENT_SESSIONS = True
+
+    def __init__(self, gym: ReasoningGym, shared: SharedStream) -> None:
+        super().__init__()
+        self._gym = require_gym(gym)
+        self._shared = shared
+        self._dataset: _Dataset | None = None
+        self._problem: Problem | None = None
+        self._state = State(episode_id=str(uuid4()))
+
+    def reset(
+        self,
+        seed: int | None = None,
+        episode_id: str | None = None,
+        dataset_name: str | None = None,
+        dataset_config: Mapping[str, Any] | None = None,
+        dataset_specs: list[Mapping[str, Any]] | None = None,
+        size: int | None = None,
+        level: int | None = None,
+        **unknown: Any,
+    ) -> ReasoningGymObservation:
+        """Ask the next question: of a dataset, once one is named, else of the server's stream.
+
+        Args:
+            seed: of the dataset; of the stream's group without one.
+            dataset_name: a task, or "composite".
+            dataset_config: parameters of the task's dataset.
+            dataset_specs: of a composite dataset: each has a name and may have `weight`, `config`
+                and `level`.
+            size: items of the dataset, after which they start again.
+            level: on the task's ladder, where 0 is the easiest.
+
+        Raises:
+            ConfigurationError: an argument is invalid, unknown or missing.
+        """
+        given = build(
+            _Reset,
+            {
+                "seed": seed,
+                "episode_id": episode_id,
+                "dataset_name": dataset_name,
+                "dataset_config": dataset_config,
+                "dataset_specs": dataset_specs,
+                "size": size,
+                "level": level,
+                **unknown,
+            },
+        )
+        self._problem = None
+        if given.dataset_name is not None:
+            self._dataset = self._open_dataset(given)
+        elif given.level is not None or given.dataset_config or given.dataset_specs or given.size:
+            raise ConfigurationError("dataset_name is missing: other arguments describe a dataset")
+        if self._dataset is None:
+            problem = self._shared.next(given.seed)
+        else:
+            problem = self._gym.problem(self._dataset.next())
+        self._problem = problem
+        self._state = State(
+            episode_id=given.episode_id or str(uuid4()),
+            task=problem.recipe.task,
+            level=problem.recipe.level,
+        )
+        return ReasoningGymObservation(question=problem.question, reward=0.0)
+
+    def _open_dataset(self, given: _Reset) -> _Dataset:
+        """Return the items of the library's dataset of a name, seed and configuration."""
+        name, seed = given.dataset_name or "", given.seed
+        if seed is None or given.size is None:
+            raise ConfigurationError(f"seed and size must be given with dataset_name {name!r}")
+        if name != "composite":
+            first = self._template(name, given.level, given.dataset_config or {})
+            return _Dataset(recipe=lambda i: replace(first, seed=seed + i), size=given.size)
+        specs = given.dataset_specs
+        if not specs:
+            raise ConfigurationError(
+                "dataset_specs must be given with dataset_name 'composite': a list of datasets"
+            )
+        templates = [self._template(spec.name, spec.level, spec.config) for spec in specs]
+        weights = [spec.weight for spec in specs]
+
+        def recipe(index: int) -> Recipe:
+            [which] = random.Random(seed + index).choices(range(len(specs)), weights=weights)
+            return replace(templates[which], seed=seed + which + 1 + index)  # as the library does
+
+        return _Dataset(recipe=recipe, size=given.size)
+
+    def _template(self, task: str, level: int | None, parameters: Mapping[str, Any]) -> Recipe:
+        """Return a recipe of a task with the parameters of a level; ConfigurationError if wrong."""
+        [problem] = self._gym.problems(task, level=level, parameters=parameters)
+        return problem.recipe
+
+    def step(
+        self, action: ReasoningGymAction, timeout_s: float | None = None, **_: Any
+    ) -> ReasoningGymObservation:
+        """Score the answer and end the episode.
+
+        Args:
+            timeout_s: has no effect; the gym has deadlines.
+
+        Raises:
+            ConfigurationError: there is no question.
+            RuntimeError: scoring failed on our side, which is not a 0; step again.
+        """
+        problem = self._problem
+        if problem is None:
+            raise ConfigurationError("there is no question to answer: call reset first")
+        self._state.step_count += 1
+        score = self._gym.score(problem, completion_of(action.answer))
+        if score.score is None:
+            raise RuntimeError(f"cannot score the answer now, step again: {score.detail}")
+        if self._dataset is None:
+            self._shared.stream.observe(problem, solved=int(score.solved), attempts=1)
+        self._problem = None
+        return _scored(problem, score, score.score)
+
+    @property
+    def state(self) -> State:
+        """The episode's identity, its task and level, and the number of steps."""
+        return self._state
+
+    def get_metadata(self) -> EnvironmentMetadata:
+        """Return what this environment is."""
+        return EnvironmentMetadata(
+            name="reasoning_gym_env",
+            description="One question of reasoning-gym per episode, scored in a sandbox.",
+        )
+
+
+def completion_of(answer: str) -> str:
+    """Return a completion for an answer, which may be one already.
+
+    Example:
+        >>> completion_of("<think>2 + 2</think>4")
+        '<answer>4</answer>'
+    """
+    if "<answer>" in answer.lower():
+        return answer
+    _, outside = split_thought(answer)
+    return f"<answer>{outside}</answer>"
+
+
+def _scored(problem: Problem, score: Score, reward: float) -> ReasoningGymObservation:
+    recipe = problem.recipe
+    return ReasoningGymObservation(
+        score=reward,
+        reward=reward,
+        done=True,
+        correct_answer=problem.oracle,
+        dataset_metadata={"source_dataset": recipe.task, "recipe": recipe.to_json()},
+        metadata={
+            "task": recipe.task,
+            "level": recipe.level,
+            "status": score.status.value,
+            "detail": score.detail,
+        },
+    )
+
+
+def environment_app(gym: ReasoningGym, shared: SharedStream, *, sessions: int) -> FastAPI:
+    """Return OpenEnv's application of this environment, for any ASGI server.
+
+    Args:
+        shared: asks where a session names no dataset.
+        sessions: that may be connected at once; one more is refused.
+    """
+    app: FastAPI = create_app(
+        lambda: ReasoningGymEnvironment(gym, shared),
+        ReasoningGymAction,
+        ReasoningGymObservation,
+        env_name="reasoning_gym_env",
+        max_concurrent_envs=sessions,
+    )
+    app.exception_handler(ConfigurationError)(_reply_to_error)
+    return app
+
+
+async def _reply_to_error(_: Request, error: Exception) -> JSONResponse:
+    """Return an error of a route; sessions get theirs as messages."""
+    return JSONResponse({"detail": str(error)}, status_code=422)

@@ -1,0 +1,314 @@
+"""OpenEnv's own client, and TRL with it, against a server process of ours."""
+
+import json
+import math
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import reasoning_gym
+from integration_programs import ATROPOS, UNMAKABLE, loaded, run_python
+from openenv import GenericEnvClient
+from page_blocks import ROOT, blocks
+from process_tree import descendants, survivors
+from reasoning_gym.composite import DatasetSpec
+
+from reasoning_gym_environment import ReasoningGym
+from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.integrations.openenv import (
+    ReasoningGymAction,
+    ReasoningGymEnvironment,
+    ReasoningGymObservation,
+    SharedStream,
+)
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.processes,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
+]
+
+PAGE = ROOT / "docs" / "openenv.md"
+TINY_MODEL = """
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from pathlib import Path
+from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+
+folder = build_tokenizer(Path("model"))
+tokenizer = AutoTokenizer.from_pretrained(folder)
+content = "{{ message['content'] }}"
+with_tools = content + "{{ message['tool_calls'] or '' }}"
+tokenizer.chat_template = tokenizer.chat_template.replace(content, with_tools)
+tokenizer.save_pretrained(folder)
+size = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2)
+LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **size)).save_pretrained(folder)
+"""
+
+
+def page_blocks(language: str) -> list[str]:
+    """The blocks of the page that run here: the client and TRL, or the server and verifiers."""
+    return [
+        block.text
+        for block in blocks(PAGE)
+        if block.language == language and "test-integrations" in block.reason
+    ]
+
+
+@contextmanager
+def serving(*options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A server process on a free port; yields its address."""
+    command = [sys.executable, "-m", "reasoning_gym_environment", "openenv", "--port", "0"]
+    small = ["--env.task_processes", "1"]
+    with subprocess.Popen([*command, *small, *options], stderr=subprocess.PIPE, text=True) as it:
+        try:
+            assert it.stderr is not None
+            listening = (re.search(r"Listening on (\S+)", line) for line in it.stderr)
+            yield next(found for found in listening if found)[1], it
+        finally:
+            it.terminate()
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """The address of a server whose stream asks gcd at the level that the results ask for."""
+    stream = ["--env.include_tasks", "gcd", "--env.complexity_mode", "curriculum"]
+    with serving(*stream, "--group-size", "4") as (url, _):
+        yield url
+
+
+@pytest.fixture(scope="module")
+def gym() -> Iterator[ReasoningGym]:
+    with ReasoningGym(processes=1) as gym:
+        yield gym
+
+
+@pytest.fixture
+def session(gym: ReasoningGym) -> ReasoningGymEnvironment:
+    """An environment in this process."""
+    return ReasoningGymEnvironment(gym, SharedStream(gym.stream(["gcd"])))
+
+
+def connected(url: str) -> Any:
+    return GenericEnvClient(base_url=url).sync()
+
+
+def solution(question: str) -> str:
+    numbers = re.findall(r"\d+", question)
+    return str(math.gcd(*map(int, numbers)))
+
+
+def test_fields_are_those_of_reasoning_gym_env() -> None:
+    """As in its models.py, with the fields of OpenEnv's base classes."""
+    assert set(ReasoningGymAction.model_fields) == {"answer", "metadata"}
+    assert set(ReasoningGymObservation.model_fields) == {
+        *("question", "score", "correct_answer", "dataset_metadata"),
+        *("done", "reward", "metadata"),
+    }
+    wire = ReasoningGymObservation(question="?", reward=0.0).model_dump()
+    assert ReasoningGymObservation(**wire) == ReasoningGymObservation(question="?", reward=0.0)
+    assert ReasoningGymAction.model_json_schema()["required"] == ["answer"]
+
+
+def test_an_episode_has_the_observations_of_reasoning_gym_env(url: str) -> None:
+    with connected(url) as env:
+        asked = env.reset(dataset_name="gcd", seed=42, size=2, episode_id="mine")
+        assert (asked.reward, asked.done) == (0.0, False)
+        question = asked.observation.pop("question")
+        nothing = dict.fromkeys(("score", "correct_answer", "dataset_metadata"))
+        assert asked.observation == {**nothing, "metadata": {}}
+        state = env.state()
+        assert (state["episode_id"], state["step_count"]) == ("mine", 0)
+        scored = env.step({"answer": solution(question)})
+        assert (scored.reward, scored.done) == (1.0, True)
+        assert scored.observation["question"] is None
+        assert scored.observation["score"] == 1.0
+        assert scored.observation["correct_answer"] == solution(question)
+        assert scored.observation["dataset_metadata"]["source_dataset"] == "gcd"
+        assert scored.observation["metadata"]["status"] == "solved"
+        assert env.state()["step_count"] == 1
+        with pytest.raises(RuntimeError, match="no question to answer: call reset first"):
+            env.step({"answer": solution(question)})
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        ("{right}", "solved"),
+        (" {right}\n", "solved"),
+        ("<think>hm</think>so: <answer>{right}</answer>", "solved"),
+        ("hm</think>{right}", "solved"),
+        ("<answer>1</answer><answer>{right}</answer>", "several_answers"),
+        ("", "no_answer"),
+        ("no idea", "wrong"),
+    ],
+)
+def test_an_answer_is_bare_or_in_its_tags(
+    answer: str, status: str, session: ReasoningGymEnvironment
+) -> None:
+    right = solution(session.reset().question or "")
+    observation = session.step(ReasoningGymAction(answer=answer.format(right=right)))
+    assert observation.metadata["status"] == status
+    assert observation.reward == float(status == "solved")
+
+
+def test_an_answer_that_a_client_parsed_is_its_text() -> None:
+    answers = [ReasoningGymAction.model_validate({"answer": a}).answer for a in (4, [1, 2], "4")]
+    assert answers == ["4", "[1, 2]", "4"]
+
+
+def test_items_are_those_of_the_library(session: ReasoningGymEnvironment) -> None:
+    config = {"min_animals": 5, "max_animals": 15}
+    first = session.reset(
+        dataset_name="leg_counting", dataset_config=config, seed=42, size=3
+    ).question
+    ours = [first, *(session.reset().question for _ in range(3))]
+    library = reasoning_gym.create_dataset("leg_counting", seed=42, size=3, **config)
+    assert ours == [library[index]["question"] for index in (0, 1, 2, 0)]
+
+
+def test_items_of_a_composite_dataset_are_those_of_the_library(
+    session: ReasoningGymEnvironment,
+) -> None:
+    specs: list[dict[str, Any]] = [
+        {"name": "gcd", "weight": 2},
+        {"name": "lcm", "config": {"max_numbers": 2}},
+    ]
+    first = session.reset(dataset_name="composite", dataset_specs=specs, seed=5, size=6).question
+    ours = [first, *(session.reset().question for _ in range(5))]
+    library = reasoning_gym.create_dataset(
+        "composite",
+        seed=5,
+        size=6,
+        datasets=[DatasetSpec(**{"weight": 1, "config": {}, **spec}) for spec in specs],
+    )
+    assert ours == [library[index]["question"] for index in range(6)]
+
+
+def test_a_dataset_can_have_a_level(session: ReasoningGymEnvironment) -> None:
+    found = []
+    for level in (0, 3):
+        session.reset(dataset_name="chain_sum", seed=1, size=1, level=level)
+        found.append(session.step(ReasoningGymAction(answer="0")).dataset_metadata)
+    easy, hard = (metadata["recipe"] for metadata in found if metadata)
+    assert (easy["level"], hard["level"]) == (0, 3)
+    assert easy["parameters"] != hard["parameters"]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"dataset_name": "gcd", "seed": 1}, "seed and size must be given with dataset_name 'gcd'"),
+        ({"dataset_name": "gdc", "seed": 1, "size": 1}, "unknown task 'gdc'"),
+        ({"dataset_name": "gcd", "seed": 1, "size": 0}, "size must be an integer ≥ 1, got 0"),
+        ({"dataset_name": "gcd", "seed": 1, "size": 1, "level": 9}, "level of gcd must be from 0"),
+        ({"dataset_name": "composite", "seed": 1, "size": 1}, "dataset_specs must be given"),
+        (
+            {"dataset_name": "composite", "seed": 1, "size": 1, "dataset_specs": [{"nme": "gcd"}]},
+            "unknown setting 'nme'; did you mean name?",
+        ),
+        ({"level": 1}, "dataset_name is missing"),
+        ({"sede": 1}, "unknown setting 'sede'; did you mean seed?"),
+    ],
+)
+def test_wrong_arguments_of_reset_are_named(
+    given: dict[str, Any], says: str, session: ReasoningGymEnvironment
+) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(says)):
+        session.reset(**given)
+
+
+def test_a_failure_of_scoring_is_no_reward(session: ReasoningGymEnvironment) -> None:
+    session.reset()
+    asked, session._problem = session._problem, json.loads(UNMAKABLE)
+    with pytest.raises(RuntimeError, match="cannot score the answer now, step again: "):
+        session.step(ReasoningGymAction(answer="1"))
+    session._problem = asked
+    assert session.step(ReasoningGymAction(answer="x")).reward == 0.0
+
+
+def test_sessions_with_one_seed_are_a_group_and_levels_follow_their_results(url: str) -> None:
+    def play(number: int) -> tuple[str, int, float]:
+        with connected(url) as env:
+            question = env.reset(seed=number // 4).observation["question"]
+            level = env.state()["level"]
+            return question, level, env.step({"answer": solution(question)}).reward
+
+    with ThreadPoolExecutor(8) as pool:
+        played = list(pool.map(play, range(160)))
+    questions = [question for question, _, _ in played]
+    groups = [questions[start : start + 4] for start in range(0, 160, 4)]
+    assert all(len(set(group)) == 1 for group in groups)
+    assert len(set(questions)) > 35
+    assert {reward for _, _, reward in played} == {1.0}
+    levels = [level for _, level, _ in played]
+    assert sum(levels[-40:]) > sum(levels[:40])
+
+
+def test_a_group_needs_a_seed(url: str) -> None:
+    with connected(url) as env, pytest.raises(RuntimeError, match="seed is missing: with groups"):
+        env.reset()
+    reply = httpx.post(f"{url}/reset", json={})
+    assert reply.status_code == 422
+    assert "seed is missing" in reply.json()["detail"]
+
+
+def test_hostile_answers_leave_the_server_alive(url: str) -> None:
+    with connected(url) as env:
+        for answer in ("__import__('os')._exit(3)", "9**9**9**9"):
+            env.reset(dataset_name="countdown", seed=3, size=1)
+            assert env.step({"answer": answer}).reward < 0.1
+        env.reset(seed=10**6)
+        assert env.step({"answer": "0"}).reward == 0.0
+
+
+def test_one_more_session_is_refused() -> None:
+    with serving("--sessions", "1") as (url, _), connected(url) as first:
+        first.reset()
+        with pytest.raises(RuntimeError, match="CAPACITY_REACHED"):
+            connected(url).reset()
+
+
+async def test_a_signal_ends_the_server_and_its_workers() -> None:
+    with serving() as (url, server), connected(url) as env:
+        env.reset()
+        workers = descendants(server.pid)
+        assert workers
+        server.send_signal(signal.SIGTERM)
+        server.wait(timeout=20)
+    assert not await survivors(workers)
+
+
+def test_the_page_program_asks_ten_questions(tmp_path: Path) -> None:
+    install, start = page_blocks("sh")[0].strip().splitlines()
+    assert install.startswith("pip install '.[openenv]'")
+    name, command, *options = shlex.split(start)
+    assert (name, command, options[:2]) == (
+        *("reasoning-gym-environment", "openenv"),
+        ["--port", "8000"],
+    )
+    with serving(*options[2:]) as (url, _):
+        os.environ["OPENENV"] = url
+        line = run_python(page_blocks("python")[0], tmp_path)
+    assert line.endswith((" wrong", " solved"))
+
+
+def test_the_page_program_trains_with_trl(url: str, tmp_path: Path) -> None:
+    run_python(TINY_MODEL, tmp_path)
+    os.environ.update(OPENENV=url, MODEL="model")
+    summary = run_python(page_blocks("python")[1], tmp_path)
+    assert "train_loss" in summary
+
+
+def test_it_does_not_import_atropos(tmp_path: Path) -> None:
+    assert not loaded("reasoning_gym_environment.integrations.openenv", tmp_path) & ATROPOS
