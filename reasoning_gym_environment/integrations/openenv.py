@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from uuid import uuid4
 
 from fastapi import FastAPI, Request
@@ -20,11 +20,16 @@ from pydantic import Field, field_validator
 from ..errors import ConfigurationError
 from ..gym.arguments import Arguments, Integer
 from ..gym.asynchronous import Score
-from ..gym.blocking import ProblemStream, ReasoningGym
+from ..gym.blocking import ReasoningGym
 from ..records import Problem, Recipe
 from ..scoring.extraction import split_thought
 from ..util.command_line import build
 from .shared import require_gym
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..gym.arguments import StreamOptions
 
 __all__ = [
     "ReasoningGymAction",
@@ -81,35 +86,40 @@ class _Reset(Arguments):
 
     otherwise: ClassVar[str] = "see the arguments of reset"
 
-    seed: Annotated[Integer | None, Field(ge=0)]
-    episode_id: str | None
-    dataset_name: str | None
-    dataset_config: dict[str, Any] | None
-    dataset_specs: list[_Spec] | None
-    size: Annotated[Integer | None, Field(ge=1)]
-    level: Annotated[Integer | None, Field(ge=0)]
+    seed: Annotated[Integer | None, Field(ge=0)] = None
+    episode_id: str | None = None
+    dataset_name: str | None = None
+    dataset_config: dict[str, Any] | None = None
+    dataset_specs: list[_Spec] | None = None
+    size: Annotated[Integer | None, Field(ge=1)] = None
+    level: Annotated[Integer | None, Field(ge=0)] = None
 
 
 class SharedStream:
-    """A stream of problems for all sessions of a server.
+    """A stream of problems for all sessions of a server, which learns from their scores.
 
     Args:
-        group_size: resets with one seed that get the same problem; the next one gets another.
+        tasks: tasks and categories; empty means all.
+        options: see `StreamOptions`. `group_size` is the number of resets with one seed that get
+            the same problem, by default 1; the next one gets another problem.
 
     Example:
-        shared = SharedStream(gym.stream(complexity_mode="curriculum"), group_size=8)
+        shared = SharedStream(gym, ["gcd"], complexity_mode="curriculum", group_size=8)
     """
 
-    def __init__(self, stream: ProblemStream, *, group_size: int = 1) -> None:
-        self.stream = stream
-        self._group_size = group_size
+    def __init__(
+        self, gym: ReasoningGym, tasks: Sequence[str] = (), **options: Unpack[StreamOptions]
+    ) -> None:
+        self._group_size = options.get("group_size") or 1
+        options["group_size"] = self._group_size
+        self._stream = gym.stream(tasks, **options)
         self._open: dict[int, tuple[Problem, int]] = {}
         self._lock = Lock()
 
     def next(self, seed: int | None) -> Problem:
         """Return the problem of a seed's group; ConfigurationError if groups need a seed."""
         if self._group_size == 1:
-            return self.stream.next()
+            return self._stream.next()
         if seed is None:
             raise ConfigurationError(
                 f"seed is missing: with groups of {self._group_size}, sessions that reset with "
@@ -117,7 +127,7 @@ class SharedStream:
             )
         with self._lock:
             if seed not in self._open:
-                self._open[seed] = self.stream.next(), self._group_size
+                self._open[seed] = self._stream.next(), self._group_size
             problem, left = self._open.pop(seed)
             if left > 1:
                 self._open[seed] = problem, left - 1
@@ -151,7 +161,7 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
 
     Example:
         with ReasoningGym() as gym:
-            environment = ReasoningGymEnvironment(gym, SharedStream(gym.stream()))
+            environment = ReasoningGymEnvironment(gym, SharedStream(gym))
             print(environment.reset().question)
             print(environment.step(ReasoningGymAction(answer="4")).score)
     """
@@ -167,43 +177,21 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
         self._state = State(episode_id=str(uuid4()))
 
     def reset(
-        self,
-        seed: int | None = None,
-        episode_id: str | None = None,
-        dataset_name: str | None = None,
-        dataset_config: Mapping[str, Any] | None = None,
-        dataset_specs: list[Mapping[str, Any]] | None = None,
-        size: int | None = None,
-        level: int | None = None,
-        **unknown: Any,
+        self, seed: int | None = None, episode_id: str | None = None, **options: Any
     ) -> ReasoningGymObservation:
         """Ask the next question: of a dataset, once one is named, else of the server's stream.
 
         Args:
-            seed: of the dataset; of the stream's group without one.
-            dataset_name: a task, or "composite".
-            dataset_config: parameters of the task's dataset.
-            dataset_specs: of a composite dataset: each has a name and may have `weight`, `config`
-                and `level`.
-            size: items of the dataset, after which they start again.
-            level: on the task's ladder, where 0 is the easiest.
+            seed: of the dataset; without one, of the stream's group.
+            options: `dataset_name`, a task or "composite"; `dataset_config`, its parameters;
+                `dataset_specs` of a composite one, each with a name and optionally `weight`,
+                `config` and `level`; `size`, after which items start again; and `level`, on the
+                task's ladder, where 0 is the easiest.
 
         Raises:
             ConfigurationError: an argument is invalid, unknown or missing.
         """
-        given = build(
-            _Reset,
-            {
-                "seed": seed,
-                "episode_id": episode_id,
-                "dataset_name": dataset_name,
-                "dataset_config": dataset_config,
-                "dataset_specs": dataset_specs,
-                "size": size,
-                "level": level,
-                **unknown,
-            },
-        )
+        given = build(_Reset, {"seed": seed, "episode_id": episode_id, **options})
         self._problem = None
         if given.dataset_name is not None:
             self._dataset = self._open_dataset(given)
@@ -267,8 +255,6 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
         score = self._gym.score(problem, completion_of(action.answer))
         if score.score is None:
             raise RuntimeError(f"cannot score the answer now, step again: {score.detail}")
-        if self._dataset is None:
-            self._shared.stream.observe(problem, solved=int(score.solved), attempts=1)
         self._problem = None
         return _scored(problem, score, score.score)
 
@@ -286,12 +272,7 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
 
 
 def completion_of(answer: str) -> str:
-    """Return a completion for an answer, which may be one already.
-
-    Example:
-        >>> completion_of("<think>2 + 2</think>4")
-        '<answer>4</answer>'
-    """
+    """Return a completion for an answer, without its thought; it may be a completion already."""
     if "<answer>" in answer.lower():
         return answer
     _, outside = split_thought(answer)

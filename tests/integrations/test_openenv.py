@@ -6,11 +6,8 @@ import os
 import re
 import shlex
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ import pytest
 import reasoning_gym
 from integration_programs import ATROPOS, UNMAKABLE, loaded, run_python
 from openenv import GenericEnvClient
+from openenv_server import serving
 from page_blocks import ROOT, blocks
 from process_tree import descendants, survivors
 from reasoning_gym.composite import DatasetSpec
@@ -65,20 +63,6 @@ def page_blocks(language: str) -> list[str]:
     ]
 
 
-@contextmanager
-def serving(*options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A server process on a free port; yields its address."""
-    command = [sys.executable, "-m", "reasoning_gym_environment", "openenv", "--port", "0"]
-    small = ["--env.task_processes", "1"]
-    with subprocess.Popen([*command, *small, *options], stderr=subprocess.PIPE, text=True) as it:
-        try:
-            assert it.stderr is not None
-            listening = (re.search(r"Listening on (\S+)", line) for line in it.stderr)
-            yield next(found for found in listening if found)[1], it
-        finally:
-            it.terminate()
-
-
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """The address of a server whose stream asks gcd at the level that the results ask for."""
@@ -96,7 +80,7 @@ def gym() -> Iterator[ReasoningGym]:
 @pytest.fixture
 def session(gym: ReasoningGym) -> ReasoningGymEnvironment:
     """An environment in this process."""
-    return ReasoningGymEnvironment(gym, SharedStream(gym.stream(["gcd"])))
+    return ReasoningGymEnvironment(gym, SharedStream(gym, ["gcd"]))
 
 
 def connected(url: str) -> Any:

@@ -14,6 +14,7 @@ from integration_programs import (
     page_program,
     run_python,
 )
+from openenv_server import serving
 from page_blocks import ROOT, blocks
 
 from reasoning_gym_environment import AsyncReasoningGym, ReasoningGym
@@ -134,3 +135,23 @@ def test_an_unscored_reply_is_an_error_and_not_a_zero(tmp_path: Path) -> None:
 
 def test_it_does_not_import_atropos(tmp_path: Path) -> None:
     assert not loaded("reasoning_gym_taskset", tmp_path) & ATROPOS
+
+
+class ByQuestion(dict[str, str]):
+    """Replies by question, for messages that are OpenEnv's observations as JSON."""
+
+    def __getitem__(self, message: str) -> str:
+        return super().__getitem__(json.loads(message)["observation"]["question"])
+
+
+async def test_the_openenv_taskset_plays_episodes_of_our_environment(tmp_path: Path) -> None:
+    with ReasoningGym(processes=1) as gym:
+        gcd, lcm = (gym.problem({"task": task, "seed": 7}) for task in ("gcd", "lcm"))
+    replies = ByQuestion({gcd.question: str(gcd.oracle), lcm.question: "<answer>0</answer>"})
+    [command] = [b.text for b in blocks(ROOT / "docs" / "openenv.md") if "vf-eval" in b.text]
+    with serving() as (openenv, _):
+        async with AnsweringServer(replies) as server:
+            traces = await run_shell(command, tmp_path, URL=server.url, OPENENV=openenv)
+    rewards = {t["task"]["data"]["name"]: t["rewards"]["openenv_reward"]["score"] for t in traces}
+    assert rewards == {f"{openenv}#0": 1.0, f"{openenv}#1": 0.0}
+    assert not [trace for trace in traces if trace["errors"]]
