@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
-from argparse import ArgumentParser, Namespace
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import FixableError
+from ..gym.arguments import ContainOptions
 from ..gym.asynchronous import AsyncReasoningGym
+from ..gym.containment import contain
 from ..sandbox.pool import default_processes
 from ..service.client import TOKEN_VARIABLE
 from ..util.files import require_place
@@ -51,6 +55,8 @@ def main(arguments: Sequence[str]) -> int:
     from ..problems.training import PROBLEM_LOGGER  # slow to import; --help does not need it
     from ..service.app import ServiceSettings, serve
 
+    if options.contain:
+        sys.path.append(str(Path.cwd()))  # a console script does not import from there
     PROBLEM_LOGGER.setLevel(logging.WARNING)
     token = read_token(options.token_file)
     if options.streams is not None:
@@ -72,8 +78,30 @@ def main(arguments: Sequence[str]) -> int:
         side_by_side=2 * options.processes,
         drain=options.drain,
     )
-    asyncio.run(serve(gym, settings))
+    with contextlib.ExitStack() as closing:
+        contained = {
+            name: closing.enter_context(contain(path, **_contain_options(options)))
+            for name, path in options.contain
+        }
+        asyncio.run(serve(gym, settings, contained=contained))
     return 0
+
+
+def _contain_options(options: Namespace) -> ContainOptions:
+    return {
+        "timeout": options.contain_timeout,
+        "memory": options.contain_memory,
+        "processes": options.processes,
+        "require_containment": options.require_containment,
+    }
+
+
+def _contained(text: str) -> tuple[str, str]:
+    """Read NAME=package.module:function."""
+    name, separator, path = text.partition("=")
+    if not separator:
+        raise ArgumentTypeError(f"must be NAME=package.module:function, got {text!r}")
+    return name, path
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
@@ -112,9 +140,34 @@ def build_parser() -> ArgumentParser:
         metavar="FOLDER",
         help="enable streams of problems and save their states here (default: disabled)",
     )
+    _add_contain_options(parser)
     for name, what in _FLAGS.items():
         parser.add_argument(name, action="store_true", help=what)
     return parser
+
+
+def _add_contain_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--contain",
+        type=_contained,
+        action="append",
+        default=[],
+        metavar="NAME=MODULE:FUNCTION",
+        help="score with this function at /contain/NAME; may be given again",
+    )
+    parser.add_argument(
+        "--contain-timeout",
+        type=float,
+        default=5.0,
+        metavar="SECONDS",
+        help="deadline of a contained function's call (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--contain-memory",
+        default="512MB",
+        metavar="SIZE",
+        help="what such a call may use (default: %(default)s)",
+    )
 
 
 def read_token(file: Path | None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from fastapi import HTTPException
 
 from ..errors import GenerationError, GenerationTimeoutError, WorkerLostError
 from ..gym.asynchronous import AsyncReasoningGym, Score
+from ..gym.containment import ContainedFunction
 from ..records import Problem, Status
 from ..util.text import shorten
 from ._messages import Target, retry_later
@@ -28,10 +29,13 @@ MAX_KNOWN_ENTRIES = 4096
 
 
 class Scorer:
-    """Generates the problem of a target and scores completions of it."""
+    """Scores completions of a target's problem, or by its contained function."""
 
-    def __init__(self, gym: AsyncReasoningGym) -> None:
+    def __init__(
+        self, gym: AsyncReasoningGym, contained: Mapping[str, ContainedFunction] | None = None
+    ) -> None:
         self._gym = gym
+        self._contained = contained or {}
         self._valid_entries: dict[str, None] = {}
 
     async def score(self, target: Target, completions: Sequence[str]) -> list[Score]:
@@ -40,9 +44,24 @@ class Scorer:
         Raises:
             HTTPException: the target cannot be scored.
         """
+        if target.function is not None:
+            return await self._score_contained(target, completions)
         if target.entry is not None:
             return await self._score_entry(target, completions)
         return await self._score_recipe(target, completions)
+
+    async def _score_contained(self, target: Target, completions: Sequence[str]) -> list[Score]:
+        function = self._contained[target.function or ""]
+        calls = ((completion, target.data) for completion in completions)
+        return [
+            Score(
+                score=verdict.score,
+                status=verdict.status,
+                detail=verdict.detail,
+                seconds=verdict.seconds,
+            )
+            for verdict in await function.score_many_async(calls)
+        ]
 
     async def _score_recipe(self, target: Target, completions: Sequence[str]) -> list[Score]:
         try:

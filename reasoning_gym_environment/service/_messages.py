@@ -146,6 +146,30 @@ class ScoreRequest(RequestBody):
     stream: Name | None = None
 
 
+class ContainRequest(RequestBody):
+    """Texts for a contained function, with the data that it gets beside each of them."""
+
+    completions: Completions
+    data: Any = None
+
+
+class ContainReply(BaseModel):
+    """One score per completion, in order."""
+
+    scores: list[ContainedScore]
+
+
+class ContainedScore(BaseModel):
+    """What a contained function made of one completion; null means that the service failed."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    score: float | None
+    status: Status
+    detail: str
+    seconds: float
+
+
 class ScoreReply(BaseModel):
     """One score per completion, in order."""
 
@@ -316,19 +340,24 @@ class Target:
     """The problem of completions to score.
 
     Attributes:
-        recipe: generates the problem; of an entry, it only names the task.
+        recipe: generates the problem; of an entry or a function, it only names the task.
         question: of the row, which must equal the problem's; None if the row has none.
         entry: of reasoning-gym, which came as JSON and is the problem; None for a recipe.
+        function: the name of a contained function, which scores in place of a problem.
+        data: for that function.
     """
 
     recipe: Recipe
     question: str | None = None
     entry: Mapping[str, Any] | None = None
+    function: str | None = None
+    data: Any = None
 
     @property
     def key(self) -> str:
         """A key that equal targets share."""
-        text = json.dumps([self.recipe.identity(), self.question, self.entry], sort_keys=True)
+        values = [self.recipe.identity(), self.question, self.entry, self.function, self.data]
+        text = json.dumps(values, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def entry_problem(self) -> Problem:
@@ -340,6 +369,12 @@ class Target:
             oracle=self.entry["answer"],
             entry=pickle.dumps(self.entry),
         )
+
+
+def function_target(name: str, data: Any) -> Target:
+    """Return the target of a contained function."""
+    recipe = Recipe(task=f"contain/{name}", seed=0)
+    return Target(recipe=recipe, function=name, data=data)
 
 
 def recipe_target(value: Any, *, question: str | None = None) -> Target:

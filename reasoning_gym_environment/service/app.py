@@ -5,7 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+import re
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -25,8 +35,9 @@ from starlette.exceptions import HTTPException as RoutingError
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from ..errors import GenerationError, PoolClosedError
+from ..errors import ConfigurationError, GenerationError, PoolClosedError
 from ..gym.asynchronous import AsyncReasoningGym, Score
+from ..gym.containment import ContainedFunction
 from ..util.concurrency import gather_or_cancel
 from ..util.outages import is_loopback
 from ..util.text import shorten
@@ -53,6 +64,8 @@ from .connections import (
 )
 
 logger = logging.getLogger(__name__)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 SAVE_SECONDS = 10.0
 """Interval between writes of the streams' states."""
@@ -143,8 +156,13 @@ class Endpoints:
     """Handlers of the routes that read a body."""
 
     def __init__(
-        self, queue: ScoringQueue, streams: NamedStreams, retry_delays: Sequence[float]
+        self,
+        queue: ScoringQueue,
+        streams: NamedStreams,
+        retry_delays: Sequence[float],
+        functions: Iterable[str],
     ) -> None:
+        self._functions = [_valid_name(name) for name in functions]
         self._queue = queue
         self._streams = streams
         self._retry_delays = retry_delays
@@ -158,8 +176,11 @@ class Endpoints:
         app.post("/slime", responses=_ERRORS)(self.slime)
         app.post("/problems", responses=_ERRORS)(self.problems)
         app.post("/observe", responses=_ERRORS)(self.observe)
+        contained = {f"/contain/{name}": self._contain(name) for name in self._functions}
+        for path, endpoint in contained.items():
+            app.post(path, responses=_ERRORS)(endpoint)
         return {
-            **dict.fromkeys(("/score", "/verify"), self._queue.require_room),
+            **dict.fromkeys(("/score", "/verify", *contained), self._queue.require_room),
             **dict.fromkeys(("/openrlhf", "/slime", "/problems", "/observe")),
         }
 
@@ -221,6 +242,15 @@ class Endpoints:
 
         return await retry(attempt, self._retry_delays)
 
+    def _contain(self, name: str) -> Callable[..., Awaitable[messages.ContainReply]]:
+        async def contain(request: messages.ContainRequest, http: Request) -> messages.ContainReply:
+            """Score completions with a contained function."""
+            target = messages.function_target(name, request.data)
+            scores = await self._queue.score(target, request.completions, client=_client(http))
+            return messages.ContainReply.model_validate({"scores": scores})
+
+        return contain
+
     async def problems(self, request: messages.ProblemsRequest) -> messages.ProblemsReply:
         """Return the next problems of a stream."""
         problems, sampling = await self._streams.next(
@@ -244,6 +274,16 @@ class Endpoints:
         return messages.ObserveReply(observed=len(request.results))
 
 
+def _valid_name(name: str) -> str:
+    """Return the name of a route; raise ConfigurationError if no URL has it as it is."""
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"the name of a contained function must be letters, digits, '.', '_' and '-', and "
+            f"begin with a letter or digit, got {shorten(name)}"
+        )
+    return name
+
+
 def _client(request: Request) -> str:
     """Return the address whose requests take turns with others."""
     return request.client.host if request.client else ""
@@ -256,45 +296,84 @@ def reward_of(score: Score) -> float:
     return score.score
 
 
-class _GymMetrics(Collector):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Scorers:
+    """What scores in worker processes: a gym, and contained functions by name."""
+
+    gym: AsyncReasoningGym
+    functions: Mapping[str, ContainedFunction]
+
+    @property
+    def ready(self) -> bool:
+        return self.gym.ready and all(function.ready for function in self.functions.values())
+
+    @property
+    def gaps(self) -> list[str]:
+        functions = (
+            f"{name}: {gap}" for name, function in self.functions.items() for gap in function.gaps
+        )
+        return [*self.gym.gaps, *functions]
+
+    @property
+    def restarts(self) -> int:
+        counts = [self.gym.counts, *(function.counts for function in self.functions.values())]
+        return sum(each.get("sandbox/restarts", 0) for each in counts)
+
+    async def start(self) -> None:
+        """Start all worker processes; raise WorkerStartError if one fails to start."""
+        await self.gym.start()
+        for function in self.functions.values():
+            await function.start_async()
+
+
+class _WorkerMetrics(Collector):
     """The state of the worker processes."""
 
-    def __init__(self, gym: AsyncReasoningGym) -> None:
-        self._gym = gym
+    def __init__(self, scorers: _Scorers) -> None:
+        self._scorers = scorers
 
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
-            "reasoning_gym_ready", "1 while worker processes are up.", value=self._gym.ready
+            "reasoning_gym_ready", "1 while worker processes are up.", value=self._scorers.ready
         )
         yield GaugeMetricFamily(
             "reasoning_gym_sandbox_gaps",
             "What this system does not contain; /health has the sentences.",
-            value=len(self._gym.gaps),
+            value=len(self._scorers.gaps),
         )
         yield CounterMetricFamily(
             "reasoning_gym_worker_restarts",
             "Worker processes that were lost and replaced.",
-            value=self._gym.counts.get("sandbox/restarts", 0),
+            value=self._scorers.restarts,
         )
 
 
 def create_app(
-    gym: AsyncReasoningGym, settings: ServiceSettings, *, owns_gym: bool = False
+    gym: AsyncReasoningGym,
+    settings: ServiceSettings,
+    *,
+    owns_gym: bool = False,
+    contained: Mapping[str, ContainedFunction] | None = None,
 ) -> FastAPI:
     """Return the ASGI application, for any ASGI server.
 
     Args:
         settings: the server, not the application, takes their host and port.
         owns_gym: whether the application starts and closes the gym.
+        contained: functions that score at `/contain/NAME`; their owner closes them.
+
+    Raises:
+        ConfigurationError: a name is invalid.
 
     Example:
         app = create_app(AsyncReasoningGym(), ServiceSettings(), owns_gym=True)
     """
     registry = CollectorRegistry()
-    registry.register(_GymMetrics(gym))
+    scorers = _Scorers(gym=gym, functions=contained or {})
+    registry.register(_WorkerMetrics(scorers))
     streams = NamedStreams(gym, settings.streams)
     queue = ScoringQueue(
-        Scorer(gym).score,
+        Scorer(gym, contained).score,
         registry,
         most=settings.queue,
         concurrency=settings.side_by_side,
@@ -305,11 +384,11 @@ def create_app(
         version=version("reasoning-gym-environment"),
         openapi_url=None,  # described below, as every other route
         redirect_slashes=False,
-        lifespan=lambda _: _lifespan(streams, gym if owns_gym else None),
+        lifespan=lambda _: _lifespan(streams, scorers if owns_gym else None),
         exception_handlers=dict.fromkeys(_HANDLED_ERRORS, _reply_to_error),
     )
-    app.state.gym, app.state.registry, app.state.streams = gym, registry, streams
-    admissions = Endpoints(queue, streams, settings.pauses).add_to(app)
+    app.state.scorers, app.state.registry, app.state.streams = scorers, registry, streams
+    admissions = Endpoints(queue, streams, settings.pauses, scorers.functions).add_to(app)
     _add_information_routes(app)
     _add_middleware(app, settings, admissions)
     _describe_security(app)
@@ -317,11 +396,11 @@ def create_app(
 
 
 @contextlib.asynccontextmanager
-async def _lifespan(streams: NamedStreams, gym: AsyncReasoningGym | None) -> AsyncIterator[None]:
+async def _lifespan(streams: NamedStreams, owned: _Scorers | None) -> AsyncIterator[None]:
     """Save streams while the application runs, and at its end."""
-    async with gym or contextlib.nullcontext():
-        if gym is not None:
-            await gym.start()
+    async with owned.gym if owned else contextlib.nullcontext():
+        if owned is not None:
+            await owned.start()
         saving = asyncio.create_task(_save_streams(streams))
         try:
             yield
@@ -360,10 +439,11 @@ def _add_information_routes(app: FastAPI) -> None:
     @app.get("/health", responses=starting)
     async def health(response: Response) -> messages.HealthReply:
         """Report whether worker processes are up."""
-        ready = app.state.gym.ready
+        scorers: _Scorers = app.state.scorers
+        ready = scorers.ready
         response.status_code = 200 if ready else 503
         return messages.HealthReply(
-            status="ready" if ready else "starting", sandbox_gaps=app.state.gym.gaps
+            status="ready" if ready else "starting", sandbox_gaps=scorers.gaps
         )
 
     @app.head("/metrics", include_in_schema=False)
@@ -447,6 +527,7 @@ class RewardService:
 
     Args:
         gym: makes and scores problems; its owner closes it.
+        contained: functions that score at `/contain/NAME`; their owner closes them.
 
     Attributes:
         url: of the address, without a trailing slash.
@@ -457,8 +538,14 @@ class RewardService:
             print(it.url)
     """
 
-    def __init__(self, gym: AsyncReasoningGym, settings: ServiceSettings) -> None:
-        self.app = create_app(gym, settings)
+    def __init__(
+        self,
+        gym: AsyncReasoningGym,
+        settings: ServiceSettings,
+        *,
+        contained: Mapping[str, ContainedFunction] | None = None,
+    ) -> None:
+        self.app = create_app(gym, settings, contained=contained)
         limits = Connections(
             most=possible_connections(settings.connections),
             head_seconds=settings.head_timeout,
@@ -507,8 +594,16 @@ class RewardService:
         saving.cancel()
 
 
-async def serve(gym: AsyncReasoningGym, settings: ServiceSettings) -> None:
+async def serve(
+    gym: AsyncReasoningGym,
+    settings: ServiceSettings,
+    *,
+    contained: Mapping[str, ContainedFunction] | None = None,
+) -> None:
     """Run the service until SIGTERM or SIGINT, then drain in-flight requests.
+
+    Args:
+        contained: functions that score at `/contain/NAME`.
 
     Raises:
         FixableError: it cannot listen on the address, or workers do not start.
@@ -523,9 +618,9 @@ async def serve(gym: AsyncReasoningGym, settings: ServiceSettings) -> None:
     asyncio.get_running_loop().set_exception_handler(LoopErrors())
     received = first_signal()
     disable_created_metrics()  # type: ignore[no-untyped-call]  # has no annotations
-    async with gym, RewardService(gym, settings) as service:
+    async with gym, RewardService(gym, settings, contained=contained) as service:
         logger.info("Listening on %s", service.url)
-        await gym.start()
+        await service.app.state.scorers.start()
         logger.info("Ready")
         await received.wait()
         logger.info("Draining in-flight requests; a second signal exits immediately")
