@@ -46,9 +46,13 @@ def score_by_recipe(
         stream: of that service, which handed the problem out and learns the score.
 
     Raises:
-        ConfigurationError: the recipe is invalid.
+        ConfigurationError: the recipe is invalid, or the stream's service is not given.
     """
     parsed = parse_recipe(recipe)
+    if url is None and stream is not None:
+        raise ConfigurationError(
+            f"stream {stream!r} learns nothing from this score: set url to its reward service"
+        )
     if url is None:
         return shared_gym().score(parsed, completion)
     [score] = RewardClient(url).score(parsed, [completion], stream=stream)

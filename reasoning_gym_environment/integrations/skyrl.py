@@ -21,12 +21,15 @@ class ReasoningGymTextEnv(BaseTextEnv):
     """One question and one reply; the row's ground truth is its recipe.
 
     Args:
-        env_config: `url` of a reward service; without one, a gym of this process scores.
-        extras: the row without its prompt.
+        extras: the row without its prompt; `stream` is the one that learns the score.
+        url: of a reward service; None scores in a gym of this process.
     """
 
     def __init__(
-        self, env_config: Mapping[str, Any] | None = None, extras: Mapping[str, Any] | None = None
+        self,
+        env_config: Any = None,
+        extras: Mapping[str, Any] | None = None,
+        url: str | None = None,
     ) -> None:
         super().__init__()
         try:
@@ -36,12 +39,12 @@ class ReasoningGymTextEnv(BaseTextEnv):
                 f"the row needs reward_spec.ground_truth, a recipe, got {shorten(extras)}: write "
                 "rows with `reasoning-gym-environment problems --format skyrl`"
             ) from None
-        self._url = (env_config or {}).get("url")
+        self._url, self._stream = url, (extras or {}).get("stream")
         self._status: Status | None = None
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
         """Score the reply; an unscored one has the reward 0, since SkyRL can't leave it out."""
-        score = score_by_recipe(self._recipe, action, url=self._url)
+        score = score_by_recipe(self._recipe, action, url=self._url, stream=self._stream)
         self._status = score.status
         return BaseTextEnvStepOutput(
             observations=[], reward=score.score or 0.0, done=True, metadata=score.to_json()

@@ -48,11 +48,6 @@ def compute_score(
         completion has the score 0, since verl can't leave it out.
     """
     stream = (extra_info or {}).get("stream")
-    if stream is not None and url is None:
-        raise ConfigurationError(
-            f"the stream {stream} does not learn from this score: set "
-            "+reward.custom_reward_function.reward_kwargs.url to its service"
-        )
     score = score_by_recipe(ground_truth, solution_str, url=url, stream=stream)
     return {
         "score": score.score or 0.0,

@@ -10,10 +10,12 @@ from integration_programs import ATROPOS, UNMAKABLE, loaded, page_program, run_p
 from pyarrow import parquet
 from served_rewards import served_rewards
 
-from reasoning_gym_environment import ReasoningGym, Status
+from reasoning_gym_environment import ReasoningGym, Recipe, Status
 from reasoning_gym_environment.commands.problems import main as write_problems
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.integrations.shared import shared_gym
+from reasoning_gym_environment.service.client import RewardClient
+from reasoning_gym_environment.storage.export import skyrl_row
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes]
 
@@ -34,14 +36,14 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return made
 
 
-def made(row: dict[str, Any], **config: Any) -> Any:
+def made(row: dict[str, Any]) -> Any:
     """Make the environment as SkyRL's generator does: by the name in the row."""
     import skyrl_gym
 
     import reasoning_gym_environment.integrations.skyrl  # noqa: F401 - it registers itself
 
     extras = {name: value for name, value in row.items() if name not in ("prompt", "env_class")}
-    return skyrl_gym.make(row["env_class"], env_config=config, extras=extras)
+    return skyrl_gym.make(row["env_class"], env_config={}, extras=extras)
 
 
 def right(row: dict[str, Any], gym: ReasoningGym) -> str:
@@ -79,9 +81,40 @@ def test_rows_are_asked_and_scored_and_statuses_are_metrics(
 def test_a_reward_service_scores(
     rows: list[dict[str, Any]], gym: ReasoningGym, tmp_path: Path
 ) -> None:
-    with served_rewards(tmp_path) as url:
-        assert made(rows[0], url=url).step(right(rows[0], gym))["reward"] == 1.0
-        assert made(rows[0], url=url).step("no idea")["metadata"]["status"] == "no_answer"
+    import skyrl_gym
+
+    made(rows[0])  # registers
+    kwargs = skyrl_gym.spec("reasoning_gym").kwargs
+    with served_rewards(tmp_path) as url, pytest.MonkeyPatch.context() as patch:
+        patch.setitem(kwargs, "url", url)
+        asked = [made(rows[0]), made(rows[0])]
+        assert asked[0].step(right(rows[0], gym))["reward"] == 1.0
+        assert asked[1].step("no idea")["metadata"]["status"] == "no_answer"
+        patch.setitem(kwargs, "url", "127.0.0.1")
+        with pytest.raises(ConfigurationError, match="url must begin with http"):
+            made(rows[0]).step("no idea")
+
+
+def test_a_stream_of_the_service_learns_from_rows_that_name_it(
+    gym: ReasoningGym, tmp_path: Path
+) -> None:
+    import skyrl_gym
+
+    options = {"tasks": ["chain_sum"], "complexity_mode": "curriculum", "group_size": 4}
+    levels = []
+    with served_rewards(tmp_path) as url, pytest.MonkeyPatch.context() as patch:
+        client = RewardClient(url)
+        for _ in range(60):
+            [problem] = client.problems("skyrl", 1, options)
+            recipe = Recipe.from_json(problem["recipe"])
+            levels.append(recipe.level or 0)
+            row = {**skyrl_row(recipe, []), "stream": "skyrl"}
+            answer = right(row, gym)
+            made(row)  # registers
+            patch.setitem(skyrl_gym.spec("reasoning_gym").kwargs, "url", url)
+            asked = [made(row) for _ in range(4)]
+            assert [env.step(answer)["reward"] for env in asked] == [1.0] * 4
+    assert max(levels[-10:]) > max(levels[:10])
 
 
 def test_an_unscored_reply_is_a_zero_that_says_so(rows: list[dict[str, Any]]) -> None:

@@ -238,7 +238,7 @@ def test_a_streams_level_rises_with_right_answers(
 def test_a_score_that_no_stream_learns_is_refused() -> None:
     from reasoning_gym_environment.integrations.verl import compute_score
 
-    with pytest.raises(ConfigurationError, match="the stream ours does not learn from this score"):
+    with pytest.raises(ConfigurationError, match="stream 'ours' learns nothing from this score"):
         compute_score("", "4", '{"task": "gcd", "seed": 1}', {"stream": "ours"})
 
 
