@@ -115,8 +115,11 @@ function figure(title, note, ...content) {
   return make("figure", {}, caption, ...content);
 }
 
-/** Fill an element with new charts at once, so that nothing jumps. */
+/** Fill an element with new charts at once; until they are drawn, the former ones are seen. */
 function showCharts(container, ...content) {
+  const former = [...container.querySelectorAll(".chart")].map((element) => [...element.childNodes]);
   clearCharts(container);
   container.replaceChildren(...content);
+  const charts = [...container.querySelectorAll(".chart")];
+  if (charts.length === former.length) charts.forEach((element, number) => element.append(...former[number]));
 }

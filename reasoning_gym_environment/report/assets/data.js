@@ -11,7 +11,7 @@ function forget() {
 function takeIn(batch) {
   if (batch.version !== 1) throw new Error(`index version ${batch.version} is unknown: reload the page`);
   if (batch.restart) forget();
-  for (const name of ["runs", "tasks", "statuses", "files", "recorded", "held"]) data[name] = batch[name] ?? data[name];
+  for (const name of ["runs", "tasks", "statuses", "files", "recorded", "held", "notes", "reading"]) data[name] = batch[name] ?? data[name];
   for (const part of ["group", "rollout"]) {
     for (const [name, values] of Object.entries(batch[`${part}s`])) {
       const column = (data[part][name] ??= []);

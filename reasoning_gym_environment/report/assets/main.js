@@ -117,9 +117,8 @@ async function follow() {
     if (document.hidden) continue;
     try {
       const batch = await source.next();
-      showConnection("");
-      if (!batch) continue;
       const came = takeIn(batch);
+      showConnection("");
       if (came || batch.restart) showAll();
       else showRuns();
     } catch (error) {
@@ -130,7 +129,7 @@ async function follow() {
 
 function showConnection(problem) {
   const place = byId("connection");
-  place.textContent = problem || "live";
+  place.textContent = problem || (data.reading < 1 ? `reading, ${percent(data.reading, 0)} done` : "live");
   place.className = problem ? "badge lost" : "badge live";
   place.hidden = false;
 }

@@ -1,5 +1,6 @@
 // Who and what: each run's health, figures and settings; several runs stand below each other.
 
+const PACE = ["rollouts per second", "last group"];
 const LEVELS = { ok: "●", warning: "▲", error: "■" };
 
 function showRuns() {
@@ -10,7 +11,7 @@ function showRuns() {
   document.title = names.length === 1 ? `${names[0]} · reasoning-gym rollouts` : "reasoning-gym rollouts";
   byId("title").textContent = names.length === 1 ? names[0] : `${names.length} runs side by side`;
   byId("facts").textContent = factsOf(shown);
-  byId("healths").replaceChildren(...shown.flatMap((run) => healthLines(run, groups.get(run) ?? [], shown.length > 1)));
+  replaceIfNew(byId("healths"), ...notes(), ...shown.flatMap((run) => healthLines(run, groups.get(run) ?? [], shown.length > 1)));
   byId("tiles").replaceChildren(...(shown.length === 1 ? tilesOf(groups.get(shown[0]) ?? []) : []));
   byId("run-table").hidden = !several;
   if (several) showRunTable(groups, shown);
@@ -24,8 +25,17 @@ function factsOf(shown) {
     .map((name) => (name === "model" ? line(header.get(name)) : `${name} ${line(header.get(name))}`));
   const since = run?.started ? [`started ${line(run.started).slice(0, 16).replace("T", " ")} UTC`] : [];
   const end = run?.ended ? [`ended ${line(run.ended).slice(0, 16).replace("T", " ")} UTC`] : [];
-  return [...facts, ...since, ...end].join(" · ");
+  const pace = run && !run.ended ? PACE.filter((name) => header.has(name)).map((name) => `${name} ${line(header.get(name))}`) : [];
+  return [...facts, ...since, ...end, ...pace].join(" · ");
 }
+
+/** Replace an element's children where they differ, so that focus and announcements stay. */
+function replaceIfNew(element, ...children) {
+  const made = make("div", {}, ...children);
+  if (made.innerHTML !== element.innerHTML) element.replaceChildren(...made.childNodes);
+}
+
+const notes = () => (data.notes ?? []).map((text) => make("p", { class: "soft" }, line(text)));
 
 function healthLines(number, groups, named) {
   const run = data.runs[number];
@@ -132,12 +142,12 @@ function showSettings(shown) {
       const lines = run.warnings.map(({ time, level, text }) => make("li", {}, `${line(time).slice(11, 19)} ${line(level)} `, make("bdi", {}, line(text))));
       found.push(folded(`log ${number}`, `Last ${run.warnings.length === 1 ? "warning" : `${run.warnings.length} warnings`} of the log`, make("ul", { class: "log" }, ...lines)));
     }
-    const facts = run.header.map(([label, value]) => make("div", {}, make("dt", {}, line(label)), make("dd", {}, line(value))));
+    const facts = run.header.filter(([label]) => !PACE.includes(label)).map(([label, value]) => make("div", {}, make("dt", {}, line(label)), make("dd", {}, line(value))));
     facts.push(make("div", {}, make("dt", {}, "name"), make("dd", {}, line(run.id))));
     found.push(folded(`settings ${number}`, "Settings and versions", make("dl", { class: "facts" }, ...facts)));
     if (run.system_prompt) found.push(folded(`prompt ${number}`, "System prompt", modelText(run.system_prompt)));
     return shown.length > 1 ? [folded(`run ${number}`, line(run.name), make("div", { class: "inner" }, ...found))] : found;
   });
   const all = content.flat();
-  byId("settings").replaceChildren(...(shown.length > 1 ? [folded("all", "Settings, system prompts and warnings", make("div", { class: "inner" }, ...all))] : all));
+  replaceIfNew(byId("settings"), ...(shown.length > 1 ? [folded("all", "Settings, system prompts and warnings", make("div", { class: "inner" }, ...all))] : all));
 }

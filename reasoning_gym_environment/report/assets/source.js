@@ -1,6 +1,6 @@
 // Where the index and the texts come from: this file, or the server that follows a run.
 //
-// A source gives `first()`, `next()`, `group(id)` and `search(text, onProgress)`. A search returns
+// A source gives `first()`, `group(id)` and `search(text, onProgress)`, a live one `next()`. A search returns
 // the identifiers of groups whose question has the text, and ID.N of rollouts that have it.
 
 const KEPT_CHUNKS = 8;
@@ -19,10 +19,6 @@ class FileSource {
 
   async first() {
     return unpack(byId("index").textContent);
-  }
-
-  async next() {
-    return null;
   }
 
   async group(id) {
@@ -74,8 +70,15 @@ class HttpSource {
     return this.#get(`api/group/${encodeURIComponent(id)}`);
   }
 
-  async search(text) {
-    return this.#get(`api/search?text=${encodeURIComponent(text)}`);
+  async search(text, onProgress) {
+    const found = [];
+    for (let searched = 0; ; ) {
+      const part = await this.#get(`api/search?text=${encodeURIComponent(text)}&after=${searched}`);
+      found.push(...part.found);
+      if (part.searched <= searched || part.searched >= part.of) return found;
+      searched = part.searched;
+      if (onProgress(searched / part.of) === false) return null;
+    }
   }
 
   async #batch(address) {

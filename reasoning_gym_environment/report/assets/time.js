@@ -1,7 +1,7 @@
 // Over time: the figures of groups in the order of their run, as points behind a smoothed line.
 
 const MOST_POINTS = 60;
-const SMOOTHING = 1 / 14; // of the width: the standard deviation of the weights
+const SMOOTHING = 0.65; // standard deviation of the weights, as a share of the width over √points
 
 const METRICS = {
   solved: { label: "Solved share", value: (own) => own.solved?.value ?? null, percent: true },
@@ -33,7 +33,7 @@ function pointsOf(groups, series) {
 /** Return the smoothed line through the points that have a value: a kernel mean, weighted by groups. */
 function smoothed(points) {
   if (points.length < 3) return points;
-  const width = Math.max(1, (points.at(-1).x - points[0].x) * SMOOTHING);
+  const width = Math.max(1, ((points.at(-1).x - points[0].x) * SMOOTHING) / Math.sqrt(points.length));
   return points.map((at) => {
     let [total, weights] = [0, 0];
     for (const each of points) {
