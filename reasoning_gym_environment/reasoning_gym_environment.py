@@ -22,14 +22,17 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from reasoning_gym_environment.atropos._shared_curriculum import SharedCurriculum
 from reasoning_gym_environment.atropos.base import VERSIONS, AtroposEnv
 from reasoning_gym_environment.atropos.config import (
     ReasoningGymEnvConfig,
     ServerConfig,
     evaluation_settings,
+    stream_options,
 )
 from reasoning_gym_environment.atropos.launch import run_command_line
 from reasoning_gym_environment.atropos.scored_data import to_scored_data_group
@@ -112,6 +115,7 @@ class ReasoningGymEnv(AtroposEnv):
             self.statistics,
             self.progress,
         )
+        self._shared: SharedCurriculum | None = None
         self._reported_sampling: Counter[str] = Counter()
         self._pending_saves: dict[str, asyncio.Task[GroupResult]] = {}
         if config.debug_logging:
@@ -176,6 +180,8 @@ class ReasoningGymEnv(AtroposEnv):
         )
         if "temperature" in self.inference.refused:
             self.evaluation.temperature = None
+        if self.trains and self.config.curriculum_url is not None:
+            await self._share_curriculum(self.config.curriculum_url)
         selected = self.problems.selection
         self.evaluation.prepare(self._pool, selected.categories, selected.ladders)
         gc.collect()
@@ -184,6 +190,13 @@ class ReasoningGymEnv(AtroposEnv):
         logger.info("Set up: %d tasks, %d evaluation items, run %s", *sizes, self.run_id)
         if self.trains and self.config.dumped_kinds:
             self._record.start(self._record_settings())
+
+    async def _share_curriculum(self, url: str) -> None:
+        """Let a reward service choose the problems, and tell it their results."""
+        options = stream_options(self.config)
+        self._shared = SharedCurriculum(url, options, self.statistics.counts)
+        await self._shared.start()
+        self._observers += (self._shared,)
 
     def _make_record(self) -> RunRecorder:
         return RunRecorder(
@@ -222,6 +235,8 @@ class ReasoningGymEnv(AtroposEnv):
         self._started_problems().fill()
 
     async def close_parts(self) -> None:
+        if self._shared is not None:
+            await self._shared.close()
         self.problems.close()
         await self._pool.close()
         await asyncio.to_thread(self._dumps.close)
@@ -245,9 +260,15 @@ class ReasoningGymEnv(AtroposEnv):
         """
         if self.processing and self.backlog:
             return self.backlog.pop()
-        return await self._started_problems().next(
-            lambda problem: self.inference.has_room(problem.question, self.length_limit)
-        )
+        problems = self._started_problems()
+        while self._shared is not None and (shared := await self._shared.next()):
+            if problem := await problems.make(shared.recipe, self._has_room):
+                return replace(problem, asked_again=shared.asked_again)
+            self._shared.drop(shared.recipe)
+        return await problems.next(self._has_room)
+
+    async def _has_room(self, problem: Problem) -> bool:
+        return await self.inference.has_room(problem.question, self.length_limit)
 
     def _started_problems(self) -> TrainingProblems:
         """Start the stream at its first use: it needs the replica's name."""

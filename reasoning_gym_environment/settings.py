@@ -223,6 +223,12 @@ class TaskSettings(Section):
         "chance that some rollouts of a group are solved and some are not).",
     )
 
+    curriculum_url: str | None = option(
+        None,
+        "Stream of a reward service that chooses the problems of all replicas, such as "
+        "http://127.0.0.1:8080/run-1; unset: each replica chooses its own.",
+    )
+
     skip_faulty_items: bool = option(
         True,
         "Draw again where an item's label is known to be false or its question to have no answer; "

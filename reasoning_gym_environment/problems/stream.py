@@ -179,12 +179,16 @@ class ProblemStream:
     def _start_next(self) -> None:
         """Start to make the next recipe: a restored one if there is any, else a new one."""
         recipe = self._resumed.popleft() if self._resumed else self._sampler.next_recipe()
-        task = asyncio.create_task(self._make(recipe))
+        task = asyncio.create_task(self.make(recipe))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._pending.append((recipe, task))
 
-    async def _make(self, recipe: Recipe) -> Problem | None:
-        """Make a problem; return None if its question is excluded."""
+    async def make(self, recipe: Recipe) -> Problem | None:
+        """Make a problem; return None if its question is excluded.
+
+        Raises:
+            GenerationError: it can't be made.
+        """
         problem, excluded = await asyncio.gather(
             self._pool.generate(recipe), self._excluded(recipe.task)
         )

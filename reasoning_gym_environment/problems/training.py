@@ -269,6 +269,22 @@ class TrainingProblems:
             f"{MAX_TOO_LONG} prompts: raise it, or shorten system_prompt"
         )
 
+    async def make(
+        self, recipe: Recipe, has_room: Callable[[Problem], Awaitable[bool]]
+    ) -> Problem | None:
+        """Make the problem of a recipe that another run chose.
+
+        Returns:
+            None if it can't be made, is in the evaluation set, or leaves no room for a completion.
+        """
+        assert self._stream is not None
+        try:
+            problem = await self._stream.make(recipe)
+        except GenerationError as error:
+            logger.warning("Skipping an item that can't be generated: %s", error)
+            return None
+        return problem if problem is not None and await has_room(problem) else None
+
     def _cap_if_too_long(self, recipe: Recipe, *, fits: bool) -> bool:
         """Cap the ladder below a level whose questions mostly don't fit; return whether it did."""
         assert self._sampler is not None

@@ -1,0 +1,200 @@
+"""One curriculum for all replicas of a run: a stream of the reward service."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import time
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+from ..errors import ConfigurationError
+from ..records import GroupResult, Recipe, recipe_key
+from ..service.client import RewardClient, ServiceUnavailableError
+from ..tasks.recipes import read_recipe
+from ..util.outages import Outage
+from ..util.text import shorten
+
+logger = logging.getLogger(__name__)
+
+BATCH = 8
+"""Problems of one request."""
+
+REPLY_SECONDS = 10.0
+"""Time for the service to reply."""
+
+RETRY_SECONDS = 10.0
+
+CLOSE_SECONDS = 5.0
+"""Time for the last results to reach the service."""
+
+MAX_PENDING = 4096
+"""Results that may wait for the service, and problems for a result; the oldest are dropped."""
+
+_STREAM = re.compile(r"/[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class SharedProblem(NamedTuple):
+    """A problem that the stream asks."""
+
+    recipe: Recipe
+    asked_again: bool
+
+
+class _Result(NamedTuple):
+    recipe: Recipe
+    solved: int
+    attempts: int
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """Return the service's address and the stream's name.
+
+    Raises:
+        ConfigurationError: the URL has other parts.
+
+    Example:
+        >>> split_url("http://127.0.0.1:8080/run-1")
+        ('http://127.0.0.1:8080', 'run-1')
+    """
+    scheme, place, path, query, fragment = urlsplit(url)
+    valid = scheme in ("http", "https") and place and not query and not fragment
+    if not valid or not _STREAM.fullmatch(path):
+        raise ConfigurationError(
+            "curriculum_url must be the address of a reward service and a stream's name, such as "
+            f"http://127.0.0.1:8080/run-1, got {shorten(url)}"
+        )
+    return urlunsplit((scheme, place, "", "", "")), path[1:]
+
+
+class SharedCurriculum:
+    """Asks a stream for problems and tells it their results.
+
+    While the service does not reply, there are no problems, and results wait.
+
+    Args:
+        url: see `split_url`.
+        options: of the stream, the same for all replicas.
+        counts: counts the problems, and results that the stream did not await.
+        pause: seconds before the next request to a service that did not reply.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        options: Mapping[str, Any],
+        counts: Counter[str],
+        *,
+        pause: float = RETRY_SECONDS,
+    ) -> None:
+        address, self._stream = split_url(url)
+        self._url = url
+        self._client = RewardClient(address, patience=0.0, timeout=REPLY_SECONDS)
+        self._options = dict(options)
+        self._counts = counts
+        self._ahead: deque[SharedProblem] = deque()
+        self._awaited: dict[str, Recipe] = {}
+        self._results: deque[_Result] = deque(maxlen=MAX_PENDING)
+        self._outage = Outage()
+        self._pause = pause
+        self._retry_at = 0.0
+        self._fetching = asyncio.Lock()
+        self._sending: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Ask for the first problems.
+
+        Raises:
+            ConfigurationError: the service does not reply, or refuses the stream.
+        """
+        try:
+            await self._fetch()
+        except (ConfigurationError, ServiceUnavailableError) as error:
+            raise ConfigurationError(f"curriculum_url {self._url}: {error}") from error
+
+    async def next(self) -> SharedProblem | None:
+        """Return the next problem; None while the service does not reply."""
+        async with self._fetching:
+            if not self._ahead and time.monotonic() >= self._retry_at:
+                try:
+                    await self._fetch()
+                except (ConfigurationError, ServiceUnavailableError) as error:
+                    self._note_failure(error)
+            if not self._ahead:
+                return None
+            problem = self._ahead.popleft()
+        self._awaited[recipe_key(problem.recipe)] = problem.recipe
+        if len(self._awaited) > MAX_PENDING:
+            del self._awaited[next(iter(self._awaited))]
+        self._counts["curriculum/shared_problems"] += 1
+        return problem
+
+    async def _fetch(self) -> None:
+        reply = await asyncio.to_thread(self._client.problems, self._stream, BATCH, self._options)
+        try:
+            for each in reply:
+                recipe = read_recipe(each["recipe"])
+                self._ahead.append(SharedProblem(recipe, each.get("asked_again") is True))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigurationError(f"invalid problem in the reply: {error}") from error
+        self._note_success()
+
+    def _note_failure(self, error: Exception) -> None:
+        self._retry_at = time.monotonic() + self._pause
+        if self._outage.failed():
+            logger.warning(
+                "The shared curriculum at %s fails, using this replica's own: %s", self._url, error
+            )
+
+    def _note_success(self) -> None:
+        if (seconds := self._outage.over()) is not None:
+            logger.warning("The shared curriculum is back after %.0f s", seconds)
+
+    def drop(self, recipe: Recipe) -> None:
+        """Tell the stream that a problem can't be asked here."""
+        self._tell(recipe, solved=0, attempts=0)
+
+    def group_finished(self, group: GroupResult) -> None:
+        """Tell the stream the result of its problem, now or when it replies again."""
+        self._tell(group.problem.recipe, solved=group.solved, attempts=len(group.scored))
+
+    def _tell(self, recipe: Recipe, *, solved: int, attempts: int) -> None:
+        if self._awaited.pop(recipe_key(recipe), None) is None:
+            return
+        self._results.append(_Result(recipe, solved, attempts))
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send())
+
+    async def _send(self) -> None:
+        """Send all results, those that arrive meanwhile too."""
+        while self._results:
+            result = self._results[0]
+            try:
+                await asyncio.to_thread(
+                    self._client.observe,
+                    self._stream,
+                    result.recipe.to_json(),
+                    solved=result.solved,
+                    attempts=result.attempts,
+                )
+            except ServiceUnavailableError as error:
+                self._note_failure(error)
+                await asyncio.sleep(self._pause)
+                continue
+            except ConfigurationError as error:  # the service has forgotten the problem
+                self._counts["curriculum/shared_results_refused"] += 1
+                logger.debug("A result was refused: %s", error)
+            if self._results and self._results[0] is result:
+                self._results.popleft()
+
+    async def close(self) -> None:
+        """Give the last results a few seconds to reach the service."""
+        if self._sending is not None:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._sending, CLOSE_SECONDS)
+        if self._results:
+            logger.warning("%d results did not reach %s", len(self._results), self._url)
