@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
 
 from ..errors import ConfigurationError
 from ..records import GroupResult, Recipe, recipe_key
-from ..service.client import RewardClient, ServiceUnavailableError
+from ..service.client import RewardClient, ServiceUnavailableError, split_stream_url
 from ..tasks.recipes import read_recipe
 from ..util.outages import Outage
-from ..util.text import shorten
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +32,6 @@ CLOSE_SECONDS = 5.0
 MAX_PENDING = 4096
 """Results that may wait for the service, and problems for a result; the oldest are dropped."""
 
-_STREAM = re.compile(r"/[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
 
 class SharedProblem(NamedTuple):
     """A problem that the stream asks."""
@@ -51,33 +46,13 @@ class _Result(NamedTuple):
     attempts: int
 
 
-def split_url(url: str) -> tuple[str, str]:
-    """Return the service's address and the stream's name.
-
-    Raises:
-        ConfigurationError: the URL has other parts.
-
-    Example:
-        >>> split_url("http://127.0.0.1:8080/run-1")
-        ('http://127.0.0.1:8080', 'run-1')
-    """
-    scheme, place, path, query, fragment = urlsplit(url)
-    valid = scheme in ("http", "https") and place and not query and not fragment
-    if not valid or not _STREAM.fullmatch(path):
-        raise ConfigurationError(
-            "curriculum_url must be the address of a reward service and a stream's name, such as "
-            f"http://127.0.0.1:8080/run-1, got {shorten(url)}"
-        )
-    return urlunsplit((scheme, place, "", "", "")), path[1:]
-
-
 class SharedCurriculum:
     """Asks a stream for problems and tells it their results.
 
     While the service does not reply, there are no problems, and results wait.
 
     Args:
-        url: see `split_url`.
+        url: see `split_stream_url`.
         options: of the stream, the same for all replicas.
         counts: counts the problems, and results that the stream did not await.
         pause: seconds before the next request to a service that did not reply.
@@ -91,7 +66,7 @@ class SharedCurriculum:
         *,
         pause: float = RETRY_SECONDS,
     ) -> None:
-        address, self._stream = split_url(url)
+        address, self._stream = split_stream_url(url)
         self._url = url
         self._client = RewardClient(address, patience=0.0, timeout=REPLY_SECONDS)
         self._options = dict(options)

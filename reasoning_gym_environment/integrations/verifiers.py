@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import verifiers.v1 as vf
 from pydantic import Field
 
+from ..errors import ConfigurationError
 from ..inference.prompts import SYSTEM_PROMPTS
-from ..records import Problem, Status, recipe_text
-from .shared import evaluation_problems, parse_recipe, shared_gym
+from ..records import Problem, Recipe, Status, recipe_text
+from ..service.client import RewardClient, split_stream_url
+from ..tasks.recipes import read_recipe
+from .shared import evaluation_problems, score_by_recipe, shared_gym
 
 __all__ = ["ReasoningGymConfig", "ReasoningGymData", "ReasoningGymTask", "ReasoningGymTaskset"]
 
@@ -25,19 +29,27 @@ class ReasoningGymConfig(vf.TasksetConfig):
         difficulty: from 0, each task's easiest level, to 1, its hardest; None is the library's
             default configuration.
         complexity_level: the old name of difficulty.
+        complexity_mode, sampling, group_size: of the stream; see `StreamOptions`.
+        curriculum_url: of a stream of a reward service, which makes and scores the problems of all
+            processes, such as http://127.0.0.1:8080/run-1; None means this process.
     """
 
     tasks: list[str] = Field(default_factory=list)
     per_task: int | None = Field(default=None, ge=1)
     difficulty: float | None = None
     complexity_level: float | None = None
+    complexity_mode: str | None = None
+    sampling: str = "uniform"
+    group_size: int | None = None
+    curriculum_url: str | None = None
     seed: int = 0
 
 
 class ReasoningGymData(vf.TaskData):
-    """A question and the recipe of its problem, as JSON text."""
+    """A question and the recipe of its problem, as JSON text; and the stream that asks it."""
 
     recipe: str
+    curriculum_url: str | None = None
 
 
 class ReasoningGymTask(vf.Task[ReasoningGymData]):
@@ -50,8 +62,12 @@ class ReasoningGymTask(vf.Task[ReasoningGymData]):
         Raises:
             RuntimeError: the reply is unscored; verifiers then counts an error, not a 0.
         """
-        recipe = parse_recipe(self.data.recipe)
-        score = await asyncio.to_thread(shared_gym().score, recipe, trace.last_reply)
+        url, stream = None, None
+        if self.data.curriculum_url is not None:
+            url, stream = split_stream_url(self.data.curriculum_url)
+        score = await asyncio.to_thread(
+            score_by_recipe, self.data.recipe, trace.last_reply, url=url, stream=stream
+        )
         trace.record_metrics({status.value: float(status is score.status) for status in Status})
         if score.score is None:
             raise RuntimeError(f"{self.data.name} is unscored: {score.detail}")
@@ -59,37 +75,70 @@ class ReasoningGymTask(vf.Task[ReasoningGymData]):
 
 
 class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
-    """An endless stream of training problems, or a number of held-out problems per task."""
+    """An endless stream of training problems, or a number of held-out problems per task.
+
+    The stream learns from the rewards of its tasks.
+    """
 
     def __init__(self, config: ReasoningGymConfig) -> None:
         super().__init__(config)
         self.INFINITE = config.per_task is None
+        if config.curriculum_url is not None and config.per_task is not None:
+            raise ConfigurationError(
+                f"per_task must be unset with curriculum_url, got {config.per_task}: held-out "
+                "problems need no curriculum"
+            )
 
     def load(self) -> Iterator[ReasoningGymTask]:
-        """Yield the tasks, always the same for the same configuration."""
-        for problem in self._problems():
+        """Yield the tasks; the same for the same configuration, unless levels follow rewards."""
+        for recipe, question in self._problems():
             data = ReasoningGymData(
-                name=problem.recipe.task,
+                name=recipe.task,
                 system_prompt=SYSTEM_PROMPTS["think"],
-                prompt=problem.question,
-                recipe=recipe_text(problem.recipe),
+                prompt=question,
+                recipe=recipe_text(recipe),
+                curriculum_url=self.config.curriculum_url,
             )
             yield ReasoningGymTask(data, self.config.task)
 
-    def _problems(self) -> Iterable[Problem]:
-        gym, config = shared_gym(), self.config
+    def _problems(self) -> Iterator[tuple[Recipe, str]]:
+        config = self.config
         difficulty = config.complexity_level if config.difficulty is None else config.difficulty
+        if config.curriculum_url is not None:
+            yield from _served_problems(config.curriculum_url, self._stream_options(difficulty))
+            return
+        gym = shared_gym()
+        problems: Iterable[Problem]
         if config.per_task is None:
-            return gym.stream(
+            problems = gym.stream(**self._stream_options(difficulty))
+        else:
+            problems = evaluation_problems(
+                gym,
                 config.tasks,
-                complexity_mode=None if difficulty is None else "fixed",
+                per_task=config.per_task,
                 difficulty=difficulty,
                 seed=config.seed,
             )
-        return evaluation_problems(
-            gym,
-            config.tasks,
-            per_task=config.per_task,
-            difficulty=difficulty,
-            seed=config.seed,
-        )
+        for problem in problems:
+            yield problem.recipe, problem.question
+
+    def _stream_options(self, difficulty: float | None) -> dict[str, Any]:
+        config = self.config
+        fixed = None if difficulty is None else "fixed"
+        return {
+            "tasks": config.tasks,
+            "complexity_mode": config.complexity_mode or fixed,
+            "difficulty": difficulty,
+            "sampling": config.sampling,
+            "group_size": config.group_size,
+            "seed": config.seed,
+        }
+
+
+def _served_problems(url: str, options: Mapping[str, Any]) -> Iterator[tuple[Recipe, str]]:
+    """Yield the problems of a reward service's stream."""
+    address, stream = split_stream_url(url)
+    client = RewardClient(address)
+    while True:
+        for problem in client.problems(stream, 1, options):
+            yield read_recipe(problem["recipe"]), problem["question"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from http.client import HTTPException
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from ..errors import ConfigurationError
 from ..gym.asynchronous import Score
@@ -26,6 +28,9 @@ PATIENCE = 120.0
 """Seconds to repeat a request that may succeed later."""
 
 
+_STREAM_PATH = re.compile(r"/[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
 class ServiceUnavailableError(RuntimeError):
     """A reward service that cannot be reached, or cannot reply now."""
 
@@ -40,17 +45,19 @@ class RewardClient:
     Args:
         url: of the service, such as http://127.0.0.1:8080.
         patience: seconds to repeat a request while the service cannot be reached or is busy.
+        timeout: seconds for one request.
 
     Example:
         client = RewardClient("http://127.0.0.1:8080")
         [score] = client.score(recipe, ["<answer>42</answer>"])
     """
 
-    def __init__(self, url: str, *, patience: float = PATIENCE) -> None:
+    def __init__(self, url: str, *, patience: float = PATIENCE, timeout: float = TIMEOUT) -> None:
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             raise ConfigurationError(f"url must begin with http:// or https://, got {shorten(url)}")
         self._url = url.rstrip("/")
         self._patience = patience
+        self._timeout = timeout
 
     def score(
         self, recipe: Mapping[str, Any], completions: Sequence[str], *, stream: str | None = None
@@ -108,7 +115,7 @@ class RewardClient:
             headers["Authorization"] = f"Bearer {token}"
         request = urllib.request.Request(self._url + route, json.dumps(body).encode(), headers)
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT) as reply:
+            with urllib.request.urlopen(request, timeout=self._timeout) as reply:
                 return json.load(reply)
         except urllib.error.HTTPError as error:
             raise _refusal(self._url + route, error) from None
@@ -132,3 +139,23 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
     if seconds.isdigit():
         return ServiceUnavailableError(message, retry_after=float(seconds))
     return ConfigurationError(message)
+
+
+def split_stream_url(url: str) -> tuple[str, str]:
+    """Return the service's address and the stream's name.
+
+    Raises:
+        ConfigurationError: the URL has other parts.
+
+    Example:
+        >>> split_stream_url("http://127.0.0.1:8080/run-1")
+        ('http://127.0.0.1:8080', 'run-1')
+    """
+    scheme, place, path, query, fragment = urlsplit(url)
+    valid = scheme in ("http", "https") and place and not query and not fragment
+    if not valid or not _STREAM_PATH.fullmatch(path):
+        raise ConfigurationError(
+            "curriculum_url must be the address of a reward service and a stream's name, such as "
+            f"http://127.0.0.1:8080/run-1, got {shorten(url)}"
+        )
+    return urlunsplit((scheme, place, "", "", "")), path[1:]

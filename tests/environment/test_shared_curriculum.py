@@ -9,11 +9,7 @@ import pytest
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym, ReasoningGymEnv
-from reasoning_gym_environment.atropos._shared_curriculum import (
-    BATCH,
-    SharedCurriculum,
-    split_url,
-)
+from reasoning_gym_environment.atropos._shared_curriculum import BATCH, SharedCurriculum
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError
@@ -119,11 +115,3 @@ async def test_a_service_that_refuses_the_stream_or_is_absent_stops_the_start(
             with pytest.raises(ConfigurationError, match=f"curriculum_url {url}: .*{says}"):
                 async with bench.environment(server.url, curriculum_url=url):
                     pass
-
-
-@pytest.mark.parametrize(
-    "url", ["127.0.0.1:8080/a", "http://127.0.0.1:8080", "http://127.0.0.1:8080/a/b", "http:///a"]
-)
-def test_a_url_without_a_stream_is_refused(url: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"curriculum_url must be the address of a reward"):
-        split_url(url)

@@ -16,6 +16,7 @@ from integration_programs import (
 )
 from openenv_server import serving
 from page_blocks import ROOT, blocks
+from served_rewards import served_rewards
 
 from reasoning_gym_environment import AsyncReasoningGym, ReasoningGym
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS, build_messages
@@ -52,6 +53,32 @@ try:
 except vf.TaskError as error:
     said = "RuntimeError: broken is unscored: " in str(error)
     print(trace.rewards, trace.metrics["unscored"], said)
+"""
+LEARNS = """
+import asyncio
+import itertools
+
+import verifiers.v1 as vf
+
+from reasoning_gym_environment.integrations.verifiers import (
+    ReasoningGymConfig,
+    ReasoningGymTaskset,
+)
+
+taskset = ReasoningGymTaskset(
+    ReasoningGymConfig(
+        tasks=["gcd"], complexity_mode="curriculum", group_size=2, curriculum_url={url!r}
+    )
+)
+levels = []
+for task in itertools.islice(taskset, 80):
+    for _ in range(2):
+        trace = vf.Trace(
+            task=vf.TraceTask(type="", data=task.data), agent=vf.AgentInfo(config=vf.AgentConfig())
+        )
+        asyncio.run(task.score(trace))
+    levels.append(__import__("json").loads(task.data.recipe)["level"])
+print([levels[0], levels[-1]])
 """
 
 
@@ -127,6 +154,14 @@ def test_the_page_program_shows_training_problems(tmp_path: Path) -> None:
 
 def test_only_held_out_problems_are_finite(tmp_path: Path) -> None:
     assert run_python(BOUNDS, tmp_path) == "[False, True, True]"
+
+
+def test_levels_fall_while_nothing_is_solved(tmp_path: Path) -> None:
+    first, last = json.loads(run_python(LEARNS.format(url=None), tmp_path))
+    assert first > last == 0
+    with served_rewards(tmp_path) as url:
+        program = LEARNS.format(url=f"{url}/run")
+        assert json.loads(run_python(program, tmp_path)) == [first, 0]
 
 
 def test_an_unscored_reply_is_an_error_and_not_a_zero(tmp_path: Path) -> None:

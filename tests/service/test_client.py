@@ -9,7 +9,11 @@ from served_rewards import served_rewards
 
 from reasoning_gym_environment import ReasoningGym, Status
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.service.client import RewardClient, ServiceUnavailableError
+from reasoning_gym_environment.service.client import (
+    RewardClient,
+    ServiceUnavailableError,
+    split_stream_url,
+)
 
 pytestmark = pytest.mark.processes
 
@@ -60,3 +64,11 @@ def test_other_addresses_are_refused(url: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         RewardClient(url)
     assert str(refused.value) == f"url must begin with http:// or https://, got {url!r}"
+
+
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8080/a", "http://127.0.0.1:8080", "http://127.0.0.1:8080/a/b", "http:///a"]
+)
+def test_a_url_without_a_stream_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"curriculum_url must be the address of a reward"):
+        split_stream_url(url)
