@@ -76,6 +76,7 @@ with ReasoningGym() as gym, tempfile.TemporaryDirectory() as folder:
         max_completion_length=16,
         learning_rate=options.rate,
         lr_scheduler_type="constant",
+        shuffle_dataset=False,  # else TRL takes 1,000 problems in advance, and levels can't follow
         logging_steps=1,
         **common,
     )

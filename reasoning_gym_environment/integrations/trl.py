@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -17,6 +18,11 @@ from ..rollouts.demonstrations import problem_row
 from .shared import parse_recipe, require_gym
 
 __all__ = ["ReasoningGymReward", "problem_dataset", "stream_dataset"]
+
+logger = logging.getLogger(__name__)
+
+FAR_AHEAD = 900
+"""Problems before the first score that suggest a shuffle buffer."""
 
 TRLCompletion = str | Sequence[Mapping[str, Any]]
 """A text, or messages if the prompt is messages."""
@@ -40,7 +46,8 @@ def problem_dataset(problems: Iterable[Problem], *, system_prompt: str = "think"
 def stream_dataset(stream: ProblemStream, *, system_prompt: str = "think") -> IterableDataset:
     """Return an endless dataset for `GRPOTrainer` with the problems of a stream.
 
-    The stream learns from a `ReasoningGymReward` of its gym. `GRPOConfig` needs `max_steps`.
+    The stream learns from a `ReasoningGymReward` of its gym. `GRPOConfig` needs `max_steps` and
+    `shuffle_dataset=False`: TRL would take 1,000 problems in advance to shuffle them.
 
     Args:
         system_prompt: as in `problem_dataset`.
@@ -61,7 +68,13 @@ class _Rows:
         self._system_prompt = system_prompt
 
     def __call__(self) -> Iterator[dict[str, Any]]:
-        for problem in self._stream:
+        for number, problem in enumerate(self._stream):
+            if number == FAR_AHEAD and "sampling/fresh_with_signal" not in self._stream.sampling():
+                logger.warning(
+                    "TRL took %d problems before it scored one, so levels can't follow: set "
+                    "shuffle_dataset=False in GRPOConfig",
+                    number,
+                )
             yield problem_row(problem, self._system_prompt)
 
     def __getstate__(self) -> int:

@@ -98,6 +98,7 @@ with ReasoningGym(processes=1) as gym:
         per_device_train_batch_size=32,
         max_completion_length=2,
         logging_steps=1,
+        shuffle_dataset=False,
         report_to="none",
         use_cpu=True,
         bf16=False,
