@@ -73,6 +73,7 @@ class ReasoningGymEnv(AtroposEnv):
 
     name = "reasoning_gym"
     env_config_cls = ReasoningGymEnvConfig
+    _shared: SharedCurriculum | None = None
 
     def __init__(
         self,
@@ -115,7 +116,6 @@ class ReasoningGymEnv(AtroposEnv):
             self.statistics,
             self.progress,
         )
-        self._shared: SharedCurriculum | None = None
         self._reported_sampling: Counter[str] = Counter()
         self._pending_saves: dict[str, asyncio.Task[GroupResult]] = {}
         if config.debug_logging:

@@ -14,6 +14,7 @@ import asyncio
 import pickle
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -131,14 +132,21 @@ def plot(path: Path, folder: Path) -> None:
 
     plt.rcParams["svg.hashsalt"] = "leaderboard"
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    suites = sorted(path.name for path in folder.iterdir() if path.is_dir())
-    order: list[str] = []
-    for number, suite in enumerate(suites):
-        files = (folder / suite).glob("*.json")
-        known = [each for file in files for each in read_standings(file, load_suite(suite))]
-        known.sort(key=lambda each: each.solved.value)
-        order += [each.model for each in known if each.model not in order]
-        for each in known:
+    known = {
+        path.name: [
+            each
+            for file in path.glob("*.json")
+            for each in read_standings(file, load_suite(path.name))
+        ]
+        for path in sorted(folder.iterdir())
+        if path.is_dir()
+    }
+    best: dict[str, float] = {}
+    for each in chain.from_iterable(known.values()):
+        best[each.model] = max(best.get(each.model, 0), each.solved.value or 0)
+    order = sorted(best, key=lambda model: best[model])
+    for number, (suite, standings) in enumerate(known.items()):
+        for each in standings:
             value, _, low, high = (100 * (part or 0) for part in each.solved)
             axes.errorbar(
                 value,
@@ -146,7 +154,7 @@ def plot(path: Path, folder: Path) -> None:
                 xerr=[[value - low], [high - value]],
                 fmt="o" if number else "s",
                 color=f"C{number}",
-                label=suite if each is known[0] else None,
+                label=suite if each is standings[0] else None,
             )
     axes.set_yticks(range(len(order)), [model.partition("_")[2] or model for model in order])
     axes.set_xlabel("right answers, %, with 95 % interval")
