@@ -26,7 +26,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from reasoning_gym_environment.atropos._shared_curriculum import SharedCurriculum
 from reasoning_gym_environment.atropos.base import VERSIONS, AtroposEnv
 from reasoning_gym_environment.atropos.config import (
     ReasoningGymEnvConfig,
@@ -36,6 +35,7 @@ from reasoning_gym_environment.atropos.config import (
 )
 from reasoning_gym_environment.atropos.launch import run_command_line
 from reasoning_gym_environment.atropos.scored_data import to_scored_data_group
+from reasoning_gym_environment.atropos.shared_curriculum import SharedCurriculum
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.evaluation.run import Evaluation
 from reasoning_gym_environment.inference.dialects import SamplingParams

@@ -3,4 +3,4 @@
 The rest of the package works without Atropos, except the environment and the demo.
 """
 
-__all__ = ["base", "config", "launch", "scored_data"]
+__all__ = ["base", "config", "launch", "scored_data", "shared_curriculum"]

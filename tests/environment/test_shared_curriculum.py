@@ -9,7 +9,7 @@ import pytest
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym, ReasoningGymEnv
-from reasoning_gym_environment.atropos._shared_curriculum import BATCH, SharedCurriculum
+from reasoning_gym_environment.atropos.shared_curriculum import BATCH, SharedCurriculum
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError
