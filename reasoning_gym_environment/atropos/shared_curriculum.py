@@ -113,8 +113,8 @@ class SharedCurriculum:
         try:
             for each in reply:
                 recipe = read_recipe(each["recipe"])
-                self._ahead.append(SharedProblem(recipe, each.get("asked_again") is True))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+                self._ahead.append(SharedProblem(recipe, each["asked_again"]))
+        except ValueError as error:
             raise ConfigurationError(f"invalid problem in the reply: {error}") from error
         self._note_success()
 

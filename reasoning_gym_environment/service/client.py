@@ -10,13 +10,18 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from http.client import HTTPException
-from typing import Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Meta, Struct, structs
 
 from ..errors import ConfigurationError
 from ..gym.asynchronous import Score
 from ..records import Status
+from ..util.models import validate
 from ..util.text import shorten
+
+ReplyT = TypeVar("ReplyT", bound=Struct)
 
 TOKEN_VARIABLE = "REASONING_GYM_REWARDS_TOKEN"
 """The variable of the token that the service requires and its clients send."""
@@ -27,8 +32,31 @@ TIMEOUT = 300.0
 PATIENCE = 120.0
 """Seconds to repeat a request that may succeed later."""
 
+MAX_REPLY_BYTES = 64 * 2**20
 
 _STREAM_PATH = re.compile(r"/[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class _Scored(Struct):
+    score: Annotated[float, Meta(ge=0, le=1)] | None
+    status: Status
+    answer: str | None
+    detail: str
+    seconds: float
+
+
+class _Scores(Struct):
+    scores: list[_Scored]
+
+
+class _Streamed(Struct):
+    recipe: dict[str, Any]
+    question: str
+    asked_again: bool = False
+
+
+class _Problems(Struct):
+    problems: list[_Streamed]
 
 
 class ServiceUnavailableError(RuntimeError):
@@ -68,10 +96,12 @@ class RewardClient:
             stream: that handed the problem out, and learns the scores.
         """
         body = {"recipe": dict(recipe), "completions": list(completions), "stream": stream}
-        return [
-            Score(**{**score, "status": Status(score["status"])})
-            for score in self._post("/score", body)["scores"]
-        ]
+        scores = self._post("/score", body, _Scores).scores
+        if len(scores) != len(completions):
+            raise ServiceUnavailableError(
+                f"{self._url} scored {len(scores)} of {len(completions)} completions"
+            )
+        return [Score(**structs.asdict(score)) for score in scores]
 
     def problems(
         self, stream: str, count: int = 1, options: Mapping[str, Any] | None = None
@@ -83,40 +113,41 @@ class RewardClient:
             options: start the stream, or must be those that it was started with.
         """
         body = {"stream": stream, "count": count, "options": options and dict(options)}
-        problems: list[dict[str, Any]] = self._post("/problems", body)["problems"]
-        return problems
+        return [structs.asdict(each) for each in self._post("/problems", body, _Problems).problems]
 
     def observe(
         self, stream: str, recipe: Mapping[str, Any], *, solved: int, attempts: int
     ) -> None:
         """Tell a stream the result of a problem; 0 attempts drop it without a result."""
         result = {"recipe": dict(recipe), "solved": solved, "attempts": attempts}
-        self._post("/observe", {"stream": stream, "results": [result]})
+        self._post("/observe", {"stream": stream, "results": [result]}, Struct)
 
-    def _post(self, route: str, body: Mapping[str, Any]) -> Any:
+    def _post(self, route: str, body: Mapping[str, Any], reply: type[ReplyT]) -> ReplyT:
         """Post JSON, again while that may succeed later.
 
         Raises:
-            ConfigurationError: the service refuses the request.
+            ConfigurationError: the service refuses the request, or is another server.
             ServiceUnavailableError: it did not reply in time.
         """
         deadline = time.monotonic() + self._patience
         while True:
             try:
-                return self._attempt(route, body)
+                text = self._attempt(route, json.dumps(body).encode())
             except ServiceUnavailableError as error:
                 if time.monotonic() + error.retry_after > deadline:
                     raise
                 time.sleep(error.retry_after)
+            else:
+                return self._read(route, text, reply)
 
-    def _attempt(self, route: str, body: Mapping[str, Any]) -> Any:
+    def _attempt(self, route: str, body: bytes) -> bytes:
         headers = {"Content-Type": "application/json"}
         if token := os.environ.get(TOKEN_VARIABLE):
             headers["Authorization"] = f"Bearer {token}"
-        request = urllib.request.Request(self._url + route, json.dumps(body).encode(), headers)
+        request = urllib.request.Request(self._url + route, body, headers)
         try:
             with urllib.request.urlopen(request, timeout=self._timeout) as reply:
-                return json.load(reply)
+                return bytes(reply.read(MAX_REPLY_BYTES))
         except urllib.error.HTTPError as error:
             raise _refusal(self._url + route, error) from None
         except (OSError, HTTPException) as error:
@@ -125,20 +156,29 @@ class RewardClient:
                 "there, or correct the url"
             ) from error
 
+    def _read(self, route: str, text: bytes, reply: type[ReplyT]) -> ReplyT:
+        """Return a reply; raise ConfigurationError if it is not one of a reward service."""
+        try:
+            return validate(json.loads(text), reply)
+        except (ValueError, RecursionError) as error:
+            raise ConfigurationError(
+                f"{self._url}{route} is not a reward service's: its reply is invalid: {error}"
+            ) from error
+
 
 def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
-    """Return the exception of a reply that is an error: by `Retry-After`, a temporary one."""
+    """Return the exception of a reply that is an error."""
     with error:
-        text = error.read().decode(errors="replace")
+        text = error.read(MAX_REPLY_BYTES).decode(errors="replace")
     try:
         text = json.loads(text)["error"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, RecursionError, KeyError, TypeError):
         text = shorten(text)
     message = f"{url} replied with status {error.code}: {text}"
     seconds = error.headers.get("Retry-After", "")
     if seconds.isdigit():
         return ServiceUnavailableError(message, retry_after=float(seconds))
-    return ConfigurationError(message)
+    return ServiceUnavailableError(message) if error.code >= 500 else ConfigurationError(message)
 
 
 def split_stream_url(url: str) -> tuple[str, str]:

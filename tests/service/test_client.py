@@ -1,6 +1,7 @@
 """The blocking client against the real service, and against none."""
 
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +58,33 @@ def test_a_service_that_is_not_there_is_named(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(ServiceUnavailableError, match=f"{url} does not reply"):
         RewardClient(url, patience=0.5).problems("ours")
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "says"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\n<html>", ConfigurationError, "its reply is invalid"),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"scores": 3}', ConfigurationError, "its reply is invalid"),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"scores": []}', ServiceUnavailableError, "scored 0 of 1"),
+        (b"HTTP/1.1 502 Bad Gateway\r\n\r\nno", ServiceUnavailableError, "status 502: 'no'"),
+        (b"", ServiceUnavailableError, "does not reply"),
+    ],
+)
+def test_another_servers_reply_is_an_error(reply: bytes, error: type[Exception], says: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(reply)
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        client = RewardClient(f"http://127.0.0.1:{server.getsockname()[1]}", patience=0.0)
+        with pytest.raises(error, match=says):
+            client.score({"task": "gcd", "seed": 1}, ["4"])
+        answering.join()
 
 
 @pytest.mark.parametrize("url", [None, "", "127.0.0.1:8080", "file:///etc/passwd"])
