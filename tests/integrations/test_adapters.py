@@ -1,9 +1,11 @@
 """Shared helpers of the adapters, and TRL's dataset and reward without TRL."""
 
+import itertools
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from datasets import concatenate_datasets
@@ -18,8 +20,10 @@ from reasoning_gym_environment.integrations.shared import (
     shared_gym,
 )
 from reasoning_gym_environment.integrations.trl import (
+    FAR_AHEAD,
     ReasoningGymReward,
     problem_dataset,
+    stream_dataset,
     text_of,
 )
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
@@ -100,7 +104,7 @@ def test_a_dataset_has_messages_and_recipes_as_separate_texts(gym: ReasoningGym)
 async def test_a_batch_is_scored_in_order_and_logged(gym: ReasoningGym) -> None:
     first, second = gym.problems("gcd", level=1, count=2)
     recipes = [row["recipe"] for row in problem_dataset([first, second, first])]
-    logged: dict[str, list[str]] = {}
+    logged: dict[str, Any] = {}
     rewards = await ReasoningGymReward(gym)(
         prompts=["not used"] * 4,
         completions=[
@@ -111,10 +115,26 @@ async def test_a_batch_is_scored_in_order_and_logged(gym: ReasoningGym) -> None:
         ],
         recipe=[*recipes, UNMAKABLE],
         log_extra=logged.__setitem__,
+        log_metric=logged.__setitem__,
         trainer_state=None,
     )
     assert rewards == [1.0, 1.0, 0.0, None]
-    assert logged == {"status": ["solved", "solved", "no_answer", "unscored"]}
+    assert logged == {"status": ["solved", "solved", "no_answer", "unscored"], "level": 1.0}
+
+
+def test_a_trainer_that_takes_problems_far_ahead_is_warned(
+    gym: ReasoningGym, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = gym.stream(["gcd"], complexity_mode="curriculum", group_size=2)
+    rows = list(itertools.islice(iter(stream_dataset(stream)), FAR_AHEAD + 1))
+    assert {row["task"] for row in rows} == {"gcd"}
+    [said] = [m for m in caplog.messages if "shuffle_dataset=False" in m]
+    assert said.startswith(f"TRL took {FAR_AHEAD} problems before it scored one")
+
+
+def test_a_dataset_needs_a_stream(gym: ReasoningGym) -> None:
+    with pytest.raises(ConfigurationError, match="stream must be a stream of a ReasoningGym, got "):
+        stream_dataset(gym.problems("gcd"))  # type: ignore[arg-type]  # a mistake of its user
 
 
 @pytest.mark.parametrize(
