@@ -6,7 +6,9 @@ const darkTheme = matchMedia("(prefers-color-scheme: dark)");
 function themed(specification) {
   const style = getComputedStyle(document.documentElement);
   const text = JSON.stringify(specification);
-  return JSON.parse(text.replace(/var\((--[\w-]+)\)/g, (_, name) => style.getPropertyValue(name).trim()));
+  return JSON.parse(
+    text.replace(/var\((--[\w-]+)\)/g, (_, name) => style.getPropertyValue(name).trim()),
+  );
 }
 
 const CHART_STYLE = {
@@ -32,6 +34,9 @@ const CHART_STYLE = {
 
 const SERIES = Array.from({ length: MOST_RUNS }, (_, number) => `var(--series-${number})`);
 const PERCENT = { format: "%" };
+
+const quantity = (field, more = {}) => ({ field, type: "quantitative", title: null, ...more });
+const tip = (field, title, format) => ({ field, title, format });
 
 const drawings = new Map(); // element -> {specification, onClick, view, dirty}
 const inView = new Set();
@@ -117,9 +122,12 @@ function figure(title, note, ...content) {
 
 /** Fill an element with new charts at once; until they are drawn, the former ones are seen. */
 function showCharts(container, ...content) {
-  const former = [...container.querySelectorAll(".chart")].map((element) => [...element.childNodes]);
+  const former = [...container.querySelectorAll(".chart")].map((element) => [
+    ...element.childNodes,
+  ]);
   clearCharts(container);
   container.replaceChildren(...content);
   const charts = [...container.querySelectorAll(".chart")];
-  if (charts.length === former.length) charts.forEach((element, number) => element.append(...former[number]));
+  if (charts.length === former.length)
+    charts.forEach((element, number) => element.append(...former[number]));
 }

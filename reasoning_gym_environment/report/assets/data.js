@@ -9,9 +9,11 @@ function forget() {
 
 /** Append a batch of the index; return the number of groups that came. */
 function takeIn(batch) {
-  if (batch.version !== 1) throw new Error(`index version ${batch.version} is unknown: reload the page`);
+  if (batch.version !== 1)
+    throw new Error(`index version ${batch.version} is unknown: reload the page`);
   if (batch.restart) forget();
-  for (const name of ["runs", "tasks", "statuses", "files", "recorded", "held", "notes", "reading"]) data[name] = batch[name] ?? data[name];
+  for (const name of ["runs", "tasks", "statuses", "files", "recorded", "held", "notes", "reading"])
+    data[name] = batch[name] ?? data[name];
   for (const part of ["group", "rollout"]) {
     for (const [name, values] of Object.entries(batch[`${part}s`])) {
       const column = (data[part][name] ??= []);
@@ -22,7 +24,8 @@ function takeIn(batch) {
   for (let group = begin; group < data.group.id.length; group += 1) {
     data.numberOf.set(data.group.id[group], group);
     data.first.push(data.first[group] + data.group.size[group]);
-    for (let each = data.first[group]; each < data.first[group + 1]; each += 1) data.groupOf.push(group);
+    for (let each = data.first[group]; each < data.first[group + 1]; each += 1)
+      data.groupOf.push(group);
   }
   if (data.group.id.length > begin) putInOrder();
   return data.group.id.length - begin;
@@ -35,7 +38,8 @@ function putInOrder() {
   data.place = [];
   data.order.forEach((groups) => {
     const { time } = data.group;
-    if (groups.every((group) => time[group] !== null)) groups.sort((a, b) => time[a] - time[b] || a - b);
+    if (groups.every((group) => time[group] !== null))
+      groups.sort((a, b) => time[a] - time[b] || a - b);
     groups.forEach((group, place) => (data.place[group] = place));
   });
 }
@@ -93,12 +97,19 @@ function writeFragment() {
 
 /** Return the numbers of the runs shown: those chosen, or training and the last evaluations. */
 function shownRuns() {
-  const chosen = state.runs.split(",").filter(Boolean).map(Number).filter((run) => data.runs[run]);
+  const chosen = state.runs
+    .split(",")
+    .filter(Boolean)
+    .map(Number)
+    .filter((run) => data.runs[run]);
   if (chosen.length) return chosen;
   const numbers = [...data.runs.keys()];
   const training = numbers.filter((run) => data.runs[run].kind === "training").slice(-MOST_RUNS);
   const evaluations = numbers.filter((run) => data.runs[run].kind !== "training");
-  return [...training, ...evaluations.slice(-Math.max(1, MOST_RUNS - training.length))].slice(0, MOST_RUNS);
+  return [...training, ...evaluations.slice(-Math.max(1, MOST_RUNS - training.length))].slice(
+    0,
+    MOST_RUNS,
+  );
 }
 
 function parseSpan() {
@@ -115,11 +126,17 @@ const GROUP_FILTERS = {
   task: () => state.task && ((group) => taskOf(group).name === state.task),
   category: () => state.category && ((group) => taskOf(group).category === state.category),
   difficulty: () => state.difficulty && ((group) => difficultyLabel(group) === state.difficulty),
-  problems: () => state.problems && ((group) => !data.group.asked_again[group] === (state.problems === "fresh")),
+  problems: () =>
+    state.problems && ((group) => !data.group.asked_again[group] === (state.problems === "fresh")),
   span: () => {
     const span = parseSpan();
-    return span && ((group) =>
-      data.group.run[group] === span.run && data.place[group] >= span.first && data.place[group] <= span.last);
+    return (
+      span &&
+      ((group) =>
+        data.group.run[group] === span.run &&
+        data.place[group] >= span.first &&
+        data.place[group] <= span.last)
+    );
   },
 };
 
@@ -154,74 +171,83 @@ function groupBy(groups, key) {
 const byRun = (groups) => groupBy(groups, (group) => data.group.run[group]);
 const inOrder = (groups) => [...groups].sort((a, b) => data.place[a] - data.place[b]);
 
-/** Return the figures of some groups; null where nothing is known. */
-function figuresOf(groups) {
-  const { rollout, group: columns } = data;
-  const count = { rollouts: 0, scored: 0, reward: 0, score: 0, given: 0, tokens: 0, truncated: 0, format: 0 };
-  const floor = { known: 0, chance: 0, noReasoning: 0 };
-  const signal = { fresh: [0, 0], again: [0, 0], all: 0 };
+/** Return sums over some groups, and the scored and solved rollouts of each problem. */
+function countGroups(groups) {
+  const count = { rollouts: 0, scored: 0, reward: 0, score: 0, unscoredGroups: 0, allSolved: 0 };
+  Object.assign(count, { given: 0, tokens: 0, truncated: 0, format: 0 }); // with a completion
+  Object.assign(count, { withFloors: 0, chance: 0, noReasoning: 0 });
+  Object.assign(count, { fresh: [0, 0], again: [0, 0], leveled: 0, levels: 0, lastLevel: null });
   const clusters = new Map();
-  const levels = { count: 0, sum: 0, last: null };
-  let unscoredGroups = 0;
+  const columns = data.group;
   for (const group of groups) {
-    let [scored, solved] = [0, 0];
-    for (let each = data.first[group]; each < data.first[group + 1]; each += 1) {
-      count.rollouts += 1;
-      if (rollout.tokens[each] !== null) {
-        count.given += 1;
-        count.tokens += rollout.tokens[each];
-        count.truncated += rollout.truncated[each];
-        count.format += rollout.format_failure[each];
-      }
-      if (rollout.score[each] === null) continue;
-      scored += 1;
-      solved += rollout.solved[each];
-      count.reward += rollout.reward[each];
-      count.score += rollout.score[each];
-    }
+    const [scored, solved] = countRollouts(group, count);
     if (scored) addCluster(clusters, columns.problem[group], scored, solved);
-    else unscoredGroups += 1;
-    count.scored += scored;
+    else count.unscoredGroups += 1;
     if (columns.floors[group]) {
-      floor.known += scored;
-      floor.chance += scored * taskOf(group).chance;
-      floor.noReasoning += scored * taskOf(group).no_reasoning;
+      count.withFloors += scored;
+      count.chance += scored * taskOf(group).chance;
+      count.noReasoning += scored * taskOf(group).no_reasoning;
     }
     if (columns.signal[group] !== null) {
-      const kind = columns.asked_again[group] ? signal.again : signal.fresh;
+      const kind = columns.asked_again[group] ? count.again : count.fresh;
       kind[0] += columns.signal[group];
       kind[1] += 1;
-      if (!columns.signal[group] && solved) signal.all += 1;
+      if (!columns.signal[group] && solved) count.allSolved += 1;
     }
     if (columns.level[group] !== null) {
-      levels.count += 1;
-      levels.sum += columns.level[group];
-      levels.last = columns.level[group];
+      count.leveled += 1;
+      count.levels += columns.level[group];
+      count.lastLevel = columns.level[group];
     }
   }
+  return { ...count, clusters };
+}
+
+/** Add a group's rollouts to the counts; return how many are scored and solved. */
+function countRollouts(group, count) {
+  const { rollout } = data;
+  let [scored, solved] = [0, 0];
+  for (let each = data.first[group]; each < data.first[group + 1]; each += 1) {
+    count.rollouts += 1;
+    if (rollout.tokens[each] !== null) {
+      count.given += 1;
+      count.tokens += rollout.tokens[each];
+      count.truncated += rollout.truncated[each];
+      count.format += rollout.format_failure[each];
+    }
+    if (rollout.score[each] === null) continue;
+    scored += 1;
+    solved += rollout.solved[each];
+    count.reward += rollout.reward[each];
+    count.score += rollout.score[each];
+  }
+  count.scored += scored;
+  return [scored, solved];
+}
+
+/** Return the figures of some groups; null where nothing is known. */
+function figuresOf(groups) {
+  const count = countGroups(groups);
+  const { rollouts, scored, given, tokens, unscoredGroups, lastLevel } = count;
   const of = (total, number) => (number ? total / number : null);
-  const floorsApply = count.scored > 0 && floor.known === count.scored;
+  const floorsApply = scored > 0 && count.withFloors === scored;
+  const withSignal = count.fresh[0] + count.again[0];
+  const told = count.fresh[1] + count.again[1];
   return {
-    groups: groups.length,
-    unscoredGroups,
-    problems: clusters.size,
-    rollouts: count.rollouts,
-    scored: count.scored,
-    tokens: count.tokens,
-    solved: count.scored ? share([...clusters.values()]) : null,
-    chance: floorsApply ? floor.chance / count.scored : null,
-    noReasoning: floorsApply ? floor.noReasoning / count.scored : null,
-    reward: of(count.reward, count.scored),
-    score: of(count.score, count.scored),
-    length: of(count.tokens, count.given),
-    truncated: of(count.truncated, count.given),
-    format: of(count.format, count.given),
-    signal: of(signal.fresh[0] + signal.again[0], signal.fresh[1] + signal.again[1]),
-    fresh: of(...signal.fresh),
-    again: of(...signal.again),
-    allSolved: of(signal.all, signal.fresh[1] + signal.again[1]),
-    level: of(levels.sum, levels.count),
-    lastLevel: levels.last,
+    ...{ groups: groups.length, unscoredGroups, rollouts, scored, tokens, lastLevel },
+    solved: scored ? share([...count.clusters.values()]) : null,
+    chance: floorsApply ? count.chance / scored : null,
+    noReasoning: floorsApply ? count.noReasoning / scored : null,
+    reward: of(count.reward, scored),
+    score: of(count.score, scored),
+    length: of(tokens, given),
+    truncated: of(count.truncated, given),
+    format: of(count.format, given),
+    signal: of(withSignal, told),
+    fresh: of(...count.fresh),
+    again: of(...count.again),
+    allSolved: of(count.allSolved, told),
+    level: of(count.levels, count.leveled),
   };
 }
 
@@ -258,5 +284,13 @@ function sortedLengths(groups) {
 
 // For the tests, which compare the figures with Python's on the same rollouts.
 globalThis.reportFigures = Object.freeze({
-  share, studentQuantile, meanDifference, macroDifference, signFlipP, discoveries, figuresOf, groupsLeft, splitThought,
+  share,
+  studentQuantile,
+  meanDifference,
+  macroDifference,
+  signFlipP,
+  discoveries,
+  figuresOf,
+  groupsLeft,
+  splitThought,
 });

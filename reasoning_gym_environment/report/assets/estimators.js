@@ -1,4 +1,5 @@
-// Estimates with their 95 % intervals: the formulas of `evaluation/estimators.py`, where the sources are.
+// Estimates with their 95 % intervals: the formulas of `evaluation/estimators.py`, which names the
+// sources.
 
 const NORMAL_QUANTILE = 1.959964;
 const NEARLY_NORMAL = 1000;
@@ -48,12 +49,13 @@ function wilson(mean, error, freedom, least) {
   }
   const scale = 1 + NORMAL_QUANTILE ** 2 / trials;
   const center = (mean + NORMAL_QUANTILE ** 2 / (2 * trials)) / scale;
-  const variance = Math.max(0, mean * (1 - mean)) / trials + NORMAL_QUANTILE ** 2 / (4 * trials ** 2);
+  const variance =
+    Math.max(0, mean * (1 - mean)) / trials + NORMAL_QUANTILE ** 2 / (4 * trials ** 2);
   const spread = (NORMAL_QUANTILE / scale) * Math.sqrt(variance);
   return { low: Math.max(0, center - spread), high: Math.min(1, center + spread) };
 }
 
-/** Return the mean of values in [0, 1], clustered: `[number of values, their sum]` for each item. */
+/** Return the mean of clustered values in [0, 1]: `[number of values, their sum]` of each item. */
 function share(clusters) {
   let [items, count, total, sizes, squares] = [0, 0, 0, 0, 0];
   for (const [size, own] of clusters) {
@@ -128,6 +130,8 @@ function signFlipP(differences) {
 /** Return the names that are significant at a false discovery rate of 5 %: Benjamini-Hochberg. */
 function discoveries(pValues, rate = 0.05) {
   const ranked = [...pValues].sort((one, other) => one[1] - other[1]);
-  const passing = ranked.map(([, p], rank) => (p <= (rate * (rank + 1)) / ranked.length ? rank + 1 : 0));
+  const passing = ranked.map(([, p], rank) =>
+    p <= (rate * (rank + 1)) / ranked.length ? rank + 1 : 0,
+  );
   return new Set(ranked.slice(0, Math.max(0, ...passing)).map(([name]) => name));
 }

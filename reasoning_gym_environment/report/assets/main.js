@@ -1,7 +1,15 @@
 // The page as a whole: filters and fragment, what is drawn anew, and following a run.
 
 const POLL_MILLISECONDS = 2000;
-const SECTIONS = [showRuns, showFilters, showTasks, showTime, showDistributions, showComparison, showFiles];
+const SECTIONS = [
+  showRuns,
+  showFilters,
+  showTasks,
+  showTime,
+  showDistributions,
+  showComparison,
+  showFiles,
+];
 
 /** Change the state, write it into the address, and draw everything anew. */
 function change(changes) {
@@ -21,8 +29,12 @@ function goTo(id) {
 
 /** Give a select these options, `[value, label]`, and a value. */
 function fillOptions(select, options, value) {
-  const same = select.options.length === options.length
-    && options.every(([own, label], number) => select.options[number].value === own && select.options[number].label === label);
+  const same =
+    select.options.length === options.length &&
+    options.every(
+      ([own, label], number) =>
+        select.options[number].value === own && select.options[number].label === label,
+    );
   if (!same) select.replaceChildren(...options.map(([own, label]) => new Option(label, own)));
   select.value = value;
 }
@@ -30,27 +42,56 @@ function fillOptions(select, options, value) {
 function showFilters() {
   const all = (label) => [["", label]];
   const values = (list) => [...new Set(list)].sort().map((value) => [value, line(value)]);
-  const tasks = data.tasks.filter((task) => !state.category || task.category === state.category || task.name === state.task);
-  fillOptions(byId("category"), [...all("all"), ...values(data.tasks.map((task) => task.category))], state.category);
+  const tasks = data.tasks.filter(
+    (task) => !state.category || task.category === state.category || task.name === state.task,
+  );
+  fillOptions(
+    byId("category"),
+    [...all("all"), ...values(data.tasks.map((task) => task.category))],
+    state.category,
+  );
   fillOptions(byId("task"), [...all("all"), ...values(tasks.map((task) => task.name))], state.task);
   const difficulties = values(data.group.difficulty.map((_, group) => difficultyLabel(group)));
   fillOptions(byId("difficulty"), [...all("all"), ...difficulties], state.difficulty);
   byId("difficulty").parentElement.hidden = difficulties.length < 2;
   byId("problems").value = state.problems;
   byId("problems").parentElement.hidden = !data.group.asked_again.some(Boolean);
-  fillOptions(byId("status"), [...all("all"), ...values(data.rollout.status.length ? [...new Set(data.rollout.status)].map((each) => data.statuses[each]) : []).map(([value]) => [value, words(value)])], state.status);
-  fillOptions(byId("sort"), Object.entries(SORTS).map(([value, { label }]) => [value, label]), state.sort);
-  fillOptions(byId("metric"), Object.entries(METRICS).map(([value, { label }]) => [value, label]), state.metric);
+  fillOptions(
+    byId("status"),
+    [
+      ...all("all"),
+      ...values(
+        data.rollout.status.length
+          ? [...new Set(data.rollout.status)].map((each) => data.statuses[each])
+          : [],
+      ).map(([value]) => [value, words(value)]),
+    ],
+    state.status,
+  );
+  fillOptions(
+    byId("sort"),
+    Object.entries(SORTS).map(([value, { label }]) => [value, label]),
+    state.sort,
+  );
+  fillOptions(
+    byId("metric"),
+    Object.entries(METRICS).map(([value, { label }]) => [value, label]),
+    state.metric,
+  );
   byId("by").value = state.by;
   for (const name of ["low", "high", "text", "find"]) {
     if (document.activeElement !== byId(name)) byId(name).value = state[name];
   }
   const span = parseSpan();
   byId("span").hidden = !span;
-  if (span) byId("span").textContent = `groups ${whole(span.first + 1)} to ${whole(span.last + 1)} ×`;
+  if (span)
+    byId("span").textContent = `groups ${whole(span.first + 1)} to ${whole(span.last + 1)} ×`;
   const groups = groupsLeft();
-  byId("left").textContent = `${plural(groups.length, "group")}, ${plural(sum(groups.map((group) => data.group.size[group])), "rollout")}`;
-  byId("reset").disabled = !["category", "task", "difficulty", "problems", "span"].some((name) => state[name]);
+  byId("left").textContent =
+    `${plural(groups.length, "group")}, ${plural(sum(groups.map((group) => data.group.size[group])), "rollout")}`;
+  byId("reset").disabled = !["category", "task", "difficulty", "problems", "span"].some(
+    (name) => state[name],
+  );
 }
 
 function showFiles() {
@@ -61,17 +102,36 @@ function showFiles() {
     sort: "",
     rows: data.files,
     columns: [
-      { key: "name", label: "File", text: true, cell: (file) => make("span", { class: "path" }, line(file.name)) },
+      {
+        key: "name",
+        label: "File",
+        text: true,
+        cell: (file) => make("span", { class: "path" }, line(file.name)),
+      },
       { key: "kind", label: "Holds", text: true, cell: (file) => file.kind },
       { key: "groups", label: "Groups", cell: (file) => whole(file.groups) },
       { key: "rollouts", label: "Rollouts", cell: (file) => whole(file.rollouts) },
       { key: "torn", label: "Torn lines skipped", cell: (file) => whole(file.torn) },
     ],
   });
-  byId("recorded").replaceChildren(...Object.entries(data.recorded).map(([path, metrics]) => {
-    const facts = Object.entries(metrics).map(([name, value]) => make("div", {}, make("dt", {}, line(name)), make("dd", {}, String(Number(value.toPrecision(4))))));
-    return make("details", {}, make("summary", {}, `Metrics recorded by the evaluation: ${line(path)}`), make("dl", { class: "facts" }, ...facts));
-  }));
+  byId("recorded").replaceChildren(
+    ...Object.entries(data.recorded).map(([path, metrics]) => {
+      const facts = Object.entries(metrics).map(([name, value]) =>
+        make(
+          "div",
+          {},
+          make("dt", {}, line(name)),
+          make("dd", {}, String(Number(value.toPrecision(4)))),
+        ),
+      );
+      return make(
+        "details",
+        {},
+        make("summary", {}, `Metrics recorded by the evaluation: ${line(path)}`),
+        make("dl", { class: "facts" }, ...facts),
+      );
+    }),
+  );
   byId("held").textContent = data.held ?? "";
 }
 
@@ -81,15 +141,33 @@ function listen() {
     clearTimeout(waiting);
     waiting = setTimeout(() => change(changes), 200);
   };
-  for (const name of ["category", "task", "difficulty", "problems", "status", "sort", "metric", "by", "of", "before", "after"]) {
-    byId(name).addEventListener("change", (event) => change({ [name]: event.target.value, ...(name === "category" ? { task: "" } : {}) }));
+  for (const name of [
+    "category",
+    "task",
+    "difficulty",
+    "problems",
+    "status",
+    "sort",
+    "metric",
+    "by",
+    "of",
+    "before",
+    "after",
+  ]) {
+    byId(name).addEventListener("change", (event) =>
+      change({ [name]: event.target.value, ...(name === "category" ? { task: "" } : {}) }),
+    );
   }
   for (const name of ["low", "high", "text", "find"]) {
     byId(name).addEventListener("input", (event) => later({ [name]: event.target.value }));
   }
   byId("span").addEventListener("click", () => change({ span: "" }));
-  byId("reset").addEventListener("click", () => change({ category: "", task: "", difficulty: "", problems: "", span: "" }));
-  byId("reset-list").addEventListener("click", () => change({ status: "", low: "", high: "", text: "", sort: DEFAULTS.sort }));
+  byId("reset").addEventListener("click", () =>
+    change({ category: "", task: "", difficulty: "", problems: "", span: "" }),
+  );
+  byId("reset-list").addEventListener("click", () =>
+    change({ status: "", low: "", high: "", text: "", sort: DEFAULTS.sort }),
+  );
   for (const link of document.querySelectorAll("[data-goto]")) {
     link.addEventListener("click", (event) => {
       event.preventDefault(); // the fragment holds the state
@@ -100,7 +178,8 @@ function listen() {
     event.preventDefault();
     byId("rows").focus();
   });
-  for (const formElement of document.forms) formElement.addEventListener("submit", (event) => event.preventDefault());
+  for (const formElement of document.forms)
+    formElement.addEventListener("submit", (event) => event.preventDefault());
   byId("rows").addEventListener("scroll", drawRows, { passive: true });
   byId("rows").addEventListener("keydown", moveInList);
   document.addEventListener("keydown", moveByKey);
@@ -129,7 +208,8 @@ async function follow() {
 
 function showConnection(problem) {
   const place = byId("connection");
-  place.textContent = problem || (data.reading < 1 ? `reading, ${percent(data.reading, 0)} done` : "live");
+  place.textContent =
+    problem || (data.reading < 1 ? `reading, ${percent(data.reading, 0)} done` : "live");
   place.className = problem ? "badge lost" : "badge live";
   place.hidden = false;
 }

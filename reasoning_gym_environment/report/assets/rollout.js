@@ -1,6 +1,14 @@
 // One rollout in full, or all rollouts of its group side by side.
 
-const RESCORING = ["max_token_length", "score_mode", "solved_threshold", "answer_tolerance", "length_penalty_start", "verify_timeout", "verify_group_timeout"];
+const RESCORING = [
+  "max_token_length",
+  "score_mode",
+  "solved_threshold",
+  "answer_tolerance",
+  "length_penalty_start",
+  "verify_timeout",
+  "verify_group_timeout",
+];
 const MOST_CELLS = 4_000_000; // pairs of words that a comparison of two texts may look at
 
 let shownGroup = { id: null, row: null };
@@ -14,7 +22,11 @@ async function showDetail() {
   const detail = byId("detail");
   const rollout = openedRollout();
   if (rollout === undefined) {
-    const text = state.rollout ? "This rollout is not in these files." : list.found.length ? "Select a rollout." : "";
+    const text = state.rollout
+      ? "This rollout is not in these files."
+      : list.found.length
+        ? "Select a rollout."
+        : "";
     return detail.replaceChildren(make("p", { class: "soft" }, text));
   }
   const group = data.groupOf[rollout];
@@ -22,40 +34,68 @@ async function showDetail() {
   try {
     row = await rowOfGroup(data.group.id[group]);
   } catch (error) {
-    return detail.replaceChildren(make("p", { class: "health error" }, `The texts can't be loaded: ${error.message}`));
+    return detail.replaceChildren(
+      make("p", { class: "health error" }, `The texts can't be loaded: ${error.message}`),
+    );
   }
   if (openedRollout() !== rollout) return undefined; // another one was selected
-  if (!row) return detail.replaceChildren(make("p", { class: "soft" }, "This page holds no texts of this group. `watch` shows all."));
+  if (!row)
+    return detail.replaceChildren(
+      make("p", { class: "soft" }, "This page holds no texts of this group. `watch` shows all."),
+    );
   const number = rollout - data.first[group];
-  const folded = new Map([...detail.querySelectorAll("details")].map((each) => [each.dataset.key, each.open]));
-  const focused = detail.contains(document.activeElement) ? document.activeElement.dataset.key : null;
-  const parts = [navigation(rollout), heading(group, row), siblings(group, rollout), actions(row, number)];
+  const folded = new Map(
+    [...detail.querySelectorAll("details")].map((each) => [each.dataset.key, each.open]),
+  );
+  const focused = detail.contains(document.activeElement)
+    ? document.activeElement.dataset.key
+    : null;
+  const parts = [
+    navigation(rollout),
+    heading(group, row),
+    siblings(group, rollout),
+    actions(row, number),
+  ];
   if (state.together) parts.push(...prompts(row), together(row, number));
   else parts.push(...alone(row, number));
   detail.replaceChildren(...parts);
-  for (const each of detail.querySelectorAll("details")) each.open = folded.get(each.dataset.key) ?? each.open;
+  for (const each of detail.querySelectorAll("details"))
+    each.open = folded.get(each.dataset.key) ?? each.open;
   if (focused) detail.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
   return undefined;
 }
 
 function navigation() {
-  const place = list.place < 0 ? "not in the list" : `${whole(list.place + 1)} of ${whole(list.found.length)}`;
-  return make("div", { class: "bar-of-buttons" },
+  const place =
+    list.place < 0 ? "not in the list" : `${whole(list.place + 1)} of ${whole(list.found.length)}`;
+  return make(
+    "div",
+    { class: "bar-of-buttons" },
     makeButton("Back to the list", () => byId("rows").focus(), { class: "back" }),
-    makeButton("‹ Previous", () => choose(Math.max(0, list.place - 1)), { "data-key": "previous", title: "k" }),
+    makeButton("‹ Previous", () => choose(Math.max(0, list.place - 1)), {
+      "data-key": "previous",
+      title: "k",
+    }),
     makeButton("Next ›", () => choose(list.place + 1), { "data-key": "next", title: "j" }),
-    make("span", { class: "soft" }, place));
+    make("span", { class: "soft" }, place),
+  );
 }
 
 function heading(group, row) {
   const parts = [taskOf(group).category, line(runOf(group).name)];
   if (row.recipe.level !== null) parts.push(`level ${row.recipe.level}`);
-  if (row.difficulty !== undefined && row.difficulty !== null) parts.push(`difficulty ${row.difficulty}`);
+  if (row.difficulty !== undefined && row.difficulty !== null)
+    parts.push(`difficulty ${row.difficulty}`);
   if (data.group.asked_again[group]) parts.push("asked again");
   if (row.fault) parts.push("faulty item");
   if (data.group.time[group] !== null) parts.push(clock(data.group.time[group]));
   parts.push(`seed ${row.recipe.seed}`);
-  return make("header", {}, make("h3", {}, make("bdi", {}, line(taskOf(group).name))), make("span", { class: "soft" }, parts.join(" · ")));
+  return make(
+    "header",
+    {},
+    make("h3", {}, make("bdi", {}, line(taskOf(group).name))),
+    make("span", { class: "soft" }, parts.join(" · ")),
+  );
 }
 
 /** A button for each rollout of the same problem. */
@@ -63,12 +103,21 @@ function siblings(group, current) {
   const buttons = rolloutsOf(group).map((rollout, number) => {
     const status = words(statusOf(rollout));
     const button = makeButton("", () => openSibling(rollout), {
-      "aria-current": rollout === current, "aria-label": `Rollout ${number + 1}: ${status}, reward ${decimal(data.rollout.reward[rollout])}`, "data-key": `sibling ${number}`,
+      "aria-current": rollout === current,
+      "aria-label": `Rollout ${number + 1}: ${status}, reward ${decimal(data.rollout.reward[rollout])}`,
+      "data-key": `sibling ${number}`,
     });
-    button.append(make("span", { class: `dot ${kindOf(statusOf(rollout))}` }), decimal(data.rollout.reward[rollout]));
+    button.append(
+      make("span", { class: `dot ${kindOf(statusOf(rollout))}` }),
+      decimal(data.rollout.reward[rollout]),
+    );
     return button;
   });
-  return make("div", { class: "siblings", role: "group", "aria-label": "Rollouts of the same problem" }, ...buttons);
+  return make(
+    "div",
+    { class: "siblings", role: "group", "aria-label": "Rollouts of the same problem" },
+    ...buttons,
+  );
 }
 
 async function openSibling(rollout) {
@@ -96,10 +145,20 @@ function actions(row, number) {
   const copy = async (text, what) => {
     said.textContent = (await copied(text)) ? `${what} copied` : `${what} can't be copied here`;
   };
-  const side = makeButton("Side by side", toggleTogether, { "aria-pressed": String(Boolean(state.together)), "data-key": "together", title: "s" });
+  const side = makeButton("Side by side", toggleTogether, {
+    "aria-pressed": String(Boolean(state.together)),
+    "data-key": "together",
+    title: "s",
+  });
   if (row.rollouts.length > 1) box.append(side);
-  box.append(makeButton("Copy as JSON", () => copy(asciiJson(own), "JSON"), { "data-key": "json" }));
-  const rescore = makeButton("Copy the command that scores it again", () => copy(rescoringCommand(own), "Command"), { "data-key": "rescore" });
+  box.append(
+    makeButton("Copy as JSON", () => copy(asciiJson(own), "JSON"), { "data-key": "json" }),
+  );
+  const rescore = makeButton(
+    "Copy the command that scores it again",
+    () => copy(rescoringCommand(own), "Command"),
+    { "data-key": "rescore" },
+  );
   if (isCut(own)) {
     rescore.disabled = true;
     rescore.title = "This page holds a part of the text alone.";
@@ -127,23 +186,39 @@ async function copied(text) {
 
 /** Return JSON of ASCII characters without a single quote: safe in a shell's single quotes. */
 function asciiJson(value) {
-  return JSON.stringify(value).replace(/[^\x20-\x7e]|'/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return JSON.stringify(value).replace(
+    /[^\x20-\x7e]|'/g,
+    (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
 }
 
 function rescoringCommand(row) {
-  const settings = RESCORING.filter((name) => isPlain(row.scoring?.[name])).map((name) => `--env.${name} ${row.scoring[name]}`);
-  const rescore = ["reasoning-gym-environment rescore --force rollout.jsonl", ...settings].join(" ");
+  const settings = RESCORING.filter((name) => isPlain(row.scoring?.[name])).map(
+    (name) => `--env.${name} ${row.scoring[name]}`,
+  );
+  const rescore = ["reasoning-gym-environment rescore --force rollout.jsonl", ...settings].join(
+    " ",
+  );
   return `printf '%s\\n' '${asciiJson(row)}' > rollout.jsonl && ${rescore}`;
 }
 
 /** Only numbers, switches and words go into a command. */
 function isPlain(value) {
-  return typeof value === "number" || typeof value === "boolean" || (typeof value === "string" && /^[a-z_]+$/.test(value));
+  return (
+    typeof value === "number" ||
+    typeof value === "boolean" ||
+    (typeof value === "string" && /^[a-z_]+$/.test(value))
+  );
 }
 
 function alone(row, number) {
   const own = row.rollouts[number];
-  return [outcome(own, row.scoring?.score_mode ?? null), answers(own, row.oracle), ...prompts(row), completion(own)];
+  return [
+    outcome(own, row.scoring?.score_mode ?? null),
+    answers(own, row.oracle),
+    ...prompts(row),
+    completion(own),
+  ];
 }
 
 function explainReward(own, mode) {
@@ -172,9 +247,19 @@ function outcome(own, mode) {
     Completion: own.finish_reason === "length" ? `${length}, truncated` : length,
     "Verification time": seconds === null ? "–" : `${(seconds * 1000).toFixed(2)} ms`,
   };
-  const items = Object.entries(facts).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value)));
+  const items = Object.entries(facts).map(([name, value]) =>
+    make("div", {}, make("dt", {}, name), make("dd", {}, value)),
+  );
   const box = make("div", { class: "outcome" });
-  box.append(make("p", {}, make("span", { class: `dot ${kindOf(own.status)}`, "aria-hidden": "true" }), " ", make("strong", {}, words(own.status))));
+  box.append(
+    make(
+      "p",
+      {},
+      make("span", { class: `dot ${kindOf(own.status)}`, "aria-hidden": "true" }),
+      " ",
+      make("strong", {}, words(own.status)),
+    ),
+  );
   box.append(make("p", {}, explainReward(own, mode)));
   if (own.detail) box.append(make("p", {}, make("bdi", {}, line(own.detail))));
   box.append(make("dl", { class: "facts" }, ...items));
@@ -188,14 +273,25 @@ function titled(name, ...content) {
 function answers(own, oracle) {
   const none = (text) => make("p", { class: "soft" }, text);
   const found = own.answer === null ? none("No answer was extracted.") : modelText(own.answer);
-  const right = oracle === null ? none("The task has no single correct answer.") : modelText(oracle);
-  return make("div", { class: "answers" }, titled("Extracted answer", found), titled("Oracle", right));
+  const right =
+    oracle === null ? none("The task has no single correct answer.") : modelText(oracle);
+  return make(
+    "div",
+    { class: "answers" },
+    titled("Extracted answer", found),
+    titled("Oracle", right),
+  );
 }
 
 function prompts(row) {
   return row.rollouts[0].conversation.slice(0, -1).map((message) => {
     if (message.role !== "system") return titled(line(message.role), modelText(message.content));
-    return make("details", { class: "turn", "data-key": "system" }, make("summary", {}, "System prompt"), modelText(message.content));
+    return make(
+      "details",
+      { class: "turn", "data-key": "system" },
+      make("summary", {}, "System prompt"),
+      modelText(message.content),
+    );
   });
 }
 
@@ -205,7 +301,10 @@ function completion(own) {
   const said = titled("assistant");
   if (thought) {
     const folded = make("details", { class: "thought", "data-key": "thought" });
-    folded.append(make("summary", {}, `Thought, ${plural(thought.length, "character")}`), modelText(thought));
+    folded.append(
+      make("summary", {}, `Thought, ${plural(thought.length, "character")}`),
+      modelText(thought),
+    );
     said.append(folded);
   }
   if (rest) said.append(modelText(rest, answerSpans(rest)));
@@ -218,21 +317,52 @@ function completion(own) {
 function together(row, current) {
   const texts = row.rollouts.map((own) => splitThought(own.conversation.at(-1).content));
   const columns = row.rollouts.map((own, number) => {
-    const title = make("h4", {}, make("span", { class: `dot ${kindOf(own.status)}`, "aria-hidden": "true" }), ` Rollout ${number + 1}: ${words(own.status)}`);
-    const facts = make("p", { class: "soft" }, `reward ${decimal(own.score)} · ${own.tokens ? plural(own.completion_tokens, "token") : "no completion"}`);
+    const title = make(
+      "h4",
+      {},
+      make("span", { class: `dot ${kindOf(own.status)}`, "aria-hidden": "true" }),
+      ` Rollout ${number + 1}: ${words(own.status)}`,
+    );
+    const facts = make(
+      "p",
+      { class: "soft" },
+      `reward ${decimal(own.score)} · ${own.tokens ? plural(own.completion_tokens, "token") : "no completion"}`,
+    );
     const { thought, rest } = texts[number];
-    const spans = (part) => (number === current ? [] : differenceSpans(texts[current][part], texts[number][part]));
-    const column = make("div", { class: number === current ? "column current" : "column" }, title, facts);
+    const spans = (part) =>
+      number === current ? [] : differenceSpans(texts[current][part], texts[number][part]);
+    const column = make(
+      "div",
+      { class: number === current ? "column current" : "column" },
+      title,
+      facts,
+    );
     if (thought) {
       const folded = make("details", { class: "thought", "data-key": `thought ${number}` });
-      folded.append(make("summary", {}, `Thought, ${plural(thought.length, "character")}`), modelText(thought, spans("thought")));
+      folded.append(
+        make("summary", {}, `Thought, ${plural(thought.length, "character")}`),
+        modelText(thought, spans("thought")),
+      );
       column.append(folded);
     }
     column.append(modelText(rest, number === current ? answerSpans(rest) : spans("rest")));
     return column;
   });
-  const note = make("p", { class: "soft" }, `Words that rollout ${current + 1} does not have at the same place are marked.`);
-  return make("div", {}, note, make("div", { class: "columns", tabindex: "0", role: "group", "aria-label": "Rollouts side by side" }, ...columns));
+  const note = make(
+    "p",
+    { class: "soft" },
+    `Words that rollout ${current + 1} does not have at the same place are marked.`,
+  );
+  return make(
+    "div",
+    {},
+    note,
+    make(
+      "div",
+      { class: "columns", tabindex: "0", role: "group", "aria-label": "Rollouts side by side" },
+      ...columns,
+    ),
+  );
 }
 
 /** Return the spans of a text's words that are not in the other text at the same place. */
@@ -255,7 +385,8 @@ function commonWords(a, b) {
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) same.add(start++);
   let end = 0;
-  while (end < a.length - start && end < b.length - start && a.at(-1 - end) === b.at(-1 - end)) same.add(b.length - 1 - end++);
+  while (end < a.length - start && end < b.length - start && a.at(-1 - end) === b.at(-1 - end))
+    same.add(b.length - 1 - end++);
   const [left, right] = [a.slice(start, a.length - end), b.slice(start, b.length - end)];
   if (left.length * right.length > MOST_CELLS) return same;
   for (const place of longestCommon(left, right)) same.add(start + place);
@@ -269,11 +400,14 @@ function longestCommon(a, b) {
   for (let x = a.length - 1; x >= 0; x -= 1) {
     for (let y = b.length - 1; y >= 0; y -= 1) {
       const at = x * width + y;
-      lengths[at] = a[x] === b[y] ? lengths[at + width + 1] + 1 : Math.max(lengths[at + width], lengths[at + 1]);
+      lengths[at] =
+        a[x] === b[y]
+          ? lengths[at + width + 1] + 1
+          : Math.max(lengths[at + width], lengths[at + 1]);
     }
   }
   const kept = [];
-  for (let x = 0, y = 0; x < a.length && y < b.length; ) {
+  for (let x = 0, y = 0; x < a.length && y < b.length;) {
     if (a[x] === b[y]) {
       kept.push(y);
       x += 1;

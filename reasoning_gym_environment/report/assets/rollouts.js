@@ -2,13 +2,24 @@
 
 const ROW_HEIGHT = 54;
 const SORTS = {
-  newest: { label: "newest first", key: (each, group) => data.group.time[group] ?? data.place[group], down: true },
-  oldest: { label: "oldest first", key: (each, group) => data.group.time[group] ?? data.place[group] },
+  newest: {
+    label: "newest first",
+    key: (each, group) => data.group.time[group] ?? data.place[group],
+    down: true,
+  },
+  oldest: {
+    label: "oldest first",
+    key: (each, group) => data.group.time[group] ?? data.place[group],
+  },
   best: { label: "highest reward first", key: (each) => data.rollout.reward[each], down: true },
   worst: { label: "lowest reward first", key: (each) => data.rollout.reward[each] },
   longest: { label: "longest first", key: (each) => data.rollout.tokens[each] ?? 0, down: true },
   shortest: { label: "shortest first", key: (each) => data.rollout.tokens[each] ?? 0 },
-  disagreement: { label: "most disagreement in the group first", key: (each, group) => disagreement(group), down: true },
+  disagreement: {
+    label: "most disagreement in the group first",
+    key: (each, group) => disagreement(group),
+    down: true,
+  },
 };
 
 const list = { found: [], place: -1, matches: null, searched: "", searching: 0 };
@@ -30,7 +41,9 @@ function rolloutOf(id) {
   const cut = id.lastIndexOf(".");
   const group = data.numberOf.get(id.slice(0, cut));
   const number = Number(id.slice(cut + 1));
-  return group !== undefined && number >= 1 && number <= data.group.size[group] ? data.first[group] + number - 1 : undefined;
+  return group !== undefined && number >= 1 && number <= data.group.size[group]
+    ? data.first[group] + number - 1
+    : undefined;
 }
 
 /** Return the rollout shown: the one chosen, or the first of a list that stays as it is. */
@@ -45,7 +58,10 @@ function rolloutFilters() {
   if (state.status) passes.push((each) => statusOf(each) === state.status);
   if (state.low !== "") passes.push((each) => data.rollout.reward[each] >= Number(state.low));
   if (state.high !== "") passes.push((each) => data.rollout.reward[each] <= Number(state.high));
-  if (list.matches) passes.push((each, group) => list.matches.has(data.group.id[group]) || list.matches.has(idOf(each)));
+  if (list.matches)
+    passes.push(
+      (each, group) => list.matches.has(data.group.id[group]) || list.matches.has(idOf(each)),
+    );
   return passes;
 }
 
@@ -73,7 +89,9 @@ async function showRollouts() {
   const offset = rows.scrollTop % ROW_HEIGHT;
   list.found = filterRollouts();
   list.place = list.found.indexOf(openedRollout());
-  const total = source.live ? data.groupOf.length : sum(data.group.size.filter((_, group) => data.group.at[group] !== null));
+  const total = source.live
+    ? data.groupOf.length
+    : sum(data.group.size.filter((_, group) => data.group.at[group] !== null));
   byId("found").textContent = `${whole(list.found.length)} of ${plural(total, "rollout")}`;
   drawRows();
   const kept = rows.scrollTop > 0 && top !== undefined ? list.found.indexOf(top) : -1;
@@ -96,7 +114,8 @@ async function search() {
     byId("found").textContent = `Searching, ${percent(part, 0)} done`;
     return own === list.searching;
   });
-  if (found !== null && own === list.searching) Object.assign(list, { matches: new Set(found), searched: wanted });
+  if (found !== null && own === list.searching)
+    Object.assign(list, { matches: new Set(found), searched: wanted });
 }
 
 function drawRows() {
@@ -108,7 +127,8 @@ function drawRows() {
   const drawn = [spacer];
   for (let place = begin; place < end; place += 1) drawn.push(rowOf(place));
   rows.replaceChildren(...drawn);
-  if (list.place >= begin && list.place < end) rows.setAttribute("aria-activedescendant", `rollout-${list.place}`);
+  if (list.place >= begin && list.place < end)
+    rows.setAttribute("aria-activedescendant", `rollout-${list.place}`);
   else rows.removeAttribute("aria-activedescendant");
 }
 
@@ -117,18 +137,35 @@ function rowOf(place) {
   const group = data.groupOf[rollout];
   const { reward, tokens, truncated } = data.rollout;
   const level = data.group.level[group];
-  const parts = [words(statusOf(rollout)), tokens[rollout] === null ? "no completion" : `${whole(tokens[rollout])} tokens${truncated[rollout] ? ", truncated" : ""}`];
+  const parts = [
+    words(statusOf(rollout)),
+    tokens[rollout] === null
+      ? "no completion"
+      : `${whole(tokens[rollout])} tokens${truncated[rollout] ? ", truncated" : ""}`,
+  ];
   if (level !== null) parts.push(`level ${level}`);
   if (data.group.asked_again[group]) parts.push("asked again");
   const place0 = shownRuns().indexOf(data.group.run[group]);
   const attributes = {
-    id: `rollout-${place}`, role: "option", "aria-selected": place === list.place, "aria-setsize": list.found.length, "aria-posinset": place + 1,
+    id: `rollout-${place}`,
+    role: "option",
+    "aria-selected": place === list.place,
+    "aria-setsize": list.found.length,
+    "aria-posinset": place + 1,
   };
-  const row = make("li", attributes,
+  const row = make(
+    "li",
+    attributes,
     make("span", { class: `dot ${kindOf(statusOf(rollout))}`, "aria-hidden": "true" }),
     make("bdi", { class: "task" }, line(taskOf(group).name)),
     make("span", { class: "number" }, decimal(reward[rollout])),
-    make("span", { class: "about soft" }, shownRuns().length > 1 ? dot(place0) : "", parts.join(" · ")));
+    make(
+      "span",
+      { class: "about soft" },
+      shownRuns().length > 1 ? dot(place0) : "",
+      parts.join(" · "),
+    ),
+  );
   row.style.top = `${place * ROW_HEIGHT}px`;
   row.addEventListener("click", () => choose(place, true));
   return row;
@@ -141,7 +178,8 @@ async function choose(place, focus = false) {
   const rows = byId("rows");
   const top = list.place * ROW_HEIGHT;
   if (top < rows.scrollTop) rows.scrollTop = top;
-  else if (top + ROW_HEIGHT > rows.scrollTop + rows.clientHeight) rows.scrollTop = top + ROW_HEIGHT - rows.clientHeight;
+  else if (top + ROW_HEIGHT > rows.scrollTop + rows.clientHeight)
+    rows.scrollTop = top + ROW_HEIGHT - rows.clientHeight;
   drawRows();
   await openRollout(idOf(list.found[list.place]));
   if (focus && matchMedia("(max-width: 52rem)").matches) focusDetail();
@@ -160,7 +198,14 @@ function focusDetail() {
 
 function moveInList(event) {
   const page = Math.floor(byId("rows").clientHeight / ROW_HEIGHT);
-  const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
+  const steps = {
+    ArrowDown: 1,
+    ArrowUp: -1,
+    PageDown: page,
+    PageUp: -page,
+    Home: -Infinity,
+    End: Infinity,
+  };
   if (event.key === "Enter") focusDetail();
   else if (event.key in steps) choose(list.place < 0 ? 0 : list.place + steps[event.key]);
   else return;
@@ -169,7 +214,13 @@ function moveInList(event) {
 
 /** Move by letter, wherever no text is typed. */
 function moveByKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+  if (
+    event.ctrlKey ||
+    event.metaKey ||
+    event.altKey ||
+    event.target.closest("input, select, textarea")
+  )
+    return;
   const keys = {
     j: () => choose(list.place + 1),
     k: () => choose(Math.max(0, list.place - 1)),

@@ -8,10 +8,15 @@ function showRuns() {
   const shown = shownRuns();
   const several = data.runs.length > 1;
   const names = shown.map((run) => line(data.runs[run].name));
-  document.title = names.length === 1 ? `${names[0]} · reasoning-gym rollouts` : "reasoning-gym rollouts";
+  document.title =
+    names.length === 1 ? `${names[0]} · reasoning-gym rollouts` : "reasoning-gym rollouts";
   byId("title").textContent = names.length === 1 ? names[0] : `${names.length} runs side by side`;
   byId("facts").textContent = factsOf(shown);
-  replaceIfNew(byId("healths"), ...notes(), ...shown.flatMap((run) => healthLines(run, groups.get(run) ?? [], shown.length > 1)));
+  replaceIfNew(
+    byId("healths"),
+    ...notes(),
+    ...shown.flatMap((run) => healthLines(run, groups.get(run) ?? [], shown.length > 1)),
+  );
   byId("tiles").replaceChildren(...(shown.length === 1 ? tilesOf(groups.get(shown[0]) ?? []) : []));
   byId("run-table").hidden = !several;
   if (several) showRunTable(groups, shown);
@@ -21,11 +26,19 @@ function showRuns() {
 function factsOf(shown) {
   const run = shown.length === 1 ? data.runs[shown[0]] : null;
   const header = new Map(run?.header ?? []);
-  const facts = ["model", "server", "temperature", "seed", "step"].filter((name) => header.has(name))
-    .map((name) => (name === "model" ? line(header.get(name)) : `${name} ${line(header.get(name))}`));
-  const since = run?.started ? [`started ${line(run.started).slice(0, 16).replace("T", " ")} UTC`] : [];
+  const facts = ["model", "server", "temperature", "seed", "step"]
+    .filter((name) => header.has(name))
+    .map((name) =>
+      name === "model" ? line(header.get(name)) : `${name} ${line(header.get(name))}`,
+    );
+  const since = run?.started
+    ? [`started ${line(run.started).slice(0, 16).replace("T", " ")} UTC`]
+    : [];
   const end = run?.ended ? [`ended ${line(run.ended).slice(0, 16).replace("T", " ")} UTC`] : [];
-  const pace = run && !run.ended ? PACE.filter((name) => header.has(name)).map((name) => `${name} ${line(header.get(name))}`) : [];
+  const pace =
+    run && !run.ended
+      ? PACE.filter((name) => header.has(name)).map((name) => `${name} ${line(header.get(name))}`)
+      : [];
   return [...facts, ...since, ...end, ...pace].join(" · ");
 }
 
@@ -39,48 +52,90 @@ const notes = () => (data.notes ?? []).map((text) => make("p", { class: "soft" }
 
 function healthLines(number, groups, named) {
   const run = data.runs[number];
-  const missing = groups.filter((group) => scoredMean(group, "score") === null).length;
   const lines = [...run.health];
-  if (run.kind === "evaluation" && missing) {
-    lines.push({ level: "warning", text: `Incomplete: ${whole(missing)} of ${whole(groups.length)} items not scored` });
+  const missing = run.kind === "evaluation" ? figuresOf(groups).unscoredGroups : 0;
+  if (missing) {
+    const text = `Incomplete: ${whole(missing)} of ${whole(groups.length)} items not scored`;
+    lines.push({ level: "warning", text });
   }
-  return lines.filter(({ level }) => !named || level !== "ok").map(({ level, text }) =>
-    make("p", { class: `health ${LEVELS[level] ? level : "warning"}` },
-      make("span", { "aria-hidden": "true" }, LEVELS[level] ?? LEVELS.warning), " ",
-      make("span", {}, named ? `${line(run.name)}: ${line(text)}` : line(text))));
+  return lines
+    .filter(({ level }) => !named || level !== "ok")
+    .map(({ level, text }) =>
+      make(
+        "p",
+        { class: `health ${LEVELS[level] ? level : "warning"}` },
+        make("span", { "aria-hidden": "true" }, LEVELS[level] ?? LEVELS.warning),
+        " ",
+        make("span", {}, named ? `${line(run.name)}: ${line(text)}` : line(text)),
+      ),
+    );
 }
 
 function tile(name, value, note = "") {
-  return make("div", {}, make("dt", {}, name), make("dd", { class: "figure" }, value), make("dd", { class: "note" }, note));
+  return make(
+    "div",
+    {},
+    make("dt", {}, name),
+    make("dd", { class: "figure" }, value),
+    make("dd", { class: "note" }, note),
+  );
 }
 
 function tilesOf(groups) {
   const own = figuresOf(groups);
   if (!own.groups) return [tile("Groups", "0", "no group passes the filters")];
-  const tiles = [];
-  if (own.solved) {
-    const chance = own.chance === null ? "" : `, chance ${percent(own.chance)}, no reasoning ${percent(own.noReasoning)}`;
-    const of = own.unscoredGroups ? `of ${whole(own.groups - own.unscoredGroups)} scored problems; ${whole(own.unscoredGroups)} not scored; ` : "";
-    tiles.push(tile("Solved", percent(own.solved.value), `${of}95% ${percent(own.solved.low)} to ${percent(own.solved.high)}${chance}`));
-    tiles.push(tile("Mean reward", own.reward.toFixed(3), `score ${own.score.toFixed(3)}`));
-  }
-  if (own.signal !== null) {
-    const fresh = own.again === null ? "" : `; fresh ${percent(own.fresh, 0)}, asked again ${percent(own.again, 0)}`;
-    tiles.push(tile("Groups with signal", percent(own.signal), `all solved ${percent(own.allSolved)}, none ${percent(1 - own.signal - own.allSolved)}${fresh}`));
-  }
-  tiles.push(tile("Groups", whole(own.groups), `${plural(own.rollouts, "rollout")} of ${plural(new Set(groups.map((group) => data.group.task[group])).size, "task")}`));
-  tiles.push(tile("Tokens", short(own.tokens), "of completions"));
+  const tasks = new Set(groups.map((group) => data.group.task[group])).size;
+  const tiles = [
+    ...(own.solved ? solvedTiles(own) : []),
+    tile(
+      "Groups",
+      whole(own.groups),
+      `${plural(own.rollouts, "rollout")} of ${plural(tasks, "task")}`,
+    ),
+    tile("Tokens", short(own.tokens), "of completions"),
+  ];
+  if (own.signal !== null) tiles.splice(own.solved ? 2 : 0, 0, signalTile(own));
   if (own.length !== null) {
-    tiles.push(tile("Mean length", whole(own.length), `tokens, median ${whole(quantile(sortedLengths(groups), 0.5))}; truncated ${percent(own.truncated)}`));
+    const median = whole(quantile(sortedLengths(groups), 0.5));
+    const note = `tokens, median ${median}; truncated ${percent(own.truncated)}`;
+    tiles.push(tile("Mean length", whole(own.length), note));
     tiles.push(tile("Format failures", percent(own.format), "no answer, or several"));
   }
   return tiles;
 }
 
+function solvedTiles({ solved, ...own }) {
+  const notes = [`95% ${percent(solved.low)} to ${percent(solved.high)}`];
+  if (own.chance !== null) {
+    notes.push(`chance ${percent(own.chance)}, no reasoning ${percent(own.noReasoning)}`);
+  }
+  if (own.unscoredGroups) notes.push(`${whole(own.unscoredGroups)} groups not scored`);
+  return [
+    tile("Solved", percent(solved.value), notes.join("; ")),
+    tile("Mean reward", own.reward.toFixed(3), `score ${own.score.toFixed(3)}`),
+  ];
+}
+
+function signalTile(own) {
+  const none = percent(1 - own.signal - own.allSolved);
+  const notes = [`all solved ${percent(own.allSolved)}, none ${none}`];
+  if (own.again !== null) {
+    notes.push(`fresh ${percent(own.fresh, 0)}, asked again ${percent(own.again, 0)}`);
+  }
+  return tile("Groups with signal", percent(own.signal), notes.join("; "));
+}
+
 function showRunTable(groups, shown) {
-  const rows = data.runs.map((run, number) => ({ run, number, figures: groups.has(number) ? figuresOf(groups.get(number)) : null }));
+  const rows = data.runs.map((run, number) => ({
+    run,
+    number,
+    figures: groups.has(number) ? figuresOf(groups.get(number)) : null,
+  }));
   const number = (key, label, value, text) => ({
-    key, label, value: ({ figures }) => figures && value(figures), cell: ({ figures }) => (figures && value(figures) !== null ? text(value(figures)) : "–"),
+    key,
+    label,
+    value: ({ figures }) => figures && value(figures),
+    cell: ({ figures }) => (figures && value(figures) !== null ? text(value(figures)) : "–"),
   });
   showTable(byId("run-table"), {
     label: "Runs and evaluations",
@@ -91,13 +146,44 @@ function showRunTable(groups, shown) {
     },
     rows,
     columns: [
-      { key: "name", label: "Run", text: true, value: ({ run, number }) => number + (run.kind === "training" ? 0 : data.runs.length), cell: (row) => runChoice(row, shown) },
-      { key: "solved", label: "Solved", value: ({ figures }) => figures?.solved?.value ?? null, cell: ({ figures, number }) => solvedCell(figures, Math.max(0, shown.indexOf(number))) },
-      number("reward", "Reward", (own) => own.reward, (value) => value.toFixed(3)),
-      number("signal", "Signal", (own) => own.signal, (value) => percent(value)),
+      {
+        key: "name",
+        label: "Run",
+        text: true,
+        value: ({ run, number }) => number + (run.kind === "training" ? 0 : data.runs.length),
+        cell: (row) => runChoice(row, shown),
+      },
+      {
+        key: "solved",
+        label: "Solved",
+        value: ({ figures }) => figures?.solved?.value ?? null,
+        cell: ({ figures, number }) => solvedCell(figures, Math.max(0, shown.indexOf(number))),
+      },
+      number(
+        "reward",
+        "Reward",
+        (own) => own.reward,
+        (value) => value.toFixed(3),
+      ),
+      number(
+        "signal",
+        "Signal",
+        (own) => own.signal,
+        (value) => percent(value),
+      ),
       number("length", "Length", (own) => own.length, whole),
-      number("truncated", "Truncated", (own) => own.truncated, (value) => percent(value)),
-      number("format", "No answer", (own) => own.format, (value) => percent(value)),
+      number(
+        "truncated",
+        "Truncated",
+        (own) => own.truncated,
+        (value) => percent(value),
+      ),
+      number(
+        "format",
+        "No answer",
+        (own) => own.format,
+        (value) => percent(value),
+      ),
       number("groups", "Groups", (own) => own.groups, whole),
       number("rollouts", "Rollouts", (own) => own.rollouts, whole),
       number("tokens", "Tokens", (own) => own.tokens, short),
@@ -113,7 +199,12 @@ function runChoice({ run, number }, shown) {
   box.checked = place >= 0;
   box.addEventListener("change", () => {
     const chosen = box.checked ? [...shown, number] : shown.filter((each) => each !== number);
-    change({ runs: chosen.slice(-MOST_RUNS).sort((a, b) => a - b).join(",") });
+    change({
+      runs: chosen
+        .slice(-MOST_RUNS)
+        .sort((a, b) => a - b)
+        .join(","),
+    });
   });
   return make("label", {}, box, place >= 0 ? dot(place) : "", make("bdi", {}, line(run.name)));
 }
@@ -124,30 +215,57 @@ const dot = (place) => make("span", { class: `dot series-${place}`, "aria-hidden
 function solvedCell(figures, place) {
   if (!figures?.solved) return "–";
   const { value, low, high } = figures.solved;
-  const text = make("span", { class: "value", title: `95%: ${percent(low)} to ${percent(high)}` }, percent(value));
-  return make("span", { class: "solved-cell" }, intervalBar(figures.solved, figures.chance, place), text);
+  const text = make(
+    "span",
+    { class: "value", title: `95%: ${percent(low)} to ${percent(high)}` },
+    percent(value),
+  );
+  return make(
+    "span",
+    { class: "solved-cell" },
+    intervalBar(figures.solved, figures.chance, place),
+    text,
+  );
 }
 
+const fact = (label, value) =>
+  make("div", {}, make("dt", {}, line(label)), make("dd", {}, line(value)));
+
 function showSettings(shown) {
-  const open = new Set([...byId("settings").querySelectorAll("details[open]")].map((each) => each.dataset.key));
+  const opened = [...byId("settings").querySelectorAll("details[open]")];
+  const open = new Set(opened.map((each) => each.dataset.key));
   const folded = (key, title, ...content) => {
     const details = make("details", { "data-key": key }, make("summary", {}, title), ...content);
     details.open = open.has(key);
     return details;
   };
-  const content = shown.map((number) => {
-    const run = data.runs[number];
-    const found = [];
-    if (run.warnings.length) {
-      const lines = run.warnings.map(({ time, level, text }) => make("li", {}, `${line(time).slice(11, 19)} ${line(level)} `, make("bdi", {}, line(text))));
-      found.push(folded(`log ${number}`, `Last ${run.warnings.length === 1 ? "warning" : `${run.warnings.length} warnings`} of the log`, make("ul", { class: "log" }, ...lines)));
-    }
-    const facts = run.header.filter(([label]) => !PACE.includes(label)).map(([label, value]) => make("div", {}, make("dt", {}, line(label)), make("dd", {}, line(value))));
-    facts.push(make("div", {}, make("dt", {}, "name"), make("dd", {}, line(run.id))));
-    found.push(folded(`settings ${number}`, "Settings and versions", make("dl", { class: "facts" }, ...facts)));
-    if (run.system_prompt) found.push(folded(`prompt ${number}`, "System prompt", modelText(run.system_prompt)));
-    return shown.length > 1 ? [folded(`run ${number}`, line(run.name), make("div", { class: "inner" }, ...found))] : found;
-  });
-  const all = content.flat();
-  replaceIfNew(byId("settings"), ...(shown.length > 1 ? [folded("all", "Settings, system prompts and warnings", make("div", { class: "inner" }, ...all))] : all));
+  const [first] = shown;
+  if (shown.length === 1) return replaceIfNew(byId("settings"), ...settingsOf(first, folded));
+  const each = shown.map((run) =>
+    folded(`run ${run}`, line(data.runs[run].name), ...settingsOf(run, folded)),
+  );
+  return replaceIfNew(
+    byId("settings"),
+    folded("all", "Settings, system prompts and warnings", ...each),
+  );
+}
+
+function settingsOf(number, folded) {
+  const run = data.runs[number];
+  const found = [];
+  if (run.warnings.length) {
+    const lines = run.warnings.map(({ time, level, text }) =>
+      make("li", {}, `${line(time).slice(11, 19)} ${line(level)} `, make("bdi", {}, line(text))),
+    );
+    const title = `Last ${lines.length === 1 ? "warning" : `${lines.length} warnings`} of the log`;
+    found.push(folded(`log ${number}`, title, make("ul", { class: "log" }, ...lines)));
+  }
+  const header = run.header.filter(([label]) => !PACE.includes(label));
+  const facts = [...header, ["name", run.id]].map(([label, value]) => fact(label, value));
+  const list = make("dl", { class: "facts" }, ...facts);
+  found.push(folded(`settings ${number}`, "Settings and versions", list));
+  if (run.system_prompt) {
+    found.push(folded(`prompt ${number}`, "System prompt", modelText(run.system_prompt)));
+  }
+  return found;
 }

@@ -1,7 +1,7 @@
 // Where the index and the texts come from: this file, or the server that follows a run.
 //
-// A source gives `first()`, `group(id)` and `search(text, onProgress)`, a live one `next()`. A search returns
-// the identifiers of groups whose question has the text, and ID.N of rollouts that have it.
+// A source gives `first()`, `group(id)` and `search(text, onProgress)`, a live one `next()` too. A
+// search returns the identifiers of groups whose question has the text, and ID.N of rollouts.
 
 const KEPT_CHUNKS = 8;
 
@@ -39,7 +39,8 @@ class FileSource {
 
   async #unpack(chunk) {
     if (!this.#unpacked.has(chunk)) {
-      if (this.#unpacked.size >= KEPT_CHUNKS) this.#unpacked.delete(this.#unpacked.keys().next().value);
+      if (this.#unpacked.size >= KEPT_CHUNKS)
+        this.#unpacked.delete(this.#unpacked.keys().next().value);
       this.#unpacked.set(chunk, unpack(this.#chunks[chunk].textContent));
     }
     return this.#unpacked.get(chunk);
@@ -50,7 +51,9 @@ function matchesIn(id, row, wanted) {
   const has = (message) => message.content.toLowerCase().includes(wanted);
   const prompt = row.rollouts[0].conversation.slice(0, -1);
   if (prompt.some((message) => message.role !== "system" && has(message))) return [id];
-  const matching = row.rollouts.map((own, number) => (has(own.conversation.at(-1)) ? number + 1 : 0));
+  const matching = row.rollouts.map((own, number) =>
+    has(own.conversation.at(-1)) ? number + 1 : 0,
+  );
   return matching.filter(Boolean).map((number) => `${id}.${number}`);
 }
 
@@ -72,7 +75,7 @@ class HttpSource {
 
   async search(text, onProgress) {
     const found = [];
-    for (let searched = 0; ; ) {
+    for (let searched = 0; ;) {
       const part = await this.#get(`api/search?text=${encodeURIComponent(text)}&after=${searched}`);
       found.push(...part.found);
       if (part.searched <= searched || part.searched >= part.of) return found;
@@ -89,9 +92,11 @@ class HttpSource {
 
   async #get(address) {
     const response = await fetch(address, { cache: "no-store" });
-    if (!response.ok) throw new Error(`${address.split("?")[0]}: ${response.status} ${response.statusText}`);
+    if (!response.ok)
+      throw new Error(`${address.split("?")[0]}: ${response.status} ${response.statusText}`);
     return response.json();
   }
 }
 
-const source = document.documentElement.dataset.source === "http" ? new HttpSource() : new FileSource();
+const source =
+  document.documentElement.dataset.source === "http" ? new HttpSource() : new FileSource();

@@ -3,15 +3,17 @@
 /**
  * Fill an element with a table.
  *
- * A column has `key`, `label`, `cell(row)` (nodes or text) and `value(row)` to sort by; `text` columns
- * stand left. columns without `value` can't be sorted. `sort` is a key, with "-" before it for descending; `onSort` gets the next one.
+ * A column has `key`, `label` and `cell(row)`, nodes or text; with `value(row)` it can be sorted;
+ * `text` columns stand left. `sort` is a key, with "-" before it for descending.
  */
 function showTable(element, { label, columns, rows, sort, onSort, onRow, current }) {
   const descending = sort.startsWith("-");
   const key = sort.replace(/^-/, "");
-  const column = columns.find((each) => each.key === key && each.value) ?? columns.find((each) => each.value);
+  const column =
+    columns.find((each) => each.key === key && each.value) ?? columns.find((each) => each.value);
   const body = make("tbody", {});
-  for (const row of column ? sorted(rows, column, descending) : rows) body.append(tableRow(row, columns, onRow, current));
+  for (const row of column ? sorted(rows, column, descending) : rows)
+    body.append(tableRow(row, columns, onRow, current));
   const head = columns.map((each) => {
     const order = each === column ? (descending ? "descending" : "ascending") : "none";
     const attributes = { scope: "col", class: classOf(each), "aria-sort": order };
@@ -25,7 +27,12 @@ function showTable(element, { label, columns, rows, sort, onSort, onRow, current
     if (each.help) button.title = each.help;
     return make("th", attributes, button);
   });
-  const table = make("table", { "aria-label": label }, make("thead", {}, make("tr", {}, ...head)), body);
+  const table = make(
+    "table",
+    { "aria-label": label },
+    make("thead", {}, make("tr", {}, ...head)),
+    body,
+  );
   const focused = element.contains(document.activeElement) && document.activeElement.dataset.key;
   element.replaceChildren(table);
   if (focused) element.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
@@ -72,14 +79,26 @@ const WIDTH = 120;
 /** A share with its interval, and the floor of chance, on an axis from 0 to 100 %. */
 function intervalBar(estimate, chance, series) {
   const x = (value) => (4 + value * (WIDTH - 8)).toFixed(1);
-  const drawing = makeSvg("svg", { class: `bar series-${series}`, viewBox: `0 0 ${WIDTH} 16`, "aria-hidden": "true" });
+  const drawing = makeSvg("svg", {
+    class: `bar series-${series}`,
+    viewBox: `0 0 ${WIDTH} 16`,
+    "aria-hidden": "true",
+  });
   drawing.append(makeSvg("line", { class: "axis", x1: x(0), x2: x(1), y1: 8, y2: 8 }));
   if (chance !== null) {
-    drawing.append(makeSvg("line", { class: "chance", x1: x(chance), x2: x(chance), y1: 2, y2: 14 }));
+    drawing.append(
+      makeSvg("line", { class: "chance", x1: x(chance), x2: x(chance), y1: 2, y2: 14 }),
+    );
   }
   if (estimate) {
     drawing.append(
-      makeSvg("line", { class: "interval", x1: x(estimate.low), x2: x(estimate.high), y1: 8, y2: 8 }),
+      makeSvg("line", {
+        class: "interval",
+        x1: x(estimate.low),
+        x2: x(estimate.high),
+        y1: 8,
+        y2: 8,
+      }),
       makeSvg("circle", { class: "mark", cx: x(estimate.value), cy: 8, r: 4 }),
     );
   }
@@ -91,7 +110,11 @@ function differenceBar(change) {
   const x = (value) => (4 + ((value + 1) / 2) * (WIDTH - 8)).toFixed(1);
   return makeSvg(
     "svg",
-    { class: `bar ${change.beyond ? (change.value > 0 ? "gain" : "loss") : ""}`, viewBox: `0 0 ${WIDTH} 16`, "aria-hidden": "true" },
+    {
+      class: `bar ${change.beyond ? (change.value > 0 ? "gain" : "loss") : ""}`,
+      viewBox: `0 0 ${WIDTH} 16`,
+      "aria-hidden": "true",
+    },
     makeSvg("line", { class: "axis", x1: x(-1), x2: x(1), y1: 8, y2: 8 }),
     makeSvg("line", { class: "zero", x1: x(0), x2: x(0), y1: 2, y2: 14 }),
     makeSvg("line", { class: "interval", x1: x(change.low), x2: x(change.high), y1: 8, y2: 8 }),
@@ -101,7 +124,11 @@ function differenceBar(change) {
 
 /** A line through shares in [0, 1]; nulls are left out. */
 function sparkline(values, series) {
-  const drawing = makeSvg("svg", { class: `spark series-${series}`, viewBox: "0 0 80 18", "aria-hidden": "true" });
+  const drawing = makeSvg("svg", {
+    class: `spark series-${series}`,
+    viewBox: "0 0 80 18",
+    "aria-hidden": "true",
+  });
   const points = values
     .map((value, number) => [2 + (76 * number) / Math.max(1, values.length - 1), value])
     .filter(([, value]) => value !== null)

@@ -12,66 +12,101 @@ function taskRows() {
         task: data.tasks[number],
         lines: runs.map((run) => {
           const ordered = inOrder(own.get(run));
-          return { place: shown.indexOf(run), training: data.runs[run].kind === "training", groups: ordered, figures: figuresOf(ordered) };
+          return {
+            place: shown.indexOf(run),
+            training: data.runs[run].kind === "training",
+            groups: ordered,
+            figures: figuresOf(ordered),
+          };
         }),
       };
     })
-    .filter(({ task }) => !wanted || task.name.toLowerCase().includes(wanted) || task.category.includes(wanted));
+    .filter(
+      ({ task }) =>
+        !wanted || task.name.toLowerCase().includes(wanted) || task.category.includes(wanted),
+    );
 }
 
 function showTasks() {
   const rows = taskRows();
-  const several = shownRuns().length > 1;
-  const leveled = rows.some((row) => row.lines.some((own) => own.figures.level !== null));
-  const again = rows.some((row) => row.lines.some((own) => own.figures.again !== null));
-  const time = rows.some((row) => row.lines.some((own) => own.training));
-  const chance = rows.some((row) => row.lines.some((own) => own.figures.chance !== null));
-  const number = (key, label, value, text, help) => ({
-    key, label, help,
-    value: ({ lines: [first] }) => value(first.figures),
-    cell: ({ lines: own }) => lines(own, ({ figures }) => (value(figures) === null ? "–" : text(value(figures)))),
-  });
-  const columns = [
-    { key: "task", label: "Task", text: true, value: ({ task }) => task.name, cell: taskChoice },
-    { key: "category", label: "Category", text: true, value: ({ task }) => task.category, cell: ({ task }) => line(task.category) },
-    {
-      key: "solved", label: "Solved", help: "Solved share with its 95% interval",
-      value: ({ lines: [first] }) => first.figures.solved?.value ?? null,
-      cell: ({ lines: own }) => lines(own, ({ figures, place }) => [several ? dot(place) : "", solvedCell(figures, place)].filter(Boolean)),
-    },
-    time && { key: "time", label: "Over time", cell: ({ lines: own }) => lines(own, sparkOf) },
-    leveled && number("level", "Level now", (own) => own.lastLevel, String, "Level of the last group"),
-    number("signal", again ? "Signal, fresh" : "Signal", (own) => own.fresh, (value) => percent(value, 0), "Groups in which some rollouts are solved, not all"),
-    again && number("again", "Signal, again", (own) => own.again, (value) => percent(value, 0), "The same of problems asked again"),
-    number("length", "Length", (own) => own.length, whole, "Mean completion length in tokens"),
-    number("truncated", "Truncated", (own) => own.truncated, (value) => percent(value, 0)),
-    number("format", "No answer", (own) => own.format, (value) => percent(value, 0), "No answer, or several"),
-    number("groups", "Groups", (own) => own.groups, whole),
-  ].filter(Boolean);
-  byId("chance-legend").hidden = !chance;
-  byId("task-count").textContent = `${plural(rows.length, "task")}${several ? "; sorted by the first run shown" : ""}`;
-  byId("series-legend").replaceChildren(...(several ? shownRuns().map((run, place) => make("li", {}, dot(place), " ", make("bdi", {}, line(data.runs[run].name)))) : []));
+  const shown = shownRuns();
+  const several = shown.length > 1;
+  const any = (test) => rows.some((row) => row.lines.some(test));
+  byId("chance-legend").hidden = !any(({ figures }) => figures.chance !== null);
+  const order = several ? "; sorted by the first run shown" : "";
+  byId("task-count").textContent = `${plural(rows.length, "task")}${order}`;
+  const legend = (run, place) =>
+    make("li", {}, dot(place), " ", make("bdi", {}, line(data.runs[run].name)));
+  byId("series-legend").replaceChildren(...(several ? shown.map(legend) : []));
   showTable(byId("task-table"), {
     label: "Tasks",
-    columns,
+    columns: taskColumns(any, several),
     rows,
     sort: state.table,
     onSort: (table) => change({ table }),
-    onRow: ({ task }) => change({ task: state.task === task.name ? "" : task.name }),
+    onRow: ({ task }) => chooseTask(task),
     current: ({ task }) => task.name === state.task,
   });
 }
 
+const chooseTask = (task) => change({ task: state.task === task.name ? "" : task.name });
+const rounded = (value) => percent(value, 0);
+
+/** A column of numbers, with a line for each run; it sorts by the first one. */
+function figureColumn(key, label, value, text, help) {
+  return {
+    ...{ key, label, help },
+    value: ({ lines: [first] }) => value(first.figures),
+    cell: ({ lines: own }) =>
+      lines(own, ({ figures }) => (value(figures) === null ? "–" : text(value(figures)))),
+  };
+}
+
+/** Return the columns that have a value: `any` says whether a line passes a test. */
+function taskColumns(any, several) {
+  const again = any(({ figures }) => figures.again !== null);
+  const leveled = any(({ figures }) => figures.level !== null);
+  const mark = ({ figures, place }) => [several ? dot(place) : "", solvedCell(figures, place)];
+  const signal = "Groups in which some rollouts are solved, not all";
+  return [
+    { key: "task", label: "Task", text: true, value: ({ task }) => task.name, cell: taskChoice },
+    {
+      ...{ key: "category", label: "Category", text: true },
+      value: ({ task }) => task.category,
+      cell: ({ task }) => line(task.category),
+    },
+    {
+      ...{ key: "solved", label: "Solved", help: "Solved share with its 95% interval" },
+      value: ({ lines: [first] }) => first.figures.solved?.value ?? null,
+      cell: ({ lines: own }) => lines(own, mark),
+    },
+    any(({ training }) => training) && {
+      ...{ key: "time", label: "Over time" },
+      cell: ({ lines: own }) => lines(own, sparkOf),
+    },
+    leveled &&
+      figureColumn("level", "Level now", (own) => own.lastLevel, String, "Of the last group"),
+    figureColumn("signal", again ? "Signal, fresh" : "Signal", (own) => own.fresh, rounded, signal),
+    again && figureColumn("again", "Signal, again", (own) => own.again, rounded, "Asked again"),
+    figureColumn("length", "Length", (own) => own.length, whole, "Mean completion, in tokens"),
+    figureColumn("truncated", "Truncated", (own) => own.truncated, rounded),
+    figureColumn("format", "No answer", (own) => own.format, rounded, "No answer, or several"),
+    figureColumn("groups", "Groups", (own) => own.groups, whole),
+  ].filter(Boolean);
+}
+
 function taskChoice({ task }) {
-  const button = makeButton(line(task.name), () => change({ task: state.task === task.name ? "" : task.name }), {
+  return makeButton(line(task.name), () => chooseTask(task), {
     class: "plain",
     "aria-pressed": String(state.task === task.name),
     "data-key": `task ${task.name}`,
   });
-  return button;
 }
 
 function sparkOf({ groups, place, training }) {
   if (!training || groups.length < 2) return "";
-  return sparkline(parts(groups, 12).map((own) => figuresOf(own).solved?.value ?? null), place);
+  return sparkline(
+    parts(groups, 12).map((own) => figuresOf(own).solved?.value ?? null),
+    place,
+  );
 }

@@ -34,7 +34,9 @@ function codePoint(character) {
 
 /** Return a text on one line in which hidden characters are named. */
 function line(text) {
-  return String(text).replace(/\s+/g, " ").replace(HIDDEN, (each) => `⟨${codePoint(each)}⟩`);
+  return String(text)
+    .replace(/\s+/g, " ")
+    .replace(HIDDEN, (each) => `⟨${codePoint(each)}⟩`);
 }
 
 /** Append a text in which hidden characters are named. */
@@ -71,7 +73,11 @@ const plural = (count, noun) => `${whole(count)} ${noun}${count === 1 ? "" : "s"
 
 /** Return a large number in at most four characters, such as 1.2M. */
 function short(value) {
-  for (const [size, letter] of [[1e9, "B"], [1e6, "M"], [1e3, "k"]]) {
+  for (const [size, letter] of [
+    [1e9, "B"],
+    [1e6, "M"],
+    [1e3, "k"],
+  ]) {
     if (value >= size) return `${(value / size).toPrecision(value >= 100 * size ? 3 : 2)}${letter}`;
   }
   return whole(value);

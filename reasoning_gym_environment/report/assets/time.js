@@ -30,10 +30,13 @@ function pointsOf(groups, series) {
   });
 }
 
-/** Return the smoothed line through the points that have a value: a kernel mean, weighted by groups. */
+/** Return the smoothed line through points: a kernel mean, weighted by groups. */
 function smoothed(points) {
   if (points.length < 3) return points;
-  const width = Math.max(1, ((points.at(-1).x - points[0].x) * SMOOTHING) / Math.sqrt(points.length));
+  const width = Math.max(
+    1,
+    ((points.at(-1).x - points[0].x) * SMOOTHING) / Math.sqrt(points.length),
+  );
   return points.map((at) => {
     let [total, weights] = [0, 0];
     for (const each of points) {
@@ -47,59 +50,91 @@ function smoothed(points) {
 
 /** Return the chart of a metric; `limits` share an axis between charts. */
 function timeChart(title, metric, series, limits = {}) {
-  const { value, percent: isPercent } = METRICS[metric];
-  const own = series.map((points) =>
-    points
-      .map(({ figures, ...point }) => {
-        const { solved } = figures;
-        const interval = metric === "solved" && solved ? `${percent(solved.low)} to ${percent(solved.high)}` : "–";
-        return { ...point, value: value(figures), interval, rollouts: figures.rollouts };
-      })
-      .filter((point) => point.value !== null),
-  );
+  const own = series.map((points) => valuesOf(points, metric));
   const raw = own.flat();
   if (!raw.length) return make("p", { class: "none soft" }, "no value in these groups");
-  const most = limits.most ?? Math.max(...raw.map((point) => point.value));
-  const scale = metric === "reward" ? { domainMin: Math.min(0, ...raw.map((point) => point.value)), domainMax: Math.max(1, most) } :
-    isPercent ? { domain: [0, metric === "solved" || metric === "signal" ? 1 : Math.max(0.05, most)] } : { domain: [0, Math.max(1, most)] };
+  const quantity = { type: "quantitative", title: null };
   const end = limits.end ?? Math.max(...raw.map((point) => point.last + 1));
-  const x = { field: "x", type: "quantitative", title: null, scale: { domain: [0, end], nice: false } };
-  const y = { field: "value", type: "quantitative", title: null, axis: isPercent ? PERCENT : {}, scale };
-  const color = { field: "series", type: "nominal", legend: null, scale: { domain: SERIES.map((_, n) => n), range: SERIES } };
-  const span = parseSpan();
+  const x = { ...quantity, field: "x", scale: { domain: [0, end], nice: false } };
+  const scale = { domain: domainOf(metric, raw, limits.most) };
+  const y = { ...quantity, field: "value", axis: METRICS[metric].percent ? PERCENT : {}, scale };
+  const colors = { domain: SERIES.map((_, number) => number), range: SERIES };
+  const color = { field: "series", type: "nominal", legend: null, scale: colors };
   const layers = [
+    ...spanLayer(x),
     {
       data: { values: raw },
       mark: { type: "circle", size: 34, opacity: 0.4, cursor: "pointer" },
-      encoding: { x, y, color, tooltip: tooltipOf(isPercent, metric) },
+      encoding: { x, y, color, tooltip: tooltipOf(metric) },
     },
-    { data: { values: own.flatMap(smoothed) }, mark: { type: "line", strokeWidth: 2.2, interpolate: "monotone" }, encoding: { x, y, color } },
+    {
+      data: { values: own.flatMap(smoothed) },
+      mark: { type: "line", strokeWidth: 2.2, interpolate: "monotone" },
+      encoding: { x, y, color },
+    },
   ];
-  if (span) {
-    layers.unshift({
+  const ends = [raw[0], raw.at(-1)].map((point) => show(point.value, METRICS[metric]));
+  const description = `${title} in the order of training: ${raw.length} points from ${ends[0]} to ${ends[1]}`;
+  return chart(description, limits.height ?? 150, { layer: layers }, selectPoint);
+}
+
+/** Return the points that have a value of a metric. */
+function valuesOf(points, metric) {
+  const found = points.map(({ figures, ...point }) => {
+    const { solved } = figures;
+    const interval = solved ? `${percent(solved.low)} to ${percent(solved.high)}` : "–";
+    return {
+      ...point,
+      value: METRICS[metric].value(figures),
+      interval,
+      rollouts: figures.rollouts,
+    };
+  });
+  return found.filter((point) => point.value !== null);
+}
+
+/** Shares of solved rollouts and of signal have the whole axis; a reward may be negative. */
+function domainOf(metric, points, most) {
+  const values = points.map((point) => point.value);
+  const high = most ?? Math.max(...values);
+  if (metric === "solved" || metric === "signal") return [0, 1];
+  if (metric === "reward") return [Math.min(0, ...values), Math.max(1, high)];
+  return [0, Math.max(METRICS[metric].percent ? 0.05 : 1, high)];
+}
+
+/** The chosen span of groups, behind the points. */
+function spanLayer(x) {
+  const span = parseSpan();
+  if (!span) return [];
+  return [
+    {
       data: { values: [{ from: span.first + 1, to: span.last + 1.01 }] },
       mark: { type: "rect", color: "var(--mark)", opacity: 0.8 },
       encoding: { x: { ...x, field: "from" }, x2: { field: "to" } },
-    });
-  }
-  const description = `${title} in the order of training: ${raw.length} points from ${show(raw[0].value, METRICS[metric])} to ${show(raw.at(-1).value, METRICS[metric])}`;
-  return chart(description, limits.height ?? 150, { layer: layers }, (point) => {
-    if (point.last === undefined) return;
-    change({ span: `${point.run}:${point.first}-${point.last}` });
-    goTo("rollouts");
-  });
+    },
+  ];
 }
 
-const show = (value, metric) => (metric.percent ? percent(value) : metric.whole ? whole(value) : decimal(value));
+function selectPoint(point) {
+  if (point.last === undefined) return;
+  change({ span: `${point.run}:${point.first}-${point.last}` });
+  goTo("rollouts");
+}
 
-function tooltipOf(isPercent, metric) {
+function show(value, metric) {
+  if (metric.percent) return percent(value);
+  return metric.whole ? whole(value) : decimal(value);
+}
+
+function tooltipOf(metric) {
   const first = [
-    { field: "value", title: "value", format: isPercent ? ".1%" : ",.3~f" },
+    { field: "value", title: "value", format: METRICS[metric].percent ? ".1%" : ",.3~f" },
     { field: "groups", title: "groups", format: "," },
     { field: "rollouts", title: "rollouts", format: "," },
     { field: "time", title: "from" },
   ];
-  return metric === "solved" ? [first[0], { field: "interval", title: "95%" }, ...first.slice(1)] : first;
+  if (metric === "solved") first.splice(1, 0, { field: "interval", title: "95%" });
+  return first;
 }
 
 /** Return the training runs shown, with their groups but for the chosen span. */
@@ -120,7 +155,10 @@ function showTime() {
   if (!runs.length) return showCharts(container);
   const end = Math.max(...runs.map(({ run }) => data.order[run].length));
   container.className = state.by ? "grid small" : "grid three";
-  return showCharts(container, ...(state.by ? chartsByCategory(runs, end) : chartsByMetric(runs, end)));
+  return showCharts(
+    container,
+    ...(state.by ? chartsByCategory(runs, end) : chartsByMetric(runs, end)),
+  );
 }
 
 function chartsByMetric(runs, end) {
@@ -134,7 +172,9 @@ function chartsByMetric(runs, end) {
 }
 
 function latest(points, metric) {
-  const known = points.map((point) => ({ ...point, value: metric.value(point.figures) })).filter((point) => point.value !== null);
+  const known = points
+    .map((point) => ({ ...point, value: metric.value(point.figures) }))
+    .filter((point) => point.value !== null);
   return known.length ? `now ${show(smoothed(known).at(-1).value, metric)}` : "";
 }
 
@@ -144,11 +184,26 @@ function chartsByCategory(runs, end) {
   const categories = [...new Set(data.tasks.map((task) => task.category))].sort();
   const charts = categories.map((category) => {
     const series = runs.map(({ number, groups }) =>
-      pointsOf(groups.filter((group) => taskOf(group).category === category), number));
+      pointsOf(
+        groups.filter((group) => taskOf(group).category === category),
+        number,
+      ),
+    );
     return { category, series, groups: sum(series.flat().map((point) => point.groups)) };
   });
-  const values = charts.flatMap(({ series }) => series.flat().map((point) => METRICS[metric].value(point.figures) ?? 0));
+  const values = charts.flatMap(({ series }) =>
+    series.flat().map((point) => METRICS[metric].value(point.figures) ?? 0),
+  );
   const most = Math.max(0, ...values);
   return charts.map(({ category, series, groups }) =>
-    figure(category, plural(groups, "group"), timeChart(`${METRICS[metric].label}, ${category}`, metric, series, { end, most, height: 110 })));
+    figure(
+      category,
+      plural(groups, "group"),
+      timeChart(`${METRICS[metric].label}, ${category}`, metric, series, {
+        end,
+        most,
+        height: 110,
+      }),
+    ),
+  );
 }
