@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from integration_programs import ATROPOS, UNMAKABLE, loaded, page_program, run_python
+from page_blocks import ROOT, blocks
 from pyarrow import parquet
 from served_rewards import served_rewards
 
@@ -18,6 +19,7 @@ from reasoning_gym_environment.service.client import RewardClient
 from reasoning_gym_environment.storage.export import skyrl_row
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes]
+ignores_warnings = pytest.mark.filterwarnings("ignore")  # torchdata uses what is deprecated
 
 TASK = ["--env.include_tasks", "chain_sum", "--levels", "1", "--env.task_processes", "1"]
 
@@ -114,6 +116,36 @@ def test_a_stream_of_the_service_learns_from_rows_that_name_it(
             patch.setitem(skyrl_gym.spec("reasoning_gym").kwargs, "url", url)
             asked = [made(row) for _ in range(4)]
             assert [env.step(answer)["reward"] for env in asked] == [1.0] * 4
+    assert max(levels[-10:]) > max(levels[:10])
+
+
+@ignores_warnings
+def test_the_pages_data_set_follows_the_scores_in_the_loader_of_the_trainer(
+    gym: ReasoningGym,
+) -> None:
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    [program] = [
+        block.text
+        for block in blocks(ROOT / "docs" / "skyrl.md")
+        if "a test of the integration runs it" in block.reason
+    ]
+    names: dict[str, Any] = {}
+    exec(program, names)
+    stream = gym.stream(["chain_sum"], complexity_mode="curriculum", group_size=4)
+    prompts = names["StreamedPrompts"](stream, size=60)
+    loader = StatefulDataLoader(
+        prompts, batch_size=4, shuffle=True, drop_last=True, collate_fn=prompts.collate_fn
+    )
+    levels = []
+    for batch in loader:
+        for item in batch:
+            row = {"env_class": item["env_class"], **item["env_extras"]}
+            levels.append(json.loads(row["reward_spec"]["ground_truth"])["level"])
+            answer = right(row, gym)
+            assert [made(row).step(answer)["reward"] for _ in range(4)] == [1.0] * 4
+            assert item["prompt"][1]["role"] == "user"
+    assert len(levels) == 60
     assert max(levels[-10:]) > max(levels[:10])
 
 
