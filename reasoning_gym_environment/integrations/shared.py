@@ -15,7 +15,7 @@ from ..gym.asynchronous import Score
 from ..gym.blocking import ReasoningGym
 from ..problems.levels import position_of
 from ..records import Problem
-from ..service.client import RewardClient
+from ..service.client import RewardClient, split_stream_url
 from ..tasks.catalogue import Discovery, select_tasks
 from ..util.command_line import build
 from ..util.text import shorten
@@ -37,22 +37,21 @@ def shared_gym() -> ReasoningGym:
 
 
 def score_by_recipe(
-    recipe: str, completion: str, *, url: str | None, stream: str | None = None
+    recipe: str, completion: str, *, url: str | None = None, curriculum_url: str | None = None
 ) -> Score:
     """Score a completion, for frameworks whose rows hold the recipe as JSON text.
 
     Args:
         url: of a reward service; None scores in this process's gym.
-        stream: of that service, which handed the problem out and learns the score.
+        curriculum_url: of the stream that handed the problem out, whose service scores instead;
+            see `split_stream_url`.
 
     Raises:
-        ConfigurationError: the recipe is invalid, or the stream's service is not given.
+        ConfigurationError: the recipe or a URL is invalid.
     """
-    parsed = parse_recipe(recipe)
-    if url is None and stream is not None:
-        raise ConfigurationError(
-            f"stream {stream!r} learns nothing from this score: set url to its reward service"
-        )
+    parsed, stream = parse_recipe(recipe), None
+    if curriculum_url is not None:
+        url, stream = split_stream_url(curriculum_url)
     if url is None:
         return shared_gym().score(parsed, completion)
     [score] = RewardClient(url).score(parsed, [completion], stream=stream)

@@ -21,7 +21,7 @@ class ReasoningGymTextEnv(BaseTextEnv):
     """One question and one reply; the row's ground truth is its recipe.
 
     Args:
-        extras: the row without its prompt; `stream` is the one that learns the score.
+        extras: the row without its prompt; `curriculum_url` is of a stream that learns the score.
         url: of a reward service; None scores in a gym of this process.
     """
 
@@ -39,12 +39,12 @@ class ReasoningGymTextEnv(BaseTextEnv):
                 f"the row needs reward_spec.ground_truth, a recipe, got {shorten(extras)}: write "
                 "rows with `reasoning-gym-environment problems --format skyrl`"
             ) from None
-        self._url, self._stream = url, (extras or {}).get("stream")
+        self._urls = {"url": url, "curriculum_url": (extras or {}).get("curriculum_url")}
         self._status: Status | None = None
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
         """Score the reply; an unscored one has the reward 0, since SkyRL can't leave it out."""
-        score = score_by_recipe(self._recipe, action, url=self._url, stream=self._stream)
+        score = score_by_recipe(self._recipe, action, **self._urls)
         self._status = score.status
         return BaseTextEnvStepOutput(
             observations=[], reward=score.score or 0.0, done=True, metadata=score.to_json()

@@ -62,11 +62,9 @@ class ReasoningGymTask(vf.Task[ReasoningGymData]):
         Raises:
             RuntimeError: the reply is unscored; verifiers then counts an error, not a 0.
         """
-        url, stream = None, None
-        if self.data.curriculum_url is not None:
-            url, stream = split_stream_url(self.data.curriculum_url)
+        asked = self.data
         score = await asyncio.to_thread(
-            score_by_recipe, self.data.recipe, trace.last_reply, url=url, stream=stream
+            score_by_recipe, asked.recipe, trace.last_reply, curriculum_url=asked.curriculum_url
         )
         trace.record_metrics({status.value: float(status is score.status) for status in Status})
         if score.score is None:

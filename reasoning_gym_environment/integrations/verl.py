@@ -11,16 +11,13 @@ from verl.utils.tokenizer import normalize_token_ids
 
 from ..errors import ConfigurationError
 from ..inference.prompts import build_messages, resolve_system_prompt
-from ..service.client import RewardClient
+from ..service.client import RewardClient, split_stream_url
 from ..storage.export import verl_row
 from ..tasks.recipes import read_recipe
 from ..util.text import shorten
 from .shared import score_by_recipe
 
 __all__ = ["ReasoningGymDataset", "compute_score"]
-
-STREAM = ["stream"]
-"""The `data.train_files` that stand for a stream."""
 
 MAX_TOO_LONG = 100
 """Give up after this many prompts in a row that are too long."""
@@ -39,7 +36,8 @@ def compute_score(
 
     Args:
         ground_truth: the recipe as JSON text.
-        extra_info: of the row; `stream` is the one that learns the score.
+        extra_info: of the row; `curriculum_url` is of the stream that learns the score, whose
+            service scores.
         url: of a reward service, which all of verl's workers share; None scores in a gym of this
             process.
 
@@ -47,8 +45,8 @@ def compute_score(
         `score` in [0, 1], `acc`, which is 1 for a solved problem, and the `status`. An unscored
         completion has the score 0, since verl can't leave it out.
     """
-    stream = (extra_info or {}).get("stream")
-    score = score_by_recipe(ground_truth, solution_str, url=url, stream=stream)
+    stream = (extra_info or {}).get("curriculum_url")
+    score = score_by_recipe(ground_truth, solution_str, url=url, curriculum_url=stream)
     return {
         "score": score.score or 0.0,
         "acc": float(score.solved),
@@ -62,14 +60,16 @@ class StreamedRows:
     Problems whose prompt is too long are dropped.
 
     Args:
-        settings: `url`, `stream` (its name), `options` that start it, and `system_prompt`.
+        url: see `split_stream_url`.
+        settings: `options` that start the stream, and `system_prompt`.
     """
 
     def __init__(
-        self, settings: Mapping[str, Any], tokenizer: Any, *, size: int, most_tokens: int
+        self, url: str, settings: Mapping[str, Any], tokenizer: Any, *, size: int, most_tokens: int
     ) -> None:
-        self._client = RewardClient(settings.get("url", ""))
-        self._stream = settings.get("stream", "verl")
+        address, self._stream = split_stream_url(url)
+        self._client = RewardClient(address)
+        self._url = url
         self._options = settings.get("options")
         self._system_prompt = resolve_system_prompt(settings.get("system_prompt", "think"))
         self._tokenizer = tokenizer
@@ -85,7 +85,7 @@ class StreamedRows:
             messages = build_messages(self._system_prompt, problem["question"])
             if self._count_tokens(messages) <= self._most_tokens:
                 row = verl_row(read_recipe(problem["recipe"]), messages)
-                row["extra_info"]["stream"] = self._stream
+                row["extra_info"]["curriculum_url"] = self._url
                 return row
             self._client.observe(self._stream, problem["recipe"], solved=0, attempts=0)
         raise ConfigurationError(
@@ -99,18 +99,18 @@ class StreamedRows:
 
 
 class ReasoningGymDataset(RLHFDataset):
-    """A data set for `data.custom_cls`: a stream where its file is `stream`, else that file.
+    """A data set for `data.custom_cls`: a stream where its file is a stream's URL, else that file.
 
-    The stream is one of a reward service, and `+data.reasoning_gym` its settings: see
-    `StreamedRows`. `compute_score` tells it the scores, so levels follow them.
+    The settings of the stream are `+data.reasoning_gym`: see `StreamedRows`. `compute_score` tells
+    it the scores, so levels follow them.
     """
 
     def _download(self, use_origin_parquet: bool = False) -> None:
-        if list(self.data_files) != STREAM:
+        if self._stream_url is None:
             super()._download(use_origin_parquet)
 
     def _read_files_and_tokenize(self) -> None:
-        if list(self.data_files) != STREAM:
+        if self._stream_url is None:
             super()._read_files_and_tokenize()
             return
         if self.max_samples < 1:
@@ -124,8 +124,14 @@ class ReasoningGymDataset(RLHFDataset):
                 f"curriculum, got {shorten(self.config.dataloader_num_workers)}"
             )
         self.dataframe = StreamedRows(
+            self._stream_url,
             OmegaConf.to_container(OmegaConf.create(self.config.get("reasoning_gym") or {})),
             self.tokenizer,
             size=self.max_samples,
             most_tokens=self.max_prompt_length,
         )
+
+    @property
+    def _stream_url(self) -> str | None:
+        file = str(self.original_data_files[0])
+        return file if file.startswith(("http://", "https://")) else None

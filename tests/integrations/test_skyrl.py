@@ -97,24 +97,20 @@ def test_a_reward_service_scores(
             made(rows[0]).step("no idea")
 
 
-def test_a_stream_of_the_service_learns_from_rows_that_name_it(
+def test_a_stream_of_the_service_learns_from_rows_that_have_its_url(
     gym: ReasoningGym, tmp_path: Path
 ) -> None:
-    import skyrl_gym
-
     options = {"tasks": ["chain_sum"], "complexity_mode": "curriculum", "group_size": 4}
     levels = []
-    with served_rewards(tmp_path) as url, pytest.MonkeyPatch.context() as patch:
+    with served_rewards(tmp_path) as url:
         client = RewardClient(url)
         for _ in range(60):
             [problem] = client.problems("skyrl", 1, options)
             recipe = Recipe.from_json(problem["recipe"])
             levels.append(recipe.level or 0)
-            row = {**skyrl_row(recipe, []), "stream": "skyrl"}
-            answer = right(row, gym)
-            made(row)  # registers
-            patch.setitem(skyrl_gym.spec("reasoning_gym").kwargs, "url", url)
+            row = {**skyrl_row(recipe, []), "curriculum_url": f"{url}/skyrl"}
             asked = [made(row) for _ in range(4)]
+            answer = right(row, gym)
             assert [env.step(answer)["reward"] for env in asked] == [1.0] * 4
     assert max(levels[-10:]) > max(levels[:10])
 

@@ -205,9 +205,8 @@ def test_a_recipe_that_is_none_is_refused(url: str) -> None:
 
 
 def streaming(url: str, stream: str, *more: str) -> Any:
-    settings = [f"+data.reasoning_gym.url={url}", f"+data.reasoning_gym.stream={stream}"]
-    size = ["data.train_files=stream", "data.train_max_samples=400"]
-    return configured(*FUNCTION, *STREAM, *settings, *size, "data.dataloader_num_workers=0", *more)
+    files = [f"data.train_files={url}/{stream}", "data.train_max_samples=400"]
+    return configured(*FUNCTION, *STREAM, *files, "data.dataloader_num_workers=0", *more)
 
 
 def test_a_streams_level_rises_with_right_answers(
@@ -219,8 +218,7 @@ def test_a_streams_level_rises_with_right_answers(
         f"+data.reasoning_gym.options.{option}"
         for option in ("tasks=[chain_sum]", "complexity_mode=curriculum", "group_size=4")
     ]
-    served = f"+reward.custom_reward_function.reward_kwargs.url={url}"
-    config = streaming(url, "rising", *options, served)
+    config = streaming(url, "rising", *options)
     score = get_custom_reward_fn(config)
     loader = loader_of(config, tokenizer, workers=0, batch=4)
     assert len(loader) == 100
@@ -235,13 +233,6 @@ def test_a_streams_level_rises_with_right_answers(
     assert max(levels[-10:]) > max(levels[:10])
 
 
-def test_a_score_that_no_stream_learns_is_refused() -> None:
-    from reasoning_gym_environment.integrations.verl import compute_score
-
-    with pytest.raises(ConfigurationError, match="stream 'ours' learns nothing from this score"):
-        compute_score("", "4", '{"task": "gcd", "seed": 1}', {"stream": "ours"})
-
-
 def test_prompts_that_are_too_long_are_not_asked(url: str, tokenizer: Any) -> None:
     tasks = "+data.reasoning_gym.options.tasks=[chain_sum]"
     short = [tasks, "data.max_prompt_length=8"]
@@ -254,7 +245,7 @@ def test_mistakes_in_the_settings_of_a_stream_name_the_setting(url: str, tokeniz
     for override, message in {
         "data.train_max_samples=-1": "set data.train_max_samples",
         "data.dataloader_num_workers=8": "data.dataloader_num_workers must be 0",
-        "data.reasoning_gym.url=null": "url must begin with http:// or https://, got None",
+        f"data.train_files={url}": "must be the address of a reward service and a stream's name",
     }.items():
         with pytest.raises(ConfigurationError, match=message):
             loader_of(streaming(url, "none", override), tokenizer, workers=0, batch=1)
