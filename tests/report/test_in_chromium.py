@@ -330,6 +330,16 @@ def test_a_point_in_time_filters_to_its_groups(browser: Any, training_page: str)
     until_text(browser, "found", "97 of 97")
 
 
+def test_a_span_of_groups_is_entered_by_keyboard(browser: Any, training_page: str) -> None:
+    opened(browser, training_page)
+    browser.find_element("id", "from").send_keys("2", Keys.TAB)
+    until_text(browser, "found", "89 of 97")
+    browser.find_element("id", "until").send_keys(Keys.CONTROL, "a")
+    browser.find_element("id", "until").send_keys("3", Keys.TAB)
+    until_text(browser, "found", "16 of 97")
+    assert "span=0%3A1-2" in fragment(browser)
+
+
 def test_runs_stand_side_by_side(browser: Any, page: str) -> None:
     opened(browser, page)
     assert "3 runs side by side" in browser.find_element("tag name", "h1").text

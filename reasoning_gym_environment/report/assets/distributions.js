@@ -267,10 +267,13 @@ function difficultyChart(groups) {
 
 function statusesOverTime(groups) {
   if (runOf(groups[0]).kind !== "training" || groups.length < 8) return null;
-  const values = parts(inOrder(groups), 24).flatMap((own) => {
+  const split = parts(inOrder(groups), 24);
+  const begin = (own) => data.place[own[0]] + 1;
+  const values = split.flatMap((own, number) => {
     const kinds = groupBy(own.flatMap(rolloutsOf), (each) => kindOf(statusOf(each)));
     const total = sum(own.map((group) => data.group.size[group]));
-    const [start, end] = [data.place[own[0]] + 1, data.place[own.at(-1)] + 1.5];
+    const start = begin(own);
+    const end = split[number + 1] ? begin(split[number + 1]) : data.place[own.at(-1)] + 2;
     return KINDS.map((kind, order) => {
       const count = kinds.get(kind)?.length ?? 0;
       return { start, end, kind, said: KIND_LABELS[kind], order, share: count / total, count };

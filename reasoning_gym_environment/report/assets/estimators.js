@@ -95,7 +95,7 @@ function macroDifference(tasks) {
   return { value, error, ...differenceInterval(value, error, items, freedom) };
 }
 
-/** Return the complementary error function of x ≥ 0: Numerical Recipes' Chebyshev fit, to 1.2e-7. */
+/** Return the complementary error function of x ≥ 0, to 1.2e-7: Numerical Recipes' fit. */
 function erfc(x) {
   const t = 1 / (1 + x / 2);
   const terms = [

@@ -83,15 +83,25 @@ function showFilters() {
     if (document.activeElement !== byId(name)) byId(name).value = state[name];
   }
   const span = parseSpan();
+  byId("from").value = span ? span.first + 1 : "";
+  byId("until").value = span ? span.last + 1 : "";
   byId("span").hidden = !span;
   if (span)
     byId("span").textContent = `groups ${whole(span.first + 1)} to ${whole(span.last + 1)} ×`;
   const groups = groupsLeft();
-  byId("left").textContent =
-    `${plural(groups.length, "group")}, ${plural(sum(groups.map((group) => data.group.size[group])), "rollout")}`;
+  const rollouts = sum(groups.map((group) => data.group.size[group]));
+  byId("left").textContent = `${plural(groups.length, "group")}, ${plural(rollouts, "rollout")}`;
   byId("reset").disabled = !["category", "task", "difficulty", "problems", "span"].some(
     (name) => state[name],
   );
+}
+
+/** Filter to the groups that are entered, of the first training run shown. */
+function spanFromFields() {
+  const run = parseSpan()?.run ?? shownRuns().find((each) => data.runs[each].kind === "training");
+  const first = Math.max(1, Math.floor(Number(byId("from").value)) || 1);
+  const last = Math.floor(Number(byId("until").value)) || data.order[run].length;
+  change({ span: last >= first ? `${run}:${first - 1}-${last - 1}` : "" });
 }
 
 function showFiles() {
@@ -161,6 +171,7 @@ function listen() {
   for (const name of ["low", "high", "text", "find"]) {
     byId(name).addEventListener("input", (event) => later({ [name]: event.target.value }));
   }
+  for (const name of ["from", "until"]) byId(name).addEventListener("change", spanFromFields);
   byId("span").addEventListener("click", () => change({ span: "" }));
   byId("reset").addEventListener("click", () =>
     change({ category: "", task: "", difficulty: "", problems: "", span: "" }),

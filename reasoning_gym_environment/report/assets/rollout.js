@@ -224,7 +224,10 @@ function alone(row, number) {
 function explainReward(own, mode) {
   if (own.finish_reason === "error") return "The server gave no completion.";
   if (own.status === "unscored") {
-    return "The verifier could not score this answer. Its reward is the mean of the other rollouts in the group, and its advantage is zero.";
+    return [
+      "The verifier could not score this answer.",
+      "Its reward is the mean of the other rollouts in the group, and its advantage is zero.",
+    ].join(" ");
   }
   const product = `× length factor ${decimal(own.length_factor)} = reward ${decimal(own.score)}.`;
   const same = Math.abs(own.raw_score * (own.length_factor ?? 1) - own.score) < 0.001;

@@ -56,7 +56,7 @@ function timeChart(title, metric, series, limits = {}) {
   const quantity = { type: "quantitative", title: null };
   const end = limits.end ?? Math.max(...raw.map((point) => point.last + 1));
   const x = { ...quantity, field: "x", scale: { domain: [0, end], nice: false } };
-  const scale = { domain: domainOf(metric, raw, limits.most) };
+  const scale = { domain: domainOf(metric, raw, limits.most), nice: true };
   const y = { ...quantity, field: "value", axis: METRICS[metric].percent ? PERCENT : {}, scale };
   const colors = { domain: SERIES.map((_, number) => number), range: SERIES };
   const color = { field: "series", type: "nominal", legend: null, scale: colors };
@@ -74,7 +74,7 @@ function timeChart(title, metric, series, limits = {}) {
     },
   ];
   const ends = [raw[0], raw.at(-1)].map((point) => show(point.value, METRICS[metric]));
-  const description = `${title} in the order of training: ${raw.length} points from ${ends[0]} to ${ends[1]}`;
+  const description = `${title} in the order of training: from ${ends[0]} to ${ends[1]}`;
   return chart(description, limits.height ?? 150, { layer: layers }, selectPoint);
 }
 
