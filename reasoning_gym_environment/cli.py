@@ -35,6 +35,7 @@ commands that need no server:
   compare    compare two evaluation results, paired by item
   suite      fixed evaluation sets: list, verify, leaderboard, import of published answers
   report     make an HTML page from dumps and evaluation results
+  watch      show that page of runs while they write
 
 Settings are options, --env.NAME VALUE (the environment) and --openai.NAME VALUE (the
 inference server), or come from a file: --config FILE.yaml. --version prints the version.
@@ -58,6 +59,7 @@ COMMANDS = (
     "compare",
     "suite",
     "report",
+    "watch",
 )
 
 

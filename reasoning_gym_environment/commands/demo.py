@@ -8,9 +8,11 @@ import logging
 import math
 import os
 from collections.abc import Sequence
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 from ..util.files import require_place
+from .watch import LAST_PORT, WatchProcess
 
 SERVER_TYPES = ("openai", "vllm", "sglang", "trl")
 
@@ -46,8 +48,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--data-dumps-dir", type=Path, default=Path("data_dumps"), help="folder of the dumps"
     )
+    parser.add_argument(
+        "--watch",
+        metavar="PORT",
+        type=int,
+        default=0,
+        help="show the rollouts at this port meanwhile; 0 takes a free one",
+    )
+    parser.add_argument("--no-watch", action="store_const", const=None, dest="watch")
     parser.add_argument("--seed", type=int, default=0, help="seed of problems and policy")
     options = parser.parse_args(arguments)
+    if options.watch is not None and not 0 <= options.watch <= LAST_PORT:
+        parser.error(f"--watch must be between 0 and {LAST_PORT}, got {options.watch}")
     if options.group_size < 2:
         parser.error(f"--group-size must be at least 2, got {options.group_size}")
     if getattr(options, "seconds", 1.0) <= 0:
@@ -72,11 +84,15 @@ def main(arguments: Sequence[str]) -> int:
         force=True,
     )
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch is not needed
-    from ..demo.report import render
-    from ..demo.session import DemoSettings, run_demo
-    from ..report.page import write_report  # heavy, and not needed for --help
+    port = vars(options).pop("watch")
+    with nullcontext() if port is None else closing(WatchProcess([folder], port)) as watch:
+        from ..demo.report import render
+        from ..demo.session import DemoSettings, run_demo
+        from ..report.page import write_report  # heavy, and not needed for --help
 
-    report = asyncio.run(run_demo(DemoSettings(**{"seconds": 30.0, **vars(options)})))
+        if watch is not None:
+            print(f"Watch the run in a browser: {watch.url()}", flush=True)
+        report = asyncio.run(run_demo(DemoSettings(**{"seconds": 30.0, **vars(options)})))
     print(render(report, log))
     if report.dumps:
         write_report(report.dumps, page)

@@ -170,8 +170,11 @@ def _add_contain_options(parser: ArgumentParser) -> None:
     )
 
 
-def read_token(file: Path | None) -> str | None:
+def read_token(file: Path | None, variable: str = TOKEN_VARIABLE) -> str | None:
     """Return the token from its file, else from the environment; None if neither is set.
+
+    Args:
+        variable: of the environment.
 
     Raises:
         FixableError: the file cannot be read, or the token is too short.
@@ -183,10 +186,10 @@ def read_token(file: Path | None) -> str | None:
             raise FixableError(f"--token-file {file}: cannot read it ({error})") from error
         where = f"--token-file {file}"
     else:
-        where = f"${TOKEN_VARIABLE}"
-        if TOKEN_VARIABLE not in os.environ:
+        where = f"${variable}"
+        if variable not in os.environ:
             return None
-        token = os.environ[TOKEN_VARIABLE].strip()
+        token = os.environ[variable].strip()
     if len(token) < _MIN_TOKEN:
         raise FixableError(
             f"{where}: the token must have at least {_MIN_TOKEN} characters, got {len(token)}"

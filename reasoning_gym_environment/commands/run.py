@@ -9,11 +9,14 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
 
-from ..errors import FixableError
+from ..errors import ConfigurationError, FixableError
 from ..settings import (
+    EnvironmentSettings,
     Option,
     Settings,
     build_settings,
@@ -24,6 +27,9 @@ from ..settings import (
 )
 from ..util.command_line import limits, read_given
 from ..util.logs import SecretRedactor, configure_logging
+from .watch import LAST_PORT, WatchProcess
+
+logger = logging.getLogger(__name__)
 
 HELP = ("-h", "--help", "--help-all")
 
@@ -53,6 +59,7 @@ GENERAL = {
     "--suite NAME": "evaluate a fixed set of `suite list` (the same as --env.eval_suite)",
     "--quiet": "log only warnings and errors",
     "--json-logs": "log JSON, one object a line",
+    "--watch PORT": "show the run in a browser, at this port of this machine; 0 takes a free one",
     "--slurm": "find the servers in Slurm's list of nodes",
     "--testing": "use Atropos's mock server, for its own tests",
     "--help": "the options that most runs set, one line each",
@@ -83,13 +90,18 @@ def main(arguments: Sequence[str]) -> int:
         print(help_text(command, everything="--help-all" in asked))
         return 0
     logs = Logs(quiet="--quiet" in rest, as_json="--json-logs" in rest)
-    given = read_given([a for a in rest if a not in ("--quiet", "--json-logs")], sections())
+    rest, port = take_port([a for a in rest if a not in ("--quiet", "--json-logs")])
+    given = read_given(rest, sections())
     redactor = SecretRedactor(given.keys)
     sys.argv[1:] = redactor.clean_arguments(sys.argv[1:])  # wandb records them
     try:
         settings = build_settings(given, default_settings(command))
         check_start(command, settings.env)
-        _launch(command, settings, logs, redactor)
+        with ExitStack() as stack:
+            watch = None
+            if port is not None:
+                watch = stack.enter_context(closing(start_watch(command, settings.env, port)))
+            _launch(command, settings, logs, redactor, watch)
     except FixableError as error:
         error.args = (redactor.clean(str(error)),)
         raise
@@ -99,7 +111,46 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _launch(command: str, settings: Settings, logs: Logs, redactor: SecretRedactor) -> None:
+def take_port(arguments: Sequence[str]) -> tuple[list[str], int | None]:
+    """Take `--watch PORT` out of the arguments; raises ConfigurationError for another value.
+
+    Example:
+        >>> take_port(["--env.seed", "1", "--watch", "8090"])
+        (['--env.seed', '1'], 8090)
+    """
+    rest, port = [], None
+    given = iter(arguments)
+    for argument in given:
+        name, _, value = argument.partition("=")
+        if name != "--watch":
+            rest.append(argument)
+            continue
+        value = value or next(given, "")
+        if not re.fullmatch("[0-9]{1,5}", value) or int(value) > LAST_PORT:
+            raise ConfigurationError(f"--watch must be between 0 and {LAST_PORT}, got {value!r}")
+        port = int(value)
+    return rest, port
+
+
+def start_watch(command: str, env: EnvironmentSettings, port: int) -> WatchProcess:
+    """Start to serve the run's page; raises ConfigurationError if nothing would be on it."""
+    if command != "evaluate" and not env.dumped_kinds:
+        raise ConfigurationError(
+            "--watch shows groups on disk, and no group is dumped: set --env.dump_all_rollouts true"
+        )
+    folders = [
+        Path(folder) for folder in (env.data_dumps_dir, env.data_dir_to_save_evals) if folder
+    ]
+    return WatchProcess(folders, port)
+
+
+def _launch(
+    command: str,
+    settings: Settings,
+    logs: Logs,
+    redactor: SecretRedactor,
+    watch: WatchProcess | None,
+) -> None:
     live = sys.stderr.isatty() and not logs.quiet and not logs.as_json
     if logs.quiet or logs.as_json:
         os.environ.setdefault("WANDB_SILENT", "true")
@@ -115,6 +166,8 @@ def _launch(command: str, settings: Settings, logs: Logs, redactor: SecretRedact
     from ..atropos.launch import launch
     from ..reasoning_gym_environment import ReasoningGymEnv
 
+    if watch is not None:
+        logger.info("Watch the run at %s", watch.url())
     launch(ReasoningGymEnv, command, settings, progress_interval=1.0 if live else 10.0)
 
 

@@ -34,6 +34,7 @@ def test_groups_make_the_whole_way(
         run_demo(folder, "--server-type", server_type)
     output = (folder / "demo.out").read_text()
     assert "groups pulled" in output
+    assert output.startswith("Watch the run in a browser: http://127.0.0.1:")
     files = folder.glob("*.jsonl")
     dumped = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     assert dumped

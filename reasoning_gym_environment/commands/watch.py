@@ -1,0 +1,156 @@
+"""`watch`: the report's page of runs that still write, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+import time
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ..errors import FixableError
+from ..util.concurrency import SWITCH_SECONDS
+from ..util.outages import is_loopback
+
+if TYPE_CHECKING:
+    from ..report.live import LiveServer
+
+PORT = 8090
+LAST_PORT = 65535
+TOKEN_VARIABLE = "REASONING_GYM_WATCH_TOKEN"
+
+_CLOSE_SECONDS = 10.0
+_TUNNEL = "From another machine: ssh -L {port}:127.0.0.1:{port} {host}, then open the same address"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve the page until SIGTERM or SIGINT; FixableError if it cannot start."""
+    options = parse(arguments)
+    from ..report.follow import LiveIndex
+    from ..report.live import LiveServer, LiveSettings
+    from ..report.page import live_page
+    from .rewards import read_token  # slow, and not needed for --help
+
+    token = read_token(options.token_file, TOKEN_VARIABLE)
+    if token is None and not is_loopback(options.host):
+        token = secrets.token_urlsafe(24)
+    live = LiveIndex(options.files, since=time.time() if options.new else 0.0)
+    settings = LiveSettings(
+        host=options.host, port=options.port, token=token, allowed_hosts=options.allow_host
+    )
+    sys.setswitchinterval(SWITCH_SECONDS)
+    server = LiveServer(live, live_page(), settings)
+    asyncio.run(_serve(server, until_input_ends=options.until_input_ends))
+    return 0
+
+
+async def _serve(server: LiveServer, *, until_input_ends: bool) -> None:
+    """Serve until the first signal, or until whoever started this process has ended."""
+    from ..service.connections import first_signal
+
+    ended = first_signal()
+    if until_input_ends:
+        loop = asyncio.get_running_loop()
+
+        def wait() -> None:
+            while os.read(0, 1):
+                pass
+            loop.call_soon_threadsafe(ended.set)
+
+        threading.Thread(target=wait, daemon=True).start()
+    async with server:
+        print(server.url, flush=True)
+        if not until_input_ends and is_loopback(server.settings.host):
+            port, host = urlsplit(server.url).port, socket.gethostname()
+            print(_TUNNEL.format(port=port, host=host), flush=True)
+        await ended.wait()
+
+
+def parse(arguments: Sequence[str]) -> Namespace:
+    """Parse the options; SystemExit, after the reason, if one is invalid."""
+    parser = ArgumentParser(
+        prog="reasoning-gym-environment watch",
+        description="Show the report's page of runs and evaluations while they write, at an "
+        "address on this machine. It only reads.",
+    )
+    parser.add_argument(
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="PATH",
+        help="folders in which runs write, dumps, evaluation samples",
+    )
+    parser.add_argument("--port", type=int, default=PORT, help="0 takes a free one (%(default)s)")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="any but a loopback address needs a token (%(default)s)"
+    )
+    parser.add_argument(
+        "--token-file",
+        type=Path,
+        help=f"file with the token that readers must have (default: ${TOKEN_VARIABLE}, else a "
+        "random one where --host needs one)",
+    )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name, such as a proxy's, under which the page may be opened; may be repeated",
+    )
+    parser.add_argument("--new", action="store_true", help="leave out what is written already")
+    parser.add_argument("--until-input-ends", action="store_true", help=SUPPRESS)
+    options = parser.parse_args(arguments)
+    if not 0 <= options.port <= LAST_PORT:
+        parser.error(f"--port must be between 0 and {LAST_PORT}, got {options.port}")
+    return options
+
+
+class WatchProcess:
+    """A process that serves the page of a run; it ends with this process, however that ends.
+
+    It has an interpreter of its own, so that the page takes no time from the run.
+
+    Args:
+        folders: created if missing; what they hold already is left out.
+        port: 0 takes a free one.
+    """
+
+    def __init__(self, folders: Sequence[Path], port: int) -> None:
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        program = [sys.executable, "-m", __package__.partition(".")[0], "watch"]
+        options = ["--port", str(port), "--new", "--until-input-ends"]
+        self._process = subprocess.Popen(
+            [*program, *map(str, folders), *options],
+            stdin=subprocess.PIPE,  # ends with this process
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C ends the run first
+        )
+
+    def url(self) -> str:
+        """Wait until it serves, and return its address; FixableError if it can't start."""
+        assert self._process.stdout is not None
+        url = self._process.stdout.readline().strip()
+        if not url:
+            raise FixableError("--watch: the page can't be served, for the reason above")
+        return url
+
+    def close(self) -> None:
+        """End the process. Idempotent."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        with self._process:  # closes its output
+            pass

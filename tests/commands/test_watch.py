@@ -1,0 +1,157 @@
+"""`watch`, and `--watch` of other commands, as processes of their own."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+import urllib.error
+import urllib.request
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from process_tree import descendants, in_linux, survivors
+from report_files import row
+
+from reasoning_gym_environment.cli import main
+from reasoning_gym_environment.commands.run import take_port
+from reasoning_gym_environment.commands.watch import parse
+from reasoning_gym_environment.errors import ConfigurationError
+
+DUMP = "reasoning_gym_environment_rollouts_r_0000.jsonl"
+TOKEN = "a-token-of-24-characters"
+
+
+@asynccontextmanager
+async def command(*arguments: str, token: str = "") -> AsyncIterator[Process]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "reasoning_gym_environment", *arguments),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        env={**os.environ, **({"REASONING_GYM_WATCH_TOKEN": token} if token else {})},
+    )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()
+
+
+async def first_line(process: Process) -> str:
+    assert process.stdout is not None
+    return (await asyncio.wait_for(process.stdout.readline(), 60)).decode().strip()
+
+
+async def get(url: str) -> Any:
+    return json.loads(await asyncio.to_thread(lambda: urllib.request.urlopen(url).read()))
+
+
+async def index(url: str, groups: int) -> Any:
+    while len((batch := await get(f"{url}api/index"))["groups"]["id"]) < groups:
+        await asyncio.sleep(0.1)
+    return batch
+
+
+@pytest.mark.processes
+async def test_it_follows_a_folder_until_a_signal(tmp_path: Path) -> None:
+    async with command("watch", str(tmp_path), "--port", "0") as process:
+        url = await first_line(process)
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", url)
+        assert (await first_line(process)).startswith("From another machine: ssh -L ")
+        (tmp_path / DUMP).write_text(json.dumps(row([1.0, 0.0])) + "\n")
+        batch = await index(url, 1)
+        (run,) = batch["runs"]
+        assert (run["id"], batch["rollouts"]["solved"]) == ("r", [1, 0])
+        page = await asyncio.to_thread(lambda: urllib.request.urlopen(url).read())
+        assert page.startswith(b"<!doctype html>")
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+        assert process.stderr is not None
+        assert await process.stderr.read() == b""
+
+
+@pytest.mark.processes
+async def test_an_address_that_others_reach_has_a_token(tmp_path: Path) -> None:
+    for token in ("", TOKEN):
+        options = ("--host", "0.0.0.0", "--port", "0")
+        async with command("watch", str(tmp_path), *options, token=token) as process:
+            url = await first_line(process)
+            port, given = re.findall(r":(\d+)/\?token=(.{16,})$", url)[0]
+            assert given == (token or given)
+            with pytest.raises(urllib.error.HTTPError, match="401"):
+                await get(f"http://127.0.0.1:{port}/api/index")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["nowhere"], "nowhere does not exist"),
+        ([".", "--host", "nowhere.invalid"], "--host nowhere.invalid --port 8090: cannot listen"),
+        ([".", "--token-file", "nowhere"], "--token-file nowhere: cannot read it"),
+    ],
+)
+def test_what_cannot_be_served_is_told(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["watch", *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "x"])
+def test_ports_are_checked(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse([".", "--port", port])
+    assert "--port" in capsys.readouterr().err
+    with pytest.raises(ConfigurationError, match="--watch must be between 0 and 65535"):
+        take_port(["--watch", port])
+
+
+def test_the_port_is_taken_out_of_the_options() -> None:
+    assert take_port(["--env.seed=1", "--watch=0", "--slurm"]) == (["--env.seed=1", "--slurm"], 0)
+    assert take_port(["--env.seed", "1"]) == (["--env.seed", "1"], None)
+    with pytest.raises(ConfigurationError, match="got ''"):
+        take_port(["--watch"])
+
+
+def test_a_run_without_dumps_has_nothing_to_show(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--env.dump_all_rollouts", "false", "--env.use_wandb", "false"]
+    assert main(["process", "--watch", "0", *options]) == 2
+    assert "set --env.dump_all_rollouts true" in capsys.readouterr().err
+
+
+@in_linux
+@pytest.mark.processes
+async def test_a_runs_page_ends_with_its_run_even_if_that_is_killed(
+    tmp_path: Path, tokenizer_folder: str
+) -> None:
+    (tmp_path / DUMP).write_text(json.dumps(row([1.0])) + "\n")
+    os.utime(tmp_path / DUMP, (1, 1))
+    options = {
+        "--env.tokenizer_name": tokenizer_folder,
+        "--env.include_tasks": "gcd",
+        "--env.task_processes": "1",
+        "--env.use_wandb": "false",
+        "--env.data_dumps_dir": str(tmp_path),
+        "--openai.base_url": "http://127.0.0.1:9/v1",
+        "--watch": "0",
+    }
+    async with command("process", *(x for pair in options.items() for x in pair)) as process:
+        assert process.stderr is not None
+        said = ""
+        while not (found := re.search(r"Watch the run at (\S+)", said)):
+            said = (await process.stderr.readline()).decode()
+            assert said, "the run ended"
+        batch = await get(f"{found[1]}api/index")
+        assert batch["groups"]["id"] == [], "groups of earlier runs are left out"
+        started = descendants(process.pid)
+        process.kill()
+        await process.communicate()
+    assert started
+    assert await survivors(started) == set()
