@@ -32,11 +32,15 @@ from ..service.connections import Connections, HttpServer
 from ..util.outages import Outage
 from ..util.text import shorten
 from .follow import GoneError, LiveIndex
+from .page import row_of
 
 logger = logging.getLogger(__name__)
 
 MAX_TEXT = 1000
 """Characters that may be searched for."""
+
+MAX_SHOWN = 1_000_000
+"""Characters of a text that is sent; the middle of a longer one is left out."""
 
 _POLL_SECONDS = 1.0
 _FAILED_SECONDS = 10.0
@@ -83,12 +87,13 @@ class LiveServer:
 
     Attributes:
         url: of the page, with the token if there is one.
+        settings: as given.
         app: the ASGI application.
     """
 
     def __init__(self, live: LiveIndex, page: str, settings: LiveSettings) -> None:
         self._live = live
-        self._settings = settings
+        self.settings = settings
         self.app = create_app(live, page, settings)
         closed = Counter("closed", "Closed connections.", ["reason"], registry=CollectorRegistry())
         limits = Connections(most=_CONNECTIONS, head_seconds=10, reply_seconds=60, closed=closed)
@@ -104,7 +109,7 @@ class LiveServer:
     async def __aenter__(self) -> LiveServer:
         await self._server.__aenter__()
         parts = urlsplit(self._server.url)
-        host, token = self._settings.host, self._settings.token
+        host, token = self.settings.host, self.settings.token
         name = socket.gethostname() if _is_any(host) else parts.netloc.rpartition(":")[0]
         query = f"?{urlencode({_TOKEN: token})}" if token else ""
         self.url = f"http://{name}:{parts.port}/{query}"
@@ -169,7 +174,7 @@ class _Routes:
 
     async def group(self, request: Request) -> Response:
         identifier = request.path_params["id"]
-        return await self._reply(request, lambda: self._live.group(identifier).to_json())
+        return await self._reply(request, lambda: row_of(self._live.group(identifier), MAX_SHOWN))
 
     async def search(self, request: Request) -> Response:
         text = request.query_params.get("text", "")

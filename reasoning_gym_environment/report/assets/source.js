@@ -60,6 +60,7 @@ function matchesIn(id, row, wanted) {
 class HttpSource {
   live = true;
   #cursor = "";
+  #search = {};
 
   async first() {
     return this.#batch("api/index");
@@ -74,27 +75,31 @@ class HttpSource {
   }
 
   async search(text, onProgress) {
-    const found = [];
-    for (let searched = 0; ;) {
-      const part = await this.#get(`api/search?text=${encodeURIComponent(text)}&after=${searched}`);
-      found.push(...part.found);
-      if (part.searched <= searched || part.searched >= part.of) return found;
-      searched = part.searched;
-      if (onProgress(searched / part.of) === false) return null;
+    if (this.#search.text !== text) this.#search = { text, found: [], searched: 0 };
+    const own = this.#search; // what was searched is searched once, however often something comes
+    for (;;) {
+      const part = await this.#get(`api/search?text=${encodeURIComponent(text)}&after=${own.searched}`);
+      if (own !== this.#search) return null;
+      own.found.push(...part.found);
+      const ended = part.searched <= own.searched || part.searched >= part.of;
+      own.searched = part.searched;
+      if (ended) return own.found;
+      if (onProgress(own.searched / part.of) === false) return null;
     }
   }
 
   async #batch(address) {
     const batch = await this.#get(address);
     this.#cursor = batch.cursor;
+    if (batch.restart) this.#search = {};
     return batch;
   }
 
   async #get(address) {
     const response = await fetch(address, { cache: "no-store" });
-    if (!response.ok)
-      throw new Error(`${address.split("?")[0]}: ${response.status} ${response.statusText}`);
-    return response.json();
+    if (response.ok) return response.json();
+    const reply = await response.json().catch(() => ({}));
+    throw new Error(reply.error ?? `${address.split("?")[0]}: ${response.status} ${response.statusText}`);
   }
 }
 

@@ -1,0 +1,194 @@
+"""The page of a running run in a real browser: what comes in changes nothing that was chosen."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import chromium, needs_chromium
+from report_files import row
+
+from reasoning_gym_environment.storage.runs import record_path
+
+pytest.importorskip("selenium.webdriver")
+from selenium.webdriver.support.wait import WebDriverWait
+
+pytestmark = [needs_chromium, pytest.mark.processes]
+
+DUMP = "reasoning_gym_environment_rollouts_{}_0000.jsonl"
+TASKS = ("gcd", "lcm", "sudoku")
+TOKEN = "a-token-of-24-characters"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as driver:
+        yield driver
+
+
+@contextmanager
+def watching(folder: Path, *options: str, port: int = 0) -> Iterator[tuple[str, Any]]:
+    """The address of the page, and its process."""
+    program = [sys.executable, "-m", "reasoning_gym_environment", "watch", str(folder)]
+    process = subprocess.Popen(
+        [*program, "--port", str(port), *options], stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip(), process
+        finally:
+            process.kill()
+
+
+def write(folder: Path, numbers: range, run: str = "r") -> None:
+    """Append groups as a run does; texts name their group."""
+    now = datetime.now(timezone.utc)
+    with (folder / DUMP.format(run)).open("a") as file:
+        for number in numbers:
+            texts = [f"<think>t</think><answer>{run} {number}.{i}</answer>" for i in range(4)]
+            known = row(
+                [1.0, 0.0, 1.0, 0.0],
+                task=TASKS[number % 3],
+                number=number,
+                texts=texts,
+                time=(now + timedelta(milliseconds=number)).isoformat(),
+            )
+            file.write(json.dumps(known | {"run": run}) + "\n")
+
+
+def until(browser: Any, condition: str) -> None:
+    WebDriverWait(browser, 60, 0.05).until(lambda b: b.execute_script(f"return {condition}"))
+
+
+def text_of(browser: Any, name: str) -> str:
+    return str(
+        browser.execute_script("return document.getElementById(arguments[0]).innerText", name)
+    )
+
+
+def has(name: str, text: str) -> str:
+    return f"document.getElementById({name!r}).innerText.includes({text!r})"
+
+
+def open_page(browser: Any, url: str, groups: int) -> None:
+    browser.get("about:blank")
+    browser.get_log("browser")
+    browser.get(url)
+    until(browser, "document.documentElement.dataset.page === 'shown'")
+    until(browser, f"{has('left', f'{groups} groups')}")
+
+
+def complaints(browser: Any) -> list[str]:
+    return [entry["message"] for entry in browser.get_log("browser")]
+
+
+def test_what_comes_in_changes_neither_filters_nor_place_nor_the_open_rollout(
+    browser: Any, tmp_path: Path
+) -> None:
+    write(tmp_path, range(60))
+    with watching(tmp_path) as (url, _):
+        open_page(browser, url, 60)
+        browser.execute_script(
+            "const task = document.getElementById('task'); task.value = 'gcd';"
+            "task.dispatchEvent(new Event('change', {bubbles: true}))"
+        )
+        until(browser, has("left", "20 groups"))
+        browser.execute_script("document.getElementById('rows').scrollTop = 400")
+        until(browser, "document.querySelectorAll('#rows [role=option]').length > 5")
+        browser.execute_script("document.querySelectorAll('#rows [role=option]')[9].click()")
+        until(browser, has("detail", "r "))
+        browser.execute_script("window.scrollTo(0, 700)")
+        place = "[window.scrollY, location.hash, document.getElementById('task').value]"
+        before = browser.execute_script(f"return {place}")
+        shown = text_of(browser, "detail").partition("<answer>")[2]
+        write(tmp_path, range(60, 90))
+        until(browser, has("left", "30 groups"))
+        assert browser.execute_script(f"return {place}") == before
+        assert text_of(browser, "detail").partition("<answer>")[2] == shown
+        assert browser.execute_script("return document.getElementById('rows').scrollTop") > 0
+        assert text_of(browser, "connection") == "live"
+    assert complaints(browser) == []
+
+
+def test_a_run_that_begins_appears_and_one_that_fails_says_so(browser: Any, tmp_path: Path) -> None:
+    write(tmp_path, range(12))
+    with watching(tmp_path) as (url, _):
+        open_page(browser, url, 12)
+        now = datetime.now(timezone.utc).isoformat()
+        record = {"run": "next", "started": now, "updated": now, "failures": 5}
+        record_path(tmp_path, "next").write_text(json.dumps(record))
+        until(browser, has("healths", "Inference fails: lost 5 groups in a row"))
+        write(tmp_path, range(3), "next")
+        until(browser, has("left", "15 groups"))
+        assert "run next" in text_of(browser, "run-table")
+    assert complaints(browser) == []
+
+
+def test_a_server_that_is_away_is_asked_until_it_is_back(browser: Any, tmp_path: Path) -> None:
+    write(tmp_path, range(12))
+    with watching(tmp_path) as (url, process):
+        open_page(browser, url, 12)
+        process.send_signal(signal.SIGKILL)
+        until(browser, has("connection", "Not connected"))
+    write(tmp_path, range(12, 15))
+    port = int(url.rpartition(":")[2].strip("/"))
+    with watching(tmp_path, port=port):
+        until(browser, has("left", "15 groups"))
+        assert text_of(browser, "connection") == "live"
+
+
+def test_texts_are_searched_and_a_deleted_file_is_told(browser: Any, tmp_path: Path) -> None:
+    write(tmp_path, range(12))
+    with watching(tmp_path) as (url, _):
+        open_page(browser, url, 12)
+        browser.execute_script(
+            "const text = document.getElementById('text'); text.value = 'R 7.2';"
+            "text.dispatchEvent(new Event('input', {bubbles: true}))"
+        )
+        until(browser, has("found", "1 of 48"))
+        (tmp_path / DUMP.format("r")).unlink()
+        browser.execute_script("document.querySelector('#rows [role=option]').click()")
+        until(browser, has("detail", "was deleted or replaced"))
+
+
+def test_a_link_with_a_token_keeps_its_fragment_and_loses_its_token(
+    browser: Any, tmp_path: Path
+) -> None:
+    write(tmp_path, range(12))
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    with watching(tmp_path, "--token-file", str(token)) as (url, _):
+        assert url.endswith(f"/?token={TOKEN}")
+        open_page(browser, f"{url}#task=lcm", 4)
+        assert browser.current_url == f"{url.partition('?')[0]}#task=lcm"
+        browser.delete_all_cookies()
+        until(browser, has("connection", "Not connected"))
+
+
+def test_the_page_follows_a_demo(browser: Any, tmp_path: Path) -> None:
+    demo = [sys.executable, "-m", "reasoning_gym_environment", "demo", "--seconds", "600"]
+    with subprocess.Popen(
+        [*demo, "--data-dumps-dir", str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip().rpartition(" ")[2]
+        try:
+            browser.get(url)
+            counts = set[str]()
+            begin = time.monotonic()
+            while len(counts) < 4 and time.monotonic() < begin + 240:
+                counts.add(text_of(browser, "left"))
+                time.sleep(0.2)
+            assert len(counts) == 4
+            assert "rollouts per second" in text_of(browser, "healths")
+        finally:
+            process.terminate()
+        until(browser, has("connection", "Not connected"))
