@@ -18,4 +18,5 @@ __all__ = [
     "show",
     "suite",
     "tasks",
+    "watch",
 ]
