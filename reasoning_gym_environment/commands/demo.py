@@ -19,6 +19,18 @@ SERVER_TYPES = ("openai", "vllm", "sglang", "trl")
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options; raises SystemExit on `--help` and on a bad option, after printing why."""
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    if options.watch is not None and not 0 <= options.watch <= LAST_PORT:
+        parser.error(f"--watch must be between 0 and {LAST_PORT}, got {options.watch}")
+    if options.group_size < 2:
+        parser.error(f"--group-size must be at least 2, got {options.group_size}")
+    if getattr(options, "seconds", 1.0) <= 0:
+        parser.error(f"--seconds must be above 0, got {options.seconds}")
+    return options
+
+
+def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="reasoning-gym-environment demo",
         description="Run the real environment between a simulated policy and a stand-in trainer "
@@ -55,16 +67,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         default=0,
         help="show the rollouts at this port meanwhile; 0 takes a free one",
     )
-    parser.add_argument("--no-watch", action="store_const", const=None, dest="watch")
+    parser.add_argument(
+        "--no-watch",
+        action="store_const",
+        const=None,
+        dest="watch",
+        default=argparse.SUPPRESS,
+        help="show them nowhere",
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of problems and policy")
-    options = parser.parse_args(arguments)
-    if options.watch is not None and not 0 <= options.watch <= LAST_PORT:
-        parser.error(f"--watch must be between 0 and {LAST_PORT}, got {options.watch}")
-    if options.group_size < 2:
-        parser.error(f"--group-size must be at least 2, got {options.group_size}")
-    if getattr(options, "seconds", 1.0) <= 0:
-        parser.error(f"--seconds must be above 0, got {options.seconds}")
-    return options
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
