@@ -60,6 +60,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--data-dumps-dir", type=Path, default=Path("data_dumps"), help="folder of the dumps"
     )
+    _add_watch(parser)
+    parser.add_argument("--seed", type=int, default=0, help="seed of problems and policy")
+    return parser
+
+
+def _add_watch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--watch",
         metavar="PORT",
@@ -75,8 +81,6 @@ def build_parser() -> argparse.ArgumentParser:
         default=argparse.SUPPRESS,
         help="show them nowhere",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of problems and policy")
-    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
