@@ -1,6 +1,8 @@
 """The blocking client against the real service, and against none."""
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +46,35 @@ def test_a_stream_is_drawn_from_and_observed(client: RewardClient) -> None:
     client.observe("ours", first["recipe"], solved=2, attempts=4)
     client.observe("ours", second["recipe"], solved=0, attempts=0)
     assert first not in client.problems("ours")
+
+
+TRAINER = """
+import sys
+from reasoning_gym_environment.service.client import RewardClient
+
+client = RewardClient(sys.argv[1])
+for _ in range(12):
+    [problem] = client.problems("run", 1, {options})
+    for _ in range(2):  # a group comes in parts
+        client.score(problem["recipe"], ["no idea"] * 2, stream="run")
+    print(problem["recipe"]["seed"], problem["recipe"]["level"])
+"""
+
+
+def test_four_trainer_processes_share_one_curriculum(tmp_path: Path) -> None:
+    program = TRAINER.format(options={**CURRICULUM, "group_size": 4})
+    with served_rewards(tmp_path) as url:
+        trainers = [
+            subprocess.Popen([sys.executable, "-c", program, url], stdout=subprocess.PIPE)
+            for _ in range(4)
+        ]
+        printed = [trainer.communicate()[0].decode().split() for trainer in trainers]
+        [last] = RewardClient(url).problems("run")
+    assert [trainer.returncode for trainer in trainers] == [0] * 4
+    seeds = [seed for lines in printed for seed in lines[::2]]
+    assert len(set(seeds)) == 4 * 12
+    assert all(int(lines[1]) > 0 for lines in printed)
+    assert last["recipe"]["level"] == 0
 
 
 def test_a_refused_request_is_an_error_with_the_services_words(client: RewardClient) -> None:
