@@ -5,27 +5,36 @@
 Takes four fresh groups in a row as the candidates for one, and picks the one that a model thinks
 likeliest to have signal. Only the picked group is revealed to the model, as in a run. The model is
 a logistic regression, updated after every group, over the task and its level, and within each task
-over the question: its length, its numbers and their size. Prints the share with signal of the
-picked groups, of all candidates, and of the best choice that hindsight allows.
+over the question: its length, its numbers and their size, and its words, hashed. Prints the share
+with signal of the picked groups, of all candidates, and of the best choice that hindsight allows.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import math
 import re
+import zlib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from item_spread import signal_share
 
-from reasoning_gym_environment.records import Signal
+from reasoning_gym_environment.problems.seeds import redrawn_seed
+from reasoning_gym_environment.problems.stream import ProblemStream
+from reasoning_gym_environment.problems.training import TrainingProblems
+from reasoning_gym_environment.records import Problem, Recipe, Signal, recipe_key
 from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.storage.rows import StoredGroup
 
 CANDIDATES = 4
+BUCKETS = 256
+"""Of hashed words, by task."""
+
 PRIOR_PRECISION = 1.0
 FORGETTING = 0.998
 """By which older evidence counts less after a group: the policy learns."""
@@ -74,9 +83,8 @@ class Scales:
         return scaled
 
 
-def measures(group: StoredGroup) -> dict[str, float]:
-    """Return what a question and its parameters tell before any rollout, by task."""
-    question = group.prompt[-1]["content"]
+def measures(task: str, question: str) -> dict[str, float]:
+    """Return what a question tells before any rollout, by task."""
     numbers = [float(text) for text in re.findall(r"\d{1,9}", question)] or [0.0]
     told = {
         "length": math.log(len(question)),
@@ -86,7 +94,24 @@ def measures(group: StoredGroup) -> dict[str, float]:
         "largest": math.log1p(max(numbers)),
         "different words": len(set(question.split())) / len(question.split()),
     }
-    return {f"{group.task} {name}": value for name, value in told.items()}
+    return {f"{task} {name}": value for name, value in told.items()}
+
+
+def words(task: str, question: str) -> dict[str, float]:
+    """Return the words of a question as hashed features of unit length, by task."""
+    buckets = {zlib.crc32(word.encode()) % BUCKETS for word in question.split()}
+    return {f"{task} word {bucket}": len(buckets) ** -0.5 for bucket in sorted(buckets)}
+
+
+def features(task: str, level: int | None, question: str, scales: Scales) -> dict[str, float]:
+    """Return the features of a question for the model."""
+    return {
+        "any": 1.0,
+        task: 1.0,
+        f"{task} level {level}": 1.0,
+        **scales.standardized(measures(task, question)),
+        **words(task, question),
+    }
 
 
 def replay(groups: Sequence[StoredGroup]) -> tuple[list[StoredGroup], list[float]]:
@@ -95,21 +120,48 @@ def replay(groups: Sequence[StoredGroup]) -> tuple[list[StoredGroup], list[float
     picked, possible = [], []
     for begin in range(0, len(groups) - CANDIDATES + 1, CANDIDATES):
         among = groups[begin : begin + CANDIDATES]
-        features = [
-            {
-                "any": 1.0,
-                group.task: 1.0,
-                f"{group.task} level {group.recipe.level}": 1.0,
-                **scales.standardized(measures(group)),
-            }
+        told = [
+            features(group.task, group.recipe.level, group.prompt[-1]["content"], scales)
             for group in among
         ]
-        chances = [model.probability(each) for each in features]
+        chances = [model.probability(each) for each in told]
         best = chances.index(max(chances))
-        model.learn(features[best], among[best].signal is Signal.MIXED)
+        model.learn(told[best], among[best].signal is Signal.MIXED)
         picked.append(among[best])
         possible.append(float(any(group.signal is Signal.MIXED for group in among)))
     return picked, possible
+
+
+def choose_among(count: int) -> None:
+    """Let the environment of this process choose each fresh problem among `count` candidates."""
+    model, scales = OnlineLogistic(), Scales()
+    asked: dict[str, dict[str, float]] = {}
+    make, record = ProblemStream.make, TrainingProblems.record
+
+    async def choose(stream: ProblemStream, recipe: Recipe) -> Problem | None:
+        if stream._sampler.is_asked_again(recipe):
+            return await make(stream, recipe)
+        recipes = [recipe]
+        while len(recipes) < count:
+            recipes.append(replace(recipe, seed=redrawn_seed(recipes[-1].seed)))
+        made = await asyncio.gather(*(make(stream, each) for each in recipes))
+        problems = [problem for problem in made if problem is not None]
+        if not problems:
+            return None
+        told = [features(recipe.task, recipe.level, each.question, scales) for each in problems]
+        chances = [model.probability(each) for each in told]
+        best = chances.index(max(chances))
+        asked[recipe_key(problems[best].recipe)] = told[best]
+        return problems[best]
+
+    def learn(problems: TrainingProblems, recipe: Recipe, *, solved: int, scored: int) -> None:
+        told = asked.pop(recipe_key(recipe), None)
+        if told is not None and scored:
+            model.learn(told, 0 < solved < scored)
+        record(problems, recipe, solved=solved, scored=scored)
+
+    ProblemStream.make = choose  # type: ignore[method-assign]  # an arm of an ablation
+    TrainingProblems.record = learn  # type: ignore[method-assign]
 
 
 def fresh_only(groups: Iterable[StoredGroup]) -> list[StoredGroup]:

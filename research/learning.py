@@ -49,6 +49,8 @@ ARMS: dict[str, dict[str, Any]] = {
     "signal": {"complexity_mode": "curriculum", "sampling": "signal"},
     "default by signal": {"sampling": "signal"},
     "default asked again": {"sampling": "signal"},
+    "default chosen": {},
+    "default chosen and asked again": {"sampling": "signal"},
     "signal at 0.5": {
         "complexity_mode": "curriculum",
         "sampling": "signal",
@@ -61,8 +63,11 @@ CONSTANTS: dict[str, Sequence[str]] = {
     "levels by signal": ["problems.sampler.FRESH_SHARE=1.0"],
     "asked again": ["problems.sampler.FLOOR=1.0"],
     "default asked again": ["problems.sampler.FLOOR=1.0"],
+    "default chosen": ["candidates=4"],
+    "default chosen and asked again": ["problems.sampler.FLOOR=1.0", "candidates=4"],
 }
-"""Constants of the environment that an arm replaces: it asks none again, or accepts all levels."""
+"""Constants of the environment that an arm replaces, as `with_constants.py` takes them: it asks
+none again, accepts all levels, or chooses among candidates."""
 
 DIFFICULTIES = "0,0.15,0.3"
 """Difficulties of held-out items, besides the library's default configuration."""
