@@ -161,7 +161,7 @@ def choose_among(count: int) -> None:
         record(problems, recipe, solved=solved, scored=scored)
 
     ProblemStream.make = choose  # type: ignore[method-assign]  # an arm of an ablation
-    TrainingProblems.record = learn  # type: ignore[method-assign]
+    TrainingProblems.record = learn  # type: ignore[method-assign]  # as above
 
 
 def fresh_only(groups: Iterable[StoredGroup]) -> list[StoredGroup]:
