@@ -189,7 +189,7 @@ class Verdict:
     """The verifier's result for one answer.
 
     Attributes:
-        score: in [0, 1]; None with status UNSCORED.
+        score: in [0, 1], or in the bounds of a contained function; None with status UNSCORED.
         detail: an explanation for people; may be empty.
         seconds: time spent in the verifier.
         raw_score, tagged_score: of the bare answer and of `<answer>answer</answer>`;

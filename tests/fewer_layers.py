@@ -11,6 +11,7 @@ from typing import Any
 
 from reasoning_gym_environment.sandbox import _children, _limits, _system_calls, _verifier_child
 from reasoning_gym_environment.sandbox._fork_server import ForkServer
+from reasoning_gym_environment.sandbox._function_host import PROGRAM
 from reasoning_gym_environment.sandbox._protocol import FormScores, Outcome
 from reasoning_gym_environment.sandbox._verifier_host import Group, VerifierHost
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
@@ -61,12 +62,17 @@ def leave_out_filter() -> None:
     _system_calls.filter_verifier_child = lambda reply, requests_fd=None: (
         "No system call filter: left out."
     )
+    _system_calls.filter_function = lambda allow: "No system call filter: left out."
 
 
-def _program(leave_out: str) -> str:
+def _program(leave_out: str, program: str = ForkServer._program) -> str:
     tests = str(Path(__file__).parent)
     path = f"import sys; sys.path.append({tests!r})"
-    return f"{path}; from fewer_layers import {leave_out}; {leave_out}(); {ForkServer._program}"
+    return f"{path}; from fewer_layers import {leave_out}; {leave_out}(); {program}"
+
+
+UNFILTERED = _program("leave_out_filter", PROGRAM)
+"""The program of a function's fork server, without its system call filter."""
 
 
 class Unscreened(ForkServer):

@@ -51,15 +51,15 @@ def _plain_size(value: Any) -> int:
         size = int(_SIZE.validate_python(value))
     except ValidationError:
         size = 0
-    if size < _MIN_MEMORY:
+    if not _MIN_MEMORY <= size <= _MAX_MEMORY:
         raise ValueError(
-            f"must be a size of at least 16 MiB, such as '512MB', got {shorten(value)}"
+            f"must be a size from 16 MiB to 1 PiB, such as '512MB', got {shorten(value)}"
         )
     return size
 
 
 _SIZE = TypeAdapter(ByteSize)
-_MIN_MEMORY = 16 * 2**20
+_MIN_MEMORY, _MAX_MEMORY = 16 * 2**20, 2**50
 
 Integer = Annotated[int, BeforeValidator(_plain_integer)]
 Texts = Annotated[list[str], BeforeValidator(_plain_list)]
@@ -118,11 +118,11 @@ class ContainSettings(Arguments):
 
     otherwise: ClassVar[str] = "see ContainOptions"
 
-    timeout: Seconds = 5.0
+    timeout: Annotated[float, Field(gt=0, le=86400)] = 5.0
     memory: Annotated[int, BeforeValidator(_plain_size)] = 512_000_000
     processes: Annotated[Integer | None, Field(ge=1)] = None
     bounds: Annotated[tuple[float, float], Field(strict=False)] = (0.0, 1.0)
-    solved_threshold: float | None = None
+    solved_threshold: Annotated[float | None, Field(allow_inf_nan=False)] = None
     warm_up: Annotated[list[Any], BeforeValidator(_plain_list)] = Field([])
     allow: Annotated[
         list[Literal["network", "processes", "write"]], BeforeValidator(_plain_list)

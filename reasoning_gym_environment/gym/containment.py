@@ -56,13 +56,18 @@ def contain(function: str | Function, **options: Unpack[ContainOptions]) -> Cont
     given = build(ContainSettings, options)
     path = _valid_path(function) if isinstance(function, str) else _import_path(function)
     lowest, highest = given.bounds
+    solved = highest if given.solved_threshold is None else given.solved_threshold
+    if not lowest <= solved <= highest:
+        raise ConfigurationError(
+            f"solved_threshold must be within bounds, {given.bounds}, got {solved:g}"
+        )
     return ContainedFunction(
         FunctionSettings(
             source=_source(path, given),
             processes=given.processes or default_processes(),
             lowest=lowest,
             highest=highest,
-            solved_threshold=highest if given.solved_threshold is None else given.solved_threshold,
+            solved_threshold=solved,
             environment=given.environment,
             require_containment=given.require_containment,
         )
@@ -214,7 +219,7 @@ class ContainedFunction:
 
     Worker processes start with the first call. They end with `close`, at the end of `with`, when
     nothing refers to this object, and with this process, however it ends. All threads and event
-    loops may use it. A fork of this process starts new workers.
+    loops may use it. A fork of this process starts new workers, and so does a pickled copy.
 
     Attributes:
         contained_path: the path of the function.
@@ -227,10 +232,14 @@ class ContainedFunction:
 
     def __init__(self, settings: FunctionSettings) -> None:
         self.contained_path = settings.source.path
+        self._settings = settings
         self._background = Background(partial(_Calls, settings), name="contained function")
 
     def __repr__(self) -> str:
         return f"contain({self.contained_path!r})"
+
+    def __reduce__(self) -> tuple[type[ContainedFunction], tuple[FunctionSettings]]:
+        return ContainedFunction, (self._settings,)
 
     def __enter__(self) -> ContainedFunction:
         return self

@@ -167,6 +167,7 @@ def verifier_gaps() -> str:
 
 def function_gaps(*, memory: int, seconds: float, allow: frozenset[str]) -> str:
     """Return what this system does not enforce for a contained function: see `verifier_gaps`."""
+    system_calls.assemble_function_filter(allow)
     return _gaps_in_child(
         lambda reply, _: enter_function_child(reply, memory=memory, seconds=seconds, allow=allow)
     )

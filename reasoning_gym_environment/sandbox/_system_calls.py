@@ -353,6 +353,12 @@ def filter_generator() -> str | None:
     return _install(generator_filter(_OWN) if _OWN else b"")
 
 
+def assemble_function_filter(allow: frozenset[str]) -> None:
+    """Assemble a filter before the forks that need it: it takes them longer than all else."""
+    if _OWN:
+        function_filter(_OWN, allow)
+
+
 def filter_function(allow: frozenset[str]) -> str | None:
     """Restrict the calling thread for good to what contained functions may do.
 

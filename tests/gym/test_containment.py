@@ -3,6 +3,7 @@
 import asyncio
 import http.server
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -15,6 +16,7 @@ from typing import Any
 import contained_functions
 import pytest
 from contained_functions import BEHAVIORS, MISBEHAVIORS, NUMBERS, RETURNS, equal
+from fewer_layers import UNFILTERED
 from filter_attempts import where_filtered
 from hostile_answers import CASES
 from process_tree import children, descendants, in_linux, survivors
@@ -25,6 +27,7 @@ from reasoning_gym_environment.errors import (
     PoolClosedError,
     WorkerStartError,
 )
+from reasoning_gym_environment.sandbox import functions
 
 TIMEOUT = 1.0
 HANGS = {"loops", "computes_in_c", "sleeps", "catches_everything", "waits_for_input"}
@@ -275,9 +278,15 @@ def test_a_name_that_is_something_else_by_now_is_refused(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"timeout": 0}, "timeout must be a number > 0, got 0"),
-        ({"memory": "1kB"}, "memory must be a size of at least 16 MiB, such as '512MB', got '1kB'"),
-        ({"memory": "lots"}, "memory must be a size of at least 16 MiB.*got 'lots'"),
+        ({"timeout": 0}, "timeout must be a number > 0 and ≤ 86400, got 0"),
+        (
+            {"memory": "1kB"},
+            "memory must be a size from 16 MiB to 1 PiB, such as '512MB', got '1kB'",
+        ),
+        ({"memory": "lots"}, "memory must be a size from 16 MiB.*got 'lots'"),
+        ({"memory": "9999PB"}, "memory must be a size from 16 MiB to 1 PiB.*got '9999PB'"),
+        ({"timeout": 1e9}, "timeout must be a number"),
+        ({"solved_threshold": 2}, r"solved_threshold must be within bounds, \(0.0, 1.0\), got 2"),
         ({"processes": 0}, "processes must be an integer ≥ 1, got 0"),
         (
             {"bounds": (1, 0)},
@@ -374,6 +383,35 @@ def test_a_fork_has_its_own_workers(reward: ContainedFunction) -> None:
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert reward("a", "a") == 1.0
+
+
+@in_linux
+@pytest.mark.processes
+async def test_what_is_not_closed_leaves_no_process() -> None:
+    others = descendants(os.getpid())
+    reward = contain(equal, processes=1)
+    assert reward("a", "a") == 1.0
+    family = descendants(os.getpid()) - others
+    copy = pickle.loads(pickle.dumps(reward))
+    del reward
+    assert await survivors(family) == set()
+    assert copy("a", "a") == 1.0
+    copy.close()
+
+
+@pytest.mark.processes
+def test_a_system_without_a_filter_is_named_and_refused_on_demand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(functions, "PROGRAM", UNFILTERED)
+    with contain(contained_functions.misbehave, timeout=1, processes=1) as reward:
+        assert reward.score("loops").status is Status.TIMEOUT
+        assert reward.score("raises").status is Status.VERIFIER_ERROR
+        assert reward.score("exits_at_once").status is Status.CRASHED
+        assert reward.gaps == ["function processes: No system call filter: left out."]
+    refused = contain(equal, processes=1, require_containment=True)
+    with pytest.raises(ConfigurationError, match=r"the sandbox is incomplete .function processes"):
+        refused.start()
 
 
 @in_linux
