@@ -152,6 +152,14 @@ def test_an_unscored_reply_is_a_zero_that_says_so(rows: list[dict[str, Any]]) ->
     assert env.get_metrics()["unscored"] == 1.0
 
 
+def test_an_answer_that_is_code_is_not_run(gym: ReasoningGym, tmp_path: Path) -> None:
+    [problem] = gym.problems("countdown", level=0)
+    attack = f"<answer>__import__('pathlib').Path('{tmp_path}/ran').touch()</answer>"
+    step = made(skyrl_row(problem.recipe, [])).step(attack)
+    assert (step["reward"] < 0.1, step["metadata"]["status"]) == (True, "rejected")
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_row_without_a_recipe_is_refused(rows: list[dict[str, Any]]) -> None:
     with pytest.raises(ConfigurationError, match=r"the row needs reward_spec\.ground_truth"):
         made({**rows[0], "reward_spec": None})

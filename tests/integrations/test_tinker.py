@@ -76,6 +76,17 @@ async def test_a_group_is_scored_and_every_status_is_a_metric(
     assert problem.question in prompt
 
 
+async def test_an_answer_that_is_code_is_not_run(
+    gym: ReasoningGym, renderer: Any, tmp_path: Path
+) -> None:
+    [problem] = gym.problems("countdown", level=0)
+    attack = f"<answer>__import__('pathlib').Path('{tmp_path}/ran').touch()</answer>"
+    rolled = await rollout(group(problem, renderer, 1), renderer, attack)
+    assert rolled.trajectories_G[0].transitions[0].metrics["status/rejected"] == 1.0
+    assert rolled.get_total_rewards()[0] < 0.1
+    assert not (tmp_path / "ran").exists()
+
+
 async def test_an_unscored_rollout_has_the_mean_reward_of_its_group(
     gym: ReasoningGym, renderer: Any
 ) -> None:

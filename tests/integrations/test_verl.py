@@ -195,6 +195,16 @@ def test_an_unscored_completion_says_so() -> None:
     assert compute_score("", "<answer>x</answer>", UNMAKABLE) == unscored
 
 
+def test_an_answer_that_is_code_is_not_run(gym: ReasoningGym, tmp_path: Path) -> None:
+    from reasoning_gym_environment.integrations.verl import compute_score
+
+    [problem] = gym.problems("countdown", level=0)
+    attack = f"<answer>__import__('pathlib').Path('{tmp_path}/ran').touch()</answer>"
+    scored = compute_score("", attack, json.dumps(problem.recipe.to_json()))
+    assert (scored["score"] < 0.1, scored["status"]) == (True, "rejected")
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_recipe_that_is_none_is_refused(url: str) -> None:
     from reasoning_gym_environment.integrations.verl import compute_score
 
