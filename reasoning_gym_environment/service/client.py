@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
-from http.client import HTTPException
+from http.client import HTTPException, IncompleteRead
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -147,7 +147,10 @@ class RewardClient:
         request = urllib.request.Request(self._url + route, body, headers)
         try:
             with urllib.request.urlopen(request, timeout=self._timeout) as reply:
-                return bytes(reply.read(MAX_REPLY_BYTES))
+                text = bytes(reply.read(MAX_REPLY_BYTES))
+                if reply.length:  # of the rest
+                    raise IncompleteRead(text, reply.length)
+                return text
         except urllib.error.HTTPError as error:
             raise _refusal(self._url + route, error) from None
         except (OSError, HTTPException) as error:

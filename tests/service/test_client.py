@@ -99,6 +99,11 @@ def test_a_service_that_is_not_there_is_named(tmp_path: Path) -> None:
         (b'HTTP/1.1 200 OK\r\n\r\n{"scores": []}', ServiceUnavailableError, "scored 0 of 1"),
         (b"HTTP/1.1 502 Bad Gateway\r\n\r\nno", ServiceUnavailableError, "status 502: 'no'"),
         (b"", ServiceUnavailableError, "does not reply"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{",
+            ServiceUnavailableError,
+            "does not reply: IncompleteRead",
+        ),
     ],
 )
 def test_another_servers_reply_is_an_error(reply: bytes, error: type[Exception], says: str) -> None:
