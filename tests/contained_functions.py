@@ -47,6 +47,11 @@ async def coroutine(text: str, data: Any) -> float:
     return 1.0
 
 
+def naps(text: str, data: Any) -> float:
+    time.sleep(2)
+    return 1.0
+
+
 def with_a_child(text: str, data: Any) -> float:
     """Say which process it is in a file, then hang; needs `processes` and `write`."""
     child = subprocess.Popen(["sleep", "1000"])

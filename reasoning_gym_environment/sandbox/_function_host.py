@@ -167,20 +167,22 @@ def run(
     enter = partial(limits.enter_function_child, **own)
     protocol.write_frame(replies, limits.function_gaps(**own).encode())
 
-    def call_in_children(calls: Sequence[FunctionCall]) -> list[FormScores]:
+    def call_in_child(deadline: float, calls: Sequence[FunctionCall]) -> list[FormScores]:
         [call] = calls
         return run_child(
             _call_work(function, call, enter),
             1,
             timeout=call.timeout,
+            group_deadline=deadline,
             parent=requests.fileno(),
             can_close_reply=hasattr(os, "waitid"),  # macOS has it from Python 3.13 on
         )
 
     while (frame := protocol.read_frame(requests)) is not None:
         call: FunctionCall = pickle.loads(frame)
+        deadline = time.monotonic() + call.timeout  # of all attempts, where one is killed
         try:
-            [scores] = score_all(call_in_children, [call], math.inf)
+            [scores] = score_all(partial(call_in_child, deadline), [call], deadline)
         except ParentGoneError:
             return
         protocol.write_frame(replies, scores.pack())

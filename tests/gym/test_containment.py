@@ -347,6 +347,25 @@ async def test_a_lost_worker_costs_no_call(tmp_path: Path) -> None:
         assert reward.counts["sandbox/restarts"] == 1
 
 
+@in_linux
+@pytest.mark.processes
+async def test_a_call_whose_process_is_killed_from_outside_is_tried_again() -> None:
+    others = descendants(os.getpid())
+    with contain(contained_functions.naps, timeout=20, processes=1) as reward:
+        reward.start()
+        workers = descendants(os.getpid()) - others
+        call = asyncio.create_task(reward.score_async("x"))
+        killed: set[int] = set()
+        while len(killed) < 3:
+            for pid in descendants(os.getpid()) - others - workers - killed:
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+            await asyncio.sleep(0.01)
+        verdict = await call
+        assert (verdict.score, verdict.status) == (None, Status.UNSCORED)
+        assert reward("x") == 1.0
+
+
 @pytest.mark.processes
 async def test_a_call_can_be_cancelled_and_closing_ends_pending_ones() -> None:
     others = descendants(os.getpid())
