@@ -84,6 +84,17 @@ async def test_what_is_read_stays_while_groups_come(followed: tuple[Path, str]) 
         assert await asyncio.to_thread(browser.get_log, "browser") == []
 
 
+async def test_a_run_without_groups_is_waited_for(tmp_path: Path) -> None:
+    async with LiveServer(LiveIndex([tmp_path]), live_page(), LiveSettings()) as server:
+        with chromium() as browser:
+            await asyncio.to_thread(browser.get, server.url)
+            title = "document.getElementById('title').textContent"
+            await shows(browser, f"{title} === 'Waiting for the first group'")
+            write(tmp_path, groups(0, 3), NAME)
+            await shows(browser, f"{title} === 'run r' && {FOUND}.startsWith('6 of 6')")
+            assert await asyncio.to_thread(browser.get_log, "browser") == []
+
+
 async def test_a_server_that_is_away_is_named(followed: tuple[Path, str]) -> None:
     _, url = followed
     with chromium() as browser:

@@ -238,6 +238,7 @@ async function start() {
   showAll();
   document.documentElement.dataset.page = "shown";
   if (!source.live) return;
+  byId("found").removeAttribute("role"); // or a screen reader says it every two seconds
   showConnection("");
   await follow();
 }

@@ -10,7 +10,7 @@ function showRuns() {
   const names = shown.map((run) => line(data.runs[run].name));
   document.title =
     names.length === 1 ? `${names[0]} · reasoning-gym rollouts` : "reasoning-gym rollouts";
-  byId("title").textContent = names.length === 1 ? names[0] : `${names.length} runs side by side`;
+  byId("title").textContent = titleOf(names);
   byId("facts").textContent = factsOf(shown);
   replaceIfNew(
     byId("healths"),
@@ -23,26 +23,28 @@ function showRuns() {
   showSettings(shown);
 }
 
-function factsOf(shown) {
-  const run = shown.length === 1 ? data.runs[shown[0]] : null;
-  const header = new Map(run?.header ?? []);
-  const facts = ["model", "server", "temperature", "seed", "step"]
-    .filter((name) => header.has(name))
-    .map((name) =>
-      name === "model" ? line(header.get(name)) : `${name} ${line(header.get(name))}`,
-    );
-  const since = run?.started
-    ? [`started ${line(run.started).slice(0, 16).replace("T", " ")} UTC`]
-    : [];
-  const end = run?.ended ? [`ended ${line(run.ended).slice(0, 16).replace("T", " ")} UTC`] : [];
-  const pace =
-    run && !run.ended
-      ? PACE.filter((name) => header.has(name)).map((name) => `${name} ${line(header.get(name))}`)
-      : [];
-  return [...facts, ...since, ...end, ...pace].join(" · ");
+function titleOf(names) {
+  if (!names.length) return "Waiting for the first group";
+  return names.length === 1 ? names[0] : `${names.length} runs side by side`;
 }
 
-/** Replace an element's children where they differ, so that focus and announcements stay. */
+/** Who a single run is, when it went, and its pace where the line of its health has another text. */
+function factsOf(shown) {
+  if (shown.length !== 1) return "";
+  const run = data.runs[shown[0]];
+  const header = new Map(run.header);
+  const given = (names) => names.filter((name) => header.has(name));
+  const named = (name) => `${name} ${line(header.get(name))}`;
+  const time = (text) => `${line(text).slice(0, 16).replace("T", " ")} UTC`;
+  const facts = given(["model"]).map((name) => line(header.get(name)));
+  facts.push(...given(["server", "temperature", "seed", "step"]).map(named));
+  if (run.started) facts.push(`started ${time(run.started)}`);
+  if (run.ended) facts.push(`ended ${time(run.ended)}`);
+  else if (run.health.some(({ level }) => level !== "ok")) facts.push(...given(PACE).map(named));
+  return facts.join(" · ");
+}
+
+/** Replace an element's children where they differ, so that focus and selection stay. */
 function replaceIfNew(element, ...children) {
   const made = make("div", {}, ...children);
   if (made.innerHTML !== element.innerHTML) element.replaceChildren(...made.childNodes);
@@ -83,7 +85,8 @@ function tile(name, value, note = "") {
 
 function tilesOf(groups) {
   const own = figuresOf(groups);
-  if (!own.groups) return [tile("Groups", "0", "no group passes the filters")];
+  if (!own.groups)
+    return [tile("Groups", "0", data.group.id.length ? "no group passes the filters" : "")];
   const tasks = new Set(groups.map((group) => data.group.task[group])).size;
   const tiles = [
     ...(own.solved ? solvedTiles(own) : []),
