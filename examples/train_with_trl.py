@@ -34,8 +34,8 @@ SIZE = {
 parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
 parser.add_argument("--model", help="a name or folder; by default a tiny untrained model")
 parser.add_argument("--task", default="aiw")
-parser.add_argument("--demonstrations", type=int, default=400)
-parser.add_argument("--passes", type=int, default=2, help="over the demonstrations")
+parser.add_argument("--demonstrations", type=int, default=800)
+parser.add_argument("--passes", type=int, default=8, help="over the demonstrations")
 parser.add_argument("--steps", type=int, default=20, help="of GRPO")
 parser.add_argument("--rate", type=float, default=1e-3, help="learning rate of GRPO")
 options = parser.parse_args()
@@ -50,7 +50,14 @@ def solved(row):
 set_seed(0)
 with ReasoningGym() as gym, tempfile.TemporaryDirectory() as folder:
     common = {"output_dir": folder, "use_cpu": True, "bf16": False, "report_to": "none"}
-    problems = gym.problems(options.task, level=0, count=options.demonstrations)
+    levels = next(task.levels for task in gym.tasks() if task.name == options.task)
+    problems = [
+        problem
+        for level in range(levels)
+        for problem in gym.problems(
+            options.task, level=level, count=options.demonstrations // levels
+        )
+    ]
     demonstrated = problem_dataset(problems, system_prompt=SYSTEM_PROMPT)
     stream = gym.stream(
         [options.task], complexity_mode="curriculum", sampling="signal", group_size=8
