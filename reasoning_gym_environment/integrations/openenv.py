@@ -22,7 +22,7 @@ from ..gym.arguments import Arguments, Integer
 from ..gym.asynchronous import Score
 from ..gym.blocking import ReasoningGym
 from ..records import Problem, Recipe
-from ..scoring.extraction import split_thought
+from ..scoring.extraction import as_completion
 from ..util.command_line import build
 from .shared import require_gym
 
@@ -252,7 +252,7 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
         if problem is None:
             raise ConfigurationError("there is no question to answer: call reset first")
         self._state.step_count += 1
-        score = self._gym.score(problem, completion_of(action.answer))
+        score = self._gym.score(problem, as_completion(action.answer))
         if score.score is None:
             raise RuntimeError(f"cannot score the answer now, step again: {score.detail}")
         self._problem = None
@@ -269,14 +269,6 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
             name="reasoning_gym_env",
             description="One question of reasoning-gym per episode, scored in a sandbox.",
         )
-
-
-def completion_of(answer: str) -> str:
-    """Return a completion for an answer, without its thought; it may be a completion already."""
-    if "<answer>" in answer.lower():
-        return answer
-    _, outside = split_thought(answer)
-    return f"<answer>{outside}</answer>"
 
 
 def _scored(problem: Problem, score: Score, reward: float) -> ReasoningGymObservation:

@@ -91,6 +91,19 @@ def split_thought(text: str) -> tuple[str, str]:
     return "".join(thought), "\n".join(filter(None, outside))
 
 
+def as_completion(answer: str) -> str:
+    """Return a completion for a bare answer, without its thought; it may be a completion already.
+
+    Example:
+        >>> as_completion("<think>2 + 2</think>4")
+        '<answer>4</answer>'
+    """
+    if "<answer>" in answer.lower():
+        return answer
+    _, outside = split_thought(answer)
+    return f"<answer>{outside}</answer>"
+
+
 def extract_answer(text: str) -> Extraction:
     """Return the one answer of a completion.
 

@@ -52,6 +52,7 @@ from ._limits import (
     error_response,
     retry,
 )
+from ._openreward import OpenReward
 from ._streams import NamedStreams
 from .connections import (
     MAX_CONNECTIONS,
@@ -210,6 +211,18 @@ class Endpoints:
             await self._streams.gather(stream, target.recipe, scores)
         return scores
 
+    async def score_one(
+        self, target: messages.Target, completion: str, stream: str | None, http: Request
+    ) -> Score:
+        """Score a completion for a client that cannot read an unscored one; retry instead."""
+
+        async def attempt() -> Score:
+            [score] = await self._score(target, [completion], stream, http)
+            reward_of(score)
+            return score
+
+        return await retry(attempt, self._retry_delays)
+
     async def verify(self, request: messages.VerifyRequest, http: Request) -> Response:
         """Score the response to a NeMo Gym row."""
         target = messages.verify_target(request)
@@ -223,24 +236,17 @@ class Endpoints:
     ) -> messages.OpenRlhfReply:
         """Return the rewards of OpenRLHF's queries."""
         pairs = messages.openrlhf_pairs(request)
-        client = _client(http)
         return messages.OpenRlhfReply(
-            rewards=await gather_or_cancel(self._reward(*pair, client) for pair in pairs)
+            rewards=await gather_or_cancel(self._reward(*pair, http) for pair in pairs)
         )
 
     async def slime(self, request: messages.SlimeRequest, http: Request) -> messages.Share:
         """Return the reward of one slime sample, as a number."""
         target = messages.label_target(request.label, "label")
-        return await self._reward(target, request.response, _client(http))
+        return await self._reward(target, request.response, http)
 
-    async def _reward(self, target: messages.Target, completion: str, client: str) -> float:
-        """Score a completion for a framework that cannot read an unscored one; retry instead."""
-
-        async def attempt() -> float:
-            [score] = await self._queue.score(target, [completion], client=client)
-            return reward_of(score)
-
-        return await retry(attempt, self._retry_delays)
+    async def _reward(self, target: messages.Target, completion: str, http: Request) -> float:
+        return reward_of(await self.score_one(target, completion, None, http))
 
     def _contain(self, name: str) -> Callable[..., Awaitable[messages.ContainReply]]:
         async def contain(request: messages.ContainRequest, http: Request) -> messages.ContainReply:
@@ -388,7 +394,9 @@ def create_app(
         exception_handlers=dict.fromkeys(_HANDLED_ERRORS, _reply_to_error),
     )
     app.state.scorers, app.state.registry, app.state.streams = scorers, registry, streams
-    admissions = Endpoints(queue, streams, settings.pauses, scorers.functions).add_to(app)
+    endpoints = Endpoints(queue, streams, settings.pauses, scorers.functions)
+    sessions = OpenReward(gym, endpoints.score_one)
+    admissions = {**endpoints.add_to(app), **dict.fromkeys(sessions.add_to(app, _ERRORS))}
     _add_information_routes(app)
     _add_middleware(app, settings, admissions)
     _describe_security(app)
