@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from ..errors import FixableError
 from ..gym.asynchronous import AsyncReasoningGym, Score
 from ..problems.seeds import redrawn_seed, split_seed
-from ..records import Problem, Recipe, recipe_text
+from ..records import Problem, Recipe
 from ..scoring.extraction import as_completion
 from ._messages import (
     MAX_CHARACTERS,
@@ -50,6 +50,12 @@ MAX_REDRAWN = 20
 """Faulty items in a row."""
 
 _CHUNK = 4096
+
+_PREFIXES = (f"/{ENVIRONMENT}", "")
+"""Of an environment's routes; its clients leave it out."""
+
+_READING = ("/tasks", "/num_tasks", "/task", "/task_range", "/call")
+"""Routes of the environment that read a body."""
 
 _ADVICE = (
     "\n\nCall the tool `answer` with your final answer alone, or end your reply with it between "
@@ -197,20 +203,20 @@ class OpenReward:
 
     def add_to(self, app: FastAPI, responses: dict[int | str, dict[str, Any]]) -> list[str]:
         """Add the routes; return the paths of those that read a body."""
+        streaming = {**responses, 200: {"content": {"text/event-stream": {}}}}
         app.get("/list_environments", responses=responses)(self.list_environments)
-        for path in ("/create_session", "/delete_session", "/delete", "/ping"):
+        app.post("/create_session", responses=streaming)(self.create_session)
+        for path in ("/create", "/ping", "/delete", "/delete_session"):
             app.post(path, responses=responses)(getattr(self, path[1:]))
-        app.post("/create", responses=responses)(self.create)
-        reading = ["/tasks", "/num_tasks", "/task", "/task_range", "/call"]
-        for prefix in (f"/{ENVIRONMENT}", ""):
-            shown = bool(prefix)
+        for prefix in _PREFIXES:
             for path in ("/tools", "/task_tools", "/splits", "/prompt"):
-                handler = getattr(self, path[1:])
-                app.get(prefix + path, responses=responses, include_in_schema=shown)(handler)
-            for path in reading:
-                handler = getattr(self, path[1:])
-                app.post(prefix + path, responses=responses, include_in_schema=shown)(handler)
-        return ["/create", *reading, *(f"/{ENVIRONMENT}{path}" for path in reading)]
+                add = app.get(prefix + path, responses=responses, include_in_schema=bool(prefix))
+                add(getattr(self, path[1:]))
+            for path in _READING:
+                replies = streaming if path == "/call" else responses
+                add = app.post(prefix + path, responses=replies, include_in_schema=bool(prefix))
+                add(getattr(self, path[1:]))
+        return ["/create", *(prefix + path for prefix in _PREFIXES for path in _READING)]
 
     async def list_environments(self) -> list[str]:
         """List the environments of the Open Reward Standard: one."""
@@ -371,7 +377,7 @@ class OpenReward:
                 **score.to_json(),
                 "task": session.recipe.task,
                 "level": session.recipe.level,
-                "recipe": recipe_text(session.recipe),
+                "recipe": session.recipe.to_json(),
                 "correct_answer": problem.oracle,
             },
             "reward": score.score,
