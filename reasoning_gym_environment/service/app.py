@@ -168,7 +168,7 @@ class Endpoints:
         self._streams = streams
         self._retry_delays = retry_delays
 
-    def add_to(self, app: FastAPI) -> Admissions:
+    def add_to(self, app: FastAPI, gym: AsyncReasoningGym) -> Admissions:
         """Add the routes; return, by path, what each requires before it reads a body."""
         app.router.route_class = _JSONRoute
         app.post("/score", responses=_ERRORS, response_model=messages.ScoreReply)(self.score)
@@ -177,12 +177,13 @@ class Endpoints:
         app.post("/slime", responses=_ERRORS)(self.slime)
         app.post("/problems", responses=_ERRORS)(self.problems)
         app.post("/observe", responses=_ERRORS)(self.observe)
+        sessions = OpenReward(gym, self.score_one).add_to(app, _ERRORS)
         contained = {f"/contain/{name}": self._contain(name) for name in self._functions}
         for path, endpoint in contained.items():
             app.post(path, responses=_ERRORS)(endpoint)
         return {
             **dict.fromkeys(("/score", "/verify", *contained), self._queue.require_room),
-            **dict.fromkeys(("/openrlhf", "/slime", "/problems", "/observe")),
+            **dict.fromkeys(("/openrlhf", "/slime", "/problems", "/observe", *sessions)),
         }
 
     async def score(self, request: messages.ScoreRequest, http: Request) -> Response:
@@ -394,9 +395,7 @@ def create_app(
         exception_handlers=dict.fromkeys(_HANDLED_ERRORS, _reply_to_error),
     )
     app.state.scorers, app.state.registry, app.state.streams = scorers, registry, streams
-    endpoints = Endpoints(queue, streams, settings.pauses, scorers.functions)
-    sessions = OpenReward(gym, endpoints.score_one)
-    admissions = {**endpoints.add_to(app), **dict.fromkeys(sessions.add_to(app, _ERRORS))}
+    admissions = Endpoints(queue, streams, settings.pauses, scorers.functions).add_to(app, gym)
     _add_information_routes(app)
     _add_middleware(app, settings, admissions)
     _describe_security(app)
