@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import zlib
+from dataclasses import fields
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from reasoning_gym_environment.report.page import (
     row_of,
     thin_out,
 )
+from reasoning_gym_environment.scoring.grading import ScoringSettings
 
 ANYTHING = st.text(st.characters(codec=None)) | st.sampled_from(["</script>", "<!--", "]]>"])
 
@@ -200,3 +202,9 @@ def test_a_runs_health_stands_in_the_page(tmp_path: Path) -> None:
     rows = [row([0.0] * 4, number=number) for number in range(20)]
     (run,) = index_of(make_page(tmp_path, rows))["runs"]
     assert any("all unsolved" in each["text"] for each in run["health"])
+
+
+def test_the_command_that_scores_again_has_every_setting_of_scores() -> None:
+    script = re.search(r"const RESCORING = (\[.*?\]);", live_page(), re.DOTALL)
+    assert script is not None
+    assert re.findall(r'"(\w+)"', script[1]) == [field.name for field in fields(ScoringSettings)]

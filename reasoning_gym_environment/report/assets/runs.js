@@ -28,7 +28,7 @@ function titleOf(names) {
   return names.length === 1 ? names[0] : `${names.length} runs side by side`;
 }
 
-/** Who a single run is, when it went, and its pace where the line of its health has another text. */
+/** Who a single run is, when it went, and its pace unless the line of its health says it. */
 function factsOf(shown) {
   if (shown.length !== 1) return "";
   const run = data.runs[shown[0]];
