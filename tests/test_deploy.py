@@ -1,6 +1,7 @@
 """The examples for supervisors follow the exit statuses of the program."""
 
 import configparser
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ import yaml
 from kubernetes_validate import validate
 
 from reasoning_gym_environment.cli import COMMANDS
+from reasoning_gym_environment.commands.openenv import build_parser
 from reasoning_gym_environment.errors import TRY_AGAIN, ConfigurationError
 from reasoning_gym_environment.service.app import ServiceSettings
 
@@ -87,6 +89,16 @@ def test_the_service_is_probed_and_has_time_to_end() -> None:
     }
     assert pod["terminationGracePeriodSeconds"] > ServiceSettings().drain + 10
     assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
+
+
+def test_the_image_of_openenv_starts_its_command_at_the_port_that_clients_expect() -> None:
+    lines = (DEPLOY / "openenv.Dockerfile").read_text().splitlines()
+    [entry] = [line.removeprefix("ENTRYPOINT ") for line in lines if line.startswith("ENTRYPOINT")]
+    program, command, *given = json.loads(entry)
+    options = build_parser().parse_args(given)
+    assert (program, command) == ("reasoning-gym-environment", "openenv")
+    assert (options.host, options.port) == ("0.0.0.0", 8000)
+    assert "EXPOSE 8000" in lines
 
 
 @can_contain
