@@ -180,6 +180,15 @@ def test_the_console_stays_silent_and_nothing_is_loaded(browser: Any, page: str)
     assert browser.execute_script(loaded) == []
 
 
+def test_an_evaluation_alone_has_no_section_of_time(browser: Any, folder: Path) -> None:
+    write_report([folder / "step-1"], folder / "evaluation.html")
+    opened(browser, (folder / "evaluation.html").as_uri())
+    assert len(draw_charts(browser, "distributions")) == 4
+    assert not browser.find_element("id", "time").is_displayed()
+    assert not browser.find_element("id", "comparison").is_displayed()
+    assert browser.get_log("browser") == []
+
+
 def test_every_section_draws_its_charts(browser: Any, training_page: str) -> None:
     opened(browser, training_page)
     assert len(draw_charts(browser, "time")) == 7

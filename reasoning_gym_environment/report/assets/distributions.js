@@ -217,6 +217,7 @@ function rewardByLength(groups) {
       encoding: { ...axes, tooltip: [tip("y", "mean reward", ".3f"), counted] },
     },
   ];
+  if (!means.length) layer.pop();
   const drawn = chart("Reward against completion length in tokens", 150, { layer });
   return figure("Reward against length", "cells: rollouts; line: mean reward", drawn);
 }

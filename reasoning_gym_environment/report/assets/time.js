@@ -149,6 +149,8 @@ function trainingSeries(groups) {
 function showTime() {
   const runs = trainingSeries(groupsLeft("span"));
   const container = byId("time-charts");
+  const trained = data.runs.some((run) => run.kind === "training");
+  byId("time").hidden = byId("time-link").hidden = !trained;
   byId("time-none").hidden = runs.length > 0;
   byId("time-form").hidden = !runs.length;
   byId("metric").parentElement.hidden = state.by !== "category";
