@@ -1,6 +1,6 @@
 """Train a small model with and without the curriculum: arms of equal budget from equal weights.
 
-    python research/learning.py FOLDER [--rollouts 24000] [--seeds 3] [--arms "default,both"]
+    python research/learning.py FOLDER [--rollouts 24000] [--seeds 3] [--arms "default,curriculum"]
 
 Needs `pip install '.[learn]'`. Each run adds its rows to FOLDER/results.csv. The same command goes
 on with the missing runs and prints the table of all arms. The cold start is made once.

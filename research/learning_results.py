@@ -1,6 +1,6 @@
 """Print and draw what the runs of `learning.py` found.
 
-    python research/learning_results.py [RESULTS] [--arms "default,both"] [--plot arms.svg]
+    python research/learning_results.py [RESULTS] [--arms "default,curriculum"] [--plot arms.svg]
 
 A row of the CSV is one measure of one run (arm, seed) at one place: `at` counts rollouts, for
 `quarter …` quarters of the run. `all` is the value over all tasks, the other columns are the tasks.
