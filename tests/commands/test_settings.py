@@ -236,7 +236,7 @@ def test_the_short_help_has_a_line_for_each_option_and_counts_the_omitted_ones()
     whole = help_text("serve", everything=True)
     assert all(f"--{option.name} " in f"{whole}\n".replace("\n", " \n") for option in OPTIONS)
     shown = [line for line in short.splitlines() if line.startswith(("  --env.", "  --openai."))]
-    assert len(shown) == 59
+    assert len(shown) == 60
     assert all(len(line) <= 120 for line in short.splitlines())
     assert f"--help-all has {len(OPTIONS) - len(shown)} more." in short
     headings = [line[:-1] for line in short.splitlines() if line.endswith(":") and line[0] != " "]

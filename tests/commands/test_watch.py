@@ -9,7 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,14 @@ from reasoning_gym_environment.errors import ConfigurationError
 
 DUMP = "reasoning_gym_environment_rollouts_r_0000.jsonl"
 TOKEN = "a-token-of-24-characters"
+
+
+@pytest.fixture(autouse=True)
+def switch_interval() -> Iterator[None]:
+    """Restore what `watch` sets in its process, which is this one where a test calls it."""
+    before = sys.getswitchinterval()
+    yield
+    sys.setswitchinterval(before)
 
 
 @asynccontextmanager
