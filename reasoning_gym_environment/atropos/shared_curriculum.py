@@ -72,7 +72,7 @@ class SharedCurriculum:
         self._options = dict(options)
         self._counts = counts
         self._ahead: deque[SharedProblem] = deque()
-        self._awaited: dict[str, Recipe] = {}
+        self._awaited: dict[str, None] = {}  # keys in the order in which they were asked
         self._results: deque[_Result] = deque(maxlen=MAX_PENDING)
         self._outage = Outage()
         self._pause = pause
@@ -102,7 +102,7 @@ class SharedCurriculum:
             if not self._ahead:
                 return None
             problem = self._ahead.popleft()
-        self._awaited[recipe_key(problem.recipe)] = problem.recipe
+        self._awaited[recipe_key(problem.recipe)] = None
         if len(self._awaited) > MAX_PENDING:
             del self._awaited[next(iter(self._awaited))]
         self._counts["curriculum/shared_problems"] += 1
@@ -138,14 +138,16 @@ class SharedCurriculum:
         self._tell(group.problem.recipe, solved=group.solved, attempts=len(group.scored))
 
     def _tell(self, recipe: Recipe, *, solved: int, attempts: int) -> None:
-        if self._awaited.pop(recipe_key(recipe), None) is None:
+        key = recipe_key(recipe)
+        if key not in self._awaited:
             return
+        del self._awaited[key]
         self._results.append(_Result(recipe, solved, attempts))
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send())
 
     async def _send(self) -> None:
-        """Send all results, those that arrive meanwhile too."""
+        """Send results until none is left."""
         while self._results:
             result = self._results[0]
             try:

@@ -157,7 +157,7 @@ class Background(Generic[ClientT]):
             raise
 
     async def run_async(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run the coroutine in the loop while the caller's own loop goes on: see `run`."""
+        """Run the coroutine in the loop without blocking the caller's: see `run`."""
         future = self._submit(work)
         try:
             return await asyncio.wrap_future(future)

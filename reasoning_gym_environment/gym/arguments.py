@@ -278,14 +278,14 @@ def require_list(value: Any, name: str) -> list[Any]:
     return found
 
 
-def require_pair(value: Any, name: str) -> tuple[Any, Any]:
-    """Return a problem and its completion; raise ConfigurationError if it is not a pair."""
+def require_pair(
+    value: Any, name: str, wanted: str = "a problem and its completion"
+) -> tuple[Any, Any]:
+    """Return the parts of a pair; raise ConfigurationError if it is not one."""
     if not isinstance(value, list | tuple) or len(value) != 2:
-        raise ConfigurationError(
-            f"{name} must be a problem and its completion, got {shorten(value)}"
-        )
-    problem, completion = value
-    return problem, completion
+        raise ConfigurationError(f"{name} must be {wanted}, got {shorten(value)}")
+    first, second = value
+    return first, second
 
 
 _WAYS_TO_TEXT: Mapping[type, str] = {

@@ -21,7 +21,7 @@ from ..util.command_line import build
 from ..util.concurrency import gather_or_cancel
 from ..util.text import shorten
 from ._background import Background
-from .arguments import ContainSettings, require_list, require_text
+from .arguments import ContainSettings, require_list, require_pair, require_text
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -143,11 +143,7 @@ def _calls(pairs: Any, name: str) -> list[tuple[str, str]]:
     """Return texts and JSON of an iterable of pairs; raise ConfigurationError if one is invalid."""
     calls = []
     for index, pair in enumerate(require_list(pairs, name)):
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise ConfigurationError(
-                f"{name}[{index}] must be a text and its data, got {shorten(pair)}"
-            )
-        text, data = pair
+        text, data = require_pair(pair, f"{name}[{index}]", "a text and its data")
         calls.append((require_text(text), _to_json(data)))
     return calls
 
@@ -185,29 +181,25 @@ class _Calls:
     def __init__(self, settings: FunctionSettings) -> None:
         self._settings = settings
         self._starting = asyncio.Lock()
-        self._pool: FunctionPool | None = None
+        self.pool: FunctionPool | None = None
         self._closed = False
         self.counts: Counter[str] = Counter()
-
-    @property
-    def pool(self) -> FunctionPool | None:
-        return self._pool
 
     async def start(self) -> FunctionPool:
         async with self._starting:
             if self._closed:
                 raise PoolClosedError("this contained function is closed; create a new one")
-            if self._pool is None:
+            if self.pool is None:
                 pool = FunctionPool(self._settings, self.counts)
                 await pool.start()
-                self._pool = pool
-            return self._pool
+                self.pool = pool
+            return self.pool
 
     async def close(self) -> None:
         self._closed = True
         async with self._starting:
-            if self._pool is not None:
-                await self._pool.close()
+            if self.pool is not None:
+                await self.pool.close()
 
     async def score(self, calls: Sequence[tuple[str, str]]) -> list[Verdict]:
         pool = await self.start()

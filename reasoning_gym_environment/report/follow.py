@@ -246,7 +246,7 @@ class LiveIndex:
     # Following the files.
 
     def update(self, seconds: float = 0.5) -> bool:
-        """Read what is new, for about so many seconds; return whether more is left."""
+        """Read what is new until about `seconds` have passed; return whether more is left."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             with self._lock:
@@ -397,7 +397,7 @@ class LiveIndex:
         return group
 
     def search(self, text: str, *, after: int = 0, seconds: float = 0.5) -> dict[str, Any]:
-        """Search questions and completions for a text, for about so many seconds.
+        """Search questions and completions for a text until about `seconds` have passed.
 
         Args:
             text: found in upper and lower case.

@@ -80,7 +80,7 @@ class LiveSettings:
 
 
 class LiveServer:
-    """The page on its address, while entered; files are followed meanwhile.
+    """The page on its address, while entered; it follows the files.
 
     Args:
         page: HTML that reads from `api/`.

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..errors import ConfigurationError, WorkerLostError
+from ..errors import WorkerLostError
 from ..records import Status, Verdict
 from ..util.text import escape_control_characters
 from ._fork_server import ForkServer
 from ._function_host import PROGRAM, ROLE, FunctionSource
 from ._protocol import FormScores, FunctionCall, Outcome, to_verdict
-from .pool import HOST_GRACE_SECONDS, WorkerGroup, verdict_of_lost
+from .pool import HOST_GRACE_SECONDS, WorkerGroup, require_no_gaps, verdict_of_lost
 
 __all__ = ["MAX_TEXT", "FunctionPool", "FunctionSettings", "FunctionSource"]
 
@@ -95,11 +95,8 @@ class FunctionPool:
         """
         try:
             await self._hosts.start()
-            if self._settings.require_containment and self.gaps:
-                raise ConfigurationError(
-                    f"require_containment: the sandbox is incomplete ({'; '.join(self.gaps)}); run "
-                    "on Linux with seccomp, or leave it out to run without"
-                )
+            if self._settings.require_containment:
+                require_no_gaps(self.gaps)
         except BaseException:
             await self.close()
             raise

@@ -225,6 +225,15 @@ class WorkerGroup:
         self._workers.clear()
 
 
+def require_no_gaps(gaps: Sequence[str]) -> None:
+    """Raise ConfigurationError if this system does not enforce all of the sandbox."""
+    if gaps:
+        raise ConfigurationError(
+            f"require_containment: the sandbox is incomplete ({'; '.join(gaps)}); run on Linux "
+            "with seccomp, or leave it out to run without"
+        )
+
+
 class TaskPool:
     """Makes problems and scores answers in worker processes.
 
@@ -287,11 +296,8 @@ class TaskPool:
         """
         try:
             await asyncio.gather(self._generators.start(), self._hosts.start())
-            if self._settings.require_containment and self.gaps:
-                raise ConfigurationError(
-                    f"require_containment: the sandbox is incomplete ({'; '.join(self.gaps)}); run "
-                    "on Linux with seccomp, or leave it out to run without"
-                )
+            if self._settings.require_containment:
+                require_no_gaps(self.gaps)
         except BaseException:
             await self.close()
             raise

@@ -30,6 +30,7 @@ from ..records import Problem, Recipe, Status
 from ..tasks.catalogue import restore_json_entry
 from ..tasks.recipes import VERSION, read_recipe
 from ..util.text import shorten
+from .client import STREAM_NAME
 
 MAX_COMPLETIONS = 256
 """Completions in one request."""
@@ -48,7 +49,7 @@ MAX_PARAMETERS = 4096
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=2**31)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Name = Annotated[str, Field(pattern=f"^{STREAM_NAME}$")]
 
 _RECIPE = {
     "type": "object",

@@ -34,7 +34,8 @@ PATIENCE = 120.0
 
 MAX_REPLY_BYTES = 64 * 2**20
 
-_STREAM_PATH = re.compile(r"/[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+STREAM_NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""A regular expression for the names of streams."""
 
 
 class _Scored(Struct):
@@ -196,7 +197,7 @@ def split_stream_url(url: str) -> tuple[str, str]:
     """
     scheme, place, path, query, fragment = urlsplit(url)
     valid = scheme in ("http", "https") and place and not query and not fragment
-    if not valid or not _STREAM_PATH.fullmatch(path):
+    if not valid or not re.fullmatch(f"/{STREAM_NAME}", path):
         raise ConfigurationError(
             "curriculum_url must be the address of a reward service and a stream's name, such as "
             f"http://127.0.0.1:8080/run-1, got {shorten(url)}"
