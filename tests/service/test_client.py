@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from http.client import parse_headers
 from pathlib import Path
 
 import pytest
@@ -111,8 +112,10 @@ def test_another_servers_reply_is_an_error(reply: bytes, error: type[Exception],
 
         def answer() -> None:
             connection, _ = server.accept()
-            with connection:
-                connection.recv(65536)
+            with connection, connection.makefile("rb") as request:
+                request.readline()
+                length = int(parse_headers(request)["Content-Length"])
+                request.read(length)  # closing with unread bytes would reset the connection
                 connection.sendall(reply)
 
         answering = threading.Thread(target=answer)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import re
 import signal
@@ -20,6 +21,7 @@ from reward_requests import raw_post, row
 from reasoning_gym_environment.cli import main
 from reasoning_gym_environment.commands.rewards import parse, read_token
 from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.problems.training import PROBLEM_LOGGER
 
 RECIPE = {"task": "simple_integration", "seed": 4}
 TOKEN = "a-token-of-24-characters"
@@ -129,7 +131,10 @@ async def test_a_public_address_without_a_token_is_warned_about() -> None:
         )
 
 
-def test_an_unusable_address_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unusable_address_is_an_error(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, PROBLEM_LOGGER.name)  # restores the level that `main` changes
     assert main(["rewards", "--host", "192.0.2.1", "--port", "8080"]) == 2
     said = capsys.readouterr().err
     assert "error: --host 192.0.2.1 --port 8080: cannot listen (" in said
