@@ -71,7 +71,7 @@ async def _serve(server: LiveServer, *, until_input_ends: bool) -> None:
         if not until_input_ends and is_loopback(server.settings.host):
             port, host = urlsplit(server.url).port, socket.gethostname()
             print(_TUNNEL.format(port=port, host=host), flush=True)
-        await ended.wait()
+        await server.serve_until(ended)
 
 
 def parse(arguments: Sequence[str]) -> Namespace:

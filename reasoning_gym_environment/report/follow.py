@@ -70,6 +70,7 @@ class FollowedFile:
         restarts: how often it had to be read again from its beginning.
         skipped: lines that were too long, not JSON, or not groups.
         problem: why the first of them was skipped.
+        unreadable: why it can't be read now; empty if it can.
         run: the run of its last group, in whose health the skipped lines are reported.
     """
 
@@ -77,7 +78,7 @@ class FollowedFile:
         self.path = path
         self.size = self.read = self.restarts = self.skipped = 0
         self.has_more = False
-        self.problem = self.run = ""
+        self.problem = self.unreadable = self.run = ""
         self._seen: tuple[int, ...] = ()
         self._identity = (0, 0)
         self._end = b""
@@ -103,9 +104,14 @@ class FollowedFile:
                 data = file.read(_CHUNK)
                 if b"\n" not in data and len(data) == _CHUNK:
                     data += file.read(MAX_LINE - _CHUNK)
-        except OSError as error:
-            self.has_more, self.problem = False, f"it can't be read ({error.strerror})"
+        except FileNotFoundError:
+            self.has_more = False
             return []
+        except OSError as error:
+            self.has_more, self._seen = False, ()  # tried again at the next look
+            self.unreadable = error.strerror or str(error)
+            return []
+        self.unreadable = ""
         return self._split(data)
 
     def skip(self, why: str) -> None:
@@ -375,6 +381,11 @@ class LiveIndex:
     def _notes(self) -> list[str]:
         files = [file for file in self._files.values() if file.problem and not file.run]
         notes = [f"{file.path}: no groups; a line was skipped: {file.problem}" for file in files]
+        notes += [
+            f"{file.path} can't be read ({file.unreadable}): new groups in it are not shown"
+            for file in self._files.values()
+            if file.unreadable
+        ]
         if self._left_out:
             limits = f"{MAX_ROLLOUTS:,} rollouts or {MAX_RUNS:,} runs"
             notes.append(f"{self._left_out:,} groups beyond {limits} are left out")

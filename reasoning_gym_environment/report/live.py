@@ -10,7 +10,6 @@ import asyncio
 import gzip
 import hmac
 import json
-import logging
 import socket
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -29,12 +28,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..service.connections import Connections, HttpServer
-from ..util.outages import Outage
 from ..util.text import shorten
 from .follow import GoneError, LiveIndex
 from .page import row_of
-
-logger = logging.getLogger(__name__)
 
 MAX_TEXT = 1000
 """Characters that may be searched for."""
@@ -43,7 +39,6 @@ MAX_SHOWN = 1_000_000
 """Characters of a text that is sent; the middle of a longer one is left out."""
 
 _POLL_SECONDS = 1.0
-_FAILED_SECONDS = 10.0
 _CONNECTIONS = 64
 _AT_ONCE = 4
 """Replies made at once; each may take as much memory as the whole index."""
@@ -113,29 +108,31 @@ class LiveServer:
         name = socket.gethostname() if _is_any(host) else parts.netloc.rpartition(":")[0]
         query = f"?{urlencode({_TOKEN: token})}" if token else ""
         self.url = f"http://{name}:{parts.port}/{query}"
-        self._following = asyncio.create_task(follow_forever(self._live))
+        self._following = asyncio.create_task(_follow_forever(self._live))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._following.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._following
-        await self._server.__aexit__()
-
-
-async def follow_forever(live: LiveIndex) -> None:
-    """Keep the index up to date, whatever happens to the files."""
-    failure = Outage()
-    while True:
-        pause = _POLL_SECONDS
         try:
-            pause = 0.0 if await asyncio.to_thread(live.update) else _POLL_SECONDS
-            failure.over()
-        except Exception as error:  # noqa: BLE001 - logged; the page shows what was read before
-            pause = _FAILED_SECONDS
-            if failure.failed():
-                logger.error("The files can't be followed, trying again: %r", error)
-        await asyncio.sleep(pause)
+            with suppress(asyncio.CancelledError):
+                await self._following
+        finally:
+            await self._server.__aexit__()
+
+    async def serve_until(self, ended: asyncio.Event) -> None:
+        """Wait for the event; raise what ended the following of the files, which only a bug can."""
+        waiting = asyncio.create_task(ended.wait())
+        await asyncio.wait([waiting, self._following], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self._following.done():
+            self._following.result()
+
+
+async def _follow_forever(live: LiveIndex) -> None:
+    """Keep the index up to date; what can't be read is in its notes."""
+    while True:
+        more = await asyncio.to_thread(live.update)
+        await asyncio.sleep(0.0 if more else _POLL_SECONDS)
 
 
 def create_app(live: LiveIndex, page: str, settings: LiveSettings) -> ASGIApp:

@@ -318,3 +318,16 @@ def test_a_search_finds_texts_in_upper_and_lower_case_and_questions(tmp_path: Pa
     assert live.search("blue", seconds=0.0)["searched"] == 0
     path.write_text("gone\n" * 1000)
     assert live.search("blue")["found"] == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that has no content")
+def test_a_file_that_cannot_be_read_is_named_until_it_can(tmp_path: Path) -> None:
+    (tmp_path / DUMP).symlink_to("/proc/self/mem")
+    live = LiveIndex([tmp_path])
+    live.update(0.05)
+    [note] = live.batch()["notes"]
+    assert f"{DUMP} can't be read (Input/output error)" in note
+    (tmp_path / DUMP).unlink()
+    append(tmp_path / DUMP, line(0))
+    assert seeds(live) == [0]
+    assert live.batch()["notes"] == []

@@ -210,22 +210,23 @@ async def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
                 pass
 
 
-async def test_an_error_while_files_are_read_is_logged_and_they_are_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(live, "_FAILED_SECONDS", 0.01)
-    index = LiveIndex([tmp_path])
-    update, failures = index.update, [MemoryError("too little"), MemoryError("too little")]
+class BrokenIndex(LiveIndex):
+    """Has a bug."""
 
-    def failing(seconds: float = 0.5) -> bool:
-        if failures:
-            raise failures.pop()
-        return update(seconds)
+    def update(self, seconds: float = 0.5) -> bool:
+        raise ZeroDivisionError
 
-    monkeypatch.setattr(index, "update", failing)
-    append(tmp_path, row([1.0]))
-    following = asyncio.create_task(live.follow_forever(index))
-    while not len(index):
-        await asyncio.sleep(0.01)
-    following.cancel()
-    assert caplog.text.count("can't be followed, trying again: MemoryError('too little')") == 1
+
+async def test_a_bug_ends_the_server(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with LiveServer(BrokenIndex([tmp_path]), PAGE, LiveSettings()) as server:
+            await server.serve_until(asyncio.Event())
+    async with serving(tmp_path, port=int(server.url.rpartition(":")[2].strip("/"))):
+        pass  # it has left its port
+
+
+async def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
+    ended = asyncio.Event()
+    async with LiveServer(LiveIndex([tmp_path]), PAGE, LiveSettings()) as server:
+        asyncio.get_running_loop().call_later(0.1, ended.set)
+        await server.serve_until(ended)
