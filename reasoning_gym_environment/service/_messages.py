@@ -332,7 +332,7 @@ def read_json(text: bytes | str, name: str) -> Any:
 
 
 def retry_later(status: int, message: str, *, seconds: int = 1) -> HTTPException:
-    """Return an error that asks the client to retry after so many seconds."""
+    """Return an error that asks the client to retry after `seconds`."""
     return HTTPException(status, message, headers={"Retry-After": str(seconds)})
 
 

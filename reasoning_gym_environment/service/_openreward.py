@@ -263,10 +263,10 @@ class OpenReward:
         """Give a session its problem."""
         if (request.env_name or ENVIRONMENT).lower() != ENVIRONMENT:
             raise HTTPException(404, f"env_name must be {ENVIRONMENT}, got {request.env_name!r}")
-        if sid in self._sessions:
-            raise HTTPException(409, f"session {sid!r} has its problem: create another session")
+        self._require_new(sid)
         spec = request.task_spec or TaskSpec(split=request.split, index=request.index)
         recipe = await self._recipe(spec)
+        self._require_new(sid)  # a concurrent request may have been faster
         self._make_room()
         self._sessions[sid] = _Session(recipe=recipe, stream=spec.stream)
         return {"sid": sid}
@@ -305,6 +305,10 @@ class OpenReward:
     async def delete_session(self, sid: SessionId) -> dict[str, str]:
         """Forget a session."""
         return await self.delete(sid)
+
+    def _require_new(self, sid: str) -> None:
+        if sid in self._sessions:
+            raise HTTPException(409, f"session {sid!r} has its problem: create another session")
 
     def _session(self, sid: str) -> _Session:
         session = self._sessions.get(sid)
