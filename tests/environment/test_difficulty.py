@@ -47,8 +47,8 @@ async def test_without_a_mode_problems_have_the_default_configuration(bench: Any
 
 async def test_a_fixed_level_between_two_mixes_them(bench: Any, url: str) -> None:
     settings = {"include_tasks": "gcd", "complexity_mode": "fixed", "difficulty": 0.5}
-    async with bench.environment(url, **settings) as env:  # gcd has four levels, so 1.5
-        assert {p.recipe.level for p in await problems(env, 20)} == {1, 2}
+    async with bench.environment(url, **settings) as env:  # gcd has six levels, so 2.5
+        assert {p.recipe.level for p in await problems(env, 20)} == {2, 3}
 
 
 async def test_the_ends_of_the_ladder_are_easy_and_hard(bench: Any, url: str) -> None:
@@ -64,7 +64,7 @@ async def test_the_ends_of_the_ladder_are_easy_and_hard(bench: Any, url: str) ->
 async def test_random_levels_are_from_the_whole_ladder(bench: Any, url: str) -> None:
     settings = {"include_tasks": "gcd", "complexity_mode": "random"}
     async with bench.environment(url, **settings) as env:
-        assert {p.recipe.level for p in await problems(env, 40)} == {0, 1, 2, 3}
+        assert {p.recipe.level for p in await problems(env, 40)} == {0, 1, 2, 3, 4, 5}
 
 
 async def test_parameters_of_a_task_win_over_its_level(bench: Any, url: str) -> None:

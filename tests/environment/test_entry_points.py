@@ -119,9 +119,9 @@ def test_the_tasks_are_listed_as_json_with_reasons() -> None:
     for task in tasks.values():
         assert task["used"] == (task["reason"] == "")
         assert len(task.get("levels", ())) >= 3 or task["name"] == "composite"
-    gcd = tasks["gcd"]
-    assert gcd.items() >= {"category": "arithmetic", "used": True, "origin": "curriculum"}.items()
-    assert all(level.keys() <= set(gcd["parameters"]) for level in gcd["levels"])
+    sums = tasks["chain_sum"]
+    assert sums.items() >= {"category": "arithmetic", "used": True, "origin": "curriculum"}.items()
+    assert all(level.keys() <= set(sums["parameters"]) for level in sums["levels"])
     assert not tasks["composite"]["used"]
     assert "full credit" in tasks["game_of_life_halting"]["reason"]
     assert tasks["sudoku"]["reason"] == "excluded by exclude_tasks"
@@ -132,22 +132,22 @@ def test_the_tasks_are_listed_for_people() -> None:
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stderr
     assert len(lines) == 107
-    assert ["gcd", "arithmetic", "4", "levels", "used"] in [line.split() for line in lines]
+    assert ["chain_sum", "arithmetic", "11", "levels", "used"] in [line.split() for line in lines]
     assert lines[-1] == "104 of 106 are used"
 
 
 def test_a_ladder_is_shown_with_a_question_of_each_level() -> None:
-    done = run(*WAYS["module"], "tasks", "--levels", "gcd")
+    done = run(*WAYS["module"], "tasks", "--levels", "count_bits")
     assert done.returncode == 0, done.stderr
     levels = done.stdout.split("\n\nlevel ")
-    assert levels[0] == "gcd: 4 levels (curriculum)"
+    assert levels[0] == "count_bits: 4 levels (curriculum)"
     assert [level.split()[:3] for level in levels[1:]] == [
         ["0", "difficulty", "0.00"],
         ["1", "difficulty", "0.33"],
         ["2", "difficulty", "0.67"],
         ["3", "difficulty", "1.00"],
     ]
-    assert all("Greatest Common Divisor" in level for level in levels[1:])
+    assert all("binary representation" in level for level in levels[1:])
 
 
 def test_an_unknown_command_gets_the_closest_one() -> None:
