@@ -14,7 +14,7 @@ from .util.text import escape_control_characters
 USAGE = """\
 usage: reasoning-gym-environment COMMAND [options]
 
-Train language models on reasoning-gym's tasks with Atropos.
+Train language models on reasoning-gym's tasks, with Atropos or any other trainer.
 
 commands that use an inference server (for options: COMMAND --help):
   serve      feed a trainer through the Atropos API
@@ -64,17 +64,23 @@ COMMANDS = (
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command in the first argument; import no other command's code.
-
-    A closed pipe, as with `| head`, is a success.
-    """
+    """Run the command in the first argument; import no other command's code."""
     name, *options = arguments
     module = "run" if name in SERVING else name
     command: Callable[[Sequence[str]], int] = importlib.import_module(
         f".commands.{module}", __package__
     ).main
+    return command(arguments if name in SERVING else options)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit code.
+
+    The code is 2 for errors that the user can fix, and 75 if the same command may succeed later.
+    A closed pipe, as with `| head`, is a success.
+    """
     try:
-        code = command(arguments if name in SERVING else options)
+        code = _main(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
@@ -82,12 +88,7 @@ def run(arguments: Sequence[str]) -> int:
     return code
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit code.
-
-    The code is 2 for errors that the user can fix, and 75 if the same command may succeed later.
-    """
-    arguments = sys.argv[1:] if arguments is None else arguments
+def _main(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(USAGE)
         return 0 if arguments else 2

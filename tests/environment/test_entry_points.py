@@ -167,3 +167,17 @@ def test_no_command_shows_the_help_as_a_failure() -> None:
     done = run(*WAYS["module"])
     assert done.returncode == 2
     assert "usage: " in done.stdout
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_a_closed_pipe_ends_the_help_quietly(option: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as output:
+        done = subprocess.run(
+            [sys.executable, "-m", "reasoning_gym_environment", option],
+            stdout=output,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
