@@ -220,7 +220,8 @@ class TaskSettings(Section):
     sampling: TaskSampling = option(
         TaskSampling.UNIFORM,
         "How tasks are drawn, times their weight: uniform, or signal (by the estimated "
-        "chance that some rollouts of a group are solved and some are not).",
+        "chance that some rollouts of a group are solved and some are not; problems whose "
+        "group had both are asked again).",
     )
 
     curriculum_url: str | None = option(
@@ -286,7 +287,7 @@ class EvalSettings(Section):
     eval_seed: int = option(123, "Seed of the evaluation set; no other seed affects it.")
     eval_temperature: float = option(0.1, "Sampling temperature in evaluation.", ge=0)
     eval_handling: Literal["STOP_TRAIN", "LIMIT_TRAIN", "NONE"] = option(
-        "STOP_TRAIN", "What an evaluation does to training rollouts meanwhile."
+        "STOP_TRAIN", "What happens to training rollouts during an evaluation."
     )
     max_eval_workers: int = option(16, "Evaluation completions requested at once.", ge=1)
     data_dir_to_save_evals: str | None = option(None, "Folder of evaluation results.")

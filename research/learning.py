@@ -39,35 +39,30 @@ from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.util.grouping import group_by
 
 TASKS = "aiw,family_relationships,letter_counting,syllogism"
+CURRICULUM = {"complexity_mode": "curriculum"}
+SIGNAL = {"sampling": "signal"}
 ARMS: dict[str, dict[str, Any]] = {
     "default": {},
     "all levels": {"complexity_mode": "random"},
-    "all levels by signal": {"complexity_mode": "random", "sampling": "signal"},
-    "curriculum": {"complexity_mode": "curriculum"},
-    "levels by signal": {"complexity_mode": "curriculum", "sampling": "signal"},
-    "asked again": {"complexity_mode": "curriculum", "sampling": "signal"},
-    "signal": {"complexity_mode": "curriculum", "sampling": "signal"},
-    "default by signal": {"sampling": "signal"},
-    "default asked again": {"sampling": "signal"},
-    "default chosen": {},
-    "default chosen and asked again": {"sampling": "signal"},
-    "signal at 0.5": {
-        "complexity_mode": "curriculum",
-        "sampling": "signal",
-        "curriculum_target_accuracy": 0.5,
-    },
+    "drawn": SIGNAL,
+    "asked again": SIGNAL,
+    "signal": SIGNAL,
+    "curriculum": CURRICULUM,
+    "curriculum + drawn": CURRICULUM | SIGNAL,
+    "curriculum + asked again": CURRICULUM | SIGNAL,
+    "curriculum + signal": CURRICULUM | SIGNAL,
 }
-"""Settings of the environment in training, by name."""
+"""Settings of the environment in training, by name. Sampling by signal has two parts: tasks and
+levels are drawn by signal, and problems are asked again."""
 
+_NOT_DRAWN, _NOT_AGAIN = "problems.sampler.FLOOR=1.0", "problems.sampler.FRESH_SHARE=1.0"
 CONSTANTS: dict[str, Sequence[str]] = {
-    "levels by signal": ["problems.sampler.FRESH_SHARE=1.0"],
-    "asked again": ["problems.sampler.FLOOR=1.0"],
-    "default asked again": ["problems.sampler.FLOOR=1.0"],
-    "default chosen": ["candidates=4"],
-    "default chosen and asked again": ["problems.sampler.FLOOR=1.0", "candidates=4"],
+    "drawn": (_NOT_AGAIN,),
+    "asked again": (_NOT_DRAWN,),
+    "curriculum + drawn": (_NOT_AGAIN,),
+    "curriculum + asked again": (_NOT_DRAWN,),
 }
-"""Constants of the environment that an arm replaces, as `with_constants.py` takes them: it asks
-none again, accepts all levels, or chooses among candidates."""
+"""Constants of the environment that leave out parts, as `with_constants.py` takes them."""
 
 DIFFICULTIES = "0,0.15,0.3"
 """Difficulties of held-out items, besides the library's default configuration."""

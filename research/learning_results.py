@@ -4,6 +4,7 @@
 
 A row of the CSV is one measure of one run (arm, seed) at one place: `at` counts rollouts, for
 `quarter …` quarters of the run. `all` is the value over all tasks, the other columns are the tasks.
+An arm with a colon belongs to another experiment, which is named before it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ Curve = Sequence[tuple[float, float]]
 """Rollouts and the share of held-out items solved after them."""
 
 KEYS = ("arm", "seed", "measure", "at", "all")
+_GROUP_SIZE = 8
+"""Of `examples/learn/reinforce.py`, which needs PyTorch."""
+
 SHIPPED = Path(__file__).with_name("learning_results.csv")
 
 
@@ -154,15 +158,59 @@ def summary(results: Sequence[Result]) -> str:
     start = results[0]["curve"][0]["solved"]
     heads = [*(f"to {share:.3f}" for share in wanted), "at the end", *start]
     lines = ["rollouts until a share of all held-out items is solved, and shares at the end"]
-    lines += ["arm (runs)".ljust(26) + "".join(f"{head:>16}" for head in heads)]
+    lines += ["arm (runs)".ljust(34) + "".join(f"{head:>16}" for head in heads)]
     shares = [begin, *start.values()]
-    lines += ["at the start".ljust(58) + "".join(f"{share:16.3f}" for share in shares)]
+    lines += ["at the start".ljust(66) + "".join(f"{share:16.3f}" for share in shares)]
     for arm, runs in by_arm.items():
         curve, ends = mean_curve(runs), [run["curve"][-1] for run in runs]
         cells = [f"{rollouts_until(curve, share):.0f}" for share in wanted]
         cells += [spread([held_out(end) for end in ends])]
         cells += [spread([end["solved"][each] for end in ends]) for each in start]
-        lines.append(f"{arm} ({len(runs)})".ljust(26) + "".join(f"{cell:>16}" for cell in cells))
+        lines.append(f"{arm} ({len(runs)})".ljust(34) + "".join(f"{cell:>16}" for cell in cells))
+    return "\n".join(lines)
+
+
+def over_the_run(run: Result) -> float:
+    """Return the mean of the held-out shares of a run's snapshots, the start left out."""
+    return statistics.mean(held_out(point) for point in run["curve"][1:])
+
+
+def rollouts_per_signal(run: Result) -> float:
+    """Return the rollouts that were paid for each group with signal."""
+    return _GROUP_SIZE / statistics.mean(window["signal"] for window in run["training"])
+
+
+def memorized(run: Result) -> float:
+    """Return by how much problems asked again are solved more often than fresh ones like them."""
+    pairs = [each for each in run["quarters"] if "again_solved" in each]
+    if not pairs:
+        return math.nan
+    return statistics.mean(each["again_solved"] - each["alike_solved"] for each in pairs)
+
+
+def at_the_end(run: Result) -> float:
+    """Return the held-out share of a run's last snapshot."""
+    return held_out(run["curve"][-1])
+
+
+def gains(results: Sequence[Result]) -> str:
+    """Return the table of arms against the first: what was learned, and what was paid for it."""
+    by_arm = group_by(lambda result: str(result["arm"]), results)
+    first = {run["seed"]: run for run in next(iter(by_arm.values()))}
+    heads = ("over the run", "difference", "at the end", "difference", "per signal", "asked again")
+    lines = ["held-out shares, differences paired by seed; rollouts per group with signal;"]
+    lines += ["solved share of problems asked again less that of fresh ones alike"]
+    lines += ["arm (runs)".ljust(34) + "".join(f"{head:>17}" for head in heads)]
+    for arm, runs in by_arm.items():
+        cells = []
+        for value in (over_the_run, at_the_end):
+            cells.append(spread([value(run) for run in runs]))
+            paired = [value(run) - value(first[run["seed"]]) for run in runs]
+            cells.append(spread(paired) if any(paired) else "")
+        cells.append(f"{statistics.mean(map(rollouts_per_signal, runs)):.1f}")
+        again = statistics.mean(map(memorized, runs))
+        cells.append("" if math.isnan(again) else f"{again:+.3f}")
+        lines.append(f"{arm} ({len(runs)})".ljust(34) + "".join(f"{cell:>17}" for cell in cells))
     return "\n".join(lines)
 
 
@@ -209,9 +257,19 @@ def _draw(axes: Any, curves: Sequence[Curve], *, label: str, color: str) -> None
 
 
 def of_arms(results: Sequence[Result], arms: Sequence[str]) -> list[Result]:
-    """Return the runs of these arms by arm, the default first, and by seed."""
-    runs = [run for run in results if run["arm"] in arms]
-    return sorted(runs, key=lambda run: (run["arm"] != "default", run["arm"], run["seed"]))
+    """Return the runs of these arms by experiment, arm (the default first) and seed."""
+
+    def place(run: Result) -> tuple[str, bool, str, int]:
+        experiment, arm = experiment_and_arm(run)
+        return experiment, arm != "default", arm, run["seed"]
+
+    return sorted((run for run in results if run["arm"] in arms), key=place)
+
+
+def experiment_and_arm(run: Result) -> tuple[str, str]:
+    """Split the name of an arm; the first experiment has no name."""
+    experiment, _, arm = run["arm"].rpartition(": ")
+    return experiment, arm
 
 
 if __name__ == "__main__":
@@ -223,6 +281,7 @@ if __name__ == "__main__":
     found = read_results(options.results)
     names = options.arms.split(",") if options.arms else [run["arm"] for run in found]
     runs = of_arms(found, names)
-    print(summary(runs))
+    for experiment, own in group_by(lambda run: experiment_and_arm(run)[0], runs).items():
+        print(f"\n{experiment}\n{summary(own)}\n\n{gains(own)}")
     if options.plot:
         plot(options.plot, runs)

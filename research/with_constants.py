@@ -2,8 +2,7 @@
 
     python research/with_constants.py problems.sampler.FLOOR=1.0 -- serve --env.seed=1
 
-Each constant replaces one of the same name and type before the command starts. `candidates=4`
-makes four fresh problems for each one that is asked, and picks the one likeliest to have signal.
+Each constant replaces one of the same name and type before the command starts.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ import json
 import sys
 from collections.abc import Sequence
 
-from candidates import choose_among
-
 from reasoning_gym_environment.cli import main
 
 
@@ -22,9 +19,6 @@ def replace_constants(assignments: Sequence[str]) -> None:
     """Replace constants of modules; raise SystemExit if one does not exist."""
     for assignment in assignments:
         path, _, text = assignment.partition("=")
-        if path == "candidates":
-            choose_among(int(text))
-            continue
         name, _, constant = path.rpartition(".")
         module = importlib.import_module(f"reasoning_gym_environment.{name}")
         value = json.loads(text)

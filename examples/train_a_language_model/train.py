@@ -56,6 +56,7 @@ class Options:
         steps: of reinforcement, in all.
         items: held out of each task.
         layers: that are trained, counted from the last.
+        sampling: of the training problems, "uniform" or "signal".
     """
 
     folder: Path = Path("trained")
@@ -66,6 +67,7 @@ class Options:
     steps: int = 100
     items: int = 20
     layers: int = 10
+    sampling: str = "uniform"
     seed: int = 0
 
 
@@ -184,6 +186,7 @@ class Run:
             steps=steps,
             complexity_mode="fixed",
             difficulty=0,
+            sampling=self.options.sampling,
             task_processes=1,
         )
 
