@@ -4,12 +4,17 @@
 
 Needs `pip install '.[learn]'`. Each run adds its rows to FOLDER/results.csv. The same command goes
 on with the missing runs and prints the table of all arms. The cold start is made once.
+
+    python research/learning.py FOLDER --language-model SmolLM2
+
+adds the rows of finished runs of `examples/train_a_language_model` in FOLDER/ARM-SEED instead.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import shutil
 import signal
 import statistics
@@ -157,18 +162,48 @@ async def run(experiment: Experiment, arm: str, seed: int, weights: Path) -> dic
             evaluation = folder / f"evaluation-{rollouts}"
             await loop.evaluate(endpoint.url, evaluation)
         curve.append({"rollouts": rollouts, **measured(evaluation)})
-    groups = read_report_data(sorted((folder / "dumps").glob("*.jsonl"))).groups
     return {
         "arm": arm,
         "seed": seed,
         "steps": taken.steps,
         "seconds_of_training": round(trained),
+        **learned(curve, stored_groups(folder)),
+    }
+
+
+def stored_groups(folder: Path) -> Groups:
+    return read_report_data(sorted((folder / "dumps").glob("*.jsonl"))).groups
+
+
+def learned(curve: Sequence[dict[str, Any]], groups: Groups) -> dict[str, Any]:
+    """Return the evaluations of a run, and what its groups show."""
+    return {
         "curve": curve,
         "training": over_time(groups),
         "quarters": [
             one | two for one, two in zip(by_quarter(groups), asked_again(groups), strict=True)
         ],
         "spans": spans(groups[: len(groups) // 4]),
+    }
+
+
+def of_language_model(folder: Path, experiment: str) -> dict[str, Any]:
+    """Return a finished run of `examples/train_a_language_model` in a folder ARM-SEED."""
+    arm, _, seed = folder.name.rpartition("-")
+    steps = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
+    seconds = sum(step["waited"] + step["trained"] + step["wrote"] for step in steps)
+    groups = stored_groups(folder)
+    rollouts = {0: 0, len(steps): sum(len(group.rollouts) for group in groups)}
+    curve = [
+        {"rollouts": used, **measured(folder / "evaluations" / f"step-{step}")}
+        for step, used in rollouts.items()
+    ]
+    return {
+        "arm": f"{experiment}: {arm}",
+        "seed": int(seed),
+        "steps": len(steps),
+        "seconds_of_training": round(seconds),
+        **learned(curve, groups),
     }
 
 
@@ -287,7 +322,13 @@ if __name__ == "__main__":
     parser.add_argument("--items", type=int, default=20)
     parser.add_argument("--demonstrations", type=int, default=150)
     parser.add_argument("--passes", type=int, default=3)
+    parser.add_argument("--language-model", metavar="EXPERIMENT", help="measure its finished runs")
     options = vars(parser.parse_args())
+    if experiment := options.pop("language_model"):
+        for folder in sorted(options["folder"].glob("*-*/")):
+            result = of_language_model(folder, experiment)
+            append_result(options["folder"] / "results.csv", result)
+        sys.exit()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started ends as well
     torch.set_num_threads(1)  # the other core is the environment's
     arms, seeds = options.pop("arms").split(","), options.pop("seeds")
