@@ -5,9 +5,8 @@
 If all questions of a level were equally hard, the solved share alone would determine how many
 groups have signal. A policy that finds some easy and others hard gives fewer. The spread is the
 standard deviation of the questions' log-odds, normally distributed within a task and level, that
-explains the observed share of groups with signal. The simulated learners assume 0.5. For tasks with
-many levels the script also prints by how many log-odds answers fall from the easiest level to the
-hardest. The simulated learners assume 4.5 to 9.
+explains the observed share of groups with signal. For tasks with many levels the script also
+prints by how many log-odds answers fall from the easiest level to the hardest.
 """
 
 from __future__ import annotations

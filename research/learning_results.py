@@ -177,7 +177,9 @@ def over_the_run(run: Result) -> float:
 
 def rollouts_per_signal(run: Result) -> float:
     """Return the rollouts that were paid for each group with signal."""
-    return _GROUP_SIZE / statistics.mean(window["signal"] for window in run["training"])
+    windows = [{"rollouts": 0}, *run["training"]]
+    mixed = sum((b["rollouts"] - a["rollouts"]) * b["signal"] for a, b in pairwise(windows))
+    return _GROUP_SIZE * windows[-1]["rollouts"] / mixed
 
 
 def memorized(run: Result) -> float:
