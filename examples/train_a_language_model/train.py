@@ -47,7 +47,7 @@ THREADS = max(1, (os.cpu_count() or 2) // 2)
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of a run; the defaults take about an hour on two cores.
+    """Options of a run; the defaults take 15 minutes to an hour on two cores.
 
     Attributes:
         model: a folder as vLLM and transformers read it.
