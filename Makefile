@@ -3,7 +3,7 @@ VENV ?= .venv
 REAL_VENV ?= .venv-real
 REAL_MODEL ?= $(REAL_VENV)/model
 LLAMA_VENV ?= .venv-llama
-PYTEST = $(VENV)/bin/python -m pytest -n 3 --dist worksteal
+PYTEST = $(VENV)/bin/python -m pytest -n 4 --dist worksteal
 
 .PHONY: demo learn train-language-model test test-learn test-integrations test-real test-llama quick lint docs clean
 
