@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import time
 from collections.abc import AsyncIterator, Awaitable
 from importlib.metadata import version
 from typing import Any
@@ -84,18 +85,21 @@ async def test_problems_of_one_recipe_and_different_entries_are_scored_by_their_
 
 
 async def longest_stall(scoring: Awaitable[Score]) -> float:
-    """Score a completion; return the event loop's longest stall as a share of the time it took."""
-    loop, stalls = asyncio.get_running_loop(), [0.0]
+    """Score a completion; return the event loop's longest stall as a share of all work.
+
+    Both are in seconds of this process's CPU, which other processes don't change.
+    """
+    stalls = [0.0]
 
     async def watch() -> None:
         while True:
-            begin = loop.time()
+            begin = time.process_time()
             await asyncio.sleep(0.01)
-            stalls.append(loop.time() - begin - 0.01)
+            stalls.append(time.process_time() - begin)
 
-    watching, begin = asyncio.create_task(watch()), loop.time()
+    watching, begin = asyncio.create_task(watch()), time.process_time()
     assert (await scoring).solved
-    seconds = loop.time() - begin
+    seconds = time.process_time() - begin
     watching.cancel()
     return max(stalls) / seconds
 
@@ -104,7 +108,7 @@ async def test_ten_megabytes_of_tags_do_not_stall_the_event_loop(gym: AsyncReaso
     [problem] = await gym.problems("gcd")
     tags = f"{'<think>' * 400_000}</think>{right(problem)}"
     shares = [await longest_stall(gym.score(problem, tags)) for _ in range(3)]
-    assert min(shares) < 0.5, "the machine may be busy once, but not three times"
+    assert min(shares) < 0.5
     scored = await gym.score(problem, f"{'<' * 3_000_000}</think>{right(problem)}")
     assert scored.solved
 
