@@ -7,7 +7,6 @@ Atropos's own trainer code. The environment does not know that the model is smal
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import signal
 import sys
@@ -21,6 +20,7 @@ import torch
 from endpoint import served
 from loop import Loop
 from model import Policy, build_model, build_tokenizer
+from options import option, parser_of
 from results import plot, table
 
 TASKS = "aiw,family_relationships,gcd,leg_counting,letter_counting,rectangle_count,syllogism"
@@ -31,22 +31,15 @@ STAGES = ("untrained", "cold start", "reinforced")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of a run; the defaults take eight minutes on two cores.
+    """Options of a run; the defaults take eight minutes on two cores."""
 
-    Attributes:
-        demonstrations: of each task.
-        passes: over all demonstrations.
-        steps: of reinforcement, each with one batch.
-        items: held out of each task.
-    """
-
-    folder: Path = Path("learned")
-    tasks: str = TASKS
-    demonstrations: int = 300
-    passes: int = 1
-    steps: int = 150
-    items: int = 20
-    seed: int = 0
+    folder: Path = option(Path("learned"), "of all output")
+    tasks: str = option(TASKS, "names of tasks, with commas between")
+    demonstrations: int = option(300, "of each task")
+    passes: int = option(1, "over all demonstrations")
+    steps: int = option(150, "of reinforcement, each with one batch")
+    items: int = option(20, "held out of each task")
+    seed: int = option(0, "of weights and problems")
 
 
 class Run:
@@ -133,12 +126,9 @@ async def learn(options: Options) -> None:
 
 def parse(arguments: Sequence[str]) -> Options:
     """Parse the options; raise SystemExit if the folder exists."""
-    parser = argparse.ArgumentParser(
-        description="Train a small model from scratch, by demonstrations and reinforcement.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    parser = parser_of(
+        Options, "Train a small model from scratch, by demonstrations and reinforcement."
     )
-    for name, default in vars(Options()).items():
-        parser.add_argument(f"--{name}", type=type(default), default=default)
     options = Options(**vars(parser.parse_args(arguments)))
     if options.folder.exists():
         parser.error(f"--folder {options.folder} exists; give another, or remove it")

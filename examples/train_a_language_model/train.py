@@ -7,7 +7,6 @@ finished one with more `--steps`.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -27,6 +26,7 @@ import torch
 from engine import Engine, reload, serving
 from learner import CHECKPOINT_EVERY, DTYPE, LEARNING_RATE, Learner, computing, register
 from loop import Loop
+from options import option, parser_of
 from results import plot, table
 from samples import samples
 
@@ -47,28 +47,18 @@ THREADS = max(1, (os.cpu_count() or 2) // 2)
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of a run; the defaults take 15 minutes to an hour on two cores.
+    """Options of a run; the defaults take 15 minutes to an hour on two cores."""
 
-    Attributes:
-        model: a folder as vLLM and transformers read it.
-        vllm: a Python interpreter that has vLLM.
-        demonstrations: of each task.
-        steps: of reinforcement, in all.
-        items: held out of each task.
-        layers: that are trained, counted from the last.
-        sampling: of the training problems, "uniform" or "signal".
-    """
-
-    folder: Path = Path("trained")
-    model: Path = Path(".venv-real/model")
-    vllm: str = ".venv-real/bin/python"
-    tasks: str = TASKS
-    demonstrations: int = 100
-    steps: int = 100
-    items: int = 20
-    layers: int = 10
-    sampling: str = "uniform"
-    seed: int = 0
+    folder: Path = option(Path("trained"), "of all output; a run in it is resumed")
+    model: Path = option(Path(".venv-real/model"), "folder that vLLM and transformers read")
+    vllm: str = option(".venv-real/bin/python", "Python interpreter that has vLLM")
+    tasks: str = option(TASKS, "names of tasks, with commas between")
+    demonstrations: int = option(100, "of each task")
+    steps: int = option(100, "of reinforcement, in all")
+    items: int = option(20, "held out of each task")
+    layers: int = option(10, "that are trained, counted from the last")
+    sampling: str = option("uniform", "of the training problems", choices=("uniform", "signal"))
+    seed: int = option(0, "of cold start and problems")
 
 
 class Run:
@@ -241,12 +231,7 @@ def main(options: Options) -> None:
 
 def parse(arguments: Sequence[str]) -> Options:
     """Parse the options."""
-    parser = argparse.ArgumentParser(
-        description="Train a small language model by demonstrations and reinforcement.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    for name, default in vars(Options()).items():
-        parser.add_argument(f"--{name}", type=type(default), default=default)
+    parser = parser_of(Options, "Train a small language model by demonstrations and reinforcement.")
     return Options(**vars(parser.parse_args(arguments)))
 
 
