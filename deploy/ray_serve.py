@@ -31,7 +31,7 @@ class Rewards:
 
     async def check_health(self) -> None:
         """Have Ray replace this replica if its workers are not up."""
-        if not self.app.state.gym.ready:
+        if not self.app.state.scorers.ready:
             raise RuntimeError("no worker process is up")
 
 
