@@ -93,7 +93,7 @@ with ReasoningGym(processes=1) as gym:
     stream = gym.stream(["gcd"], complexity_mode="curriculum", group_size=4)
     options = GRPOConfig(
         "out",
-        max_steps=12,
+        max_steps=20,
         num_generations=4,
         per_device_train_batch_size=32,
         max_completion_length=2,
