@@ -86,11 +86,14 @@ class FollowedFile:
 
     def look(self) -> None:
         """Find out whether it has changed."""
-        with suppress(OSError):  # it was deleted: what was read stays
+        try:
             info = self.path.stat()
-            seen = (info.st_ino, info.st_size, info.st_mtime_ns)
-            if stat.S_ISREG(info.st_mode) and seen != self._seen:
-                self._seen, self.has_more = seen, True
+        except OSError as error:
+            self._fail(error)
+            return
+        seen = (info.st_ino, info.st_size, info.st_mtime_ns)
+        if stat.S_ISREG(info.st_mode) and seen != self._seen:
+            self._seen, self.has_more = seen, True
 
     def next_lines(self) -> list[Line]:
         """Read whole lines, some megabytes of them.
@@ -104,15 +107,17 @@ class FollowedFile:
                 data = file.read(_CHUNK)
                 if b"\n" not in data and len(data) == _CHUNK:
                     data += file.read(MAX_LINE - _CHUNK)
-        except FileNotFoundError:
-            self.has_more = False
-            return []
         except OSError as error:
-            self.has_more, self._seen = False, ()  # tried again at the next look
-            self.unreadable = error.strerror or str(error)
+            self._fail(error)
             return []
         self.unreadable = ""
         return self._split(data)
+
+    def _fail(self, error: OSError) -> None:
+        """Wait for the next look; of a file that was deleted, what was read stays."""
+        self.has_more, self._seen = False, ()
+        deleted = isinstance(error, FileNotFoundError)
+        self.unreadable = "" if deleted else error.strerror or str(error)
 
     def skip(self, why: str) -> None:
         """Count a line that holds no group."""
@@ -395,7 +400,7 @@ class LiveIndex:
         """Read a group from its file; raises GoneError where it can't be."""
         with self._lock:
             if (number := self._numbers.get(identifier)) is None:
-                raise GoneError("there is no such group")
+                raise GoneError(f"no such group: {shorten(identifier)}")
             place = self._places[number]
             path = self._read_from[place.file]
         try:
