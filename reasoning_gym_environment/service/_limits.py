@@ -112,10 +112,7 @@ class RequestMetrics:
 
 
 class BearerToken:
-    """Middleware that requires a token on all routes but `/health`.
-
-    Clients of the Open Reward Standard send it as `X-API-Key`.
-    """
+    """Middleware that requires a token on all routes but `/health`."""
 
     def __init__(self, app: ASGIApp, *, token: str) -> None:
         self._app = app
@@ -123,9 +120,7 @@ class BearerToken:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] != "/health":
-            headers = Headers(scope=scope)
-            key = f"Bearer {headers.get('x-api-key', '')}"
-            given = headers.get("authorization", key).encode("latin-1")
+            given = Headers(scope=scope).get("authorization", "").encode("latin-1")
             if not hmac.compare_digest(given, self._expected):
                 error = HTTPException(
                     401,

@@ -52,7 +52,6 @@ from ._limits import (
     error_response,
     retry,
 )
-from ._openreward import OpenReward
 from ._streams import NamedStreams
 from .connections import (
     MAX_CONNECTIONS,
@@ -168,7 +167,7 @@ class Endpoints:
         self._streams = streams
         self._retry_delays = retry_delays
 
-    def add_to(self, app: FastAPI, gym: AsyncReasoningGym) -> Admissions:
+    def add_to(self, app: FastAPI) -> Admissions:
         """Add the routes; return, by path, what each requires before it reads a body."""
         app.router.route_class = _JSONRoute
         app.post("/score", responses=_ERRORS, response_model=messages.ScoreReply)(self.score)
@@ -177,13 +176,12 @@ class Endpoints:
         app.post("/slime", responses=_ERRORS)(self.slime)
         app.post("/problems", responses=_ERRORS)(self.problems)
         app.post("/observe", responses=_ERRORS)(self.observe)
-        sessions = OpenReward(gym, self.score_one).add_to(app, _ERRORS)
         contained = {f"/contain/{name}": self._contain(name) for name in self._functions}
         for path, endpoint in contained.items():
             app.post(path, responses=_ERRORS)(endpoint)
         return {
             **dict.fromkeys(("/score", "/verify", *contained), self._queue.require_room),
-            **dict.fromkeys(("/openrlhf", "/slime", "/problems", "/observe", *sessions)),
+            **dict.fromkeys(("/openrlhf", "/slime", "/problems", "/observe")),
         }
 
     async def score(self, request: messages.ScoreRequest, http: Request) -> Response:
@@ -395,7 +393,7 @@ def create_app(
         exception_handlers=dict.fromkeys(_HANDLED_ERRORS, _reply_to_error),
     )
     app.state.scorers, app.state.registry, app.state.streams = scorers, registry, streams
-    admissions = Endpoints(queue, streams, settings.pauses, scorers.functions).add_to(app, gym)
+    admissions = Endpoints(queue, streams, settings.pauses, scorers.functions).add_to(app)
     _add_information_routes(app)
     _add_middleware(app, settings, admissions)
     _describe_security(app)

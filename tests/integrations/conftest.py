@@ -2,6 +2,6 @@
 
 from importlib.util import find_spec
 
-FRAMEWORKS = ("openenv", "openreward")
+FRAMEWORKS = ("openenv",)
 
 collect_ignore = [f"test_{name}.py" for name in FRAMEWORKS if find_spec(name) is None]

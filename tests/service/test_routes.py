@@ -1,6 +1,5 @@
 """Each route's reply in its framework's format, and the error messages."""
 
-import asyncio
 import json
 from importlib.metadata import version
 from typing import Any
@@ -236,10 +235,3 @@ async def test_unknown_routes_and_methods_get_json_errors(
             404,
             {"error": "POST /nowhere: Not Found"},
         )
-
-
-async def test_of_two_concurrent_requests_one_creates_a_session(post: Post) -> None:
-    asked = {"split": "train:gcd@1", "index": 3}
-    headers = {"X-Session-ID": "one"}
-    replies = await asyncio.gather(*(post("/create", asked, headers=headers) for _ in range(2)))
-    assert sorted(reply.status for reply in replies) == [200, 409]
