@@ -15,6 +15,7 @@ PURE = [
     "util.grouping",
     "util.concurrency",
     "util.outages",
+    "util.retry",
     "util.text",
     "sandbox._protocol",
 ]

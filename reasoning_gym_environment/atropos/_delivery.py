@@ -15,7 +15,6 @@ import gzip
 import io
 import json
 import logging
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -31,7 +30,8 @@ from ..inference.errors import error_message, error_text
 from ..records import Problem
 from ..rollouts.metrics import GroupOutcome, Statistics
 from ..util.concurrency import LARGE, StallTolerantSemaphore, offload
-from ..util.outages import FailingRequests, Outage, UnreachableError, is_loopback
+from ..util.outages import Outage, UnreachableError, is_loopback
+from ..util.retry import Retry
 from .scored_data import COLUMNS, find_fault, pack
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,6 @@ _ABSENT = ("ref_logprobs", "group_overrides", "distill_token_ids", "distill_logp
 
 _SILENT_SECONDS = 8.0
 """Silence after which a request is logged as hanging."""
-_PAUSE_SECONDS = 1.0
 _COMPRESSED_FROM = 1024
 _LEVEL = 1
 """Compression level: the next one takes twice the time for a few percent."""
@@ -83,7 +82,7 @@ class TrainerApi:
         self.lost: LostStateError | None = None
         self._url = url
         self._is_away = not is_loopback(urlsplit(url).hostname or "")
-        self._outage = FailingRequests(f"The Atropos API at {url}")
+        self._outage = Outage(server=f"The Atropos API at {url}")
         self._sentinel = {
             "desired_name": f"sentinel-{uuid.uuid4()}",
             "max_token_length": 1,
@@ -113,8 +112,8 @@ class TrainerApi:
             LostStateError: the API lost its state.
             UnreachableError: the API did not answer within `patience`.
         """
-        this, give_up = object(), time.monotonic() + self.patience
-        try:
+        retry = Retry(self.patience)
+        with self._outage.request() as this:
             while True:
                 try:
                     await self._require_same_api()
@@ -122,17 +121,14 @@ class TrainerApi:
                 except (aiohttp.ClientError, OSError, asyncio.TimeoutError, _FailingError) as error:
                     self._unverified = bool(self._sentinels)
                     why = str(error) or f"no answer within {self.patience:g} s"
-                    self._outage.fails(this, why)
-                    if time.monotonic() + _PAUSE_SECONDS >= give_up:
-                        self._outage.dropped(this, lost=groups)
+                    self._outage.record_failure(why, lost=0, request=this)
+                    if not await retry.wait():
+                        self._outage.lost += groups
                         raise UnreachableError(
                             f"the Atropos API at {self._url} has not answered for "
                             f"{self.patience:g} s ({why}): start it and its trainer, then this "
                             "environment again"
                         ) from error
-                await asyncio.sleep(_PAUSE_SECONDS)
-        finally:
-            self._outage.dropped(this)
 
     async def _ask(self, this: object, method: str, path: str, body: bytes) -> Any:
         """Send a request once; log it as failing while it hangs."""
@@ -140,14 +136,16 @@ class TrainerApi:
         try:
             await asyncio.wait({asked}, timeout=_SILENT_SECONDS)
             if not asked.done():
-                self._outage.fails(this, "it hangs", already=_SILENT_SECONDS)
+                self._outage.record_failure(
+                    "it hangs", lost=0, already=_SILENT_SECONDS, request=this
+                )
             reply = await asked
         except ApiRefusedError:
-            self._outage.answered(this)
+            self._outage.end(this)
             raise
         finally:
             asked.cancel()
-        self._outage.answered(this)
+        self._outage.end(this)
         return reply
 
     async def _once(self, method: str, path: str, body: bytes) -> Any:
@@ -360,7 +358,8 @@ class Delivery:
         return GroupOutcome.SENT
 
     def _refuse(self, problem: Problem | None, reason: str) -> GroupOutcome:
-        if self._refusals.failed():
+        self._refusals.record_failure()
+        if self._refusals.should_log:
             task = problem.recipe.task if problem else "an unknown task"
             refused = self._refusals.lost
             logger.warning("Not sent: a group of %s, %d refused so far: %s", task, refused, reason)

@@ -204,7 +204,7 @@ class AtroposEnv(BaseEnv):
             await require_reachable(
                 [url],
                 what="the Atropos API",
-                way_out="start it with `run-api`, or set --env.rollout_server_url",
+                hint="start it with `run-api`, or set --env.rollout_server_url",
                 seconds=self.reach_seconds,
             )
             await self.api.get("/info")  # Atropos's own requests at the start hang for minutes

@@ -120,13 +120,14 @@ class SharedCurriculum:
 
     def _note_failure(self, error: Exception) -> None:
         self._retry_at = time.monotonic() + self._pause
-        if self._outage.failed():
+        self._outage.record_failure()
+        if self._outage.should_log:
             logger.warning(
                 "The shared curriculum at %s fails, using this replica's own: %s", self._url, error
             )
 
     def _note_success(self) -> None:
-        if (seconds := self._outage.over()) is not None:
+        if (seconds := self._outage.end()) is not None:
             logger.warning("The shared curriculum is back after %.0f s", seconds)
 
     def drop(self, recipe: Recipe) -> None:

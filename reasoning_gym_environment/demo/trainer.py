@@ -157,8 +157,8 @@ async def run_alone(trainer: Trainer, *, seconds: float) -> None:
         UnreachableError: the API server does not answer.
         ConfigurationError: the URL is malformed.
     """
-    what, way_out = "the Atropos API", "start it with `run-api`"
-    await require_reachable([trainer.api_url], what=what, way_out=way_out, seconds=0.0)
+    what, hint = "the Atropos API", "start it with `run-api`"
+    await require_reachable([trainer.api_url], what=what, hint=hint, seconds=0.0)
     begin, running = time.monotonic(), asyncio.ensure_future(trainer.run())
     progress = Progress(sys.stdout)
     try:
@@ -168,9 +168,7 @@ async def run_alone(trainer: Trainer, *, seconds: float) -> None:
         if running.done():
             running.result()
     except aiohttp.ClientError as error:
-        raise UnreachableError(
-            f"{what} at {trainer.api_url} stopped answering: {way_out}"
-        ) from error
+        raise UnreachableError(f"{what} at {trainer.api_url} stopped answering: {hint}") from error
     finally:
         progress.close()
         running.cancel()

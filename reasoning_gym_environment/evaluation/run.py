@@ -247,7 +247,7 @@ class Evaluation:
         missing = [item for item in items if _key(item) not in store.samples]
         finished = len(items) - len(missing)
         message = "Evaluating %d items, %d already finished; after an interruption, %s"
-        logger.info(message, len(items), finished, self._way_out())
+        logger.info(message, len(items), finished, self._hint())
         self._failures, self._refused = Outage(), 0
         groups = self.settings.max_eval_workers // self.settings.eval_attempts
         slots = asyncio.Semaphore(max(1, groups))
@@ -269,7 +269,7 @@ class Evaluation:
             await with_progress(jobs, "evaluation", done=finished, note=waiting)
         except asyncio.CancelledError:
             logger.warning(
-                "Interrupted with %d items finished: %s", len(store.samples), self._way_out()
+                "Interrupted with %d items finished: %s", len(store.samples), self._hint()
             )
             raise
 
@@ -292,12 +292,13 @@ class Evaluation:
 
     def _record_failure(self, task: str, error: InferenceError) -> None:
         self._counts["evaluation/failed_requests"] += 1
-        if self._failures.failed():
+        self._failures.record_failure()
+        if self._failures.should_log:
             logger.warning("Evaluation of %s: %s", task, error)
         self._refused = 0 if error.is_transient else self._refused + 1
         if self._refused >= MAX_REFUSED:
             raise InferenceError(
-                f"{MAX_REFUSED} items in a row were refused: {error}; then {self._way_out()}",
+                f"{MAX_REFUSED} items in a row were refused: {error}; then {self._hint()}",
                 is_transient=False,
             ) from error
 
@@ -342,10 +343,10 @@ class Evaluation:
         why = self._reasons.most_common(1)[0][0]
         return (
             f"{coverage.missing} of {coverage.items} items could not be scored (often: {why}): the "
-            f"results stand on the other {coverage.scored}; {self._way_out()}"
+            f"results stand on the other {coverage.scored}; {self._hint()}"
         )
 
-    def _way_out(self) -> str:
+    def _hint(self) -> str:
         if self._reasons and all(reason.startswith(NO_ROOM) for reason in self._reasons):
             return "raise --env.max_token_length, or choose tasks and levels with shorter prompts"
         if not self._resumable:

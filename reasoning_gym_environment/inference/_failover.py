@@ -16,7 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TypeVar
 
-from ..util.outages import LOG_INTERVAL, FailingRequests, Outage, UnreachableError
+from ..util.outages import LOG_INTERVAL, Outage, UnreachableError
 from ._rate_limit import RateLimitError, is_rate_limited
 from .errors import HangingError, describe, is_transient
 from .servers import ServerClient
@@ -67,7 +67,7 @@ class HangDetector:
         self._extended_limit = 0.0
         self._replies = self._replies_since = 0
         name = f"The inference server at {server.config.base_url}"
-        self._outage = FailingRequests(name, clock, lost="requests given up")
+        self._outage = Outage(clock, server=name, unit="requests given up")
         self._wait = Outage(clock)
 
     async def reply(self, request: asyncio.Future[T], check: Callable[[], None]) -> T:
@@ -100,8 +100,8 @@ class HangDetector:
         self._replies_since += 1
         if self._replies_since >= _WARM_UP_REPLIES:
             self._extended_limit = 0.0
-        self._outage.answered(self)
-        self._wait.over()
+        self._outage.end()
+        self._wait.end()
         return answer
 
     @property
@@ -128,7 +128,8 @@ class HangDetector:
         usual = max(self.wait_seconds, 2 * self._slowest)
         if self._replies < _WARM_UP_REPLIES or seconds < usual or self.is_silent:
             return
-        if self._wait.failed(lost=0, already=seconds):
+        self._wait.record_failure(already=seconds)
+        if self._wait.should_log:
             logger.warning(
                 "No reply from %s for %.0f s: %d requests wait; the longest of the last replies "
                 "took %.1f s",
@@ -145,16 +146,16 @@ class HangDetector:
         self._last_check = self._clock()
         if await self._server.is_alive():
             self._last_sign = self._clock()
-            self._outage.answered(self)
+            self._outage.end()
         else:
             silence = self._silence()
             why = f"{len(self._started)} requests in flight, no data for {silence:.0f} s"
-            self._outage.fails(self, why, already=silence)
+            self._outage.record_failure(why, lost=0, already=silence)
 
     def _raise_if_hanging(self, age: float, extended: float) -> None:
         at, timeout = self._server.config.base_url, self.silence_timeout
         if min(age, self._silence()) >= timeout:
-            self._outage.dropped(self, lost=1)
+            self._outage.lost += 1
             raise HangingError(f"the inference server at {at} was silent for {timeout:g} s")
         if age >= self._limit(extended):
             self._extended_limit, self._replies_since = 2 * age, 0
@@ -245,14 +246,14 @@ class Failover:
                     self._note_failure(number, error)
             else:
                 self._failed_at.pop(number, None)
-                self._outage.over()
+                self._outage.end()
                 return answer
         if limited := next(filter(is_rate_limited, failures), None):
             raise limited
         worst = next(filter(is_transient, reversed(failures)), failures[-1])
         if not self._outage:
             self._first_failure = describe(worst)
-        self._outage.failed()
+        self._outage.record_failure()
         raise worst
 
     def _order(self) -> list[int]:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import aiohttp
 
 from ..errors import ConfigurationError
-from ..util.outages import UnreachableError
+from ..util.outages import Outage, UnreachableError
+from ..util.retry import Retry
 from .dialects import (
     ChatText,
     Dialect,
@@ -24,7 +25,7 @@ from .dialects import (
     TextSample,
     parse,
 )
-from .errors import ReplyError, is_transient, remedy
+from .errors import ReplyError, hint_for, is_transient
 from .servers import PROBE_SECONDS, ServerClient
 
 logger = logging.getLogger(__name__)
@@ -41,8 +42,6 @@ _MORE_TEXT_TOKENS = 1024
 _TOO_FEW_TOKENS = re.compile("(?i)higher max_tokens|output limit was reached")
 """A model of OpenAI's that thinks may refuse instead of returning an empty text."""
 _UNEXPECTED_SHAPE = (AttributeError, LookupError, OverflowError, TypeError, ValueError)
-_PAUSE_SECONDS = 1.0
-_LOG_EVERY = 10
 
 _NOISE = 0.25
 """Largest relative difference between a logprob in two equal requests (bfloat16)."""
@@ -149,8 +148,7 @@ async def _probe_until_one_answers(
     servers: Sequence[ServerClient], requirements: Requirements, seconds: float
 ) -> list[Capabilities | str]:
     """Return each server's capabilities, or a description of its failure."""
-    loop = asyncio.get_running_loop()
-    give_up, attempt = loop.time() + seconds, 0
+    retry, failure = Retry(seconds), Outage(interval=10.0)
     while True:
         results = await asyncio.gather(*(_probe_or_explain(s, requirements) for s in servers))
         failures = [result for result in results if isinstance(result, str)]
@@ -159,15 +157,13 @@ async def _probe_until_one_answers(
             if failures:
                 logger.warning("Starting without some servers: %s", outage)
             return results
-        left = give_up - loop.time()
-        if left <= 0:
+        failure.record_failure()
+        if failure.should_log and retry.left > 0:
+            logger.warning("%s; trying for another %.0f s", outage.capitalize(), retry.left)
+        if not await retry.wait():
             raise UnreachableError(
                 f"{outage}: start it, set --openai.base_url to its address, or check its own log"
             )
-        if attempt % _LOG_EVERY == 0:
-            logger.warning("%s; trying for another %.0f s", outage.capitalize(), left)
-        attempt += 1
-        await asyncio.sleep(_PAUSE_SECONDS)
 
 
 async def _probe_or_explain(server: ServerClient, requirements: Requirements) -> Capabilities | str:
@@ -406,7 +402,7 @@ def _token_count_warning(at: str, found: Capabilities, requirements: Requirement
 
 
 def _describe_refusal(url: str, error: aiohttp.ClientResponseError) -> str:
-    hint = remedy(error) or "if it names a parameter, check --openai.server_type"
+    hint = hint_for(error) or "if it names a parameter, check --openai.server_type"
     return (
         f"the inference server at {url} refuses requests with status {error.status} "
         f"({error.message.rstrip('.')}): {hint}"

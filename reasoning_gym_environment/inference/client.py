@@ -146,7 +146,7 @@ class InferenceClient:
             await require_reachable(
                 self.urls,
                 what="the inference server",
-                way_out="start it, or set --openai.base_url",
+                hint="start it, or set --openai.base_url",
                 seconds=seconds,
             )
         self._refuses_thoughts = serves

@@ -28,8 +28,8 @@ _QUOTA = re.compile(
 )
 _KEY = "set OPENAI_API_KEY or --openai.api_key to a key that the server accepts"
 _REMEDIES = tuple(
-    (statuses, re.compile(words, re.IGNORECASE), remedy)
-    for statuses, words, remedy in (
+    (statuses, re.compile(words, re.IGNORECASE), hint)
+    for statuses, words, hint in (
         (
             {402, 403, 429},
             _QUOTA.pattern,
@@ -99,7 +99,7 @@ def is_transient(error: BaseException) -> bool:
     return error.status in _TRANSIENT or not 300 <= error.status < 500
 
 
-def remedy(error: aiohttp.ClientResponseError) -> str:
+def hint_for(error: aiohttp.ClientResponseError) -> str:
     """Return what the user can do about a refusal, by its status and message; else nothing."""
     message = error_message(error.message)
     fitting = (
@@ -123,7 +123,7 @@ def describe(error: BaseException) -> str:
 
 def _describe_refusal(error: aiohttp.ClientResponseError) -> str:
     phrase = HTTPStatus(error.status).phrase if error.status in set(HTTPStatus) else ""
-    message, hint = error_message(error.message), remedy(error)
+    message, hint = error_message(error.message), hint_for(error)
     return (
         f"{error.status} {phrase}".rstrip()
         + f" from {error.request_info.real_url}"

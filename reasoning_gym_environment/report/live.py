@@ -228,8 +228,8 @@ class Gate:
         """Return why the request is not served; the cookie and the way for a right token."""
         host = request.headers.get("host", "")
         if not self._knows(host):
-            way_out = "open the page by its address, or allow the name with --allow-host"
-            return _error(403, f"the host {shorten(host)} is not this machine's: {way_out}")
+            hint = "open the page by its address, or allow the name with --allow-host"
+            return _error(403, f"the host {shorten(host)} is not this machine's: {hint}")
         if request.method not in ("GET", "HEAD"):
             return _error(405, f"only GET is served, got {shorten(request.method)}")
         path = request.url.path

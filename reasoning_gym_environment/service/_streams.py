@@ -258,10 +258,11 @@ class NamedStreams:
                 try:
                     await self._write(name, stream)
                 except UnwritableError as error:
-                    if self._unwritable.failed():
+                    self._unwritable.record_failure()
+                    if self._unwritable.should_log:
                         logger.error("Cannot save streams, will retry: %s", error)
                     return  # the next save tries again; others would fail as well
-                if (seconds := self._unwritable.over()) is not None:
+                if (seconds := self._unwritable.end()) is not None:
                     logger.warning("Streams are saved again after %.0f s", seconds)
 
     async def _write(self, name: str, stream: _Stream) -> None:

@@ -39,7 +39,7 @@ from ..errors import ConfigurationError, GenerationError, PoolClosedError
 from ..gym.asynchronous import AsyncReasoningGym, Score
 from ..gym.containment import ContainedFunction
 from ..util.concurrency import gather_or_cancel
-from ..util.outages import is_loopback
+from ..util.outages import is_loopback, limit_loop_errors
 from ..util.text import shorten
 from . import _messages as messages
 from ._batching import Scorer, ScoringQueue
@@ -57,7 +57,6 @@ from .connections import (
     MAX_CONNECTIONS,
     Connections,
     HttpServer,
-    LoopErrors,
     first_signal,
     possible_connections,
     raise_file_limit,
@@ -620,7 +619,7 @@ async def serve(
             settings.host,
         )
     raise_file_limit()
-    asyncio.get_running_loop().set_exception_handler(LoopErrors())
+    limit_loop_errors(asyncio.get_running_loop())
     received = first_signal()
     disable_created_metrics()  # type: ignore[no-untyped-call]  # has no annotations
     async with gym, RewardService(gym, settings, contained=contained) as service:

@@ -8,7 +8,7 @@ import logging
 import resource
 import signal
 import socket
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +20,6 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..errors import FixableError
-from ..util.outages import Outage
 
 logger = logging.getLogger(__name__)
 
@@ -68,17 +67,6 @@ def possible_connections(wanted: int) -> int:
             files,
         )
     return max(1, min(possible, wanted))
-
-
-class LoopErrors:
-    """An event loop's exception handler that logs each kind of error at most once a minute."""
-
-    def __init__(self) -> None:
-        self._outages: defaultdict[str, Outage] = defaultdict(Outage)
-
-    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if self._outages[context["message"]].failed():
-            loop.default_exception_handler(context)
 
 
 @dataclass(kw_only=True)

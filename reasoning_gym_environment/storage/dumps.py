@@ -144,7 +144,9 @@ class DumpWriter:
         stalls, waits = seconds >= STALL_SECONDS, self._must_wait()
         if stalls and not self._stall:
             self._stalled_at, self._wait_logged = self._last_write, False
-        if stalls and (self._stall.failed() or (waits and not self._wait_logged)):
+        if stalls:
+            self._stall.record_failure()
+        if stalls and (self._stall.should_log or (waits and not self._wait_logged)):
             self._wait_logged = waits
             logger.warning(
                 "The disk of %s has written nothing for %.0f s: %s waiting in memory, training %s",
@@ -158,7 +160,7 @@ class DumpWriter:
     def _on_written(self, queued: asyncio.Future[None]) -> None:
         self._queued.discard(queued)
         self._last_write = time.monotonic()
-        if not self._queued and self._stall.over() is not None:
+        if not self._queued and self._stall.end() is not None:
             seconds = self._last_write - self._stalled_at
             logger.warning("The disk of %s is back after %.0f s", self._folder, seconds)
 
@@ -177,7 +179,7 @@ class DumpWriter:
         self._sizes[path] = self._sizes.pop(path, 0) + len(line)
         self._bytes += len(line)
         self._delete_oldest()
-        if (seconds := self._failure.over()) is not None:
+        if (seconds := self._failure.end()) is not None:
             logger.warning(
                 "Dumps are written to %s again after %.0f s, with %s lost to disk",
                 self._folder,
@@ -205,7 +207,8 @@ class DumpWriter:
 
     def _lose(self, error: OSError) -> None:
         self._counts["dumps/lost"] += 1
-        if self._failure.failed():
+        self._failure.record_failure()
+        if self._failure.should_log:
             logger.error(
                 "Dumps can't be written to %s (%s): %s lost to disk so far, training continues; "
                 "free space or change data_dumps_dir",

@@ -177,10 +177,11 @@ class RunRecorder:
         try:
             write_whole(self._path, text)
         except OSError as error:
-            if self._failure.failed():
+            self._failure.record_failure()
+            if self._failure.should_log:
                 logger.warning("The run's record can't be written: %s", error)
         else:
-            self._failure.over()
+            self._failure.end()
 
     async def close(self) -> None:
         """Write the end, and wait for it a little. Idempotent."""

@@ -247,11 +247,11 @@ def restore_json_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(
             f"metadata.source_dataset must be a task of reasoning-gym, got {task!r:.50}"
         )
-    way_out = "send the recipe of a problem made by this package instead"
+    hint = "send the recipe of a problem made by this package instead"
     if task in UNTRUSTED_ENTRIES:
-        raise ValueError(f"entries of {task} are not scored: {UNTRUSTED_ENTRIES[task]}; {way_out}")
+        raise ValueError(f"entries of {task} are not scored: {UNTRUSTED_ENTRIES[task]}; {hint}")
     if entry["answer"] is None:
-        raise ValueError(f"answer is null, so this {task} entry can't be checked; {way_out}")
+        raise ValueError(f"answer is null, so this {task} entry can't be checked; {hint}")
     if task in _RESTORE:
         name, restore = _RESTORE[task]
         if name in metadata:

@@ -1,4 +1,4 @@
-"""Helpers that know nothing of the subject: files, text, concurrency, outages, logs, progress.
+"""Helpers that know nothing of the subject: files, text, concurrency, retries, logs, progress.
 
 No module here knows what a rollout is.
 """
@@ -12,5 +12,6 @@ __all__ = [
     "models",
     "outages",
     "progress",
+    "retry",
     "text",
 ]

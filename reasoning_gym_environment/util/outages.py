@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+import contextlib
 import logging
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_address
+from typing import Any
 from urllib.parse import urlsplit
 
 from ..errors import TRY_AGAIN, ConfigurationError, FixableError
+from .retry import Retry
 
 logger = logging.getLogger(__name__)
 
@@ -24,105 +27,104 @@ class Outage:
 
     Args:
         clock: returns the time in seconds.
+        server: what fails, at the start of log lines; without it the caller writes them.
+        unit: what `lost` counts, in log lines.
+        interval: seconds between two failures that are to be logged.
 
     Attributes:
-        lost: failures counted since the outage began.
+        lost: what was lost since the outage began.
+        should_log: whether the last failure is to be logged.
 
     Example:
         >>> outage = Outage(clock=iter([0.0, 1.0, 2.0]).__next__)
-        >>> outage.failed(), outage.failed(), outage.over(), outage.over()
-        (True, False, 2.0, None)
+        >>> outage.record_failure()
+        >>> outage.record_failure()
+        >>> outage.lost, outage.should_log, outage.end(), outage.end()
+        (2, False, 2.0, None)
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        server: str = "",
+        unit: str = "groups lost",
+        interval: float = LOG_INTERVAL,
+    ) -> None:
         self.lost = 0
+        self.should_log = False
         self._clock = clock
+        self._server = server
+        self._unit = unit
+        self._interval = interval
         self._since: float | None = None
         self._logged_at = -math.inf
+        self._failing: set[object] = set()
 
     def __bool__(self) -> bool:
         """Return whether the outage is ongoing."""
         return self._since is not None
-
-    def failed(self, *, lost: int = 1, already: float = 0.0) -> bool:
-        """Count a failure; return whether to log it now.
-
-        Args:
-            already: seconds that the outage had lasted before the first failure was seen.
-        """
-        now = self._clock()
-        if self._since is None:
-            self._since, self._logged_at, self.lost = now - already, -math.inf, 0
-        self.lost += lost
-        due = now - self._logged_at >= LOG_INTERVAL
-        if due:
-            self._logged_at = now
-        return due
 
     @property
     def seconds(self) -> float:
         """Seconds since the outage began; 0 if there is none."""
         return 0.0 if self._since is None else self._clock() - self._since
 
-    def over(self) -> float | None:
-        """End the outage; return how many seconds it lasted, or None if there was none."""
-        if self._since is None:
-            return None
-        seconds, self._since = self._clock() - self._since, None
-        return seconds
-
-
-class FailingRequests:
-    """The failing requests to one server, logged as an outage.
-
-    Args:
-        server: the server's name at the start of a sentence.
-        clock: returns the time in seconds.
-        lost: the unit of what is lost, in messages.
-    """
-
-    def __init__(
-        self,
-        server: str,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        lost: str = "groups lost",
+    def record_failure(
+        self, why: str = "", *, lost: int = 1, already: float = 0.0, request: object = None
     ) -> None:
-        self._server = server
-        self._unit = lost
-        self._outage = Outage(clock)
-        self._failing: set[object] = set()
-
-    def fails(self, request: object, why: str, *, already: float = 0.0) -> None:
-        """Record that a request failed, for the first time or again.
+        """Count a failure.
 
         Args:
-            already: as in `Outage.failed`.
+            already: seconds that the outage had lasted before the first failure was seen.
+            request: the outage lasts until this one succeeds, or ends.
         """
-        self._failing.add(request)
-        if self._outage.failed(lost=0, already=already):
-            seconds = self._outage.seconds
+        now = self._clock()
+        if self._since is None:
+            self._since, self._logged_at, self.lost = now - already, -math.inf, 0
+        self.lost += lost
+        if request is not None:
+            self._failing.add(request)
+        self.should_log = now - self._logged_at >= self._interval
+        if self.should_log:
+            self._logged_at = now
+        if self.should_log and self._server:
+            seconds = now - self._since
             lasting = f" for {seconds:.0f} s" if seconds >= 1 else ""
             logger.warning("%s doesn't answer%s: %s", self._server, lasting, why)
 
-    def answered(self, request: object) -> None:
-        """Record that a request succeeded; the outage ends when no request is failing."""
+    @contextlib.contextmanager
+    def request(self) -> Iterator[object]:
+        """Yield a key for the failures of one request, which are forgotten with it."""
+        request = object()
+        try:
+            yield request
+        finally:
+            self._failing.discard(request)
+
+    def end(self, request: object = None) -> float | None:
+        """End the outage, unless other requests fail; return its seconds, None if none ends."""
         self._failing.discard(request)
-        if self._failing:
-            return
-        lost = self._outage.lost
-        if (seconds := self._outage.over()) is not None:
+        if self._since is None or self._failing:
+            return None
+        seconds, self._since = self._clock() - self._since, None
+        if self._server:
             message = "%s is back after %.0f s, %d %s"
-            logger.warning(message, self._server, seconds, lost, self._unit)
-
-    def dropped(self, request: object, *, lost: int = 0) -> None:
-        """Record that a request was given up, and how much is lost with it."""
-        self._failing.discard(request)
-        self._outage.lost += lost
+            logger.warning(message, self._server, seconds, self.lost, self._unit)
+        return seconds
 
 
-_ATTEMPT_SECONDS = 5.0
-_PAUSE_SECONDS = 1.0
+def limit_loop_errors(loop: asyncio.AbstractEventLoop) -> None:
+    """Log each kind of error of an event loop at most once a minute."""
+    outages: defaultdict[str, Outage] = defaultdict(Outage)
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        outage = outages[context["message"]]
+        outage.record_failure()
+        if outage.should_log:
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)
 
 
 class UnreachableError(FixableError):
@@ -144,12 +146,6 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _reason(error: OSError) -> str:
-    """Return `Connection refused` without the number and the address that Python adds."""
-    number = error.errno or 0
-    return os.strerror(number) if number > 0 else error.strerror or str(error)
-
-
 async def _connect(url: str) -> None:
     """Connect once; raises OSError, or ValueError if the URL has no host or a bad port."""
     parts = urlsplit(url)
@@ -157,22 +153,20 @@ async def _connect(url: str) -> None:
         raise ValueError("it has no host")
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        _, writer = await asyncio.wait_for(
-            asyncio.open_connection(parts.hostname, port), _ATTEMPT_SECONDS
-        )
+        _, writer = await asyncio.wait_for(asyncio.open_connection(parts.hostname, port), 5.0)
     except asyncio.TimeoutError as error:
         raise OSError("no answer") from error
     writer.close()
 
 
 async def require_reachable(
-    urls: Sequence[str], *, what: str, way_out: str, seconds: float, interval: float = 10.0
+    urls: Sequence[str], *, what: str, hint: str, seconds: float, interval: float = 10.0
 ) -> None:
     """Wait until a server listens at one of the URLs.
 
     Args:
         what: the server's name in messages.
-        way_out: what the user can do, in messages.
+        hint: what the user can do, in messages.
         seconds: how long to keep trying.
         interval: seconds between log lines; the first is immediate.
 
@@ -180,10 +174,8 @@ async def require_reachable(
         UnreachableError: no server listens in time.
         ConfigurationError: a URL is malformed.
     """
-    loop = asyncio.get_running_loop()
-    give_up = loop.time() + seconds
-    log_at = loop.time()
-    for attempt in itertools.count(1):
+    retry, outage = Retry(seconds, pauses=min(1.0, interval)), Outage(interval=interval)
+    while True:
         problems = []
         for url in urls:
             try:
@@ -191,14 +183,13 @@ async def require_reachable(
                 return
             except ValueError as error:
                 raise ConfigurationError(f"{what}: {url!r} is not a valid URL: {error}") from error
-            except OSError as error:
-                problems.append(f"{url} ({_reason(error)})")
-        message = f"{what} can't be reached at {', '.join(problems)}"
-        now = loop.time()
-        left = give_up - now
-        if left <= 0:
-            raise UnreachableError(f"{message}: {way_out}")
-        if now >= log_at:
-            log_at = now + interval
-            logger.warning("%s, attempt %d: %s; %.0f s left", message, attempt, way_out, left)
-        await asyncio.sleep(min(_PAUSE_SECONDS, interval, left))
+            except OSError as error:  # Python adds a number and the address to the reason
+                number = error.errno or 0
+                reason = os.strerror(number) if number > 0 else error.strerror or str(error)
+                problems.append(f"{url} ({reason})")
+        message, left = f"{what} can't be reached at {', '.join(problems)}", retry.left
+        outage.record_failure()
+        if outage.should_log and left > 0:
+            logger.warning("%s, attempt %d: %s; %.0f s left", message, outage.lost, hint, left)
+        if not await retry.wait():
+            raise UnreachableError(f"{message}: {hint}")

@@ -188,16 +188,3 @@ async def test_the_limit_of_open_files_is_raised(caplog: pytest.LogCaptureFixtur
     connections.raise_file_limit()
     assert connections.possible_connections(3000) == 3000
     assert caplog.text == ""
-
-
-async def test_errors_of_the_event_loop_are_logged_once_a_minute(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    loop, errors = asyncio.get_running_loop(), connections.LoopErrors()
-    for _ in range(1000):
-        errors(loop, {"message": "socket.accept() out of system resource"})
-        errors(loop, {"message": "Task exception was never retrieved"})
-    assert [record.getMessage() for record in caplog.records] == [
-        "socket.accept() out of system resource",
-        "Task exception was never retrieved",
-    ]

@@ -1,9 +1,11 @@
 """Outages are logged when they begin, once a minute, and when they end."""
 
+import asyncio
+
 import pytest
 from clock import Clock
 
-from reasoning_gym_environment.util.outages import FailingRequests, Outage
+from reasoning_gym_environment.util.outages import Outage, limit_loop_errors
 
 
 @pytest.fixture
@@ -11,25 +13,18 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_logging_is_due_at_once_and_then_once_a_minute(clock: Clock) -> None:
-    line = Outage(clock)
-    due = []
-    for _ in range(7):
-        due.append(line.failed())
-        clock.now += 20.0
-    assert due == [True, False, False, True, False, False, True]
-
-
 def test_an_outage_has_a_beginning_a_line_a_minute_and_an_end(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outage = FailingRequests("The API", clock)
-    for _ in range(70):
-        outage.fails("a", "refused")
-        clock.now += 1.0
-    outage.dropped("a", lost=1)
-    outage.answered("b")
-    outage.answered("b")
+    outage = Outage(clock, server="The API")
+    with outage.request() as a:
+        for _ in range(70):
+            outage.record_failure("refused", lost=0, request=a)
+            clock.now += 1.0
+        outage.lost += 1
+    with outage.request() as b:
+        outage.end(b)
+        outage.end(b)
     assert caplog.messages == [
         "The API doesn't answer: refused",
         "The API doesn't answer for 60 s: refused",
@@ -40,26 +35,28 @@ def test_an_outage_has_a_beginning_a_line_a_minute_and_an_end(
 def test_an_outage_lasts_while_any_request_fails(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outage = FailingRequests("The API", clock)
-    outage.fails("a", "413")
-    outage.answered("b")
-    assert len(caplog.messages) == 1
-    outage.answered("a")
-    outage.fails("a", "refused")
+    outage = Outage(clock, server="The API")
+    with outage.request() as a, outage.request() as b:
+        outage.record_failure("413", lost=0, request=a)
+        assert outage.end(b) is None
+        assert outage
+        assert outage.end(a) == 0.0
+        outage.record_failure("refused", request=a)
     assert caplog.messages == [
         "The API doesn't answer: 413",
         "The API is back after 0 s, 0 groups lost",
         "The API doesn't answer: refused",
     ]
+    assert outage.end() == 0.0  # a request that has ended fails no more
 
 
 def test_seconds_before_the_first_failure_was_seen_count(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outage = FailingRequests("The server", clock, lost="requests given up")
-    outage.fails("a", "it hangs", already=8.0)
+    outage = Outage(clock, server="The server", unit="requests given up")
+    outage.record_failure("it hangs", lost=0, already=8.0)
     clock.now += 2.0
-    outage.answered("a")
+    outage.end()
     assert caplog.messages == [
         "The server doesn't answer for 8 s: it hangs",
         "The server is back after 10 s, 0 requests given up",
@@ -67,22 +64,37 @@ def test_seconds_before_the_first_failure_was_seen_count(
 
 
 def test_an_outage_is_logged_at_once_and_then_once_a_minute(clock: Clock) -> None:
-    outage, spoken = Outage(clock), []
+    outage, logged = Outage(clock), []
     for seconds in range(200):
         clock.now = 1000.0 + seconds
-        if outage.failed():
-            spoken.append(seconds)
-    assert spoken == [0, 60, 120, 180]
+        outage.record_failure()
+        if outage.should_log:
+            logged.append(seconds)
+    assert logged == [0, 60, 120, 180]
     assert outage.lost == 200
-    assert outage.over() == 199
-    assert outage.over() is None
+    assert outage.end() == 199
+    assert outage.end() is None
 
 
 def test_the_next_outage_starts_from_zero(clock: Clock) -> None:
     outage = Outage(clock)
-    assert outage.failed(lost=3)
-    outage.over()
+    outage.record_failure(lost=3)
+    outage.end()
     clock.now += 1
     assert not outage
-    assert outage.failed()
-    assert (bool(outage), outage.lost) == (True, 1)
+    outage.record_failure()
+    assert (bool(outage), outage.lost, outage.should_log) == (True, 1, True)
+
+
+async def test_errors_of_the_event_loop_are_logged_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop = asyncio.get_running_loop()
+    limit_loop_errors(loop)
+    for _ in range(1000):
+        loop.call_exception_handler({"message": "socket.accept() out of system resource"})
+        loop.call_exception_handler({"message": "Task exception was never retrieved"})
+    assert caplog.messages == [
+        "socket.accept() out of system resource",
+        "Task exception was never retrieved",
+    ]

@@ -36,7 +36,7 @@ def deaf() -> str:
 
 async def require(*urls: str, seconds: float = 0.0) -> None:
     await require_reachable(
-        urls, what="the server", way_out="start it", seconds=seconds, interval=0.02
+        urls, what="the server", hint="start it", seconds=seconds, interval=0.02
     )
 
 
@@ -51,7 +51,7 @@ async def test_one_of_several_is_enough(deaf: str, listening: str) -> None:
     await require(deaf, listening)
 
 
-async def test_a_server_that_does_not_listen_is_named_with_the_way_out(deaf: str) -> None:
+async def test_a_server_that_does_not_listen_is_named_with_a_hint(deaf: str) -> None:
     with pytest.raises(UnreachableError) as caught:
         await require(deaf)
     message = str(caught.value)
@@ -80,7 +80,7 @@ async def test_waiting_is_logged_at_once_and_then_every_ten_seconds(
     deaf: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(UnreachableError):
-        await require_reachable([deaf], what="the server", way_out="start it", seconds=1.5)
+        await require_reachable([deaf], what="the server", hint="start it", seconds=1.5)
     [line] = [record.getMessage() for record in caplog.records]
     assert re.search(r"attempt 1: start it; [12] s left$", line)
 
