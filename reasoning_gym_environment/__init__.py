@@ -44,11 +44,11 @@ if TYPE_CHECKING:
         WorkerStartError,
     )
     from .gym.arguments import ContainOptions, StreamOptions
-    from .gym.asynchronous import AsyncProblemStream, AsyncReasoningGym, Score, TaskSummary
+    from .gym.asynchronous import AsyncProblemStream, AsyncReasoningGym, TaskSummary
     from .gym.blocking import ProblemStream, ReasoningGym
     from .gym.containment import ContainedFunction, contain
     from .reasoning_gym_environment import ReasoningGymEnv
-    from .records import Problem, Recipe, Status, Verdict
+    from .records import Problem, Recipe, Score, Status, Verdict
     from .service.app import RewardService, ServiceSettings
     from .storage.dumps import DumpContent, read_dump
 
@@ -90,11 +90,11 @@ _HOMES = {
         "WorkerStartError",
     },
     ".gym.arguments": {"ContainOptions", "StreamOptions"},
-    ".gym.asynchronous": {"AsyncProblemStream", "AsyncReasoningGym", "Score", "TaskSummary"},
+    ".gym.asynchronous": {"AsyncProblemStream", "AsyncReasoningGym", "TaskSummary"},
     ".gym.blocking": {"ProblemStream", "ReasoningGym"},
     ".gym.containment": {"ContainedFunction", "contain"},
     ".reasoning_gym_environment": {"ReasoningGymEnv"},
-    ".records": {"Problem", "Recipe", "Status", "Verdict"},
+    ".records": {"Problem", "Recipe", "Score", "Status", "Verdict"},
     ".service.app": {"RewardService", "ServiceSettings"},
     ".storage.dumps": {"DumpContent", "read_dump"},
 }

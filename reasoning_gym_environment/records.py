@@ -10,7 +10,7 @@ import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -204,6 +204,47 @@ class Verdict:
     raw_score: float | None = None
     tagged_score: float | None = None
     errors: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Score:
+    """The score of one completion, for a trainer: in Python, and as JSON over HTTP.
+
+    Attributes:
+        score: in [0, 1], of the better of the bare and the tagged answer, or in the bounds of a
+            contained function. None if scoring failed on our side: leave the completion out, do
+            not count it as 0.
+        status: what happened; solved means that the answer is right.
+        answer: the text between the answer tags; None unless there is exactly one.
+        detail: an explanation for people; may be empty.
+        seconds: time spent in the verifier.
+    """
+
+    score: float | None
+    status: Status
+    answer: str | None = None
+    detail: str = ""
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, verdict: Verdict, answer: str | None = None) -> Score:
+        """Return the score of a completion whose answer got this verdict."""
+        return cls(
+            score=verdict.score,
+            status=verdict.status,
+            answer=answer,
+            detail=verdict.detail,
+            seconds=verdict.seconds,
+        )
+
+    @property
+    def solved(self) -> bool:
+        """Whether the status is solved."""
+        return self.status is Status.SOLVED
+
+    def to_json(self) -> dict[str, Any]:
+        """Write plain JSON."""
+        return {**asdict(self), "status": self.status.value}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

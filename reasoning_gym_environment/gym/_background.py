@@ -15,20 +15,13 @@ import warnings
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from typing import Any, Generic, Protocol, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from ..errors import PoolClosedError
 
+Client = TypeVar("Client")
 Result = TypeVar("Result")
-
-
-class Client(Protocol):
-    """An asynchronous client, which owns processes."""
-
-    async def close(self) -> None: ...
-
-
-ClientT = TypeVar("ClientT", bound=Client)
 
 
 def _ensure_child_watcher() -> None:
@@ -63,13 +56,13 @@ class _LoopThread:
     def submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def end(self, client: Client) -> Future[None]:
-        """Close the client, cancel all tasks and end the thread; wait for none of it."""
-        return self.submit(self._close_and_stop(client))
+    def end(self, close: Callable[[], Coroutine[Any, Any, None]]) -> Future[None]:
+        """Run `close`, cancel all tasks and end the thread; wait for none of it."""
+        return self.submit(self._close_and_stop(close))
 
-    async def _close_and_stop(self, client: Client) -> None:
+    async def _close_and_stop(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
-            await client.close()
+            await close()
         finally:
             self._loop.stop()
 
@@ -92,7 +85,7 @@ async def _cancel_all() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-class Background(Generic[ClientT]):
+class Background(Generic[Client]):
     """A client in an event loop of its own, which starts with the first call.
 
     It ends with `close`, when nothing refers to this object, and with this process. All threads may
@@ -100,15 +93,23 @@ class Background(Generic[ClientT]):
 
     Args:
         create: makes the client, which must not refer to this object.
+        close: ends a client and its processes.
         name: of the owner, for errors.
     """
 
-    def __init__(self, create: Callable[[], ClientT], *, name: str) -> None:
+    def __init__(
+        self,
+        create: Callable[[], Client],
+        close: Callable[[Client], Coroutine[Any, Any, None]],
+        *,
+        name: str,
+    ) -> None:
         self._create = create
+        self._close_client = close
         self._name = name
         self.client = create()
         self._loop: _LoopThread | None = None
-        self._finalizer: weakref.finalize[..., Background[ClientT]] | None = None
+        self._finalizer: weakref.finalize[..., Background[Client]] | None = None
         self._closed = False
         self._lock = threading.Lock()
         _backgrounds.add(self)
@@ -121,7 +122,7 @@ class Background(Generic[ClientT]):
             self._detach_finalizer()
         if loop is not None:
             try:
-                loop.end(self.client).result()
+                loop.end(partial(self._close_client, self.client)).result()
             finally:
                 loop.join()
 
@@ -137,7 +138,8 @@ class Background(Generic[ClientT]):
                 raise PoolClosedError(f"this {self._name} is closed; create a new one")
             if self._loop is None:
                 self._loop = _LoopThread()
-                self._finalizer = weakref.finalize(self, self._loop.end, self.client)
+                close = partial(self._close_client, self.client)
+                self._finalizer = weakref.finalize(self, self._loop.end, close)
                 self._finalizer.atexit = False  # see `_close_all`
             return self._loop.submit(work)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -22,7 +22,7 @@ from ..problems.stream import (
     sound_items,
 )
 from ..problems.training import ProblemSettings, TrainingProblems
-from ..records import Problem, Recipe, Status, recipe_key
+from ..records import Problem, Recipe, Score, Status, recipe_key
 from ..sandbox.pool import PoolSettings, StartWorker, TaskPool, default_processes
 from ..scoring.grading import verify_texts
 from ..tasks.catalogue import UnknownTaskError, known_categories, require_known
@@ -49,35 +49,6 @@ if TYPE_CHECKING:
 
 PREFETCH = 32
 """The number of problems of a stream that are made ahead of demand."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Score:
-    """The score of one completion.
-
-    Attributes:
-        score: in [0, 1], of the better of the bare and the tagged answer. None if scoring failed
-            on our side: leave the completion out, do not count it as 0.
-        status: what happened; solved means that the answer is right.
-        answer: the text between the answer tags; None unless there is exactly one.
-        detail: an explanation for people; may be empty.
-        seconds: time spent in the verifier.
-    """
-
-    score: float | None
-    status: Status
-    answer: str | None = None
-    detail: str = ""
-    seconds: float = 0.0
-
-    @property
-    def solved(self) -> bool:
-        """Whether the status is solved."""
-        return self.status is Status.SOLVED
-
-    def to_json(self) -> dict[str, Any]:
-        """Write plain JSON."""
-        return {**asdict(self), "status": self.status.value}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -234,11 +205,19 @@ async def _open(pool: TaskPool) -> AsyncGenerator[None, None]:
         yield
 
 
-def _scored_key(which: Problem | Recipe) -> Hashable:
-    """Return a key that is equal where completions are scored against the same entry."""
-    if isinstance(which, Recipe):
-        return recipe_key(which)
-    return recipe_key(which.recipe), which.oracle, which.entry
+def _by_problem(scorables: Sequence[Scorable]) -> list[tuple[Problem | Recipe, list[int]]]:
+    """Return each problem or recipe to score against, and the indices of its completions."""
+    groups: dict[Hashable, tuple[Problem | Recipe, list[int]]] = {}
+    previous, indices = object(), list[int]()
+    for index, scorable in enumerate(scorables):
+        if scorable is not previous:  # the key takes as long as the rest
+            which, previous = require_scorable(scorable), scorable
+            key: Hashable = recipe_key(which if isinstance(which, Recipe) else which.recipe)
+            if isinstance(which, Problem):
+                key = key, which.oracle, which.entry
+            _, indices = groups.setdefault(key, (which, []))
+        indices.append(index)
+    return list(groups.values())
 
 
 class AsyncReasoningGym:
@@ -463,33 +442,29 @@ class AsyncReasoningGym:
         Raises:
             ConfigurationError: a pair is invalid; nothing is scored.
         """
-        by_problem: dict[Hashable, list[int]] = {}
-        known: dict[Hashable, Problem | Recipe] = {}
-        texts: list[str] = []
-        key: Hashable = None
-        previous = None
-        for index, pair in enumerate(require_list(pairs, "pairs")):
-            scorable, text = require_pair(pair, f"pairs[{index}]")
-            if scorable is not previous:  # the key takes as long as the rest
-                which = require_scorable(scorable)
-                key = _scored_key(which)
-                known.setdefault(key, which)
-                previous = scorable
-            by_problem.setdefault(key, []).append(index)
-            texts.append(require_text(text))
-        groups = by_problem.values()
+        parts = [
+            require_pair(pair, f"pairs[{index}]")
+            for index, pair in enumerate(require_list(pairs, "pairs"))
+        ]
+        groups = _by_problem([scorable for scorable, _ in parts])
+        texts = [require_text(text) for _, text in parts]
         scored = await asyncio.gather(
             *(
-                self._score_group(known[key], [texts[index] for index in indices])
-                for key, indices in by_problem.items()
+                self._score_group(which, [texts[index] for index in indices])
+                for which, indices in groups
             )
         )
         placed = {
             index: score
-            for indices, scores in zip(groups, scored, strict=True)
+            for (_, indices), scores in zip(groups, scored, strict=True)
             for index, score in zip(indices, scores, strict=True)
         }
         return [placed[index] for index in range(len(texts))]
+
+    async def score_group(self, problem: Scorable, completions: Sequence[str]) -> list[Score]:
+        """Score completions of one problem; see `score_many`."""
+        which = require_scorable(problem)
+        return await self._score_group(which, [require_text(text) for text in completions])
 
     async def _score_group(self, which: Problem | Recipe, texts: Sequence[str]) -> list[Score]:
         scores = await self._verify_group(which, texts)
@@ -510,16 +485,7 @@ class AsyncReasoningGym:
             answer_tolerance=self._answer_tolerance,
             any_form=self._settings.solved_threshold is None,
         )
-        return [
-            Score(
-                score=verdict.score,
-                status=verdict.status,
-                answer=answer,
-                detail=verdict.detail,
-                seconds=verdict.seconds,
-            )
-            for answer, verdict in found
-        ]
+        return [Score.of(verdict, answer) for answer, verdict in found]
 
     async def stream(
         self, tasks: Sequence[str] = (), **options: Unpack[StreamOptions]

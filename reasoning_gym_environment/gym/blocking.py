@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from ..errors import PoolClosedError
-from ..records import Problem, Recipe
+from ..records import Problem, Recipe, Score
 from ._background import Background
 from .arguments import Scorable, StreamOptions, require_list
-from .asynchronous import AsyncProblemStream, AsyncReasoningGym, Score, TaskSummary
+from .asynchronous import AsyncProblemStream, AsyncReasoningGym, TaskSummary
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -53,7 +53,9 @@ class ReasoningGym:
     """
 
     def __init__(self, **options: Unpack[GymOptions]) -> None:
-        self._background = Background(partial(AsyncReasoningGym, **options), name="gym")
+        self._background = Background(
+            partial(AsyncReasoningGym, **options), AsyncReasoningGym.close, name="gym"
+        )
 
     def __enter__(self) -> ReasoningGym:
         return self

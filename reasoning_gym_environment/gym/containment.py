@@ -225,7 +225,9 @@ class ContainedFunction:
     def __init__(self, settings: FunctionSettings) -> None:
         self.contained_path = settings.source.path
         self._settings = settings
-        self._background = Background(partial(_Calls, settings), name="contained function")
+        self._background = Background(
+            partial(_Calls, settings), _Calls.close, name="contained function"
+        )
 
     def __repr__(self) -> str:
         return f"contain({self.contained_path!r})"

@@ -19,9 +19,8 @@ from pydantic import Field, field_validator
 
 from ..errors import ConfigurationError
 from ..gym.arguments import Arguments, Integer
-from ..gym.asynchronous import Score
 from ..gym.blocking import ReasoningGym
-from ..records import Problem, Recipe
+from ..records import Problem, Recipe, Score
 from ..scoring.extraction import as_completion
 from ..util.command_line import build
 from .shared import require_gym

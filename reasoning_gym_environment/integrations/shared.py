@@ -11,10 +11,9 @@ from pydantic import Field
 
 from ..errors import ConfigurationError
 from ..gym.arguments import Arguments, Integer, OptionalShare, Texts
-from ..gym.asynchronous import Score
 from ..gym.blocking import ReasoningGym
 from ..problems.levels import position_of
-from ..records import Problem
+from ..records import Problem, Score
 from ..service.client import RewardClient, split_stream_url
 from ..tasks.catalogue import Discovery, select_tasks
 from ..util.command_line import build

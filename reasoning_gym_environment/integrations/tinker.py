@@ -8,9 +8,8 @@ from tinker_cookbook.renderers import Renderer, get_text_content
 from tinker_cookbook.rl.problem_env import ProblemEnv, ProblemGroupBuilder
 from tinker_cookbook.rl.types import StepResult, Trajectory
 
-from ..gym.asynchronous import Score
 from ..inference.prompts import SYSTEM_PROMPTS
-from ..records import Problem, Status
+from ..records import Problem, Score, Status
 from .shared import shared_gym
 
 __all__ = ["ReasoningGymGroupBuilder", "ReasoningGymProblemEnv"]

@@ -150,7 +150,7 @@ def _kept_bytes(key: str, problem: Problem) -> int:
     )
 
 
-class ProblemStream:
+class RecipeStream:
     """A stream of problems in the order in which the sampler draws their recipes.
 
     Args:

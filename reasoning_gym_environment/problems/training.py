@@ -19,7 +19,7 @@ from .levels import ComplexityMode, FixedLevels, Levels, PromptRoom, RandomLevel
 from .memory import count_group
 from .sampler import Sampler, TaskSampling
 from .seeds import evaluation_seed
-from .stream import ExcludedQuestions, ProblemStream, require_stream_state, sound_items
+from .stream import ExcludedQuestions, RecipeStream, require_stream_state, sound_items
 
 logger = logging.getLogger(__name__)
 PROBLEM_LOGGER = logging.getLogger(f"{__name__}.problems")
@@ -203,7 +203,7 @@ class TrainingProblems:
         self.step: int | None = None
         self._room = PromptRoom()
         self._sampler: Sampler | None = None
-        self._stream: ProblemStream | None = None
+        self._stream: RecipeStream | None = None
 
     async def prepare(self, *, with_ladders: bool) -> None:
         """Select the tasks; see `select` for the argument and the errors."""
@@ -226,7 +226,7 @@ class TrainingProblems:
             by_signal=self._settings.sampling is TaskSampling.SIGNAL,
         )
         pool = sound_items(self._pool, self._counts, skip=self._settings.skip_faulty_items)
-        self._stream = ProblemStream(
+        self._stream = RecipeStream(
             self._sampler, pool, prefetch=prefetch, excluded=excluded, counts=self._counts
         )
 

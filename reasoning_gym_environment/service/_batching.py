@@ -14,9 +14,9 @@ import prometheus_client as prometheus
 from fastapi import HTTPException
 
 from ..errors import GenerationError, GenerationTimeoutError, WorkerLostError
-from ..gym.asynchronous import AsyncReasoningGym, Score
+from ..gym.asynchronous import AsyncReasoningGym
 from ..gym.containment import ContainedFunction
-from ..records import Problem, Status
+from ..records import Problem, Score, Status
 from ..util.text import shorten
 from ._messages import Target, retry_later
 from ._scheduling import NO_VERDICT, FairScheduler, Flow
@@ -53,15 +53,7 @@ class Scorer:
     async def _score_contained(self, target: Target, completions: Sequence[str]) -> list[Score]:
         function = self._contained[target.function or ""]
         calls = ((completion, target.data) for completion in completions)
-        return [
-            Score(
-                score=verdict.score,
-                status=verdict.status,
-                detail=verdict.detail,
-                seconds=verdict.seconds,
-            )
-            for verdict in await function.score_many_async(calls)
-        ]
+        return [Score.of(verdict) for verdict in await function.score_many_async(calls)]
 
     async def _score_recipe(self, target: Target, completions: Sequence[str]) -> list[Score]:
         try:

@@ -25,8 +25,7 @@ from pydantic import (
 from pydantic_core import from_json
 
 from ..gym.arguments import StreamSettings
-from ..gym.asynchronous import Score
-from ..records import Problem, Recipe, Status
+from ..records import Problem, Recipe, Score, Status
 from ..tasks.catalogue import restore_json_entry
 from ..tasks.recipes import VERSION, read_recipe
 from ..util.text import shorten

@@ -10,8 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from ..gym.asynchronous import Score
-from ..records import Status
+from ..records import Score, Status
 
 MAX_BATCH = 16
 """Completions of one batch: if all of them hang, they still fit into the batch's time limit."""

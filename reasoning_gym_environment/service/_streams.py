@@ -15,10 +15,10 @@ from fastapi import HTTPException
 from pydantic import BaseModel
 
 from ..gym.arguments import StreamOptions, StreamSettings
-from ..gym.asynchronous import AsyncProblemStream, AsyncReasoningGym, Score
+from ..gym.asynchronous import AsyncProblemStream, AsyncReasoningGym
 from ..problems.levels import ComplexityMode
 from ..problems.sampler import TaskSampling
-from ..records import Problem, Recipe, recipe_key
+from ..records import Problem, Recipe, Score, recipe_key
 from ..tasks.recipes import read_recipe
 from ..util.concurrency import DaemonWriter
 from ..util.files import UnwritableError, write_whole

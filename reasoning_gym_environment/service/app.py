@@ -36,8 +36,9 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
-from ..gym.asynchronous import AsyncReasoningGym, Score
+from ..gym.asynchronous import AsyncReasoningGym
 from ..gym.containment import ContainedFunction
+from ..records import Score
 from ..util.concurrency import gather_or_cancel
 from ..util.outages import is_loopback, limit_loop_errors
 from ..util.text import shorten

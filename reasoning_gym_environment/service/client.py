@@ -16,8 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 from msgspec import Meta, Struct, structs
 
 from ..errors import ConfigurationError
-from ..gym.asynchronous import Score
-from ..records import Status
+from ..records import Score, Status
 from ..util.models import validate
 from ..util.text import shorten
 

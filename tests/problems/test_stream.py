@@ -13,7 +13,7 @@ from reasoning_gym_environment.errors import GenerationError, PoolClosedError
 from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.problems.stream import (
     MAX_SKIPPED,
-    ProblemStream,
+    RecipeStream,
     fixed_exclusions,
     question_hash,
 )
@@ -23,7 +23,7 @@ from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 WEIGHTS = {"gcd": 1.0, "chain_sum": 1.0, "coin_flip": 2.0, "sudoku": 1.0}
-MakeStream = Callable[..., ProblemStream]
+MakeStream = Callable[..., RecipeStream]
 
 
 def sampler(weights: dict[str, float] = WEIGHTS, run_seed: int = 7) -> Sampler:
@@ -50,9 +50,9 @@ async def make_stream(pool: TaskPool) -> AsyncIterator[MakeStream]:
         prefetch: int = 4,
         excluded: Collection[bytes] = (),
         counts: Counter[str] | None = None,
-    ) -> ProblemStream:
+    ) -> RecipeStream:
         counts = Counter() if counts is None else counts
-        stream = ProblemStream(
+        stream = RecipeStream(
             source or sampler(),
             pool,
             prefetch=prefetch,
@@ -74,7 +74,7 @@ async def closed_pool() -> AsyncIterator[TaskPool]:
     yield pool
 
 
-async def take(stream: ProblemStream, count: int) -> list[Recipe]:
+async def take(stream: RecipeStream, count: int) -> list[Recipe]:
     return [(await stream.next_problem()).recipe for _ in range(count)]
 
 
@@ -183,7 +183,7 @@ async def test_excluded_questions_are_requested_for_drawn_tasks(
         asked.append(task)
         return ()
 
-    stream = ProblemStream(sampler(), pool, prefetch=2, excluded=excluded, counts=Counter())
+    stream = RecipeStream(sampler(), pool, prefetch=2, excluded=excluded, counts=Counter())
     assert await take(stream, 1) == drawn(1)
     stream.cancel()
     assert len(asked) in (2, 3)
@@ -199,7 +199,7 @@ async def test_a_problem_waits_only_for_its_own_tasks_questions(pool: TaskPool) 
             await never.wait()
         return ()
 
-    stream = ProblemStream(sampler(), pool, prefetch=8, excluded=excluded, counts=Counter())
+    stream = RecipeStream(sampler(), pool, prefetch=8, excluded=excluded, counts=Counter())
     assert await take(stream, 1) == [first]
     stream.cancel()
 
@@ -239,7 +239,7 @@ async def test_a_stream_gives_up_if_no_item_can_be_made(make_stream: MakeStream)
 
 async def test_a_stream_raises_if_the_pool_is_closed() -> None:
     async with closed_pool() as pool:
-        stream = ProblemStream(
+        stream = RecipeStream(
             sampler(), pool, prefetch=2, excluded=fixed_exclusions(()), counts=Counter()
         )
         with pytest.raises(PoolClosedError):

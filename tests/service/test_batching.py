@@ -14,8 +14,7 @@ from reward_requests import Post, right
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym
-from reasoning_gym_environment.gym.asynchronous import Score
-from reasoning_gym_environment.records import Problem, Recipe, Status
+from reasoning_gym_environment.records import Problem, Recipe, Score, Status
 from reasoning_gym_environment.service._batching import ScoringQueue
 from reasoning_gym_environment.service._limits import retry
 from reasoning_gym_environment.service._messages import Target

@@ -10,8 +10,8 @@ import pytest
 from reward_requests import Post, row
 
 from reasoning_gym_environment import AsyncReasoningGym
-from reasoning_gym_environment.gym.asynchronous import Scorable, Score
-from reasoning_gym_environment.records import Problem, Status
+from reasoning_gym_environment.gym.asynchronous import Scorable
+from reasoning_gym_environment.records import Problem, Score, Status
 from reasoning_gym_environment.service._batching import Scorer
 from reasoning_gym_environment.service._messages import entry_target
 from reasoning_gym_environment.tasks.facts import UNTRUSTED_ENTRIES

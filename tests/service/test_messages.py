@@ -8,8 +8,7 @@ from reward_requests import Post, row
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym
-from reasoning_gym_environment.gym.asynchronous import Score
-from reasoning_gym_environment.records import Status
+from reasoning_gym_environment.records import Score, Status
 from reasoning_gym_environment.service._messages import MAX_CHARACTERS, read_json, response_text
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings, reward_of
 

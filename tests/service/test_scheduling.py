@@ -6,8 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 from clock import Clock
 
-from reasoning_gym_environment.gym.asynchronous import Score
-from reasoning_gym_environment.records import Status
+from reasoning_gym_environment.records import Score, Status
 from reasoning_gym_environment.service._scheduling import (
     MAX_BATCH,
     PENALTY_SECONDS,
