@@ -202,6 +202,7 @@ class ReasoningGymEnv(AtroposEnv):
         return RunRecorder(
             Path(self.config.data_dumps_dir),
             self.run_id,
+            disk=self._dumps.disk,
             redactor=SecretRedactor(self.inference.keys),
             state=self._progress_state,
         )
@@ -239,8 +240,11 @@ class ReasoningGymEnv(AtroposEnv):
             await self._shared.close()
         self.problems.close()
         await self._pool.close()
-        await asyncio.to_thread(self._dumps.close)
-        await self._record.close()
+        self._record.close()
+        disks = [self._dumps.close]
+        if "replica" in self.__dict__:
+            disks.append(self.replica.checkpoints.close)
+        await asyncio.gather(*map(asyncio.to_thread, disks))  # each waits 10 s if it hangs
         if self.serving and self._dumps.has_written:
             folder = shlex.quote(self.config.data_dumps_dir)
             logger.info("To see the rollouts: reasoning-gym-environment report %s", folder)

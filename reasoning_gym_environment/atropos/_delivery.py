@@ -29,7 +29,7 @@ from ..errors import TRY_AGAIN, FixableError
 from ..inference.errors import error_message, error_text
 from ..records import Problem
 from ..rollouts.metrics import GroupOutcome, Statistics
-from ..util.concurrency import LARGE, StallTolerantSemaphore, offload
+from ..util.concurrency import LARGE, offload
 from ..util.outages import Outage, UnreachableError, is_loopback
 from ..util.retry import Retry
 from .scored_data import COLUMNS, find_fault, pack
@@ -270,7 +270,7 @@ class Delivery:
         self._workers: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._refusals = Outage()
         self._writing = asyncio.Lock()
-        self._bodies = StallTolerantSemaphore(_MAX_BODIES)
+        self._bodies = asyncio.Semaphore(_MAX_BODIES)
 
     async def deliver(
         self, group: dict[str, Any], problem: Problem | None, rules: DeliveryRules
@@ -342,7 +342,7 @@ class Delivery:
         self, group: dict[str, Any], problem: Problem | None, *, tokens: int
     ) -> GroupOutcome:
         try:
-            async with self._bodies.slot() if tokens >= LARGE else contextlib.nullcontext():
+            async with self._bodies if tokens >= LARGE else contextlib.nullcontext():
                 body = await offload(functools.partial(pack, group), tokens=tokens)
                 reply = await self._api.request("POST", "/scored_data", body, groups=1)
         except (ApiRefusedError, TypeError, ValueError) as error:

@@ -17,7 +17,7 @@ import aiohttp
 
 from ..errors import ConfigurationError
 from ..util.command_line import KEY_VARIABLE
-from ..util.concurrency import StallTolerantSemaphore, offload
+from ..util.concurrency import offload
 from ._rate_limit import RateLimit
 from .dialects import (
     ChatText,
@@ -113,7 +113,7 @@ class ReplyBuffers:
     _KEPT_BYTES = 2**26
 
     def __init__(self) -> None:
-        self._slots = StallTolerantSemaphore(self.AT_ONCE)
+        self._slots = asyncio.Semaphore(self.AT_ONCE)
         self._free: list[bytearray] = []
 
     @asynccontextmanager
@@ -123,7 +123,7 @@ class ReplyBuffers:
         Raises:
             ReplyError: there are more than `most` bytes.
         """
-        async with self._slots.slot():
+        async with self._slots:
             buffer = self._free.pop() if self._free else bytearray()
             size = 0
             async for chunk in chunks:

@@ -132,7 +132,7 @@ class NamedStreams:
         self._service = uuid.uuid4().hex
         self._streams: dict[str, _Stream] = {}  # the last used is last
         self._opening = asyncio.Lock()
-        self._disk = DaemonWriter("streams")
+        self._disk = DaemonWriter(folder or Path())
 
     async def next(
         self, name: str, count: int, options: StreamSettings | None
@@ -284,7 +284,7 @@ class NamedStreams:
             patience = 0
         for stream in self._streams.values():
             stream.problems.close()
-        if not self._disk.close(patience=patience):
+        if self._disk.close(patience=patience):
             logger.error("Cannot persist streams: disk not responding (%s)", self._folder)
 
 

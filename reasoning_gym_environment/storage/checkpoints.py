@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,14 +13,12 @@ from ..errors import FixableError
 from ..util.concurrency import DaemonWriter
 from ..util.files import LockFile, UnwritableError, require_writable, write_whole
 from ..util.models import validate
-from .dumps import CLOSE_SECONDS, STALL_SECONDS
+from ..util.retry import Retry
 
 logger = logging.getLogger(__name__)
 
 VERSION = 1
 STREAM = "stream_state"
-
-CLAIM_SECONDS = 30.0
 
 
 class Checkpoints:
@@ -39,10 +35,9 @@ class Checkpoints:
         self._counts = counts
         self._highest = -1
         self._lock = LockFile(folder.with_name(f"{folder.name}.lock"))
-        self._writer = DaemonWriter("checkpoints")
-        self._pending: asyncio.Future[None] | None = None
+        self._disk = DaemonWriter(folder)
 
-    async def claim(self, *, patience: float = CLAIM_SECONDS) -> None:
+    async def claim(self, *, patience: float = 30.0) -> None:
         """Lock the replica's name for as long as this process lives.
 
         Args:
@@ -51,16 +46,15 @@ class Checkpoints:
         Raises:
             FixableError: another process holds it.
         """
-        deadline = time.monotonic() + patience
+        retry = Retry(patience, pauses=0.5)
         try:
             while not self._lock.acquire():
-                if time.monotonic() >= deadline:
+                if not await retry.wait():
                     raise FixableError(
                         f"{self._lock.path} is held by {self._lock.holder}: "
                         f"another process is replica {self._folder.name!r}; stop it, or name this "
                         "replica with --env.replica"
                     )
-                await asyncio.sleep(0.5)
             self._lock.sign()
         except OSError as error:
             logger.warning("%s can't be locked (%s)", self._lock.path, error)
@@ -95,16 +89,8 @@ class Checkpoints:
         self._counts["checkpoints/saved"] += 1
 
     async def save_async(self, step: int, content: Mapping[str, Any]) -> None:
-        """Save as `save`, but wait at most a few seconds for a stalled disk."""
-        if self._pending is not None and not self._pending.done():
-            self.failed(step, "the disk still stalls on the one before")
-            return
-        self._pending = self._writer.submit(lambda: self.save(step, content))
-        await asyncio.wait([self._pending], timeout=STALL_SECONDS)
-        if self._pending.done():
-            self._pending.result()
-        else:
-            logger.warning("The disk stalls on the checkpoint of step %d: training continues", step)
+        """Save as `save`; training continues while the disk hangs: see `DaemonWriter.write`."""
+        await self._disk.write(lambda: self.save(step, content))
 
     def failed(self, step: int, reason: str) -> None:
         """Log and count a step whose checkpoint was not saved."""
@@ -117,10 +103,10 @@ class Checkpoints:
         )
 
     def close(self) -> None:
-        """Wait for a pending save for a while, then release the replica's name."""
-        if not self._writer.close(patience=CLOSE_SECONDS):
-            self._counts["checkpoints/failed"] += 1
-            logger.error("The disk of %s does not respond: a checkpoint is lost", self._folder)
+        """Wait for pending saves for a while, then release the replica's name; idempotent."""
+        if lost := self._disk.close():
+            self._counts["checkpoints/failed"] += lost
+            logger.error("The disk of %s does not respond: %d checkpoints lost", self._folder, lost)
         self._lock.release()
 
     def newest(self, step: int) -> Path | None:

@@ -6,12 +6,10 @@ stalls. After `kill -9` every finished group is there; a torn last line is skipp
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import math
 import re
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,19 +26,8 @@ logger = logging.getLogger(__name__)
 
 PROGRESS_EVERY = 10
 
-QUEUE_ROWS = 256
-"""Groups that may wait in memory for a stalled disk: some 64 MB of long ones."""
-
-STALL_SECONDS = 5.0
-"""A disk stalls when it has written nothing for this long."""
-
-CLOSE_SECONDS = 10.0
-"""How long closing waits for the disk."""
-
 RESCORED = ".rescored.jsonl"
 """Suffix of rescored files: `NAME.jsonl` becomes `NAME.rescored.jsonl`."""
-
-_POLL_SECONDS = 0.5
 
 _ROWS = re.compile(r"(samples|reasoning_gym_environment_\w*rollouts_.*(?<!\.rescored))\.jsonl$")
 """Names of files that a run writes."""
@@ -70,11 +57,10 @@ def dump_kind(rewards: Iterable[float], *, threshold: float) -> DumpKind:
 class DumpWriter:
     """Appends groups to numbered files, one write a group, off the event loop.
 
-    A disk that fails or stalls is logged at once, then once a minute, and again when it recovers;
-    training continues. Groups that can't be written are counted as lost. Groups wait in memory for
-    a stalled disk, and training waits too once QUEUE_ROWS groups do.
-
-    Beyond `max_bytes`, the files that were written first are deleted, which is logged once.
+    A disk that fails is logged at once, then once a minute, and again when it recovers; training
+    continues. Groups that can't be written are counted as lost. `DaemonWriter` says what happens
+    while the disk hangs. Beyond `max_bytes`, the files that were written first are deleted, which
+    is logged once.
 
     Args:
         folder: created for the first group.
@@ -82,6 +68,9 @@ class DumpWriter:
         counts: counters "dumps/<kind>", "dumps/lost" and "dumps/deleted_files".
         synced: fsync each group.
         max_bytes: of all files of this writer together.
+
+    Attributes:
+        disk: writes to the folder.
     """
 
     def __init__(
@@ -93,6 +82,7 @@ class DumpWriter:
         synced: bool = False,
         max_bytes: float = math.inf,
     ) -> None:
+        self.disk = DaemonWriter(folder)
         self._folder = folder
         self._run_id = run_id
         self._counts = counts
@@ -100,14 +90,9 @@ class DumpWriter:
         self._max_bytes = max_bytes
         self._sizes: dict[Path, int] = {}  # the file that was written last comes last
         self._bytes = 0
+        self._given = self._ended = 0  # groups
         self._written: Counter[DumpKind] = Counter()
         self._failure = Outage()
-        self._writer = DaemonWriter("dumps")
-        self._queued: set[asyncio.Future[None]] = set()
-        self._stall = Outage()
-        self._stalled_at = 0.0
-        self._wait_logged = False
-        self._last_write = 0.0
 
     @property
     def has_written(self) -> bool:
@@ -121,50 +106,18 @@ class DumpWriter:
         return self._folder / name
 
     async def write(self, kind: DumpKind, row: Mapping[str, Any]) -> None:
-        """Return when the row is on disk or counted as lost; cancellation doesn't stop the write.
+        """Return when the row is on disk or counted as lost; see `DaemonWriter.write`.
 
-        While the disk stalls, returns at once if the queue has room and rows needn't be synced.
+        While the disk hangs, it may be in memory, unless rows are synced.
         """
-        if not self._queued:
-            self._last_write = time.monotonic()
-        queued = self._writer.submit(lambda: self._write(kind, row))
-        self._queued.add(queued)
-        queued.add_done_callback(self._on_written)
-        while queued in self._queued and (not self._check_stall() or self._must_wait()):
-            await asyncio.wait([queued], timeout=_POLL_SECONDS)
-        if queued.done():
-            queued.result()
-
-    def _must_wait(self) -> bool:
-        return self._synced or len(self._queued) > QUEUE_ROWS
-
-    def _check_stall(self) -> bool:
-        """Return whether the disk stalls, and log it."""
-        seconds = time.monotonic() - self._last_write
-        stalls, waits = seconds >= STALL_SECONDS, self._must_wait()
-        if stalls and not self._stall:
-            self._stalled_at, self._wait_logged = self._last_write, False
-        if stalls:
-            self._stall.record_failure()
-        if stalls and (self._stall.should_log or (waits and not self._wait_logged)):
-            self._wait_logged = waits
-            logger.warning(
-                "The disk of %s has written nothing for %.0f s: %s waiting in memory, training %s",
-                self._folder,
-                seconds,
-                counted(len(self._queued)),
-                "waits" if waits else f"continues until {QUEUE_ROWS} groups wait",
-            )
-        return stalls
-
-    def _on_written(self, queued: asyncio.Future[None]) -> None:
-        self._queued.discard(queued)
-        self._last_write = time.monotonic()
-        if not self._queued and self._stall.end() is not None:
-            seconds = self._last_write - self._stalled_at
-            logger.warning("The disk of %s is back after %.0f s", self._folder, seconds)
+        self._given += 1
+        await self.disk.write(lambda: self._write(kind, row), must_end=self._synced)
 
     def _write(self, kind: DumpKind, row: Mapping[str, Any]) -> None:
+        self._append(kind, row)
+        self._ended += 1
+
+    def _append(self, kind: DumpKind, row: Mapping[str, Any]) -> None:
         line = (json.dumps(row) + "\n").encode()  # ASCII: safe for any model text
         path = self.path(kind, self._written[kind])
         try:
@@ -226,14 +179,11 @@ class DumpWriter:
 
     def close(self) -> None:
         """Wait for pending writes for a while, then log and count the rest as lost; idempotent."""
-        if self._writer.close(patience=CLOSE_SECONDS) or not self._queued:
-            return
-        lost = len(self._queued)
-        self._queued.clear()
-        self._counts["dumps/lost"] += lost
-        logger.error(
-            "The disk of %s does not respond: %s lost to disk", self._folder, counted(lost)
-        )
+        if self.disk.close() and (lost := self._given - self._ended):
+            self._counts["dumps/lost"] += lost
+            logger.error(
+                "The disk of %s does not respond: %s lost to disk", self._folder, counted(lost)
+            )
 
 
 def counted(groups: int) -> str:

@@ -34,7 +34,6 @@ MAX_RECORD_BYTES = 2**20
 _RECORD = re.compile(r"reasoning_gym_environment_run_[\w-]{1,80}\.json")
 _KEPT_WARNINGS = 8
 _MAX_WARNING = 300
-_CLOSE_SECONDS = 2.0
 
 
 class LoggedWarning(Struct, frozen=True):
@@ -127,9 +126,10 @@ class _WarningCollector(logging.Handler):
 
 
 class RunRecorder:
-    """Writes a run's record until it is closed. A disk that fails or stalls disturbs nothing.
+    """Writes a run's record until it is closed. A disk that fails or hangs disturbs nothing.
 
     Args:
+        disk: writes to the folder of the dumps.
         redactor: has the API keys, which the log may name.
         state: returns the record's changing fields: `waiting`, `failures` and `lost`.
     """
@@ -139,6 +139,7 @@ class RunRecorder:
         folder: Path,
         run: str,
         *,
+        disk: DaemonWriter,
         redactor: SecretRedactor,
         state: Callable[[], dict[str, Any]],
     ) -> None:
@@ -147,7 +148,7 @@ class RunRecorder:
         self._state = state
         self._warnings = _WarningCollector(redactor)
         self._failure = Outage()
-        self._writer: DaemonWriter | None = None
+        self._disk = disk
         self._pending: asyncio.Future[None] | None = None
         self._repeating: asyncio.Task[None] | None = None
 
@@ -155,23 +156,20 @@ class RunRecorder:
         """Begin to write; later calls do nothing."""
         if self._repeating is None:
             self._record["settings"] = dict(settings)
-            self._writer = DaemonWriter("run record")
             logging.getLogger(__package__.partition(".")[0]).addHandler(self._warnings)
             self._repeating = asyncio.create_task(self._repeat())
 
     async def _repeat(self) -> None:
         while True:
-            self._submit()
+            if self._pending is None or self._pending.done():
+                self._submit()
             await asyncio.sleep(RECORD_SECONDS)
 
     def _submit(self, **more: str) -> None:
-        """Write the record, unless the disk still writes the one before."""
-        if self._writer is None or (self._pending is not None and not self._pending.done()):
-            return
         warnings = [structs.asdict(warning) for warning in list(self._warnings.kept)]
         record = {**self._record, "updated": utc_now(), **self._state(), "warnings": warnings}
         text = json.dumps({**record, **more}) + "\n"
-        self._pending = self._writer.submit(lambda: self._write(text))
+        self._pending = self._disk.submit(lambda: self._write(text))
 
     def _write(self, text: str) -> None:
         try:
@@ -183,14 +181,10 @@ class RunRecorder:
         else:
             self._failure.end()
 
-    async def close(self) -> None:
-        """Write the end, and wait for it a little. Idempotent."""
-        if self._repeating is None or self._writer is None:
-            return
-        self._repeating.cancel()
-        logging.getLogger(__package__.partition(".")[0]).removeHandler(self._warnings)
-        if self._pending is not None:
-            await asyncio.wait([self._pending], timeout=_CLOSE_SECONDS)
-        self._submit(ended=utc_now())
-        await asyncio.to_thread(self._writer.close, patience=_CLOSE_SECONDS)
-        self._repeating = None
+    def close(self) -> None:
+        """Submit the end, which the disk's `close` waits for. Idempotent."""
+        if self._repeating is not None:
+            self._repeating.cancel()
+            self._repeating = None
+            logging.getLogger(__package__.partition(".")[0]).removeHandler(self._warnings)
+            self._submit(ended=utc_now())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import queue
@@ -12,8 +13,10 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from typing import NamedTuple, TypeVar
+from pathlib import Path
+from typing import TypeVar
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -23,6 +26,12 @@ LARGE = 16_000
 SWITCH_SECONDS = 0.001
 """Interpreter switch interval that the commands set (Python's default is 0.005): the longest that
 the event loop waits for a computing thread each time it resumes."""
+
+QUEUE_SIZE = 256
+"""Writes that may wait in memory for a disk that hangs: some 64 MB of long groups."""
+
+HANG_SECONDS = 5.0
+"""A disk hangs when it has written nothing for this long."""
 
 
 def _start_text_thread() -> None:
@@ -68,22 +77,30 @@ async def gather_or_cancel(jobs: Iterable[Awaitable[T]]) -> list[T]:
         raise
 
 
-class _Job(NamedTuple):
-    work: Callable[[], None]
-    done: Future[None]
-
-
 class DaemonWriter:
-    """A daemon thread that runs jobs in order, so that a stalled disk blocks nothing else.
+    """A daemon thread that writes to one folder in order, so that a disk that hangs blocks nothing.
 
     Neither the event loop nor the interpreter's exit waits for it, unlike an executor's thread.
+    Writes wait in memory for a disk that hangs; once QUEUE_SIZE wait, so do the callers of `write`.
+
+    Args:
+        folder: for messages.
     """
 
-    def __init__(self, name: str) -> None:
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._thread.start()
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], None], Future[None]] | None]
+        self._jobs = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=f"write {folder}", daemon=True)
+        self._submitted = self._ended = 0  # each is changed by one thread alone
+        self._moved_at = self._hung_since = self._log_at = 0.0
+        self._logged_wait: bool | None = None  # the last message's; None unless the disk hangs
         self._closed = False
+
+    @property
+    def pending(self) -> int:
+        """The number of jobs that have not ended."""
+        return self._submitted - self._ended
 
     def submit(self, work: Callable[[], None]) -> asyncio.Future[None]:
         """Enqueue a job, which can't be cancelled; the future resolves when it is done.
@@ -92,81 +109,78 @@ class DaemonWriter:
             RuntimeError: the writer is closed.
         """
         if self._closed:
-            raise RuntimeError(f"{self._thread.name} is closed")
+            raise RuntimeError(f"the writer of {self._folder} is closed")
+        if not self._submitted:
+            self._thread.start()
+        if not self.pending:
+            self._moved_at = time.monotonic()
+        self._submitted += 1
         done: Future[None] = Future()
         done.set_running_or_notify_cancel()  # makes it impossible to cancel
-        self._jobs.put(_Job(work, done))
+        self._jobs.put((work, done))
         return asyncio.wrap_future(done)
 
-    def close(self, *, patience: float) -> bool:
-        """Wait up to `patience` seconds for pending jobs; return whether all ran. Idempotent."""
-        if not self._closed:
+    async def write(self, work: Callable[[], None], *, must_end: bool = False) -> None:
+        """Return when the work is done or, while the disk hangs, waits in a queue with room.
+
+        Cancellation doesn't stop the work.
+
+        Args:
+            must_end: wait for the end of the work in any case.
+        """
+        done = self.submit(work)
+        while not done.done():
+            silent = time.monotonic() - self._moved_at
+            if silent < HANG_SECONDS:
+                await asyncio.wait([done], timeout=HANG_SECONDS - silent)
+                continue
+            waits = must_end or self.pending > QUEUE_SIZE
+            self._log_hang(silent, waits=waits)
+            if not waits:
+                return
+            await asyncio.wait([done], timeout=1.0)
+        done.result()
+
+    def _log_hang(self, seconds: float, *, waits: bool) -> None:
+        """Log once a minute that the disk hangs, and at once when training begins to wait."""
+        now = time.monotonic()
+        if self._logged_wait is None:
+            self._hung_since = now - seconds
+        elif now < self._log_at and self._logged_wait >= waits:
+            return
+        self._logged_wait, self._log_at = waits, now + 60.0
+        logger.warning(
+            "The disk of %s has written nothing for %.0f s: %d waiting in memory, training %s",
+            *(self._folder, seconds, self.pending),
+            "waits" if waits else f"continues until {QUEUE_SIZE} wait",
+        )
+
+    def close(self, *, patience: float = 10.0) -> int:
+        """Wait up to `patience` seconds for pending jobs; return how many are lost. Idempotent."""
+        if self._closed or not self._submitted:
             self._closed = True
-            self._jobs.put(None)
+            return 0
+        self._closed = True
+        self._jobs.put(None)
         self._thread.join(patience)
-        return not self._thread.is_alive()
+        return self.pending
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
+            work, done = job
             try:
-                job.work()
+                work()
             except BaseException as error:  # noqa: BLE001 - raised to the caller, as by executors
-                job.done.set_exception(error)
+                outcome = functools.partial(done.set_exception, error)
             else:
-                job.done.set_result(None)
-
-
-class StallTolerantSemaphore:
-    """A fair semaphore that admits everyone if all holders stall.
-
-    Args:
-        most: holders at a time.
-        patience: seconds without an acquire or release after which the holders count as stalled.
-        clock: returns the time in seconds.
-    """
-
-    def __init__(
-        self, most: int, *, patience: float = 10.0, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._semaphore = asyncio.Semaphore(most)
-        self._patience = patience
-        self._clock = clock
-        self._moved_at = clock()
-
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Wait for a slot and hold it while the context is open."""
-        if not await self._acquire():
-            yield
-            return
-        self._moved_at = self._clock()
-        try:
-            yield
-        finally:
-            self._moved_at = self._clock()
-            self._semaphore.release()
-
-    async def _acquire(self) -> bool:
-        """Wait for a slot; return False if the holders stall."""
-        if not self._semaphore.locked():
-            return await self._semaphore.acquire()
-        waiting = asyncio.create_task(self._semaphore.acquire())
-        try:
-            while not waiting.done() and (left := self._seconds_left()) > 0:
-                await asyncio.wait({waiting}, timeout=left)
-        except asyncio.CancelledError:
-            if not waiting.cancel():  # it was acquired at the same moment
-                self._semaphore.release()
-            raise
-        return not waiting.cancel()
-
-    def _seconds_left(self) -> float:
-        return self._moved_at + self._patience - self._clock()
-
-
-logger = logging.getLogger(__name__)
-
-_STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+                outcome = functools.partial(done.set_result, None)
+            self._ended += 1
+            self._moved_at = time.monotonic()
+            if self._logged_wait is not None and not self.pending:
+                self._logged_wait = None
+                seconds = self._moved_at - self._hung_since
+                logger.warning("The disk of %s is back after %.0f s", self._folder, seconds)
+            outcome()
 
 
 @contextlib.asynccontextmanager
@@ -183,7 +197,7 @@ async def graceful_shutdown(close: Callable[[], Awaitable[None]]) -> AsyncIterat
     assert task is not None
 
     loop = asyncio.get_running_loop()
-    handled = _handled() if threading.current_thread() is threading.main_thread() else []
+    handled = _handled_signals()
 
     def stop(number: int) -> None:
         received.append(number)
@@ -216,6 +230,8 @@ async def graceful_shutdown(close: Callable[[], Awaitable[None]]) -> AsyncIterat
         raise SystemExit(128 + received[0])
 
 
-def _handled() -> list[signal.Signals]:
-    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    return [each for each in _STOPPING if not (ignored and each is signal.SIGHUP)]
+def _handled_signals() -> list[signal.Signals]:
+    if threading.current_thread() is not threading.main_thread():
+        return []
+    hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGTERM, signal.SIGINT, *hangup]

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 from small_disks import memory_disk, mounted
 
-from reasoning_gym_environment.storage.dumps import QUEUE_ROWS, SUCCESSFUL, DumpWriter, read_dump
+from reasoning_gym_environment.storage.dumps import SUCCESSFUL, DumpWriter, read_dump
+from reasoning_gym_environment.util.concurrency import QUEUE_SIZE
 
 SCRIPT = Path(__file__).with_name("dump_writer.py")
 FILE = "reasoning_gym_environment_rollouts_run_0000.jsonl"
@@ -118,17 +119,17 @@ def test_while_a_disk_stalls_groups_wait_in_memory_until_that_is_full(tmp_path: 
     os.mkfifo(folder / FILE)
     with Program("small", folder, tmp_path) as program:
         program.until(lambda: "training waits" in program.log)
-        assert len(program.said) == QUEUE_ROWS
+        assert len(program.said) == QUEUE_SIZE
         log = re.sub(r"for ([6-9]|1\d) s", "for 6 s", program.log)  # a busy machine takes longer
         assert log.splitlines() == [
-            f"WARNING The disk of {folder} has written nothing for 5 s: 1 group waiting in memory, "
-            f"training continues until {QUEUE_ROWS} groups wait",
-            f"WARNING The disk of {folder} has written nothing for 6 s: {QUEUE_ROWS + 1} groups "
+            f"WARNING The disk of {folder} has written nothing for 5 s: 1 waiting in memory, "
+            f"training continues until {QUEUE_SIZE} wait",
+            f"WARNING The disk of {folder} has written nothing for 6 s: {QUEUE_SIZE + 1} "
             "waiting in memory, training waits",
         ]
         with os.fdopen(os.open(folder / FILE, os.O_RDWR), "rb") as read:  # which sees no end
             rows = [json.loads(read.readline())["number"] for _ in range(100)]
-            program.until(lambda: len(program.said) > QUEUE_ROWS + 50)
+            program.until(lambda: len(program.said) > QUEUE_SIZE + 50)
     assert rows == list(range(100))
     assert program.log.splitlines()[2].startswith(f"WARNING The disk of {folder} is back after ")
     assert len(program.log.splitlines()) == 3

@@ -16,13 +16,20 @@ from reasoning_gym_environment.storage.runs import (
     record_files,
     record_path,
 )
+from reasoning_gym_environment.util.concurrency import DaemonWriter
 from reasoning_gym_environment.util.logs import SecretRedactor
 
 LOG = logging.getLogger("reasoning_gym_environment.some.part")
 
 
 def recorder(folder: Path, state: Callable[[], dict[str, Any]] = dict) -> RunRecorder:
-    return RunRecorder(folder, "a-run", redactor=SecretRedactor(["sk-secret"]), state=state)
+    redactor = SecretRedactor(["sk-secret"])
+    return RunRecorder(folder, "a-run", disk=DaemonWriter(folder), redactor=redactor, state=state)
+
+
+async def end(own: RunRecorder) -> None:
+    own.close()
+    await asyncio.to_thread(own._disk.close)
 
 
 async def written(folder: Path) -> RunRecord:
@@ -40,8 +47,8 @@ async def test_a_record_says_who_the_run_is_and_when_it_ended(tmp_path: Path) ->
     record = await written(tmp_path / "dumps")
     assert (record.run, record.settings) == ("a-run", {"seed": 42, "tasks": ["gcd"]})
     assert (record.failures, record.waiting, record.ended) == (3, "pauses for 2 s", "")
-    await own.close()
-    await own.close()
+    await end(own)
+    own.close()
     record = await written(tmp_path / "dumps")
     assert record.started < record.ended
     assert record_files(tmp_path / "dumps") == [record_path(tmp_path / "dumps", "a-run")]
@@ -52,14 +59,14 @@ async def test_a_record_has_the_warnings_of_the_log_without_keys(tmp_path: Path)
     own.start({})
     LOG.warning("refused sk-secret\x1b[31m\nand a second line")
     LOG.info("not a warning")
-    await own.close()
+    await end(own)
     LOG.error("after the end")
     [warning] = (await written(tmp_path)).warnings
     assert (warning.level, warning.text) == ("WARNING", "refused withheld\\x1b[31m")
 
 
 async def test_a_record_that_is_not_started_writes_nothing(tmp_path: Path) -> None:
-    await recorder(tmp_path).close()
+    recorder(tmp_path).close()
     assert not record_files(tmp_path)
 
 
@@ -69,7 +76,7 @@ async def test_a_record_that_cannot_be_written_is_logged_and_disturbs_nothing(
     (tmp_path / "dumps").write_text("a file")
     own = recorder(tmp_path / "dumps")
     own.start({})
-    await own.close()
+    await end(own)
     assert caplog.text.count("The run's record can't be written") == 1
 
 
