@@ -1,16 +1,18 @@
 """A griffe extension that prepares docstrings for the reference page.
 
-It turns `Example:` into a code block, and replaces "see `Class.method`" by that method's text.
+It turns `Example:` into a code block, replaces "see `Class.method`" by that method's text, and
+lets the description of an option be its docstring.
 """
 
 from __future__ import annotations
 
 import re
+from ast import literal_eval
 from collections.abc import Iterator
 from textwrap import dedent
 from typing import Any
 
-from griffe import Extension, Module, Object
+from griffe import Docstring, Extension, Module, Object
 
 _EXAMPLE = re.compile(r"^Example:\n((?:[ \t]+.*(?:\n|$)|\n)+)", re.MULTILINE)
 _SEE = re.compile(r": see `([A-Z]\w+)\.(\w+)`\.$")
@@ -40,5 +42,9 @@ class ReadableDocstrings(Extension):
                 there = classes[found[1]].members[found[2]].docstring.value
                 details = there.partition("\n\n")[2]
                 one.docstring.value = f"{one.docstring.value[: found.start()]}.\n\n{details}"
+        for one in everything_in(pkg["problems.options"]):
+            if one.is_attribute and str(one.value).startswith("option("):
+                default, about, *_ = one.value.arguments
+                one.value, one.docstring = default, Docstring(literal_eval(about), parent=one)
         for one in documented:
             one.docstring.value = _EXAMPLE.sub(fenced, one.docstring.value)

@@ -43,10 +43,11 @@ if TYPE_CHECKING:
         PoolClosedError,
         WorkerStartError,
     )
-    from .gym.arguments import ContainOptions, StreamOptions
+    from .gym.arguments import ContainOptions
     from .gym.asynchronous import AsyncProblemStream, AsyncReasoningGym, TaskSummary
     from .gym.blocking import ProblemStream, ReasoningGym
     from .gym.containment import ContainedFunction, contain
+    from .problems.options import StreamOptions
     from .reasoning_gym_environment import ReasoningGymEnv
     from .records import Problem, Recipe, Score, Status, Verdict
     from .service.app import RewardService, ServiceSettings
@@ -89,10 +90,11 @@ _HOMES = {
         "PoolClosedError",
         "WorkerStartError",
     },
-    ".gym.arguments": {"ContainOptions", "StreamOptions"},
+    ".gym.arguments": {"ContainOptions"},
     ".gym.asynchronous": {"AsyncProblemStream", "AsyncReasoningGym", "TaskSummary"},
     ".gym.blocking": {"ProblemStream", "ReasoningGym"},
     ".gym.containment": {"ContainedFunction", "contain"},
+    ".problems.options": {"StreamOptions"},
     ".reasoning_gym_environment": {"ReasoningGymEnv"},
     ".records": {"Problem", "Recipe", "Score", "Status", "Verdict"},
     ".service.app": {"RewardService", "ServiceSettings"},

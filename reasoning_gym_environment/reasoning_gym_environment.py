@@ -31,7 +31,6 @@ from reasoning_gym_environment.atropos.config import (
     ReasoningGymEnvConfig,
     ServerConfig,
     evaluation_settings,
-    stream_options,
 )
 from reasoning_gym_environment.atropos.launch import run_command_line
 from reasoning_gym_environment.atropos.scored_data import to_scored_data_group
@@ -42,7 +41,7 @@ from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.problems.curriculum import curriculum_metrics
 from reasoning_gym_environment.problems.memory import sampling_metrics
-from reasoning_gym_environment.problems.training import ProblemSettings, TrainingProblems
+from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.records import Completion, GroupResult, Problem, recipe_key
 from reasoning_gym_environment.rollouts.metrics import GroupOutcome, signal_lines
 from reasoning_gym_environment.rollouts.rollouts import GroupObserver, Rollouts, RolloutSettings
@@ -95,7 +94,15 @@ class ReasoningGymEnv(AtroposEnv):
             max_bytes=config.max_dump_bytes,
         )
         self._record = self._make_record()
-        self.problems = TrainingProblems(settings_of(ProblemSettings, config), self._pool, counts)
+        self.problems = TrainingProblems(
+            config,
+            self._pool,
+            counts,
+            tasks=config.include_tasks,
+            seed=config.seed,
+            skip_faulty_items=config.skip_faulty_items,
+            max_token_length=config.max_token_length,
+        )
         self._rollouts = Rollouts(
             self.inference,
             self._pool,
@@ -193,7 +200,14 @@ class ReasoningGymEnv(AtroposEnv):
 
     async def _share_curriculum(self, url: str) -> None:
         """Let a reward service choose the problems, and tell it their results."""
-        options = stream_options(self.config)
+        config = self.config
+        options = {
+            **config.task_options(),
+            "tasks": config.include_tasks,
+            "seed": config.seed,
+            "group_size": config.group_size,
+            "replica": "shared",
+        }
         self._shared = SharedCurriculum(url, options, self.statistics.counts)
         await self._shared.start()
         self._observers += (self._shared,)

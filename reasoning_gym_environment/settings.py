@@ -7,7 +7,6 @@ compares, so that a mistake in any option is found before the imports that take 
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import re
@@ -17,16 +16,16 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, model_validator
 from pydantic.fields import FieldInfo
 
 from .errors import ConfigurationError
 from .inference.prompts import CHAT_TEMPLATES, SYSTEM_PROMPTS, resolve_system_prompt
-from .problems.levels import ComplexityMode, require_difficulty_where_fixed
-from .problems.sampler import TaskSampling
+from .problems.levels import require_difficulty_where_fixed
+from .problems.options import Names, TaskOptions, split_names
 from .records import UPSTREAM_THRESHOLD
 from .scoring.rewards import ScoreMode
-from .util.command_line import ENV, FLAGS, SERVER, Given, Section, build, read_file
+from .util.command_line import ENV, FLAGS, SERVER, Given, Section, build, option, read_file
 from .util.files import require_place
 
 if TYPE_CHECKING:
@@ -43,58 +42,6 @@ DEFAULT_DUMP_GB = 2
 DEFAULT_MODEL = "NousResearch/DeepHermes-3-Llama-3-8B-Preview"
 
 
-def split_names(value: Any) -> list[str]:
-    """Split names at commas and trim them; a list is only trimmed.
-
-    Example:
-        >>> split_names("gcd, games")
-        ['gcd', 'games']
-    """
-    names = value.split(",") if isinstance(value, str) else value
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"must be names, as a list or separated by commas, got {value!r}")
-    return [name.strip() for name in names if name.strip()]
-
-
-def parse_weights(value: Any) -> dict[str, float]:
-    """Read weights by name from a mapping or from text.
-
-    Example:
-        >>> parse_weights("gcd=2, games=0.5")
-        {'gcd': 2.0, 'games': 0.5}
-    """
-    try:
-        is_mapping = isinstance(value, Mapping)
-        pairs = value.items() if is_mapping else (part.split("=") for part in _parts(value))
-        numbers = {str(name).strip(): float(weight) for name, weight in pairs}
-    except (AttributeError, TypeError, ValueError):
-        raise ValueError(f"must be weights such as gcd=2,games=0.5, got {value!r}") from None
-    for name, weight in numbers.items():
-        if not 0 <= weight < float("inf"):
-            raise ValueError(f"must be finite weights ≥ 0, got {weight} for {name!r}")
-    return numbers
-
-
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def parse_parameters(value: Any) -> dict[str, dict[str, Any]]:
-    """Read dataset parameters by task from a mapping or from JSON.
-
-    Example:
-        >>> parse_parameters('{"gcd": {"max_value": 9}}')
-        {'gcd': {'max_value': 9}}
-    """
-    try:
-        parsed = json.loads(value or "{}") if isinstance(value, str) else value
-    except ValueError as error:
-        raise ValueError(f"must be valid JSON, got {value!r}: {error}") from None
-    if not isinstance(parsed, dict) or not all(isinstance(p, dict) for p in parsed.values()):
-        raise ValueError(f"must map tasks to their parameters, got {value!r}")
-    return parsed
-
-
 def parse_difficulties(value: Any) -> list[float]:
     """Read difficulties from a number, a list or text, and sort them.
 
@@ -102,7 +49,7 @@ def parse_difficulties(value: Any) -> list[float]:
         >>> parse_difficulties("0.75, 0.25")
         [0.25, 0.75]
     """
-    parts = _parts(value) if isinstance(value, str) else value
+    parts = split_names(value) if isinstance(value, str) else value
     try:
         found = sorted({float(part) for part in (parts if isinstance(parts, list) else [parts])})
     except (TypeError, ValueError):
@@ -145,14 +92,6 @@ def parse_url(value: Any) -> Any:
     return value
 
 
-def option(default: Any, about: str, **limits: Any) -> Any:
-    """Declare an option."""
-    return Field(default=default, description=about, **limits)
-
-
-Names = Annotated[list[str], BeforeValidator(split_names)]
-Weights = Annotated[dict[str, float], BeforeValidator(parse_weights)]
-Parameters = Annotated[dict[str, dict[str, Any]], BeforeValidator(parse_parameters)]
 Url = Annotated[str, BeforeValidator(parse_url)]
 Difficulties = Annotated[list[float], BeforeValidator(parse_difficulties)]
 
@@ -187,49 +126,15 @@ class CommonSettings(Section):
     wandb_name: str | None = option("reasoning_gym", "Name of the run in wandb and at the API.")
 
 
-class TaskSettings(Section):
+class TaskSettings(TaskOptions):
     include_tasks: Names = option(
         [], "Tasks and categories to train on, as a list or separated by commas; empty means all."
     )
-    exclude_tasks: Names = option([], "Tasks and categories to leave out; wins over include_tasks.")
-    task_weights: Weights = option(
-        {},
-        "Relative weight of tasks or categories in the draw, as a mapping or as "
-        "'gcd=2,games=0.5'; 1 where none is given.",
-    )
-    task_parameters: Parameters = option(
-        {},
-        "Dataset parameters of single tasks in training, as a mapping or as JSON: "
-        '\'{"chain_sum": {"min_terms": 2, "max_terms": 9}}\'; they win over the level\'s own.',
-    )
-    complexity_mode: ComplexityMode | None = option(
-        None,
-        "Difficulty of training problems: unset (the library's default), random (all "
-        "levels alike), curriculum (each task where the target accuracy is met) or fixed "
-        "(difficulty).",
-    )
-    difficulty: float | None = option(
-        None,
-        "Difficulty with complexity_mode fixed: 0 is every task's easiest level, 1 its hardest.",
-        ge=0,
-        le=1,
-    )
-    curriculum_target_accuracy: float = option(
-        0.7, "Share of solved rollouts to hold with complexity_mode curriculum.", gt=0, lt=1
-    )
-    sampling: TaskSampling = option(
-        TaskSampling.UNIFORM,
-        "How tasks are drawn, times their weight: uniform, or signal (by the estimated "
-        "chance that some rollouts of a group are solved and some are not; problems whose "
-        "group had both are asked again).",
-    )
-
     curriculum_url: str | None = option(
         None,
         "Stream of a reward service that chooses the problems of all replicas, such as "
         "http://127.0.0.1:8080/run-1; unset: each replica chooses its own.",
     )
-
     skip_faulty_items: bool = option(
         True,
         "Draw again where an item's label is known to be false or its question to have no answer; "
@@ -507,9 +412,9 @@ class RunFlags(Section):
     testing: bool = option(False, "Use Atropos's mock server.")
 
 
-GROUPS: Mapping[str, tuple[str, type[Section]]] = {
+GROUPS: Mapping[str, tuple[Any, ...]] = {
     "Common options": (ENV, CommonSettings),
-    "Tasks and difficulty": (ENV, TaskSettings),
+    "Tasks and difficulty": (ENV, TaskSettings, TaskOptions),
     "Scoring": (ENV, ScoreSettings),
     "Evaluation": (ENV, EvalSettings),
     "Storage": (ENV, StorageSettings),
@@ -600,9 +505,10 @@ class Option(NamedTuple):
 def list_options(command: str = "") -> Iterator[Option]:
     """List the options in the order of --help-all, with a command's defaults."""
     defaults = default_settings(command)
-    for heading, (section, model) in GROUPS.items():
+    for heading, (section, *models) in GROUPS.items():
         values = defaults.env if section == ENV else defaults.servers[0]
-        for name in model.__annotations__:  # its own, without its base's
+        own = [(name, model) for model in models for name in model.__annotations__]
+        for name, model in own:  # without those of its base
             field = model.model_fields[name]
             if field.description:
                 default = shown(getattr(values, name))

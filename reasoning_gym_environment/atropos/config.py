@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnum
 from pydantic import Field
@@ -54,14 +53,3 @@ def evaluation_settings(
         suite=load_suite(config.eval_suite) if config.eval_suite else None,
         scoring=settings_of(ScoringSettings, config),
     )
-
-
-def stream_options(config: ReasoningGymEnvConfig) -> dict[str, Any]:
-    """Return the options of a stream for all replicas; their own streams ask other problems."""
-    options = config.model_dump(mode="json")
-    names = (
-        *("exclude_tasks", "task_weights", "task_parameters", "complexity_mode", "difficulty"),
-        *("curriculum_target_accuracy", "sampling", "seed", "group_size"),
-    )
-    given = {name: options[name] for name in names}
-    return {**given, "tasks": options["include_tasks"], "replica": "shared"}

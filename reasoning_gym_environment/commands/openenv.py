@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import uvicorn
 
 from ..errors import FixableError
-from ..gym.arguments import StreamOptions
 from ..gym.blocking import ReasoningGym
 from ..problems.training import PROBLEM_LOGGER
 from ..settings import EnvironmentSettings, add_options, environment_of
@@ -53,7 +52,13 @@ def main(arguments: Sequence[str]) -> int:
     PROBLEM_LOGGER.setLevel(logging.WARNING)
     listening = listen(options.host, options.port)
     with listening, open_gym(env) as gym:
-        shared = SharedStream(gym, env.include_tasks, **stream_options(env, options.group_size))
+        shared = SharedStream(
+            gym,
+            env.include_tasks,
+            seed=env.seed,
+            group_size=options.group_size,
+            **env.task_options(),
+        )
         app = environment_app(gym, shared, sessions=options.sessions)
         logger.info("Listening on %s", address(options.host, listening))
         config = uvicorn.Config(
@@ -123,17 +128,3 @@ def open_gym(env: EnvironmentSettings) -> ReasoningGym:
         skip_faulty_items=env.skip_faulty_items,
         require_containment=env.require_containment,
     )
-
-
-def stream_options(env: EnvironmentSettings, group_size: int) -> StreamOptions:
-    return {
-        "exclude_tasks": env.exclude_tasks,
-        "task_weights": env.task_weights,
-        "task_parameters": env.task_parameters,
-        "complexity_mode": env.complexity_mode,
-        "difficulty": env.difficulty,
-        "curriculum_target_accuracy": env.curriculum_target_accuracy,
-        "sampling": env.sampling,
-        "seed": env.seed,
-        "group_size": group_size,
-    }

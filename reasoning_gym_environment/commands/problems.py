@@ -19,7 +19,7 @@ from ..problems.stream import (
     set_recipes,
     sound_items,
 )
-from ..problems.training import ProblemSettings, select
+from ..problems.training import select
 from ..records import Ladder, Problem, Recipe
 from ..rollouts.demonstrations import PROBLEM_COLUMNS, demonstration_row, problem_row
 from ..sandbox.pool import ProblemGenerator, TaskPool
@@ -173,14 +173,14 @@ def levels(text: str) -> list[int | None]:
 
 async def make(options: Namespace, config: EnvironmentSettings) -> Made:
     """Generate the problems and their rows, ordered by task, level and seed."""
-    settings, trains = settings_of(ProblemSettings, config), options.split == "train"
+    trains = options.split == "train"
     run_seed = config.seed if trains else config.eval_seed
     async with TaskPool(pool_settings(config), Counter()) as pool:
-        selection = await select(pool, settings, with_ladders=True)
+        selection = await select(pool, config, tasks=config.include_tasks, with_ladders=True)
         ladders = {task: selection.ladders[task] for task in sorted(selection.categories)}
         require_levels(options.levels, ladders)
         reserved = await evaluated_questions(pool, config, ladders) if trains else frozenset()
-        own = settings.task_parameters if trains else {}
+        own = config.task_parameters if trains else {}
         series = [
             set_recipes(options.split, run_seed, task, level, {**parameters, **own.get(task, {})})
             for task, ladder in ladders.items()
@@ -188,7 +188,7 @@ async def make(options: Namespace, config: EnvironmentSettings) -> Made:
             for parameters in [{} if level is None else ladder[level]]
         ]
         counts: Counter[str] = Counter()
-        source = sound_items(pool, counts, skip=settings.skip_faulty_items)
+        source = sound_items(pool, counts, skip=config.skip_faulty_items)
         problems, refused = await make_all(source, series, options.count, reserved)
         faulty = counts["sampling/faulty_items_redrawn"]
         if not options.demonstrations:

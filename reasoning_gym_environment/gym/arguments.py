@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import version
 from typing import Annotated, Any, ClassVar, Literal, TypedDict
@@ -20,8 +19,7 @@ from pydantic import (
 )
 
 from ..errors import ConfigurationError
-from ..problems.levels import ComplexityMode
-from ..problems.sampler import TaskSampling
+from ..problems.options import Integer, Texts, plain_dict, plain_list
 from ..records import Problem, Recipe
 from ..tasks.recipes import LIBRARY, read_recipe, require_valid_recipe
 from ..util.command_line import Section
@@ -29,21 +27,6 @@ from ..util.text import shorten
 
 Scorable = Problem | Recipe | Mapping[str, Any]
 """A problem, or its recipe, also as JSON. The problem of a recipe is generated again."""
-
-
-def _plain_integer(value: Any) -> Any:
-    """Convert numpy's integers."""
-    is_integer = hasattr(type(value), "__index__") and not isinstance(value, bool)
-    return operator.index(value) if is_integer else value
-
-
-def _plain_list(value: Any) -> Any:
-    is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
-    return list(value) if is_list else value
-
-
-def _plain_dict(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value
 
 
 def _plain_size(value: Any) -> int:
@@ -61,9 +44,6 @@ def _plain_size(value: Any) -> int:
 _SIZE = TypeAdapter(ByteSize)
 _MIN_MEMORY, _MAX_MEMORY = 16 * 2**20, 2**50
 
-Integer = Annotated[int, BeforeValidator(_plain_integer)]
-Texts = Annotated[list[str], BeforeValidator(_plain_list)]
-OptionalShare = Annotated[float | None, Field(ge=0, le=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -123,9 +103,9 @@ class ContainSettings(Arguments):
     processes: Annotated[Integer | None, Field(ge=1)] = None
     bounds: Annotated[tuple[float, float], Field(strict=False)] = (0.0, 1.0)
     solved_threshold: Annotated[float | None, Field(allow_inf_nan=False)] = None
-    warm_up: Annotated[list[Any], BeforeValidator(_plain_list)] = Field([])
+    warm_up: Annotated[list[Any], BeforeValidator(plain_list)] = Field([])
     allow: Annotated[
-        list[Literal["network", "processes", "write"]], BeforeValidator(_plain_list)
+        list[Literal["network", "processes", "write"]], BeforeValidator(plain_list)
     ] = Field([])
     environment: Texts = Field([])
     require_containment: bool = False
@@ -147,7 +127,7 @@ class ProblemsArguments(Arguments):
     level: Annotated[Integer | None, Field(ge=0)]
     count: Annotated[Integer, Field(ge=0)]
     seed: Integer
-    parameters: Annotated[dict[str, Any], BeforeValidator(_plain_dict)]
+    parameters: Annotated[dict[str, Any], BeforeValidator(plain_dict)]
     split: Literal["train", "eval"]
 
     @field_validator("task", mode="before")
@@ -158,60 +138,6 @@ class ProblemsArguments(Arguments):
                 f"must be one task, got {shorten(value)}: call it for each, or start a stream"
             )
         return value
-
-
-class StreamOptions(TypedDict, total=False):
-    """The options of a stream, as the environment's options of the same names.
-
-    Attributes:
-        complexity_mode: "random", "curriculum" or "fixed"; unset means the library's default.
-        difficulty: with "fixed": 0 is every task's easiest level, 1 its hardest.
-        complexity_level: the old name of difficulty.
-        curriculum_target_accuracy: with "curriculum", the share of solved completions; 0.7.
-        sampling: "uniform", or "signal": by the probability that a group is partly solved.
-        seed: of the stream, from 0; 0.
-        replica: streams of one seed and different replicas have different problems.
-        reserved: questions to leave out, such as those of an evaluation set.
-        group_size: completions of each problem that are scored; learned from the results if unset.
-    """
-
-    exclude_tasks: Sequence[str]
-    task_weights: Mapping[str, float]
-    task_parameters: Mapping[str, Mapping[str, Any]]
-    complexity_mode: str | None
-    difficulty: float | None
-    complexity_level: float | None
-    curriculum_target_accuracy: float
-    sampling: str
-    seed: int
-    replica: str
-    reserved: Iterable[str]
-    group_size: int | None
-
-
-class StreamSettings(Arguments):
-    """A stream's tasks and `StreamOptions`, validated; the same for Python and HTTP."""
-
-    otherwise: ClassVar[str] = "see StreamOptions"
-
-    tasks: Texts = Field([])
-    exclude_tasks: Texts = Field([])
-    task_weights: Annotated[
-        dict[str, Annotated[float, Field(ge=0, le=1e9)]], BeforeValidator(_plain_dict)
-    ] = Field({})
-    task_parameters: Annotated[
-        dict[str, Annotated[dict[str, Any], BeforeValidator(_plain_dict)]],
-        BeforeValidator(_plain_dict),
-    ] = Field({})
-    complexity_mode: Annotated[ComplexityMode | None, Field(strict=False)] = None
-    difficulty: OptionalShare = None
-    complexity_level: OptionalShare = None
-    curriculum_target_accuracy: Annotated[float, Field(gt=0, lt=1)] = 0.7
-    sampling: Annotated[TaskSampling, Field(strict=False)] = TaskSampling.UNIFORM
-    seed: Annotated[Integer, Field(ge=0, lt=2**53)] = 0
-    replica: Annotated[str, Field(max_length=100)] = ""
-    reserved: Texts = Field([])
-    group_size: Annotated[Integer | None, Field(ge=1)] = None
 
 
 class ObservedCounts(Arguments):
@@ -272,7 +198,7 @@ def require_problems(value: Any, name: str) -> list[Problem]:
 
 def require_list(value: Any, name: str) -> list[Any]:
     """Return what an iterable yields; raise ConfigurationError for any other value, and texts."""
-    found = _plain_list(value)
+    found = plain_list(value)
     if not isinstance(found, list):
         raise ConfigurationError(f"{name} must be a list, got {shorten(value)}")
     return found

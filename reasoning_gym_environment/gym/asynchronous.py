@@ -6,13 +6,14 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
 from ..problems.gathering import GroupGathering
 from ..problems.levels import require_difficulty_where_fixed
 from ..problems.memory import sampling_metrics
+from ..problems.options import StreamOptions
 from ..problems.stream import (
     RememberedProblems,
     fixed_exclusions,
@@ -21,7 +22,7 @@ from ..problems.stream import (
     set_recipes,
     sound_items,
 )
-from ..problems.training import ProblemSettings, TrainingProblems
+from ..problems.training import TrainingProblems
 from ..records import Problem, Recipe, Score, Status, recipe_key
 from ..sandbox.pool import PoolSettings, StartWorker, TaskPool, default_processes
 from ..scoring.grading import verify_texts
@@ -33,7 +34,6 @@ from .arguments import (
     ObservedCounts,
     ProblemsArguments,
     Scorable,
-    StreamSettings,
     require_list,
     require_pair,
     require_problems,
@@ -41,11 +41,6 @@ from .arguments import (
     require_text,
     validated,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from .arguments import StreamOptions
 
 PREFETCH = 32
 """The number of problems of a stream that are made ahead of demand."""
@@ -58,26 +53,6 @@ class TaskSummary:
     name: str
     category: str
     levels: int
-
-
-def problem_settings(given: StreamSettings, *, skip_faulty_items: bool) -> ProblemSettings:
-    """Return a stream's settings; raise ConfigurationError if two contradict each other."""
-    old, new = given.complexity_level, given.difficulty
-    difficulty = old if new is None else new
-    require_difficulty_where_fixed(given.complexity_mode, difficulty)
-    return ProblemSettings(
-        seed=given.seed,
-        include_tasks=given.tasks,
-        exclude_tasks=given.exclude_tasks,
-        task_weights=given.task_weights,
-        task_parameters=given.task_parameters,
-        complexity_mode=given.complexity_mode,
-        difficulty=difficulty,
-        curriculum_target_accuracy=given.curriculum_target_accuracy,
-        sampling=given.sampling,
-        max_token_length=None,
-        skip_faulty_items=skip_faulty_items,
-    )
 
 
 class AsyncProblemStream:
@@ -487,32 +462,35 @@ class AsyncReasoningGym:
         )
         return [Score.of(verdict, answer) for answer, verdict in found]
 
-    async def stream(
-        self, tasks: Sequence[str] = (), **options: Unpack[StreamOptions]
-    ) -> AsyncProblemStream:
+    async def stream(self, tasks: Sequence[str] = (), **options: Any) -> AsyncProblemStream:
         """Start a stream of training problems, which learns from the scores of this gym.
 
         Args:
             tasks: tasks and categories; empty means all.
+            options: the other fields of `StreamOptions`.
 
         Raises:
             ConfigurationError: an option is invalid; the message names it.
         """
-        stream = await self.open_stream(tasks, **options)
+        stream = await self.open_stream(build(StreamOptions, {"tasks": tasks, **options}))
         self._fed.add(stream)
         return stream
 
-    async def open_stream(
-        self, tasks: Sequence[str] = (), **options: Unpack[StreamOptions]
-    ) -> AsyncProblemStream:
+    async def open_stream(self, options: StreamOptions) -> AsyncProblemStream:
         """Start a stream that learns from `gather` and `observe` alone: see `stream`."""
-        given = build(StreamSettings, {"tasks": tasks, **options})
-        settings = problem_settings(given, skip_faulty_items=self._skip_faulty_items)
-        problems = TrainingProblems(settings, await self._workers(), self.counts)
+        require_difficulty_where_fixed(options.complexity_mode, options.difficulty)
+        problems = TrainingProblems(
+            options,
+            await self._workers(),
+            self.counts,
+            tasks=options.tasks,
+            seed=options.seed,
+            skip_faulty_items=self._skip_faulty_items,
+        )
         await problems.prepare(with_ladders=False)
         problems.start_stream(
-            given.replica,
+            options.replica,
             prefetch=PREFETCH,
-            excluded=fixed_exclusions({question_hash(q) for q in given.reserved}),
+            excluded=fixed_exclusions({question_hash(q) for q in options.reserved}),
         )
-        return AsyncProblemStream(self, problems, given.group_size)
+        return AsyncProblemStream(self, problems, options.group_size)

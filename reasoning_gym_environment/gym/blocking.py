@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from ..errors import PoolClosedError
 from ..records import Problem, Recipe, Score
 from ._background import Background
-from .arguments import Scorable, StreamOptions, require_list
+from .arguments import Scorable, require_list
 from .asynchronous import AsyncProblemStream, AsyncReasoningGym, TaskSummary
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class ReasoningGym:
         """Score completions side by side: see `AsyncReasoningGym.score_many`."""
         return self._run(self._gym.score_many(require_list(pairs, "pairs")))
 
-    def stream(self, tasks: Sequence[str] = (), **options: Unpack[StreamOptions]) -> ProblemStream:
+    def stream(self, tasks: Sequence[str] = (), **options: Any) -> ProblemStream:
         """Start a stream of training problems: see `AsyncReasoningGym.stream`."""
         return ProblemStream(self, self._run(self._gym.stream(tasks, **options)))
 

@@ -37,7 +37,6 @@ def reasoning_gym(
     seed: int = 0,
     system_prompt: str = "think",
     suite: str = "",
-    complexity_level: float | None = None,
 ) -> Task:
     """Return a task of held-out problems (see `evaluation_problems`) or of a suite.
 
@@ -45,7 +44,6 @@ def reasoning_gym(
         suite: a name of the command `suite list`, or a file; it fixes all other arguments, the
             temperature and the number of attempts.
         system_prompt: "think", "direct" or a text that explains the answer format.
-        complexity_level: the old name of difficulty.
     """
     if suite:
         return suite_task(load_suite(suite))
@@ -54,7 +52,7 @@ def reasoning_gym(
         shared_gym(),
         names,
         per_task=per_task,
-        difficulty=complexity_level if difficulty is None else difficulty,
+        difficulty=difficulty,
         seed=seed,
     )
     system = resolve_system_prompt(system_prompt)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 from uuid import uuid4
 
 from fastapi import FastAPI, Request
@@ -18,17 +18,13 @@ from openenv.core.env_server.types import Action, EnvironmentMetadata, Observati
 from pydantic import Field, field_validator
 
 from ..errors import ConfigurationError
-from ..gym.arguments import Arguments, Integer
+from ..gym.arguments import Arguments
 from ..gym.blocking import ReasoningGym
+from ..problems.options import Integer
 from ..records import Problem, Recipe, Score
 from ..scoring.extraction import as_completion
 from ..util.command_line import build
 from .shared import require_gym
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from ..gym.arguments import StreamOptions
 
 __all__ = [
     "ReasoningGymAction",
@@ -106,9 +102,7 @@ class SharedStream:
         shared = SharedStream(gym, ["gcd"], complexity_mode="curriculum", group_size=8)
     """
 
-    def __init__(
-        self, gym: ReasoningGym, tasks: Sequence[str] = (), **options: Unpack[StreamOptions]
-    ) -> None:
+    def __init__(self, gym: ReasoningGym, tasks: Sequence[str] = (), **options: Any) -> None:
         self._group_size = options.get("group_size") or 1
         options["group_size"] = self._group_size
         self._stream = gym.stream(tasks, **options)

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ..errors import ConfigurationError
-from ..gym.arguments import Arguments, Integer, OptionalShare, Texts
+from ..gym.arguments import Arguments
 from ..gym.blocking import ReasoningGym
 from ..problems.levels import position_of
+from ..problems.options import Integer, Texts
 from ..records import Problem, Score
 from ..service.client import RewardClient, split_stream_url
 from ..tasks.catalogue import Discovery, select_tasks
@@ -25,7 +26,7 @@ __all__ = ["evaluation_problems", "shared_gym"]
 class _EvaluationArguments(Arguments):
     tasks: Texts
     per_task: Annotated[Integer, Field(ge=1)]
-    difficulty: OptionalShare
+    difficulty: Annotated[float | None, Field(ge=0, le=1)]
     seed: Integer
 
 

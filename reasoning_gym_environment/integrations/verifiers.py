@@ -28,7 +28,6 @@ class ReasoningGymConfig(vf.TasksetConfig):
             training problems.
         difficulty: from 0, each task's easiest level, to 1, its hardest; None is the library's
             default configuration.
-        complexity_level: the old name of difficulty.
         complexity_mode, sampling, group_size: of the stream; see `StreamOptions`.
         curriculum_url: of a stream of a reward service, which makes and scores the problems of all
             processes, such as http://127.0.0.1:8080/run-1; None means this process.
@@ -37,7 +36,6 @@ class ReasoningGymConfig(vf.TasksetConfig):
     tasks: list[str] = Field(default_factory=list)
     per_task: int | None = Field(default=None, ge=1)
     difficulty: float | None = None
-    complexity_level: float | None = None
     complexity_mode: str | None = None
     sampling: str = "uniform"
     group_size: int | None = None
@@ -101,32 +99,31 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
 
     def _problems(self) -> Iterator[tuple[Recipe, str]]:
         config = self.config
-        difficulty = config.complexity_level if config.difficulty is None else config.difficulty
         if config.curriculum_url is not None:
-            yield from _served_problems(config.curriculum_url, self._stream_options(difficulty))
+            yield from _served_problems(config.curriculum_url, self._stream_options())
             return
         gym = shared_gym()
         problems: Iterable[Problem]
         if config.per_task is None:
-            problems = gym.stream(**self._stream_options(difficulty))
+            problems = gym.stream(**self._stream_options())
         else:
             problems = evaluation_problems(
                 gym,
                 config.tasks,
                 per_task=config.per_task,
-                difficulty=difficulty,
+                difficulty=config.difficulty,
                 seed=config.seed,
             )
         for problem in problems:
             yield problem.recipe, problem.question
 
-    def _stream_options(self, difficulty: float | None) -> dict[str, Any]:
+    def _stream_options(self) -> dict[str, Any]:
         config = self.config
-        fixed = None if difficulty is None else "fixed"
+        fixed = None if config.difficulty is None else "fixed"
         return {
             "tasks": config.tasks,
             "complexity_mode": config.complexity_mode or fixed,
-            "difficulty": difficulty,
+            "difficulty": config.difficulty,
             "sampling": config.sampling,
             "group_size": config.group_size,
             "seed": config.seed,

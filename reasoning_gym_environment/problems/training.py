@@ -17,6 +17,7 @@ from ..tasks.recipes import read_recipe
 from .curriculum import Curriculum
 from .levels import ComplexityMode, FixedLevels, Levels, PromptRoom, RandomLevels
 from .memory import count_group
+from .options import TaskOptions
 from .sampler import Sampler, TaskSampling
 from .seeds import evaluation_seed
 from .stream import ExcludedQuestions, RecipeStream, require_stream_state, sound_items
@@ -30,29 +31,6 @@ _TRIES = 3
 
 MAX_TOO_LONG = 1000
 """Give up after this many prompts in a row that leave no room for a completion."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProblemSettings:
-    """The options that determine a run's training problems, with their names.
-
-    Attributes:
-        max_token_length: of prompt and completion; levels whose questions don't fit are left out.
-            None if tokens are not counted.
-        skip_faulty_items: whether to draw again where an item is known to be faulty.
-    """
-
-    seed: int
-    include_tasks: Sequence[str]
-    exclude_tasks: Sequence[str]
-    task_weights: Mapping[str, float]
-    task_parameters: Mapping[str, Mapping[str, Any]]
-    complexity_mode: ComplexityMode | None
-    difficulty: float | None
-    curriculum_target_accuracy: float
-    sampling: TaskSampling
-    max_token_length: int | None
-    skip_faulty_items: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,10 +50,13 @@ class Selection:
     levels: Levels
 
 
-async def select(pool: TaskPool, settings: ProblemSettings, *, with_ladders: bool) -> Selection:
+async def select(
+    pool: TaskPool, options: TaskOptions, *, tasks: Sequence[str], with_ladders: bool
+) -> Selection:
     """Discover the tasks and select those of the run, with their weights and levels.
 
     Args:
+        tasks: tasks and categories to use; empty means all.
         with_ladders: whether to load the ladders even if training needs none.
 
     Raises:
@@ -85,24 +66,24 @@ async def select(pool: TaskPool, settings: ProblemSettings, *, with_ladders: boo
     discovery = await pool.discover(proven=proven_tasks())
     if discovery.warning:
         logger.warning("%s", discovery.warning)
-    tasks = select_tasks(discovery, include=settings.include_tasks, exclude=settings.exclude_tasks)
-    logger.info("%s", _summary(tasks))
-    weights = task_weights(tasks, settings.task_weights)
+    found = select_tasks(discovery, include=tasks, exclude=options.exclude_tasks)
+    logger.info("%s", _summary(found))
+    weights = task_weights(found, options.task_weights)
     ladders: dict[str, Ladder] = {}
     drawn: dict[str, Ladder] = {}
-    if settings.complexity_mode or settings.task_parameters or with_ladders:
+    if options.complexity_mode or options.task_parameters or with_ladders:
         known = await pool.ladders()
-        require_names(settings.task_parameters, known)
+        require_names(options.task_parameters, known)
         ladders = {task: known[task].levels for task in weights}
-        if settings.complexity_mode:
+        if options.complexity_mode:
             drawn = {task: ladder for task, ladder in ladders.items() if weights[task] > 0}
-        used = {t: values for t, values in settings.task_parameters.items() if t in ladders}
+        used = {t: values for t, values in options.task_parameters.items() if t in ladders}
         await require_values(pool, used, drawn)
     return Selection(
-        categories={task.name: task.category for task in tasks if task.used},
+        categories={task.name: task.category for task in found if task.used},
         weights=weights,
         ladders=ladders,
-        levels=_levels_of(settings, drawn),
+        levels=_levels_of(options, drawn),
     )
 
 
@@ -114,15 +95,15 @@ def _summary(tasks: Sequence[TaskInfo]) -> str:
     return f"{used}; {left_out}" if left_out else used
 
 
-def _levels_of(settings: ProblemSettings, ladders: Mapping[str, Ladder]) -> Levels:
-    """Return the levels for the settings' mode."""
-    match settings.complexity_mode:
+def _levels_of(options: TaskOptions, ladders: Mapping[str, Ladder]) -> Levels:
+    """Return the levels for the options' mode."""
+    match options.complexity_mode:
         case ComplexityMode.RANDOM:
             return RandomLevels(ladders)
         case ComplexityMode.FIXED:
-            return FixedLevels(ladders, settings.difficulty or 0.0)
+            return FixedLevels(ladders, options.difficulty or 0.0)
         case ComplexityMode.CURRICULUM:
-            return Curriculum(ladders, settings.curriculum_target_accuracy)
+            return Curriculum(ladders, options.curriculum_target_accuracy)
         case None:
             return Levels()
 
@@ -187,6 +168,10 @@ class TrainingProblems:
 
     Args:
         counts: counts the skipped problems.
+        tasks: tasks and categories to use; empty means all.
+        skip_faulty_items: whether to draw again where an item is known to be faulty.
+        max_token_length: of prompt and completion; levels whose questions don't fit are left out.
+            None if tokens are not counted.
 
     Attributes:
         selection: the run's tasks; empty before `prepare`.
@@ -194,8 +179,22 @@ class TrainingProblems:
         step: the trainer's step; None if unknown.
     """
 
-    def __init__(self, settings: ProblemSettings, pool: TaskPool, counts: Counter[str]) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        options: TaskOptions,
+        pool: TaskPool,
+        counts: Counter[str],
+        *,
+        tasks: Sequence[str],
+        seed: int,
+        skip_faulty_items: bool,
+        max_token_length: int | None = None,
+    ) -> None:
+        self._options = options
+        self._tasks = tasks
+        self._seed = seed
+        self._skip_faulty_items = skip_faulty_items
+        self._max_token_length = max_token_length
         self._pool = pool
         self._counts = counts
         self.selection = Selection(categories={}, weights={}, ladders={}, levels=Levels())
@@ -207,7 +206,9 @@ class TrainingProblems:
 
     async def prepare(self, *, with_ladders: bool) -> None:
         """Select the tasks; see `select` for the argument and the errors."""
-        self.selection = await select(self._pool, self._settings, with_ladders=with_ladders)
+        self.selection = await select(
+            self._pool, self._options, tasks=self._tasks, with_ladders=with_ladders
+        )
 
     def start_stream(self, replica: str, *, prefetch: int, excluded: ExcludedQuestions) -> None:
         """Start the training stream.
@@ -219,13 +220,13 @@ class TrainingProblems:
         """
         self._sampler = Sampler(
             self.selection.weights,
-            run_seed=self._settings.seed,
+            run_seed=self._seed,
             replica=replica,
             levels=self.selection.levels,
-            overrides=self._settings.task_parameters,
-            by_signal=self._settings.sampling is TaskSampling.SIGNAL,
+            overrides=self._options.task_parameters,
+            by_signal=self._options.sampling is TaskSampling.SIGNAL,
         )
-        pool = sound_items(self._pool, self._counts, skip=self._settings.skip_faulty_items)
+        pool = sound_items(self._pool, self._counts, skip=self._skip_faulty_items)
         self._stream = RecipeStream(
             self._sampler, pool, prefetch=prefetch, excluded=excluded, counts=self._counts
         )
@@ -265,7 +266,7 @@ class TrainingProblems:
                 "Skipping %s (seed %d, level %s): prompt too long", *_log_fields(recipe)
             )
         raise ConfigurationError(
-            f"max_token_length {self._settings.max_token_length} leaves no room after any of "
+            f"max_token_length {self._max_token_length} leaves no room after any of "
             f"{MAX_TOO_LONG} prompts: raise it, or shorten system_prompt"
         )
 
@@ -297,7 +298,7 @@ class TrainingProblems:
             "%s: capping the ladder below level %d, whose questions exceed max_token_length %d",
             task,
             level,
-            self._settings.max_token_length,
+            self._max_token_length,
         )
         return True
 
@@ -330,7 +331,7 @@ class TrainingProblems:
         levels = self.selection.levels
         if not isinstance(levels, Curriculum):
             return {"curriculum_mode": False}
-        target = self._settings.curriculum_target_accuracy
+        target = self._options.curriculum_target_accuracy
         return {"curriculum_mode": True, "target_accuracy": target, **levels.stats()}
 
     def state_dict(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
@@ -341,7 +342,7 @@ class TrainingProblems:
         """
         assert self._stream is not None
         state = self._stream.state_dict()
-        budget = self._settings.max_token_length
+        budget = self._max_token_length
         return {
             **state,
             **({} if budget is None else {"max_token_length": budget}),
@@ -372,7 +373,7 @@ class TrainingProblems:
             raise ValueError(f"this run uses none of the state's tasks, such as {tasks}")
         if dropped := len(drawn) - len(ahead):
             logger.info("Dropped %d problems of tasks that this run does not use", dropped)
-        if state.get("max_token_length") == self._settings.max_token_length:
+        if state.get("max_token_length") == self._max_token_length:
             self._room.load_state_dict(state["prompt_room"])
         else:
             sampler = {**sampler, "levels": {**sampler.get("levels", {}), "caps": {}}}

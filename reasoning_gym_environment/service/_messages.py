@@ -24,7 +24,7 @@ from pydantic import (
 )
 from pydantic_core import from_json
 
-from ..gym.arguments import StreamSettings
+from ..problems.options import StreamOptions
 from ..records import Problem, Recipe, Score, Status
 from ..tasks.catalogue import restore_json_entry
 from ..tasks.recipes import VERSION, read_recipe
@@ -250,7 +250,7 @@ class ProblemsRequest(RequestBody):
 
     stream: Name
     count: Annotated[int, Field(ge=1, le=64)] = 1
-    options: Annotated[StreamSettings | None, BeforeValidator(_require_small)] = None
+    options: Annotated[StreamOptions | None, BeforeValidator(_require_small)] = None
 
 
 class StreamedProblem(BaseModel):

@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from fastapi import HTTPException
 from pydantic import BaseModel
 
-from ..gym.arguments import StreamOptions, StreamSettings
 from ..gym.asynchronous import AsyncProblemStream, AsyncReasoningGym
 from ..problems.levels import ComplexityMode
+from ..problems.options import StreamOptions
 from ..problems.sampler import TaskSampling
 from ..records import Problem, Recipe, Score, recipe_key
 from ..tasks.recipes import read_recipe
@@ -50,7 +50,7 @@ class StoredStream(BaseModel):
             work on those problems; another one, as after a restart, hands them out first.
     """
 
-    options: StreamSettings
+    options: StreamOptions
     state: dict[str, Any]
     handed_out: int
     service: str
@@ -65,7 +65,7 @@ class _Stream:
         changed: whether its file is out of date.
     """
 
-    def __init__(self, problems: AsyncProblemStream, options: StreamSettings) -> None:
+    def __init__(self, problems: AsyncProblemStream, options: StreamOptions) -> None:
         self.problems = problems
         self.options = options
         self.handed_out: dict[str, Recipe] = {}
@@ -99,7 +99,7 @@ class _Stream:
             self.hand_out(read_recipe(recipe))
 
 
-def _learns(options: StreamSettings) -> bool:
+def _learns(options: StreamOptions) -> bool:
     """Return whether results change which problems come next."""
     return (
         options.complexity_mode == ComplexityMode.CURRICULUM.value
@@ -135,7 +135,7 @@ class NamedStreams:
         self._disk = DaemonWriter(folder or Path())
 
     async def next(
-        self, name: str, count: int, options: StreamSettings | None
+        self, name: str, count: int, options: StreamOptions | None
     ) -> tuple[list[Problem], dict[str, float]]:
         """Return the next problems of a stream, and what their choice brought so far.
 
@@ -158,7 +158,7 @@ class NamedStreams:
             return problems, stream.problems.sampling()
 
     @asynccontextmanager
-    async def _use(self, name: str, options: StreamSettings | None) -> AsyncIterator[_Stream]:
+    async def _use(self, name: str, options: StreamOptions | None) -> AsyncIterator[_Stream]:
         """Open a stream unless it is open, and keep it open inside the context."""
         if name not in self._streams:
             async with self._opening:
@@ -171,7 +171,7 @@ class NamedStreams:
         finally:
             stream.users -= 1
 
-    async def _open(self, name: str, options: StreamSettings | None) -> _Stream:
+    async def _open(self, name: str, options: StreamOptions | None) -> _Stream:
         try:
             stored = self._read(name)
             options = stored.options if stored else options
@@ -182,8 +182,7 @@ class NamedStreams:
             if stored is None:
                 self._require_room_for_file()
             await self._make_room()
-            given = options.model_dump(exclude={"tasks"}, exclude_none=True)
-            problems = await self._gym.open_stream(options.tasks, **cast(StreamOptions, given))
+            problems = await self._gym.open_stream(options)
             stream = _Stream(problems, options)
             if stored is not None:
                 stream.restore(stored, self._service)

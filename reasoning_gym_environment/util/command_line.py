@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any, ClassVar, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from ..errors import ConfigurationError, did_you_mean
@@ -68,6 +68,11 @@ class Section(BaseModel):
                 raise ConfigurationError(f"{prefix}{new} is set twice, once by its old name")
             found[new] = value
         return found
+
+
+def option(default: Any, about: str, **limits: Any) -> Any:
+    """Declare an option."""
+    return Field(default=default, description=about, **limits)
 
 
 Sections = Mapping[str, type[Section]]

@@ -2,16 +2,15 @@
 
 import dataclasses
 from collections.abc import AsyncIterator, Callable
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 import pytest
 import pytest_asyncio
 from worker_stock import WorkerStock
 
-from reasoning_gym_environment import AsyncReasoningGym, ReasoningGym, StreamOptions
+from reasoning_gym_environment import AsyncReasoningGym, ReasoningGym
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.gym.arguments import StreamSettings
 from reasoning_gym_environment.gym.asynchronous import AsyncProblemStream
 from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row
 from reasoning_gym_environment.integrations.shared import evaluation_problems, parse_recipe
@@ -215,7 +214,3 @@ async def test_adapters_name_a_wrong_argument(call: Callable[[], object], says: 
 async def test_the_integers_of_numpy_are_taken(gym: AsyncReasoningGym) -> None:
     asked = await gym.problems("gcd", level=np.int64(1), count=np.int32(2), seed=np.uint8(3))  # type: ignore[arg-type]  # what is tested
     assert asked == await gym.problems("gcd", level=1, count=2, seed=3)
-
-
-async def test_streams_in_python_and_over_http_have_the_same_options() -> None:
-    assert get_type_hints(StreamOptions).keys() | {"tasks"} == StreamSettings.model_fields.keys()

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from worker_stock import WorkerStock
 
-from reasoning_gym_environment import AsyncReasoningGym, Score
+from reasoning_gym_environment import AsyncReasoningGym, Score, StreamOptions
 from reasoning_gym_environment.errors import ConfigurationError, PoolClosedError
 from reasoning_gym_environment.problems.memory import WAIT
 from reasoning_gym_environment.problems.seeds import is_evaluation_seed
@@ -167,7 +167,7 @@ async def test_invalid_arguments_are_refused(
             {"complexity_mode": "fixed"},
             "difficulty must be a number from 0 to 1 with ",
         ),
-        ({"complexity_level": 0.5}, "difficulty must be unset with complexity_mode unset, got 0.5"),
+        ({"difficulty": 0.5}, "difficulty must be unset with complexity_mode unset, got 0.5"),
         ({"sampling": "best"}, "sampling must be one of uniform, signal, got 'best'"),
         (
             {"curriculum_target_accuracy": 1},
@@ -207,9 +207,9 @@ async def test_a_stream_asks_problems_with_signal_again(gym: AsyncReasoningGym) 
 async def test_a_stream_learns_from_the_scores_of_its_gym(gym: AsyncReasoningGym) -> None:
     options: dict[str, Any] = {"tasks": ["gcd"], "complexity_mode": "curriculum", "seed": 3}
     told, fed, learned = (
-        await gym.open_stream(**options),
+        await gym.open_stream(StreamOptions(**options)),
         await gym.stream(**options, group_size=4),
-        await gym.open_stream(**options),
+        await gym.open_stream(StreamOptions(**options)),
     )
     for _ in range(20):
         problem, other, third = await told.next(), await fed.next(), await learned.next()

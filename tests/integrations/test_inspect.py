@@ -55,7 +55,7 @@ async def test_the_command_evaluates_held_out_problems_and_logs_statuses(
         env = {**environment(tmp_path), "OURS_BASE_URL": server.url, "OURS_API_KEY": "x"}
         inspect = str(PROGRAMS / "inspect")
         task = "reasoning_gym_environment/reasoning_gym"
-        options = ["-T", "tasks=gcd,lcm", "-T", "per_task=2", "-T", "complexity_level=0.5"]
+        options = ["-T", "tasks=gcd,lcm", "-T", "per_task=2", "-T", "difficulty=0.5"]
         model = ["--model", "openai-api/ours/simulated", "--display", "none"]
         await run(inspect, "eval", task, *options, *model, cwd=tmp_path, env=env)
         assert [messages[0]["role"] for messages in server.asked] == ["system"] * 4

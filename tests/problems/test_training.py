@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.problems.sampler import TaskSampling
+from reasoning_gym_environment.problems.options import TaskOptions
 from reasoning_gym_environment.problems.stream import fixed_exclusions
-from reasoning_gym_environment.problems.training import ProblemSettings, TrainingProblems
+from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.sandbox.pool import TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -18,23 +18,16 @@ TASK = "simple_integration"
 
 
 async def started(pool: TaskPool, counts: Counter[str], **changes: Any) -> TrainingProblems:
-    settings = ProblemSettings(
-        **{
-            "seed": 1,
-            "include_tasks": [TASK],
-            "exclude_tasks": [],
-            "task_weights": {},
-            "task_parameters": {},
-            "complexity_mode": None,
-            "difficulty": None,
-            "curriculum_target_accuracy": 0.7,
-            "sampling": TaskSampling.UNIFORM,
-            "max_token_length": 1000,
-            "skip_faulty_items": True,
-            **changes,
-        }
+    options = TaskOptions(**changes)
+    problems = TrainingProblems(
+        options,
+        pool,
+        counts,
+        tasks=[TASK],
+        seed=1,
+        skip_faulty_items=True,
+        max_token_length=1000,
     )
-    problems = TrainingProblems(settings, pool, counts)
     await problems.prepare(with_ladders=False)
     problems.start_stream("a", prefetch=1, excluded=fixed_exclusions(()))
     return problems

@@ -11,8 +11,7 @@ import pytest
 from fastapi import HTTPException
 from reward_requests import Post, row
 
-from reasoning_gym_environment import AsyncReasoningGym
-from reasoning_gym_environment.gym.arguments import StreamSettings
+from reasoning_gym_environment import AsyncReasoningGym, StreamOptions
 from reasoning_gym_environment.service._messages import Observation
 from reasoning_gym_environment.service._streams import NamedStreams
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
@@ -204,7 +203,7 @@ async def test_each_handed_out_problem_accepts_one_result(post: Post) -> None:
 
 async def test_a_stream_keeps_its_options(gym: AsyncReasoningGym, tmp_path: Path) -> None:
     streams = NamedStreams(gym, tmp_path)
-    gcd, lcm = (StreamSettings(tasks=[task]) for task in ("gcd", "lcm"))
+    gcd, lcm = (StreamOptions(tasks=[task]) for task in ("gcd", "lcm"))
     assert len((await streams.next("one", 2, gcd))[0]) == 2
     with pytest.raises(HTTPException, match="stream 'one' has other options: omit them"):
         await streams.next("one", 1, lcm)
@@ -215,7 +214,7 @@ async def test_a_stream_keeps_its_options(gym: AsyncReasoningGym, tmp_path: Path
 async def test_opening_a_stream_closes_an_idle_one_and_both_continue(
     gym: AsyncReasoningGym, tmp_path: Path
 ) -> None:
-    options = StreamSettings.model_validate(CURRICULUM)
+    options = StreamOptions.model_validate(CURRICULUM)
     alone = NamedStreams(gym, tmp_path / "alone")
     expected = [p.recipe for p in (await alone.next("one", 6, options))[0]]
     streams = NamedStreams(gym, tmp_path / "shared", most=1)
@@ -238,7 +237,7 @@ async def test_a_new_stream_is_rejected_while_all_are_in_use(
     gym: AsyncReasoningGym, tmp_path: Path
 ) -> None:
     streams = NamedStreams(gym, tmp_path, most=1)
-    options = StreamSettings(tasks=["gcd"])
+    options = StreamOptions(tasks=["gcd"])
     await streams.next("one", 1, options)
     using = asyncio.create_task(streams.next("one", 64, None))
     await asyncio.sleep(0)
@@ -252,7 +251,7 @@ async def test_a_new_stream_is_rejected_while_all_are_in_use(
 
 async def test_the_number_of_streams_is_bounded(gym: AsyncReasoningGym, tmp_path: Path) -> None:
     streams = NamedStreams(gym, tmp_path, most=1, most_files=2)
-    options = StreamSettings(tasks=["gcd"])
+    options = StreamOptions(tasks=["gcd"])
     for name in ("one", "two", "one"):
         await streams.next(name, 1, options)
     with pytest.raises(HTTPException, match="there are 2 streams, as many as there may be: delete"):
@@ -264,7 +263,7 @@ async def test_the_number_of_streams_is_bounded(gym: AsyncReasoningGym, tmp_path
 async def test_a_stream_that_does_not_learn_repeats_no_problem_after_a_restart(
     gym: AsyncReasoningGym, tmp_path: Path
 ) -> None:
-    options = StreamSettings(tasks=["gcd"])
+    options = StreamOptions(tasks=["gcd"])
     before, after = NamedStreams(gym, tmp_path), NamedStreams(gym, tmp_path)
     first, _ = await before.next("one", 3, options)
     await before.close()
@@ -295,7 +294,7 @@ async def test_a_state_that_cannot_be_written_is_logged_and_written_later(
     folder = tmp_path / "folder"
     folder.write_text("a file stands in its place")
     streams = NamedStreams(gym, folder, most=1)
-    options = StreamSettings(tasks=["gcd"])
+    options = StreamOptions(tasks=["gcd"])
     await streams.next("one", 1, options)
     for _ in range(5):
         await streams.save()
