@@ -8,6 +8,7 @@ __all__ = [
     "gathering",
     "levels",
     "memory",
+    "options",
     "sampler",
     "seeds",
     "stream",
