@@ -181,7 +181,7 @@ async def measure(options: argparse.Namespace) -> None:
             after = memory_megabytes()
         finally:
             await env.close()
-    assert env.statistics.counts["groups/sent"] == options.groups + 4, env.statistics.accounting
+    assert env.statistics.counts["groups/sent"] == options.groups + 4, env.statistics.accounting()
     print(
         f"{options.groups} groups of {GROUP_SIZE}, {options.tokens} tokens each with logprobs, "
         f"{options.in_flight} under way"

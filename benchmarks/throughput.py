@@ -39,6 +39,7 @@ from transformers import AutoTokenizer
 
 from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.inference.dialects import GenerationRequest, TextSample
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import default_processes
 from reasoning_gym_environment.scoring.extraction import extract_answer
@@ -125,7 +126,7 @@ def load_class(spec: str | None) -> type[Any]:
 
 
 def build(cls: type[Any], tokenizer: Path, options: argparse.Namespace) -> Any:
-    measured = type("Measured", (cls,), {"server_cls": InstantServer})
+    measured = cls if cls is ReasoningGymEnv else type("M", (cls,), {"server_cls": InstantServer})
     InstantServer.delay = options.delay
     InstantServer.tokenizer = AutoTokenizer.from_pretrained(tokenizer)
     settings = {
@@ -143,7 +144,26 @@ def build(cls: type[Any], tokenizer: Path, options: argparse.Namespace) -> Any:
         settings["complexity_mode"] = None
     config = measured.config_init()[0].model_copy(update=settings)
     server = APIServerConfig(model_name="instant", base_url=None, api_key="x")
-    return measured(config, [server], slurm=False)
+    env = measured(config, [server], slurm=False)
+    if cls is ReasoningGymEnv:
+        answer_at_once(env, options.delay)
+    return env
+
+
+def answer_at_once(env: ReasoningGymEnv, delay: float) -> None:
+    """Let the environment's inference clients answer as `InstantServer` does."""
+    rng = random.Random(0)
+
+    async def sample(request: GenerationRequest, _: str) -> list[TextSample]:
+        await asyncio.sleep(delay)
+        return [TextSample(completion_text(rng), None, "stop") for _ in range(request.n)]
+
+    async def require_servers(*_: Any, **__: Any) -> None:
+        """There is nothing to negotiate."""
+
+    for server in env.server.servers:
+        server.client.sample = sample
+    env.inference.require_servers = require_servers  # type: ignore[method-assign]  # no server is there
 
 
 async def drive(env: Any, groups: int, *, keep_jobs: bool) -> Run:

@@ -16,63 +16,163 @@ if not __package__:  # run or imported by path: this file shadows the package of
     importlib.import_module(__name__)
 
 import asyncio
+import functools
 import gc
 import logging
 import shlex
 import sys
+import time
+import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from reasoning_gym_environment.atropos.base import VERSIONS, AtroposEnv
+import aiohttp
+from atroposlib.envs.base import BaseEnv, EvalHandlingEnum
+from tenacity import RetryError
+
+from reasoning_gym_environment.atropos import output, servers
 from reasoning_gym_environment.atropos.config import (
     ReasoningGymEnvConfig,
     ServerConfig,
     evaluation_settings,
 )
+from reasoning_gym_environment.atropos.delivery import Delivery, TrainerApi
 from reasoning_gym_environment.atropos.launch import run_command_line
-from reasoning_gym_environment.atropos.scored_data import to_scored_data_group
+from reasoning_gym_environment.atropos.scored_data import to_scored_data_group, trained_tokens
 from reasoning_gym_environment.atropos.shared_curriculum import SharedCurriculum
-from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.evaluation.run import Evaluation
+from reasoning_gym_environment.inference.client import InferenceClient
 from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import InferenceError
+from reasoning_gym_environment.inference.prompts import resolve_system_prompt
 from reasoning_gym_environment.problems.curriculum import curriculum_metrics
 from reasoning_gym_environment.problems.memory import sampling_metrics
 from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.records import Completion, GroupResult, Problem, recipe_key
-from reasoning_gym_environment.rollouts.metrics import GroupOutcome, signal_lines
-from reasoning_gym_environment.rollouts.rollouts import GroupObserver, Rollouts, RolloutSettings
+from reasoning_gym_environment.rollouts.metrics import (
+    GroupOutcome,
+    ProgressReporter,
+    Statistics,
+    line_logger,
+    signal_line,
+    signal_lines,
+)
+from reasoning_gym_environment.rollouts.rollouts import FailureBackoff, Rollouts
 from reasoning_gym_environment.sandbox.pool import StartWorker, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 from reasoning_gym_environment.settings import default_settings, pool_settings, settings_of
+from reasoning_gym_environment.storage.checkpoints import (
+    STREAM,
+    Checkpoints,
+    read_checkpoint,
+    unusable,
+)
 from reasoning_gym_environment.storage.dumps import DumpWriter
 from reasoning_gym_environment.storage.runs import RunRecorder
+from reasoning_gym_environment.util.concurrency import graceful_shutdown, offload
+from reasoning_gym_environment.util.files import LockFile
 from reasoning_gym_environment.util.logs import SecretRedactor
+from reasoning_gym_environment.util.outages import Outage, UnreachableError, require_reachable
 from reasoning_gym_environment.util.text import escape_control_characters
 
 logger = logging.getLogger(__name__)
 
+VERSIONS = {
+    name: version(name)
+    for name in ("reasoning-gym-environment", "reasoning-gym", "atroposlib", "transformers")
+}
 
-class ReasoningGymEnv(AtroposEnv):
+
+class LeaderElection:
+    """Elects the replica that evaluates: it locks a file with the last evaluation's step.
+
+    When it dies, `kill -9` included, the kernel frees the lock and another replica takes over.
+    Replicas whose file system has no locks all evaluate.
+    """
+
+    def __init__(self, path: Path, *, every: int) -> None:
+        self._lock = LockFile(path)
+        self._every = every
+        self._done: int | None = None  # None while another replica leads
+        self._retry_at = 0.0
+
+    def is_due(self, step: int) -> bool:
+        """Return whether this replica leads, and an evaluation is or was due by a step."""
+        if self._done is None and time.monotonic() >= self._retry_at:
+            self._retry_at = time.monotonic() + 5.0
+            try:
+                if self._lock.acquire():
+                    last = self._lock.read()  # empty, or of an earlier run: counts from here
+                    self.record_done(int(last) if last.isdecimal() and int(last) <= step else step)
+                    message = "This replica evaluates; the last evaluation was due at step %d"
+                    logger.info(message, self._done)
+            except OSError as error:
+                self._done = step
+                message = "Could not lock %s (%s): this replica evaluates, and so may others"
+                logger.warning(message, self._lock.path, error)
+        return self._done is not None and step // self._every > self._done // self._every
+
+    def record_done(self, step: int) -> None:
+        """Record that the evaluation due at a step is done."""
+        self._done = step
+        try:
+            if self._lock.held:
+                self._lock.write(str(step))
+        except OSError as error:
+            logger.warning("Could not write %s (%s)", self._lock.path, error)
+
+    def close(self) -> None:
+        """Leave the leadership to another replica."""
+        self._lock.release()
+
+
+class ReasoningGymEnv(BaseEnv):
     """An environment of reasoning-gym's tasks: samples problems, requests and scores groups.
 
     Args:
         start_worker: starts a worker process; None for the pool's own way.
 
     Attributes:
+        run_id: identifies the run in everything it stores.
         problems: the training problems and their curriculum.
         evaluation: the fixed evaluation set and its last results.
+        trains: whether anything trains on the completions; False in `evaluate`.
+        progress_interval: seconds between progress lines.
+        reach_seconds: how long a server may take to come up at the start.
+        failing_seconds: how long `process` and `evaluate` retry while all requests fail.
+        outage_seconds: how long an evaluation does so while serving; training never stops.
+        max_consecutive_losses: lost groups in a row after which `process` gives up; `serve` does
+            after as many with a permanent error.
 
     Raises:
-        ConfigurationError: the tokenizer can't be loaded.
+        ConfigurationError: a setting is invalid, or the tokenizer can't be loaded.
+        UnwritableError: a configured file or folder can't be written.
     """
 
     name = "reasoning_gym"
     env_config_cls = ReasoningGymEnvConfig
-    _shared: SharedCurriculum | None = None
+
+    backlog: list[Problem]
+    curr_step: int
+    eval_runner: asyncio.Task[None] | None
+    items_sent_this_step: int
+    running_items: dict[str, dict[str, Any]]
+    tokenizer: Any
+    workers: set[asyncio.Task[Any]]
+
+    trains = True
+    progress_interval = 10.0
+    reach_seconds = 60.0
+    failing_seconds = 20.0
+    outage_seconds = 600.0
+    max_consecutive_losses = 5
 
     def __init__(
         self,
@@ -83,17 +183,41 @@ class ReasoningGymEnv(AtroposEnv):
         *,
         start_worker: StartWorker | None = None,
     ) -> None:
-        super().__init__(config, server_configs, slurm=slurm, testing=testing)
+        output.redact_api_keys(config.data_dir_to_save_evals)  # first, whatever fails later
+        if isinstance(server_configs, list) and not server_configs:
+            raise ConfigurationError("server_configs is empty: give the settings of a server")
+        config.require_places()
+        first = server_configs[0] if isinstance(server_configs, list) else server_configs
+        self.server_cls = functools.partial(servers.AtroposServer, first.server_type)
+        system_prompt = resolve_system_prompt(config.system_prompt)
+        template = servers.chat_template_text(config.chat_template)
+        with servers.loading_tokenizer(config, first):
+            super().__init__(config, server_configs, slurm=slurm, testing=testing)
+        try:
+            self.tokenizer = servers.with_template(self.tokenizer, config, template, system_prompt)
+        except ConfigurationError:
+            self._close_file()
+            raise
+        self.run_id = str(uuid.uuid4())
+        self._fatal: FixableError | None = None
+        self._closed = False
+        self._election: LeaderElection | None = None
+        self._shared: SharedCurriculum | None = None
+        self._reported_sampling: Counter[str] = Counter()
+        self._retries: Counter[str] = Counter()
+        self._pending_saves: dict[str, asyncio.Task[GroupResult]] = {}
+        self._make_parts(config, system_prompt, start_worker)
+        if config.suppress_base_env_logs:
+            logging.getLogger("atroposlib.envs.base").setLevel(logging.WARNING)
+        if config.debug_logging:
+            logging.getLogger("reasoning_gym_environment").setLevel(logging.DEBUG)
+
+    def _make_parts(
+        self, config: ReasoningGymEnvConfig, system_prompt: str, start_worker: StartWorker | None
+    ) -> None:
+        self.statistics = Statistics()
         counts = self.statistics.counts
         self._pool = TaskPool(pool_settings(config), counts, start_worker=start_worker)
-        self._dumps = DumpWriter(
-            Path(config.data_dumps_dir),
-            self.run_id,
-            counts,
-            synced=config.sync_dumps,
-            max_bytes=config.max_dump_bytes,
-        )
-        self._record = self._make_record()
         self.problems = TrainingProblems(
             config,
             self._pool,
@@ -103,30 +227,50 @@ class ReasoningGymEnv(AtroposEnv):
             skip_faulty_items=config.skip_faulty_items,
             max_token_length=config.max_token_length,
         )
+        self.inference = InferenceClient(
+            [server.client for server in self.server.servers],
+            self.tokenizer,
+            system_prompt=system_prompt,
+            max_n=self.server.max_n_completions,
+        )
+        folder = Path(config.data_dumps_dir)
+        self._dumps = DumpWriter(
+            folder, self.run_id, counts, synced=config.sync_dumps, max_bytes=config.max_dump_bytes
+        )
+        self._record = RunRecorder(
+            folder,
+            self.run_id,
+            disk=self._dumps.disk,
+            redactor=SecretRedactor(self.inference.keys),
+            state=self._run_state,
+        )
+        self._sampling = settings_of(SamplingParams, config, split="train")
         self._rollouts = Rollouts(
             self.inference,
             self._pool,
             self._dumps,
-            settings=settings_of(RolloutSettings, config),
             scoring=settings_of(ScoringSettings, config),
+            dumped_kinds=config.dumped_kinds,
+            save_threshold=config.rollout_save_score_threshold,
         )
         self.evaluation = Evaluation(
             evaluation_settings(config, model=self.inference.model, run_id=self.run_id),
             self._rollouts,
             counts,
         )
-        self._sampling = settings_of(SamplingParams, config, split="train")
-        self._observers: tuple[GroupObserver, ...] = (
-            self.backoff,
-            self.retry_budget,
-            self.problems,
-            self.statistics,
-            self.progress,
+        self.api = TrainerApi(config.rollout_server_url)
+        vocabulary = len(self.tokenizer) if self.tokenizer else 0
+        self.delivery = Delivery(self.api, self.statistics, vocabulary, self.jsonl_writer)
+        self.backoff = FailureBackoff()
+        self.progress = ProgressReporter(
+            self.statistics, waiting=lambda: self.inference.failover.waiting
         )
-        self._reported_sampling: Counter[str] = Counter()
-        self._pending_saves: dict[str, asyncio.Task[GroupResult]] = {}
-        if config.debug_logging:
-            logging.getLogger("reasoning_gym_environment").setLevel(logging.DEBUG)
+        self._observers: list[Callable[[GroupResult], None]] = [
+            self.backoff.group_finished,
+            self.problems.group_finished,
+            self.statistics.group_finished,
+            self.progress.group_finished,
+        ]
 
     @classmethod
     def config_init(cls) -> tuple[ReasoningGymEnvConfig, list[ServerConfig]]:
@@ -153,6 +297,120 @@ class ReasoningGymEnv(AtroposEnv):
         """Category by task in use; empty before `setup`."""
         return dict(self.problems.selection.categories)
 
+    @property
+    def processing(self) -> bool:
+        """Whether this is `process`, in which Atropos has no backlog."""
+        return getattr(self, "process_mode", False)
+
+    @property
+    def serves(self) -> bool:
+        """Whether this is `serve`, or an environment without a command."""
+        return self.trains and not self.processing
+
+    @property
+    def serving(self) -> bool:
+        """Whether the API knows this environment."""
+        return hasattr(self, "env_id")
+
+    @property
+    def length_limit(self) -> int:
+        """Tokens of prompt and completion; Atropos drops groups with a row of `max_token_len`."""
+        limit: int = self.config.max_token_length
+        return min(limit, self.max_token_len - 1) if self.max_token_len > 0 else limit
+
+    def identity(self) -> dict[str, Any]:
+        """Return the keys of stored rows that identify the run."""
+        replica = self.wandb_prepend or ""
+        return {"run": self.run_id, "replica": replica, "library_versions": VERSIONS}
+
+    # The commands, from setup to close.
+
+    async def env_manager(self) -> None:
+        """Serve a trainer until training ends.
+
+        Raises:
+            UnreachableError: the Atropos API does not answer.
+            LostStateError: the API was restarted.
+            FixableError: inference fails for good.
+        """
+        url = self.config.rollout_server_url
+        async with (
+            graceful_shutdown(self.close),
+            self.progress.logging_every(self.progress_interval),
+        ):
+            self._require_tokenizer("serve trains on tokens")
+            await self.prepare()
+            await require_reachable(
+                [url],
+                what="the Atropos API",
+                hint="start it with `run-api`, or set --env.rollout_server_url",
+                seconds=self.reach_seconds,
+            )
+            await self.api.get("/info")  # Atropos's own requests at the start hang for minutes
+            try:
+                await super().env_manager()
+            except (aiohttp.ClientError, RetryError) as error:
+                cause: BaseException | None = error
+                while isinstance(cause, RetryError):  # Atropos nests its retries
+                    cause = cause.last_attempt.exception()
+                raise UnreachableError(
+                    f"the Atropos API at {url} stopped answering ({cause}): "
+                    "restart it, the trainer and this environment"
+                ) from error
+            self._limit_retries()  # inference may have ended with the trainer
+            if self.eval_runner is not None and not self.eval_runner.done():
+                logger.info("Training ended; waiting for the final evaluation")
+                await asyncio.gather(self.eval_runner, return_exceptions=True)
+            await self.wandb_log()
+
+    async def process_manager(self) -> None:
+        """Collect `n_groups_to_process` groups; lost groups do not count."""
+        self._limit_retries()
+        async with (
+            graceful_shutdown(self.close),
+            self.progress.logging_every(self.progress_interval),
+        ):
+            if self.config.data_path_to_save_groups:
+                self._require_tokenizer("data_path_to_save_groups stores tokens")
+            await self.setup()
+            if self.config.use_wandb:
+                output.start_wandb(str(self.name), self.run_id, self.config)
+            self.config.group_size = self.group_size_to_process
+            self.curr_step = 0
+            while self.curr_step < self.n_groups_to_process:
+                item = await self.get_next_item()
+                group, _ = await self.collect_trajectories(item)
+                if group:
+                    group = await self.postprocess_histories(group)
+                    await self.handle_send_to_api(
+                        group,
+                        item,
+                        do_send_to_api=False,
+                        abort_on_any_max_length_exceeded=False,
+                    )
+                    await self.wandb_log()
+                    self.curr_step += 1
+        output.describe_output(self.config, self.run_id)
+
+    async def _run_evaluate(self) -> None:
+        self.trains = False
+        self._limit_retries()
+        async with graceful_shutdown(self.close):
+            await super()._run_evaluate()
+        self.evaluation.show(sys.stdout)
+        self.evaluation.require_complete()
+
+    def _require_tokenizer(self, why: str) -> None:
+        """Raise ConfigurationError if there is none."""
+        if self.tokenizer is None:
+            raise ConfigurationError(
+                f"{why}, so it needs the model's tokenizer: set --env.tokenizer_name"
+            )
+
+    def _limit_retries(self) -> None:
+        """Give up after `failing_seconds` in which all requests fail."""
+        self.inference.give_up_after(self.failing_seconds)
+
     async def prepare(self) -> None:
         """Start the worker processes and select the tasks. Idempotent.
 
@@ -177,7 +435,8 @@ class ReasoningGymEnv(AtroposEnv):
             FixableError: as `prepare`.
         """
         await self.prepare()
-        evaluates = not self.trains or (self.serves and self.config.steps_per_eval > 0)
+        config = self.config
+        evaluates = not self.trains or (self.serves and config.steps_per_eval > 0)
         await self.inference.require_servers(
             self.reach_seconds,
             length_limit=self.length_limit,
@@ -187,41 +446,27 @@ class ReasoningGymEnv(AtroposEnv):
         )
         if "temperature" in self.inference.refused:
             self.evaluation.temperature = None
-        if self.trains and self.config.curriculum_url is not None:
-            await self._share_curriculum(self.config.curriculum_url)
+        if self.trains and config.curriculum_url is not None:
+            options = {
+                **config.task_options(),
+                "tasks": config.include_tasks,
+                "seed": config.seed,
+                "group_size": config.group_size,
+                "replica": "shared",
+            }
+            self._shared = SharedCurriculum(config.curriculum_url, options, self.statistics.counts)
+            await self._shared.start()
+            self._observers.append(self._shared.group_finished)
         selected = self.problems.selection
         self.evaluation.prepare(self._pool, selected.categories, selected.ladders)
         gc.collect()
         gc.freeze()  # collecting all that Atropos imports stalls the loop for 80 ms
         sizes = len(self.categories), len(self.evaluation.set)
         logger.info("Set up: %d tasks, %d evaluation items, run %s", *sizes, self.run_id)
-        if self.trains and self.config.dumped_kinds:
-            self._record.start(self._record_settings())
+        if self.trains and config.dumped_kinds:
+            self._record.start(self._run_settings())
 
-    async def _share_curriculum(self, url: str) -> None:
-        """Let a reward service choose the problems, and tell it their results."""
-        config = self.config
-        options = {
-            **config.task_options(),
-            "tasks": config.include_tasks,
-            "seed": config.seed,
-            "group_size": config.group_size,
-            "replica": "shared",
-        }
-        self._shared = SharedCurriculum(url, options, self.statistics.counts)
-        await self._shared.start()
-        self._observers += (self._shared,)
-
-    def _make_record(self) -> RunRecorder:
-        return RunRecorder(
-            Path(self.config.data_dumps_dir),
-            self.run_id,
-            disk=self._dumps.disk,
-            redactor=SecretRedactor(self.inference.keys),
-            state=self._progress_state,
-        )
-
-    def _record_settings(self) -> dict[str, Any]:
+    def _run_settings(self) -> dict[str, Any]:
         """Return who the run is, for its record."""
         config = self.config
         names = ("seed", "group_size", "temperature", "top_p", "max_token_length", "score_mode")
@@ -236,7 +481,7 @@ class ReasoningGymEnv(AtroposEnv):
             "library_versions": VERSIONS,
         }
 
-    def _progress_state(self) -> dict[str, Any]:
+    def _run_state(self) -> dict[str, Any]:
         """Return how the run goes, for its record."""
         return {
             "waiting": self.inference.failover.waiting,
@@ -244,49 +489,173 @@ class ReasoningGymEnv(AtroposEnv):
             "lost": self.statistics.counts["dumps/lost"],
         }
 
-    async def get_server_info(self) -> None:
-        """Get the trainer's settings, then start generating, since Atropos waits a few seconds."""
-        await super().get_server_info()
-        self._started_problems().fill()
+    async def close(self) -> None:
+        """Stop the workers, then close every part, even if another fails to. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        async with AsyncExitStack() as last_first:
+            last_first.callback(self._report)
+            last_first.callback(self._close_file)
+            if self.serving:
+                last_first.push_async_callback(self.api.disconnect, self.env_id)
+            if self._election is not None:
+                last_first.callback(self._election.close)
+            last_first.push_async_callback(self.inference.close)
+            last_first.push_async_callback(self._cancel_pending_saves)
+            last_first.push_async_callback(self._close_disks)
+            last_first.callback(self._record.close)
+            last_first.push_async_callback(self._pool.close)
+            last_first.callback(self.problems.close)
+            if self._shared is not None:
+                last_first.push_async_callback(self._shared.close)
+            last_first.push_async_callback(self.delivery.close)
+            running = [*self.workers, *self.eval_workers, *filter(None, [self.eval_runner])]
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
 
-    async def close_parts(self) -> None:
-        if self._shared is not None:
-            await self._shared.close()
-        self.problems.close()
-        await self._pool.close()
-        self._record.close()
+    async def _close_disks(self) -> None:
         disks = [self._dumps.close]
-        if "replica" in self.__dict__:
-            disks.append(self.replica.checkpoints.close)
+        if "checkpoints" in self.__dict__:
+            disks.append(self.checkpoints.close)
         await asyncio.gather(*map(asyncio.to_thread, disks))  # each waits 10 s if it hangs
+
+    async def _cancel_pending_saves(self) -> None:
+        """Record the groups whose workers were cancelled during the save."""
+        for save in self._pending_saves.values():
+            if not save.cancel() and not save.exception():
+                self.statistics.record(GroupOutcome.CANCELLED)
+        await asyncio.gather(*self._pending_saves.values(), return_exceptions=True)
+
+    def _close_file(self) -> None:
+        """Close Atropos's own file of groups; delete it if it is empty after a failed start."""
+        if self.jsonl_writer is None:
+            return
+        try:
+            self.jsonl_writer.close()
+        except OSError as error:
+            logger.error("The end of data_path_to_save_groups is missing: %s", error)
+        path = Path(self.config.data_path_to_save_groups)
+        if path.is_file() and not path.stat().st_size:  # never a device
+            path.unlink()
+
+    def _report(self) -> None:
+        """Report the outcome of all groups in the log and in wandb."""
         if self.serving and self._dumps.has_written:
             folder = shlex.quote(self.config.data_dumps_dir)
             logger.info("To see the rollouts: reasoning-gym-environment report %s", folder)
-        for save in self._pending_saves.values():  # their workers were cancelled
-            if not save.cancel() and not save.exception():
-                self.statistics.accounting.record(GroupOutcome.CANCELLED)
-        await asyncio.gather(*self._pending_saves.values(), return_exceptions=True)
+        statistics, unaccounted = self.statistics, self.statistics.unaccounted()
+        logger.info("Groups: %s", statistics.accounting())
+        has_all_groups = self.serving or self.processing  # otherwise a caller has them
+        if has_all_groups and any(unaccounted.values()):
+            logger.error("Group accounting mismatch: %s", unaccounted)
+        if self.serving:
+            output.update_wandb_summary(
+                f"{self.wandb_prepend}_counts/", statistics.reported_counts()
+            )
+        logger.info("Closed after %s", signal_line(statistics.total))
+        logger.info("Counts of this run: %s", dict(sorted(statistics.counts.items())))
 
-    def evaluation_key(self) -> str:
-        return self.evaluation.key(length_limit=self.length_limit, versions=VERSIONS)
+    # Atropos's API: registration and the trainer's step.
 
-    async def get_next_item(self) -> Problem:
-        """Return the next problem of this replica's stream; never None.
+    async def setup_wandb(self) -> None:
+        """Start the wandb run under the trainer's project; raises FixableError if wandb refuses."""
+        if not self.config.use_wandb:
+            return
+        await self._until_trainer(
+            lambda: self.api.get("/wandb_info"), lambda reply: reply["project"] is not None
+        )
+        with output.starting_wandb():
+            await super().setup_wandb()
+
+    async def _until_trainer(
+        self,
+        request: Callable[[], Awaitable[dict[str, Any]]],
+        is_answered: Callable[[dict[str, Any]], bool],
+    ) -> dict[str, Any]:
+        """Repeat a request until the API has a trainer to answer it; log the wait."""
+        waiting, url = Outage(interval=self.progress_interval), self.config.rollout_server_url
+        while not is_answered(reply := await request()):
+            waiting.record_failure()
+            if waiting.should_log:
+                line_logger.warning(
+                    "Waiting for a trainer, %.0f s: start it with the Atropos API at %s; to try "
+                    "without one, run `reasoning-gym-environment demo --trainer-only %s`",
+                    *(waiting.seconds, url, url),
+                )
+            await asyncio.sleep(1)
+        return reply
+
+    async def _register_env(self) -> dict[str, Any]:
+        """Register under the configured replica's name, if any; return the API's reply.
 
         Raises:
-            ConfigurationError: no prompt leaves room for a completion.
+            FixableError: the API refuses or does not answer, another process has that name, or
+                checkpoints can't be written.
         """
-        if self.processing and self.backlog:
-            return self.backlog.pop()
-        problems = self._started_problems()
-        while self._shared is not None and (shared := await self._shared.next()):
-            if problem := await problems.make(shared.recipe, self._has_room):
-                return replace(problem, asked_again=shared.asked_again)
-            self._shared.drop(shared.recipe)
-        return await problems.next(self._has_room)
+        config = self.config
+        body = {
+            "max_token_length": config.max_token_length,
+            "desired_name": config.wandb_name,
+            "weight": config.inference_weight,
+            "min_batch_allocation": config.min_batch_allocation,
+            "group_size": config.group_size,
+        }
+        data = await self._until_trainer(
+            lambda: self.api.post("/register-env", body),
+            lambda reply: bool(reply["status"] == "success"),
+        )
+        if config.replica:
+            data["wandb_name"] = f"{config.wandb_name}_{config.replica}"
+        self.env_id = data["env_id"]  # from here on, closing tells the API
+        self.wandb_prepend, self.checkpoint_dir = data["wandb_name"], data["checkpoint_dir"]
+        saves = data["checkpoint_interval"] > 0
+        if saves:
+            self.checkpoints.require_writable()
+        if saves or config.replica:
+            await self.checkpoints.claim()
+        if saves and data["starting_step"] == 0:
+            self.save_checkpoint(0)
+        return data
 
-    async def _has_room(self, problem: Problem) -> bool:
-        return await self.inference.has_room(problem.question, self.length_limit)
+    async def register_env(self) -> None:
+        await super().register_env()
+        await self.api.register_sentinel()
+
+    async def get_server_info(self) -> None:
+        """Get the trainer's settings, then start generating, since Atropos waits a few seconds.
+
+        Raises:
+            ConfigurationError: a group doesn't fit the trainer's batch.
+        """
+        try:
+            await super().get_server_info()
+        except ValueError as error:
+            raise ConfigurationError(f"{error}: lower --env.group_size") from error
+        self._started_problems().fill()
+
+    async def get_status(self) -> None:
+        """Get the trainer's step.
+
+        Raises:
+            LostStateError: the API was restarted.
+            ApiRefusedError, UnreachableError: it refuses the request, or doesn't answer.
+            FixableError: inference fails for good.
+        """
+        if self._fatal is not None:
+            raise self._fatal
+        self.status_dict = await self.api.get("/status-env", {"env_id": self.env_id})
+        step = self.status_dict["current_step"]
+        if step < self.curr_step:
+            raise self.api.mark_lost(f"it went back from step {self.curr_step} to step {step}")
+        self.max_num_workers = self.config.max_num_workers
+        if self.max_num_workers == -1:
+            servers = len(self.server.servers)
+            self.max_num_workers = self.config.max_num_workers_per_node * servers
+        await self.server.update_weight(self.status_dict["env_weight"])
+
+    # One group: drawn, collected, delivered; or lost and retried.
 
     def _started_problems(self) -> TrainingProblems:
         """Start the stream at its first use: it needs the replica's name."""
@@ -298,11 +667,37 @@ class ReasoningGymEnv(AtroposEnv):
             )
         return self.problems
 
-    def stream_state(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
-        return self._started_problems().state_dict(unfinished)
+    async def get_next_item(self) -> Problem:
+        """Return the next problem of this replica's stream; never None.
 
-    def load_stream_state(self, state: dict[str, Any]) -> None:
-        self._started_problems().load_state_dict(state)
+        Raises:
+            ConfigurationError: no prompt leaves room for a completion.
+        """
+
+        async def has_room(problem: Problem) -> bool:
+            return await self.inference.has_room(problem.question, self.length_limit)
+
+        if self.processing and self.backlog:
+            return self.backlog.pop()
+        problems = self._started_problems()
+        while self._shared is not None and (shared := await self._shared.next()):
+            recipe, asked_again = shared
+            if problem := await problems.make(recipe, has_room):
+                return replace(problem, asked_again=asked_again)
+            self._shared.drop(recipe)
+        return await problems.next(has_room)
+
+    async def handle_env(self, item_uuid: str) -> Any:
+        """Collect one group; retry its problem if its worker is cancelled before delivery."""
+        problem = self.running_items[item_uuid]["item"]
+        try:
+            return await super().handle_env(item_uuid)
+        except asyncio.CancelledError:
+            kept = [*self.backlog, *(entry["item"] for entry in self.running_items.values())]
+            delivered = self.delivery.has_group_of(asyncio.current_task())
+            if not delivered and not any(problem is one for one in kept):
+                self._retry(problem)
+            raise
 
     async def collect_trajectories(self, item: Problem) -> tuple[dict[str, Any] | None, list[Any]]:
         """Return a scored group, saved to disk; None if it is lost or unscored.
@@ -313,13 +708,13 @@ class ReasoningGymEnv(AtroposEnv):
         Raises:
             InferenceError: in `process`, after too many lost groups in a row.
         """
-        accounting, key = self.statistics.accounting, recipe_key(item.recipe)
+        statistics, key = self.statistics, recipe_key(item.recipe)
         if key not in self._pending_saves:
             try:
-                with accounting.generating(lost_on=InferenceError):
+                with statistics.generating(lost_on=InferenceError):
                     group = await self._generate(item)
             except InferenceError as error:
-                self.handle_lost_group(item, error)
+                self._handle_lost_group(item, error)
                 return None, []
             self._pending_saves[key] = asyncio.create_task(self._save(group))
         try:
@@ -329,9 +724,9 @@ class ReasoningGymEnv(AtroposEnv):
             raise
         del self._pending_saves[key]
         if not group.scored:
-            accounting.record(GroupOutcome.UNSCORED)
+            statistics.record(GroupOutcome.UNSCORED)
             return None, []
-        with accounting.delivering():
+        with statistics.delivering():
             scored_data = to_scored_data_group(
                 group,
                 self.inference.prompt(item.question).messages,
@@ -351,19 +746,130 @@ class ReasoningGymEnv(AtroposEnv):
             length_limit=self.length_limit,
             sampling=self._sampling,
         )
+        self._retries.pop(recipe_key(item.recipe), None)
         self._started_problems().step = self.curr_step if self.serving else None
-        for observer in self._observers:
-            observer.group_finished(group)
-        return group
-
-    async def _save(self, group: GroupResult) -> GroupResult:
-        with self.statistics.accounting.delivering():
-            await self._rollouts.save(group, self.identity())
+        for observe in self._observers:
+            observe(group)
         return group
 
     async def score(self, problem: Problem, completions: Sequence[Completion]) -> GroupResult:
         """Score completions of one problem."""
         return await self._rollouts.score(problem, completions)
+
+    async def _save(self, group: GroupResult) -> GroupResult:
+        with self.statistics.delivering():
+            await self._rollouts.save(group, self.identity())
+        return group
+
+    def _handle_lost_group(self, problem: Problem, error: InferenceError) -> None:
+        """Retry the problem of a lost group, or give it up.
+
+        Raises:
+            InferenceError: `process` gives up; `serve` ends at the next `get_status`.
+        """
+        if error.is_transient:
+            self._retry(problem)
+        else:
+            self.statistics.counts["problems/given_up"] += 1
+        self.backoff.record_failure(problem.recipe.task, error)
+        fatal = InferenceError(
+            f"{self.backoff.failures} groups in a row were lost; check the server at "
+            f"{', '.join(self.inference.urls)}: {error}"
+        )
+        if self.processing and self.backoff.failures >= self.max_consecutive_losses:
+            raise fatal from error
+        if self.serving and self.backoff.permanent >= self.max_consecutive_losses:
+            self._fatal = self._fatal or fatal  # Atropos's loop swallows what its workers raise
+
+    def _retry(self, problem: Problem) -> None:
+        """Put a problem into the backlog, up to three times until a group of it is scored."""
+        key = recipe_key(problem.recipe)
+        self._retries[key] += 1
+        if self._retries[key] <= 3:
+            self.statistics.counts["problems/retried"] += 1
+            self.backlog.append(problem)
+        else:
+            self.statistics.counts["problems/given_up"] += 1
+            del self._retries[key]
+
+    async def handle_send_to_api(
+        self,
+        scored_data: Any,
+        item: Problem | None = None,
+        do_send_to_api: bool = True,
+        abort_on_any_max_length_exceeded: bool = True,
+    ) -> None:
+        """Check a group, then write and send it; cancelling the caller does not cancel that."""
+        row_limit = self.max_token_len if abort_on_any_max_length_exceeded else 0
+        delivery = self._deliver(scored_data, item, sends=do_send_to_api, row_limit=row_limit)
+        await self.delivery.finish(delivery)
+
+    async def _deliver(
+        self, group: dict[str, Any], problem: Problem | None, *, sends: bool, row_limit: int
+    ) -> GroupOutcome:
+        stopped = await self.delivery.check(
+            group,
+            problem,
+            rows=self.config.group_size,
+            row_limit=row_limit,
+            drop_equal_scores=self.config.ensure_scores_are_not_same,
+        )
+        if stopped:
+            return stopped
+        if self.tokenizer is not None:
+            self.completion_lengths += map(trained_tokens, group["masks"])
+        for name in ("ref_logprobs", "group_overrides", "distill_token_ids", "distill_logprobs"):
+            group.setdefault(name, None)  # fields of Atropos's groups that ours don't have
+        self.items_sent_this_step += self.serving
+        await self.add_rollouts_for_wandb(group, problem)
+        is_written = await self.delivery.write(group)
+        if sends:
+            return await self.delivery.send({**group, "env_id": self.env_id}, problem)
+        return GroupOutcome.WRITTEN if is_written else GroupOutcome.FAILED
+
+    # Each round of Atropos's loop: evaluation, checkpoint, log.
+
+    async def env_step_checks(self) -> None:
+        """Evaluate, save a checkpoint and log if due at the trainer's step."""
+        before, step = self.curr_step, self.status_dict["current_step"]
+        self.curr_step = step
+        evaluating = self.eval_runner is not None and not self.eval_runner.done()
+        if not evaluating and self.config.steps_per_eval > 0:
+            if self._election is None:
+                name = f"{self.config.wandb_name}.evaluation-{self._evaluation_key()}"
+                path = Path(self.checkpoint_dir, "env_checkpoints", name)
+                self._election = LeaderElection(path, every=self.config.steps_per_eval)
+            if self._election.is_due(step):
+                self._start_evaluation(step, self._election)
+        if step == before:
+            return
+        every = self.checkpoint_interval
+        if every > 0 and step // every > before // every:
+            await self.checkpoints.save_async(step // every * every, self._checkpoint())
+        if self.items_sent_this_step >= self.config.min_items_sent_before_logging:
+            self.items_sent_this_step = 0
+            await self.wandb_log({})
+
+    def _evaluation_key(self) -> str:
+        """Return a key that is equal for replicas whose evaluations have equal results."""
+        return self.evaluation.key(length_limit=self.length_limit, versions=VERSIONS)
+
+    def _start_evaluation(self, step: int, election: LeaderElection) -> None:
+        """Start the evaluation due at a step; with STOP_TRAIN, training waits for it."""
+
+        def record(evaluation: asyncio.Task[None]) -> None:
+            if not evaluation.cancelled():
+                evaluation.exception()  # `evaluate` has logged it
+                election.record_done(step)
+
+        self.eval_runner = asyncio.create_task(self.evaluate())
+        self.eval_runner.add_done_callback(record)
+        if self.config.eval_handling == EvalHandlingEnum.STOP_TRAIN:
+            self.backlog.extend(entry["item"] for entry in self.running_items.values())
+            for worker in self.workers:
+                worker.cancel()
+            self.workers = set()
+            self.running_items = {}
 
     async def evaluate(self, *args: Any, **kwargs: Any) -> None:
         """Run the fixed evaluation set and write its metrics and samples."""
@@ -381,10 +887,59 @@ class ReasoningGymEnv(AtroposEnv):
                 logger.exception("The evaluation failed")
             raise
 
-    async def _run_evaluate(self) -> None:
-        await super()._run_evaluate()
-        self.evaluation.show(sys.stdout)
-        self.evaluation.require_complete()
+    @cached_property
+    def checkpoints(self) -> Checkpoints:
+        """This replica's checkpoints, once the API has named it."""
+        folder = Path(self.checkpoint_dir, "env_checkpoints", str(self.wandb_prepend))
+        return Checkpoints(folder, self.statistics.counts)
+
+    def save_checkpoint(self, step: int, data: dict[str, Any] | None = None) -> None:
+        """Write the training stream's state atomically; failures are logged and counted."""
+        self.checkpoints.save(step, {**(data or {}), **self._checkpoint()})
+
+    def _checkpoint(self) -> dict[str, Any]:
+        """Return the stream's state: a resumed run starts with what was not trained on."""
+        running = [entry["item"] for entry in self.running_items.values()]
+        return {STREAM: self._started_problems().state_dict([*running, *self.backlog])}
+
+    def load_checkpoint(self) -> None:
+        """Continue the newest checkpoint up to the trainer's step.
+
+        Raises:
+            FixableError: the checkpoint can't be continued.
+        """
+        path = self.checkpoints.newest(self.curr_step)
+        if path is None:
+            logger.warning(
+                "No checkpoint for step %s of %s below %r: starting the training stream from the "
+                "beginning",
+                *(self.curr_step, self.wandb_prepend, str(self.checkpoint_dir)),
+            )
+            return
+        try:
+            self._started_problems().load_state_dict(read_checkpoint(path))
+        except ValueError as error:
+            raise unusable(path, error) from error
+        logger.info("Continued %s at the trainer's step %d", path, self.curr_step)
+
+    # Metrics.
+
+    async def add_rollouts_for_wandb(self, scored_data: Any, item: Problem | None = None) -> None:
+        """Keep some rollouts of a delivered group for the rollout table."""
+        self.statistics.counts["groups/accepted"] += 1
+        if not self.config.use_wandb or self.tokenizer is None:
+            return
+        keep = self.config.num_rollouts_per_group_for_logging
+        make = functools.partial(output.rollout_rows, self.tokenizer, scored_data, item, keep=keep)
+        tokens = sum(map(len, scored_data["tokens"][: None if keep == -1 else keep]))
+        rows = await offload(make, tokens=tokens)
+        self.rollouts_for_wandb.append(rows)  # Atropos may have replaced the list
+        del self.rollouts_for_wandb[: -self.config.num_rollouts_to_keep]
+
+    async def create_rollout_table(self, wandb_metrics: dict[str, Any]) -> dict[str, Any]:
+        if self.config.use_wandb and self.rollouts_for_wandb:
+            wandb_metrics["train/rollouts"] = output.rollout_table(self.rollouts_for_wandb)
+        return wandb_metrics
 
     async def wandb_log(self, wandb_metrics: dict[str, Any] | None = None) -> None:
         """Log the run metrics since the last call, and the last evaluation."""

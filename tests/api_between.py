@@ -116,13 +116,14 @@ class Api:
         self._port = 0
 
     async def __aenter__(self) -> "Api":
-        await self._start(step=0)
+        await self.start(step=0)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.stop()
 
-    async def _start(self, *, step: int) -> None:
+    async def start(self, *, step: int) -> None:
+        """Start an API that knows nothing, whose trainer registers at this step."""
         self._server = ApiServer(port=self._port)
         self.url = self._server.url
         self._port = int(self.url.rpartition(":")[2])
@@ -139,7 +140,7 @@ class Api:
     async def start_anew(self, *, step: int) -> None:
         """The trainer registers again at this step."""
         await self.stop()
-        await self._start(step=step)
+        await self.start(step=step)
 
 
 @asynccontextmanager

@@ -1,6 +1,6 @@
-"""Everything that imports atroposlib or wandb: the base class, delivery, replicas, scored data.
+"""What speaks atroposlib or wandb: settings, servers, rows, delivery, output.
 
 The rest of the package works without Atropos, except the environment and the demo.
 """
 
-__all__ = ["base", "config", "launch", "scored_data", "shared_curriculum"]
+__all__ = ["config", "delivery", "launch", "output", "scored_data", "servers", "shared_curriculum"]

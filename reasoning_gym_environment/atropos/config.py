@@ -12,7 +12,7 @@ from ..inference.prompts import resolve_system_prompt
 from ..problems.suites import load_suite
 from ..scoring.grading import ScoringSettings
 from ..settings import EnvironmentSettings, ServerSettings, settings_of
-from ._tokenizer import chat_template_text
+from .servers import chat_template_text
 
 
 class ReasoningGymEnvConfig(EnvironmentSettings, BaseEnvConfig):

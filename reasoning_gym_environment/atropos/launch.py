@@ -26,8 +26,8 @@ from ..util.command_line import ENV, SERVER, build, read_given
 from ..util.concurrency import SWITCH_SECONDS
 from ..util.files import replacing
 from ..util.logs import WITHHELD, SecretRedactor
-from ._output import require_wandb_login
 from .config import ServerConfig
+from .output import require_wandb_login
 
 logger = logging.getLogger(__name__)
 

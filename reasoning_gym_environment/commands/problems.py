@@ -12,6 +12,7 @@ from ..errors import ConfigurationError, FixableError
 from ..evaluation.plan import EvaluationPlan, EvaluationSet
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
+from ..integrations.shared import PROBLEM_COLUMNS, demonstration_row, problem_row
 from ..problems.stream import (
     DecontaminatedPool,
     make_problems,
@@ -21,7 +22,6 @@ from ..problems.stream import (
 )
 from ..problems.training import select
 from ..records import Ladder, Problem, Recipe
-from ..rollouts.demonstrations import PROBLEM_COLUMNS, demonstration_row, problem_row
 from ..sandbox.pool import ProblemGenerator, TaskPool
 from ..settings import EnvironmentSettings, add_options, environment_of, pool_settings, settings_of
 from ..storage.export import (

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from ..errors import INCOMPLETE
 from ..inference.dialects import SamplingParams
@@ -28,7 +28,8 @@ from ..records import (
     Verdict,
     recipe_key,
 )
-from ..rollouts.metrics import GROUPS, AnswerCheck, CheckedCompletion
+from ..rollouts.metrics import GROUPS, AnswerCheck
+from ..rollouts.rollouts import Rollouts
 from ..sandbox.pool import ProblemGenerator
 from ..scoring.grading import ScoringSettings
 from ..storage.rows import StoredGroup, stable_json
@@ -66,18 +67,6 @@ class IncompleteEvaluationError(InferenceError):
     """Too many items have no score."""
 
     exit_status = INCOMPLETE
-
-
-class RolloutSource(Protocol):
-    """What an evaluation needs of rollouts."""
-
-    async def sample(
-        self, problem: Problem, *, n: int, length_limit: int, sampling: SamplingParams
-    ) -> GroupResult: ...
-
-    def row(self, group: GroupResult, identity: Mapping[str, Any]) -> StoredGroup: ...
-
-    def waiting(self) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,7 +116,7 @@ class Evaluation:
     set: EvaluationSet
 
     def __init__(
-        self, settings: EvaluationSettings, rollouts: RolloutSource, counts: Counter[str]
+        self, settings: EvaluationSettings, rollouts: Rollouts, counts: Counter[str]
     ) -> None:
         self.folder = settings.folder
         self.report = EvaluationReport(attempts=settings.eval_attempts)
@@ -368,13 +357,14 @@ def unscored_group(problem: Problem, reason: str, *, attempts: int) -> GroupResu
     return GroupResult(problem=problem, attempts=(attempt,) * attempts)
 
 
-def _warn_without_answers(samples: Iterable[StoredGroup], of: str) -> None:
-    """Log a warning if nearly all completions have no answer; `of` names the samples."""
+def _warn_without_answers(samples: Iterable[StoredGroup], subject: str) -> None:
+    """Log a warning if nearly all completions have no answer; `subject` names the samples."""
     check = AnswerCheck()
     for sample in samples:
         given = [rollout for rollout in sample.rollouts if rollout.length is not None]
-        check.add([CheckedCompletion(r.text, r.finish_reason, r.status) for r in given])
-    if text := check.warning(of, so="the results measure the format, not the model"):
+        check.add((r.text, r.finish_reason, r.status) for r in given)
+    consequence = "the results measure the format, not the model"
+    if text := check.warning(subject, consequence=consequence):
         logger.warning("%s", text)
 
 

@@ -14,8 +14,7 @@ from ..errors import ConfigurationError
 from ..gym.arguments import require_problems
 from ..gym.blocking import ProblemStream, ReasoningGym
 from ..records import Problem
-from ..rollouts.demonstrations import problem_row
-from .shared import parse_recipe, require_gym
+from .shared import parse_recipe, problem_row, require_gym
 
 __all__ = ["ReasoningGymReward", "problem_dataset", "stream_dataset"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from ..records import Signal
-from ..rollouts.metrics import GROUPS, NEARLY_ALL, AnswerCheck, CheckedCompletion
+from ..records import Signal, Status
+from ..rollouts.metrics import GROUPS, NEARLY_ALL, AnswerCheck
 from ..storage.dumps import counted
 from ..storage.rows import StoredGroup
 from ..storage.runs import RECORD_SECONDS, RunRecord
@@ -36,7 +36,7 @@ class _Outcome(NamedTuple):
     signal: Signal | None
     unscored: int
     truncated: int
-    completions: list[CheckedCompletion]
+    completions: list[tuple[str, str, Status]]
 
 
 class RunHealth:
@@ -171,8 +171,7 @@ def _outcome(group: StoredGroup, time: float, number: int) -> _Outcome:
         unscored=len(group.rollouts) - len(scored),
         truncated=sum(rollout.truncated for rollout in scored),
         completions=[  # of the text, only whether there is one is kept
-            CheckedCompletion(r.text[:1] if r.text.strip() else "", r.finish_reason, r.status)
-            for r in scored
+            (r.text[:1] if r.text.strip() else "", r.finish_reason, r.status) for r in scored
         ],
     )
 

@@ -1,6 +1,6 @@
-"""Groups of rollouts, their metrics and accounting, and problems as demonstrations.
+"""Groups of rollouts, their metrics and accounting.
 
 How completions are requested is in `inference`.
 """
 
-__all__ = ["demonstrations", "metrics", "rollouts"]
+__all__ = ["metrics", "rollouts"]

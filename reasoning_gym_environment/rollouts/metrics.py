@@ -7,12 +7,11 @@ import logging
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import NamedTuple
 
 from ..records import UPSTREAM_THRESHOLD, Attempt, GroupResult, Signal, Status
 from ..scoring.rewards import signal
@@ -21,22 +20,6 @@ from ..util.text import escape_control_characters, replace_surrogates
 logger = logging.getLogger(__name__)
 line_logger = logging.getLogger(f"{__name__}.line")
 """Logs the progress line; a terminal shows its last message below all others."""
-
-_SHARES = {status: f"status/{status.value}" for status in Status}
-"""Status to the name of its share of rollouts."""
-
-_OLD_COUNTS = MappingProxyType(
-    {
-        "groups/started": "groups/begun",
-        "groups/generating": "groups/asked",
-        "groups/accepted": "groups/kept",
-        "groups/in_flight": "groups/on_the_way",
-        "problems/retried": "problems/asked_again",
-        "sandbox/restarts": "workers/restarts",
-        "sandbox/failed_starts": "workers/failed_starts",
-    }
-)
-"""Count to its old name, under which reports repeat it for dashboards."""
 
 
 @dataclass(slots=True)
@@ -115,7 +98,7 @@ class Means:
 def attempt_values(attempt: Attempt) -> dict[str, float]:
     """Return the averaged numbers of one rollout; an unscored one has its status alone."""
     completion, verdict = attempt.completion, attempt.verdict
-    values = {name: float(verdict.status is status) for status, name in _SHARES.items()}
+    values = {f"status/{status.value}": float(verdict.status is status) for status in Status}
     if not completion.length:  # the server returned none
         return values
     values["truncated"] = float(completion.truncated)
@@ -157,54 +140,64 @@ class GroupOutcome(str, Enum):
     """What became of a collected group; the value is its name among the counts."""
 
     SENT = "sent"
-    """To the API."""
+    """Accepted by the API."""
     WRITTEN = "written"
-    """To a file, in `process`."""
+    """Written to a file, in `process`."""
     REFUSED = "refused"
-    """As invalid, by us or by the API."""
+    """Refused as invalid, by us or by the API."""
     FAILED = "send_failures"
     CANCELLED = "cancelled"
     UNSCORED = "unscored"
     """No rollout has a score."""
     FILTERED = "filtered"
-    """No trainer learns from it."""
+    """No trainer learns from it, or has room for it."""
 
 
-class GroupAccounting:
-    """Counts of groups as `groups/<name>`; each group has exactly one outcome.
+class Statistics:
+    """The metrics of a run: means, event counts, and the accounting of its groups.
 
-    started = collected + lost + interrupted + generating, and collected = all outcomes + in_flight.
-    At the end of a run, generating and in_flight are 0.
+    Groups are counted as `groups/<name>`, and each has exactly one outcome: started = collected +
+    lost + interrupted + generating, and collected = all outcomes + in_flight. At the end of a run,
+    generating and in_flight are 0.
+
+    Attributes:
+        categories: category by task; set before the first group finishes.
+        interval: means since the last `take_report`.
+        counts: events of the whole run.
 
     Example:
-        >>> accounting = GroupAccounting(Counter())
-        >>> with accounting.generating(lost_on=ConnectionError), accounting.delivering():
-        ...     accounting.record_collected()
-        ...     accounting.record(GroupOutcome.SENT)
-        >>> str(accounting).split(";")[0]
+        >>> statistics = Statistics()
+        >>> with statistics.generating(lost_on=ConnectionError), statistics.delivering():
+        ...     statistics.record_collected()
+        ...     statistics.record(GroupOutcome.SENT)
+        >>> statistics.accounting().split(";")[0]
         '1 started = 1 collected + 0 lost + 0 interrupted'
-        >>> accounting.unaccounted()
+        >>> statistics.unaccounted()
         {'groups/generating': 0, 'groups/in_flight': 0}
     """
 
-    def __init__(self, counts: Counter[str]) -> None:
-        self._counts = counts
+    def __init__(self) -> None:
+        self.categories: Mapping[str, str] = {}
+        self.interval = Means()
+        self.counts: Counter[str] = Counter()
+        self._reported = Means()
+        self._unreported = Means()
 
     @contextmanager
     def generating(self, *, lost_on: type[BaseException]) -> Iterator[None]:
         """Start a group; `lost_on` counts it as lost, any other exception as interrupted."""
-        self._add("started")
+        self.counts["groups/started"] += 1
         try:
             yield
         except lost_on:
-            self._add("lost")
+            self.counts["groups/lost"] += 1
             raise
         except BaseException:
-            self._add("interrupted")
+            self.counts["groups/interrupted"] += 1
             raise
 
     def record_collected(self) -> None:
-        self._add("collected")
+        self.counts["groups/collected"] += 1
 
     @contextmanager
     def delivering(self) -> Iterator[None]:
@@ -219,50 +212,28 @@ class GroupAccounting:
             raise
 
     def record(self, outcome: GroupOutcome) -> None:
-        self._add(outcome.value)
+        self.counts[f"groups/{outcome.value}"] += 1
 
     def unaccounted(self) -> dict[str, int]:
         """Count the groups without an outcome by stage; empty before the first group."""
-        if not self._count("started"):
+        if not self.counts["groups/started"]:
             return {}
-        generated = sum(map(self._count, ("collected", "lost", "interrupted")))
-        delivered = sum(self._count(outcome.value) for outcome in GroupOutcome)
+        generated = sum(self.counts[f"groups/{n}"] for n in ("collected", "lost", "interrupted"))
+        delivered = sum(self.counts[f"groups/{outcome.value}"] for outcome in GroupOutcome)
         return {
-            "groups/generating": self._count("started") - generated,
-            "groups/in_flight": self._count("collected") - delivered,
+            "groups/generating": self.counts["groups/started"] - generated,
+            "groups/in_flight": self.counts["groups/collected"] - delivered,
         }
 
-    def _add(self, name: str) -> None:
-        self._counts[f"groups/{name}"] += 1
+    def accounting(self) -> str:
+        """Format the counts of groups as two sums."""
 
-    def _count(self, name: str) -> int:
-        return self._counts[f"groups/{name}"]
+        def counted(*names: str) -> str:
+            return " + ".join(f"{self.counts[f'groups/{name}']} {name}" for name in names)
 
-    def _sum(self, *names: str) -> str:
-        return " + ".join(f"{self._count(name)} {name}" for name in names)
-
-    def __str__(self) -> str:
-        started = self._sum("collected", "lost", "interrupted")
-        collected = self._sum(*(outcome.value for outcome in GroupOutcome))
-        return f"{self._sum('started')} = {started}; {self._sum('collected')} = {collected}"
-
-
-class Statistics:
-    """The metrics of a run.
-
-    Attributes:
-        categories: category by task; set before the first group finishes.
-        interval: means since the last `take_report`.
-        counts: events of the whole run.
-    """
-
-    def __init__(self) -> None:
-        self.categories: Mapping[str, str] = {}
-        self.interval = Means()
-        self.counts: Counter[str] = Counter()
-        self.accounting = GroupAccounting(self.counts)
-        self._reported = Means()
-        self._unreported = Means()
+        started = counted("collected", "lost", "interrupted")
+        collected = counted(*(outcome.value for outcome in GroupOutcome))
+        return f"{counted('started')} = {started}; {counted('collected')} = {collected}"
 
     @property
     def total(self) -> Means:
@@ -274,14 +245,13 @@ class Statistics:
 
     def group_finished(self, group: GroupResult) -> None:
         """Count a scored group."""
-        self.accounting.record_collected()
+        self.record_collected()
         for values in group_values(group, self.categories):
             self.interval.add(values)
         recipe = group.problem.recipe
         level = {} if recipe.level is None else {"level": float(recipe.level)}
         self._unreported.add({"groups": 1.0, **level})
-        errors = sum(attempt.verdict.errors for attempt in group.attempts)
-        if errors:
+        if errors := sum(attempt.verdict.errors for attempt in group.attempts):
             self.counts[f"verifier_errors/{recipe.task}"] += errors
         if broken := sum(replace_surrogates(a.completion.text)[1] > 0 for a in group.attempts):
             self.counts["rollouts/broken_text"] += broken
@@ -294,23 +264,21 @@ class Statistics:
         return report | {f"counts/{name}": float(n) for name, n in self.reported_counts().items()}
 
     def reported_counts(self) -> dict[str, int]:
-        """Return the event counts and the groups in progress, under current and old names."""
-        counts = {**self.counts, **self.accounting.unaccounted()}
-        old = {_OLD_COUNTS[name]: n for name, n in counts.items() if name in _OLD_COUNTS}
-        return dict(sorted((counts | old).items()))
+        """Return the event counts and the groups in progress."""
+        return dict(sorted({**self.counts, **self.unaccounted()}.items()))
 
 
-def signal_line(means: Means, of: str = "") -> str:
+def signal_line(means: Means, prefix: str = "") -> str:
     """Format the shares of groups with and without learning signal.
 
     Args:
-        of: prefix of the means: "", or "category/games/" for example.
+        prefix: of the means: "", or "category/games/" for example.
 
     Example:
         >>> signal_line(Means())
         '0 groups'
     """
-    mixed, solved, unsolved = (means[f"{of}groups/{one.value}"] for one in Signal)
+    mixed, solved, unsolved = (means[f"{prefix}groups/{one.value}"] for one in Signal)
     if not mixed.count:
         return "0 groups"
     return (
@@ -323,18 +291,15 @@ def signal_lines(means: Means, categories: Iterable[str]) -> list[str]:
     """Format a `signal_line` for all groups, and for each category that has any."""
     lines = [signal_line(means)]
     for category in sorted(set(categories)):
-        of = f"category/{category}/"
-        if means[f"{of}groups/{Signal.MIXED.value}"].count:
-            lines.append(f"{category}: {signal_line(means, of)}")
+        prefix = f"category/{category}/"
+        if means[f"{prefix}groups/{Signal.MIXED.value}"].count:
+            lines.append(f"{category}: {signal_line(means, prefix)}")
     return lines
 
 
 GROUPS = 50
 """Groups after which the warning is due."""
 NEARLY_ALL = 0.95
-_EXAMPLES = 2
-_EXAMPLE_LENGTH = 160
-
 _FAULTS = MappingProxyType(
     {
         "truncated": (
@@ -360,23 +325,7 @@ _FAULTS = MappingProxyType(
         ),
     }
 )
-"""Why completions have no answer, the most specific first: what they are, and ways out."""
-
-
-_TOO_EASY = (
-    "are all solved: little can be learned from them, and a group with equal rewards is not sent "
-    "(ensure_scores_are_not_same). Ways out: complexity_mode: curriculum, which raises the level "
-    "of solved tasks (set already, it needs some groups of each); a higher difficulty with "
-    "complexity_mode: fixed; harder tasks."
-)
-
-
-class CheckedCompletion(NamedTuple):
-    """What `AnswerCheck` looks at in a completion that the server returned."""
-
-    text: str
-    finish_reason: str
-    status: Status
+"""Why completions have no answer, the most specific first: what they are, and hints."""
 
 
 class AnswerCheck:
@@ -387,8 +336,13 @@ class AnswerCheck:
         self._faults: Counter[str] = Counter()
         self._examples: list[str] = []
 
-    def add(self, completions: Sequence[CheckedCompletion]) -> None:
-        """Count the completions of one problem, and keep an example."""
+    def add(self, completions: Iterable[tuple[str, str, Status]]) -> None:
+        """Count the completions of one problem, and keep an example.
+
+        Args:
+            completions: text, finish reason and status of each.
+        """
+        example = None
         for text, finish_reason, status in completions:
             faults = {
                 "truncated": finish_reason == "length",
@@ -398,44 +352,42 @@ class AnswerCheck:
             }
             self._total += 1
             self._faults.update(name for name, found in faults.items() if found)
-        unanswered = (one.text for one in completions if one.status is Status.NO_ANSWER)
-        example = next(unanswered, None)
-        if example is not None and len(self._examples) < _EXAMPLES:
-            self._examples.append(shorten(example) or "(nothing)")
+            if faults["unanswered"] and example is None and len(self._examples) < 2:
+                example = shorten(text) or "(nothing)"
+                self._examples.append(example)
 
-    def finding(self, of: str) -> str | None:
+    def finding(self, subject: str) -> str | None:
         """Return which fault nearly all completions have, with its share; None if none has.
 
         Args:
-            of: names the groups.
+            subject: names the groups.
         """
         shares = self._shares()
-        if (fault := _common_fault(shares)) is None:
+        if (fault := self._common_fault()) is None:
             return None
         others = [f"{s:.0%} {name}" for name, s in shares.items() if name != "unanswered"]
         more = f" ({', '.join(others)})" if fault == "unanswered" else ""
-        return f"{shares[fault]:.0%} of the completions of {of} {_FAULTS[fault][0]}{more}"
+        return f"{shares[fault]:.0%} of the completions of {subject} {_FAULTS[fault][0]}{more}"
 
-    def warning(self, of: str, *, so: str) -> str | None:
+    def warning(self, subject: str, *, consequence: str) -> str | None:
         """Explain why there are no answers and what to do; None if there are some.
 
         Args:
-            of: names the groups.
-            so: what follows from it.
+            subject: names the groups.
         """
-        if (fault := _common_fault(self._shares())) is None:
+        if (fault := self._common_fault()) is None:
             return None
         examples = "\n".join(f"  {example}" for example in self._examples)
         return (
-            f"{self.finding(of)}: {so}. The model wrote:\n{examples}\nWays out: {_FAULTS[fault][1]}"
+            f"{self.finding(subject)}: {consequence}. The model wrote:\n{examples}\n"
+            f"Ways out: {_FAULTS[fault][1]}"
         )
+
+    def _common_fault(self) -> str | None:
+        return next((name for name, share in self._shares().items() if share >= NEARLY_ALL), None)
 
     def _shares(self) -> dict[str, float]:
         return {name: self._faults[name] / max(1, self._total) for name in _FAULTS}
-
-
-def _common_fault(shares: Mapping[str, float]) -> str | None:
-    return next((name for name, share in shares.items() if share >= NEARLY_ALL), None)
 
 
 def shorten(text: str) -> str:
@@ -446,8 +398,7 @@ def shorten(text: str) -> str:
         'The answer is 4.'
     """
     line = escape_control_characters(" ".join(text.split()))
-    half = _EXAMPLE_LENGTH // 2 - 1
-    return line if len(line) <= _EXAMPLE_LENGTH else f"{line[:half]} … {line[-half + 1 :]}"
+    return line if len(line) <= 160 else f"{line[:79]} … {line[-78:]}"
 
 
 class ProgressReporter:
@@ -478,28 +429,42 @@ class ProgressReporter:
         if groups > GROUPS:
             return
         self._answers.add(
-            [
-                CheckedCompletion(a.completion.text, a.completion.finish_reason, a.verdict.status)
-                for a in group.attempts
-            ]
+            (a.completion.text, a.completion.finish_reason, a.verdict.status)
+            for a in group.attempts
         )
-        of, so = f"the first {GROUPS} groups", "nothing can be learned from them"
         if groups < GROUPS:
             return
-        if text := self._answers.warning(of, so=so) or self._too_easy(of):
+        subject = f"the first {GROUPS} groups"
+        text = self._answers.warning(subject, consequence="nothing can be learned from them")
+        solved = self._statistics.total[f"groups/{Signal.ALL_SOLVED.value}"].value
+        if not text and solved >= NEARLY_ALL:
+            text = (
+                f"{solved:.0%} of {subject} are all solved: little can be learned from them, and a "
+                "group with equal rewards is not sent (ensure_scores_are_not_same). Ways out: "
+                "complexity_mode: curriculum, which raises the level of solved tasks (set already, "
+                "it needs some groups of each); a higher difficulty with complexity_mode: fixed; "
+                "harder tasks."
+            )
+        if text:
             logger.warning("%s", text)
-
-    def _too_easy(self, of: str) -> str | None:
-        solved = self._statistics.total[f"groups/{Signal.ALL_SOLVED.value}"]
-        return f"{solved.value:.0%} of {of} {_TOO_EASY}" if solved.value >= NEARLY_ALL else None
 
     def line(self) -> str:
         """Describe the groups since the last line."""
         now, total = self._clock(), self._statistics.total
         seconds, since = max(now - self._last_time, 1e-9), total.since(self._last)
         self._last, self._last_time = total, now
-        rate = since["groups"].count / seconds
-        parts = [f"{total['groups'].count} groups, {rate:.1f}/s", *_shares(since)]
+        status = {status: since[f"status/{status.value}"] for status in Status}
+        rollouts = status[Status.SOLVED].count
+        scored = rollouts - status[Status.UNSCORED].total
+        mixed = since["groups/mixed"]
+        shares = (
+            ("solved", status[Status.SOLVED].total, scored),
+            ("with signal", mixed.total, mixed.count),
+            ("truncated", since["truncated"].total, rollouts),
+            ("no answer", status[Status.NO_ANSWER].total, scored),
+        )
+        parts = [f"{total['groups'].count} groups, {since['groups'].count / seconds:.1f}/s"]
+        parts += [f"{share / count:.0%} {name}" for name, share, count in shares if count]
         if since["level"].count:
             parts.append(f"mean level {since['level'].value:.1f}")
         return ", ".join(filter(None, [*parts, self._waiting()]))
@@ -520,18 +485,3 @@ class ProgressReporter:
             yield
         finally:
             task.cancel()
-
-
-def _shares(means: Means) -> list[str]:
-    """Format the shares of rollouts and groups; unscored rollouts count for truncation alone."""
-    status = {status: means[f"status/{status.value}"] for status in Status}
-    rollouts = status[Status.SOLVED].count
-    scored = rollouts - status[Status.UNSCORED].total
-    mixed = means["groups/mixed"]
-    shares = (
-        ("solved", status[Status.SOLVED].total, scored),
-        ("with signal", mixed.total, mixed.count),
-        ("truncated", means["truncated"].total, rollouts),
-        ("no answer", status[Status.NO_ANSWER].total, scored),
-    )
-    return [f"{total / count:.0%} {name}" for name, total, count in shares if count]

@@ -1,4 +1,4 @@
-"""One group of rollouts: requested, scored and saved, or lost and retried."""
+"""One group of rollouts: requested, scored and saved; and pauses while groups are lost."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import asyncio
 import logging
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Any, Protocol
+from typing import Any
 
 from ..inference.client import InferenceClient
 from ..inference.dialects import SamplingParams
 from ..inference.errors import InferenceError
-from ..records import Completion, GroupResult, Problem, Recipe
+from ..records import Completion, GroupResult, Problem
 from ..scoring.grading import ScoringSettings, Verifier, grade
 from ..storage.dumps import DumpKind, DumpWriter, dump_kind
 from ..storage.rows import StoredGroup
@@ -23,39 +21,14 @@ from ..util.outages import LOG_INTERVAL
 
 logger = logging.getLogger(__name__)
 
-MAX_RETRIES = 3
-"""Retries of one problem."""
-
-_FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 60.0
-_POLL_SECONDS = 0.5
-
-
-class GroupObserver(Protocol):
-    """A part of a run that learns from finished training groups."""
-
-    def group_finished(self, group: GroupResult) -> None:
-        """Take note of a scored group."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RolloutSettings:
-    """Which training groups are saved to disk.
-
-    Attributes:
-        dumped_kinds: the kinds of groups to save.
-        rollout_save_score_threshold: a group with a reward above it is successful.
-    """
-
-    dumped_kinds: frozenset[DumpKind]
-    rollout_save_score_threshold: float
-
 
 class Rollouts:
     """Turns problems into scored groups.
 
     Args:
         dumps: the writer of training groups.
+        dumped_kinds: the kinds of groups to save.
+        save_threshold: a group with a reward above it is successful.
     """
 
     def __init__(
@@ -64,14 +37,16 @@ class Rollouts:
         verifier: Verifier,
         dumps: DumpWriter,
         *,
-        settings: RolloutSettings,
         scoring: ScoringSettings,
+        dumped_kinds: Collection[DumpKind],
+        save_threshold: float,
     ) -> None:
         self._client = client
         self._verifier = verifier
         self._dumps = dumps
-        self._settings = settings
         self._scoring = scoring
+        self._dumped_kinds = dumped_kinds
+        self._save_threshold = save_threshold
         self._saved = 0
 
     async def sample(
@@ -105,8 +80,8 @@ class Rollouts:
             identity: the run's part of the row.
         """
         self._saved += 1
-        kind = dump_kind(group.rewards, threshold=self._settings.rollout_save_score_threshold)
-        if kind in self._settings.dumped_kinds:
+        kind = dump_kind(group.rewards, threshold=self._save_threshold)
+        if kind in self._dumped_kinds:
             row = self.row(group, {**identity, "number": self._saved})
             await self._dumps.write(kind, row.to_json())
 
@@ -118,35 +93,8 @@ class Rollouts:
         return StoredGroup.from_result(group, prompt.messages, run)
 
 
-class RetryBudget:
-    """Number of retries left for each problem whose group was lost.
-
-    Example:
-        >>> budget, recipe = RetryBudget(), Recipe(task="gcd", seed=2)
-        >>> [budget.may_retry(recipe) for _ in range(4)]
-        [True, True, True, False]
-    """
-
-    def __init__(self) -> None:
-        self._lost: Counter[tuple[str, int]] = Counter()
-
-    def group_finished(self, group: GroupResult) -> None:
-        self._forget(group.problem.recipe)
-
-    def may_retry(self, recipe: Recipe) -> bool:
-        """Count a lost group; return whether to retry its problem."""
-        self._lost[recipe.task, recipe.seed] += 1
-        if self._lost[recipe.task, recipe.seed] <= MAX_RETRIES:
-            return True
-        self._forget(recipe)
-        return False
-
-    def _forget(self, recipe: Recipe) -> None:
-        self._lost.pop((recipe.task, recipe.seed), None)
-
-
 class FailureBackoff:
-    """Failure backoff with rate-limited logging.
+    """Pauses between requests while inference fails, with rate-limited logging.
 
     Attributes:
         failures: groups lost since the last success.
@@ -168,7 +116,7 @@ class FailureBackoff:
     async def wait(self) -> None:
         """Wait until a group may be requested: while inference fails, one at a time."""
         while self.pause and self._clock() < self._next:
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(0.5)
         self._next = self._clock() + self.pause  # the others wait for the result of this one
 
     def record_failure(self, task: str, error: InferenceError) -> None:
@@ -180,7 +128,7 @@ class FailureBackoff:
         self.permanent += not error.is_transient
         if not self.pause or now - self._increased >= self.pause:
             self._increased = now
-            self.pause = min(_LONGEST_PAUSE, max(_FIRST_PAUSE, 2 * self.pause))
+            self.pause = min(60.0, max(1.0, 2 * self.pause))
         self._next = now + self.pause
         if now - self._logged_at >= LOG_INTERVAL:
             self._logged_at, self._logged = now, True

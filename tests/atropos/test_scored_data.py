@@ -15,7 +15,7 @@ from json_values import ODD, places, with_value
 
 from reasoning_gym_environment.atropos.scored_data import (
     COLUMNS,
-    find_fault,
+    group_error,
     nine_digits,
     pack,
     trained_tokens,
@@ -62,11 +62,11 @@ def arrays_of(tokens: Any, masks: Any, row: Any) -> dict[str, Any]:
 
 
 def said(group: dict[str, Any]) -> str | None:
-    return find_fault(group, rows=1, vocabulary=VOCABULARY)
+    return group_error(group, rows=1, vocabulary=VOCABULARY)
 
 
 def is_sound(tokens: list[Any], masks: list[Any], row: list[Any] | None) -> bool:
-    """What `find_fault` says of one row, number by number."""
+    """What `group_error` says of one row, number by number."""
     ids = all(type(token) is int and 0 <= token < VOCABULARY for token in tokens)
     labels = all(
         type(mask) is int and mask in (MASKED, token)
@@ -116,7 +116,7 @@ def group(**changes: Any) -> dict[str, Any]:
 
 
 def fault_of(**changes: Any) -> str | None:
-    return find_fault(group(**changes), rows=2, vocabulary=VOCABULARY)
+    return group_error(group(**changes), rows=2, vocabulary=VOCABULARY)
 
 
 def test_a_sound_group_has_no_fault() -> None:

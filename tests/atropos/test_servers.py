@@ -11,19 +11,10 @@ from asked_completions import REQUEST
 from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 from atroposlib.envs.server_handling.server_manager import ServerManager
-from openai import APIStatusError, AsyncOpenAI
-from tenacity import AsyncRetrying, RetryError, stop_after_attempt
 
-from reasoning_gym_environment.atropos._servers import (
-    AtroposServer,
-    as_refusal,
-    clients_of,
-    root_cause,
-)
-from reasoning_gym_environment.inference._rate_limit import is_rate_limited
+from reasoning_gym_environment.atropos.servers import AtroposServer
 from reasoning_gym_environment.inference.client import InferenceClient
 from reasoning_gym_environment.inference.dialects import ChatTokens, SamplingParams, TextSample
-from reasoning_gym_environment.inference.errors import describe
 
 pytestmark = pytest.mark.processes  # OpenAI's client asks for the system's name
 
@@ -181,44 +172,10 @@ async def test_atropos_weights_limit_concurrent_requests() -> None:
         manager = ServerManager([config], lambda *a, **k: AtroposServer("openai", *a, **k))
         await manager.update_weight(0.5)
         server.goes_on.clear()
-        [client] = clients_of(manager)
+        client = manager.servers[0].client
         jobs = [asyncio.create_task(client.sample(REQUEST, "train")) for _ in range(4)]
         await asyncio.sleep(0.3)
         assert len(server.bodies) == 2
         server.goes_on.set()
         await asyncio.gather(*jobs)
         await client.close()
-
-
-async def test_a_custom_server_class_is_asked_for_text() -> None:
-    async with recording() as (_, config):
-        manager = ServerManager([config], OpenAIServer)
-        [client] = clients_of(manager)
-        assert not client.negotiates
-        samples = await client.sample(REQUEST, "train")
-        assert samples == [TextSample("4", None, "stop")] * 2
-        await client.close()
-        assert manager.servers[0].openai.is_closed()
-
-
-async def test_a_refusal_to_an_environments_own_client_is_known_as_a_rate_limit() -> None:
-    async with recording() as (server, config):
-        server.status = 429
-        async with AsyncOpenAI(base_url=config.base_url, api_key="x", max_retries=0) as client:
-            with pytest.raises(APIStatusError) as raised:
-                await client.chat.completions.create(model="m", messages=[])
-    refusal = as_refusal(raised.value)
-    assert is_rate_limited(refusal)
-    assert describe(refusal).startswith(f"429 Too Many Requests from {config.base_url}/chat")
-
-
-async def test_the_root_cause_of_nested_retries_is_returned() -> None:
-    async def fail() -> None:
-        raise ConnectionError("gone")
-
-    async def retry() -> None:
-        await AsyncRetrying(stop=stop_after_attempt(2))(fail)
-
-    with pytest.raises(RetryError) as raised:
-        await AsyncRetrying(stop=stop_after_attempt(2))(retry)
-    assert repr(root_cause(raised.value)) == "ConnectionError('gone')"

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from reasoning_gym_environment.atropos._delivery import TrainerApi
+from reasoning_gym_environment.atropos.delivery import TrainerApi
 from reasoning_gym_environment.atropos.scored_data import pack
 
 

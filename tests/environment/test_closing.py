@@ -11,28 +11,24 @@ from reasoning_gym_environment import ReasoningGymEnv
 NOWHERE = "http://127.0.0.1:9"
 
 
-class BrokenEnv(ReasoningGymEnv):
-    """One of its parts can't be closed."""
-
-    async def close_parts(self) -> None:
-        await super().close_parts()
-        raise OSError("no space left on device")
-
-
 async def require_open(env: ReasoningGymEnv, file: Path) -> None:
     assert file.exists()
     assert not await env.server.servers[0].client.is_alive()  # this opens the session
 
 
 async def test_a_part_that_fails_to_close_keeps_no_other_open(
-    bench: Any, caplog: pytest.LogCaptureFixture
+    bench: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def no_space_left() -> None:
+        raise OSError("no space left on device")
+
     file = bench.folder / "groups.jsonl"
-    with caplog.at_level("INFO"), pytest.raises(OSError, match="no space left"):
-        async with bench.unprepared(
-            NOWHERE, of=BrokenEnv, data_path_to_save_groups=str(file)
-        ) as env:
-            await require_open(env, file)
+    caplog.set_level("INFO")
+    async with bench.unprepared(NOWHERE, data_path_to_save_groups=str(file)) as env:
+        await require_open(env, file)
+        monkeypatch.setattr(env.problems, "close", no_space_left)
+        with pytest.raises(OSError, match="no space left"):
+            await env.close()
     with pytest.raises(RuntimeError, match="Session is closed"):
         await env.server.servers[0].client.json("GET", "/health")
     assert not file.exists()  # it was empty

@@ -13,7 +13,7 @@ import pytest_asyncio
 from api_between import MAX_TOKEN_LEN, Api, Between, api_and_between, let_in, pulled, until
 
 from reasoning_gym_environment import ReasoningGymEnv
-from reasoning_gym_environment.atropos._delivery import ApiRefusedError, LostStateError
+from reasoning_gym_environment.atropos.delivery import ApiRefusedError, LostStateError
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import TRY_AGAIN
@@ -67,7 +67,7 @@ async def serving(module_bench: Any, policy_url: str) -> AsyncIterator[Serving]:
         await env.register_env()
         env.max_token_len = MAX_TOKEN_LEN
         yield Serving(env, api_url, between)
-    assert not any(env.statistics.accounting.unaccounted().values())
+    assert not any(env.statistics.unaccounted().values())
 
 
 def ending_in(last: float, group: dict[str, Any]) -> list[list[float]]:
@@ -198,7 +198,7 @@ async def test_a_group_on_its_way_arrives_though_its_worker_is_cancelled(serving
     worker.cancel()
     await asyncio.gather(worker, return_exceptions=True)
     assert worker.cancelled()
-    assert env.statistics.accounting.unaccounted()["groups/in_flight"] == 1
+    assert env.statistics.unaccounted()["groups/in_flight"] == 1
     serving.between.status = None
     await until(lambda: not env.delivery._in_flight)
     added = Counter(env.statistics.counts) - before
@@ -240,7 +240,7 @@ async def test_a_group_that_cannot_arrive_is_cancelled_at_the_end(
         env.workers.add(await work_until_it_sends(env))
     counts = env.statistics.counts
     assert (counts["groups/collected"], counts["groups/cancelled"]) == (1, 1)
-    assert not any(env.statistics.accounting.unaccounted().values())
+    assert not any(env.statistics.unaccounted().values())
 
 
 async def test_an_api_that_refuses_to_say_where_the_trainer_is_ends_the_run(
@@ -281,8 +281,11 @@ async def test_an_api_that_has_forgotten_us_ends_the_run_before_it_gets_a_group(
         await env.register_env()
         await env.get_status()
         polling = asyncio.create_task(polled(env))
-        await api.start_anew(step=0)
-        newcomer = await let_in(api.url, "env")
+        await api.stop()
+        await until(lambda: env.api._unverified)
+        async with env.api._verifying:  # the newcomer registers first
+            await api.start(step=0)
+            newcomer = await let_in(api.url, "env")
         with pytest.raises(LostStateError) as raised:
             await asyncio.wait_for(polling, 30)
         assert newcomer["env_id"] == env.env_id

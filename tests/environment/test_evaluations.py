@@ -10,7 +10,7 @@ import yaml
 from aiohttp import web
 from misbehaving_server import ConfigurableServer
 
-from reasoning_gym_environment.atropos._output import redact_api_keys
+from reasoning_gym_environment.atropos.output import redact_api_keys
 from reasoning_gym_environment.commands import compare
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer, is_probe

@@ -77,7 +77,6 @@ async def test_groups_and_rollouts_are_logged(
         "train/groups/none_solved": 1 / 3,
         "counts/groups/collected": 3,
         "counts/groups/accepted": 3,
-        "counts/groups/kept": 3,
         "counts/dumps/FAILED_rollouts": 1,
     }
     assert {name: logged.get(name) for name in expected} == pytest.approx(expected)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.rollouts.metrics import GroupAccounting, GroupOutcome
+from reasoning_gym_environment.rollouts.metrics import GroupOutcome, Statistics
 
 
 class LostError(Exception):
@@ -26,21 +26,21 @@ RESULT = {
 
 
 async def run_group(
-    accounting: GroupAccounting, fate: str | GroupOutcome, pauses: tuple[int, int, int]
+    statistics: Statistics, fate: str | GroupOutcome, pauses: tuple[int, int, int]
 ) -> None:
     """A group's life: its pauses are where the groups of others come in between."""
-    with accounting.generating(lost_on=LostError):
+    with statistics.generating(lost_on=LostError):
         await rest(pauses[0])
         if error := FAULTS.get(fate):
             raise error
-    with accounting.delivering():
-        accounting.record_collected()
+    with statistics.delivering():
+        statistics.record_collected()
         await rest(pauses[1])
         if error := IN_FLIGHT.get(fate):
             raise error
-    with accounting.delivering():
+    with statistics.delivering():
         await rest(pauses[2])
-        accounting.record(GroupOutcome(fate))
+        statistics.record(GroupOutcome(fate))
 
 
 async def rest(turns: int) -> None:
@@ -59,12 +59,12 @@ def test_every_group_has_one_outcome_whatever_goes_wrong(
     groups: list[tuple[str, tuple[int, int, int]]], killings: list[tuple[int, int]]
 ) -> None:
     """`killings`: which groups' workers are cancelled, and after how many turns of the loop."""
-    counts: Counter[str] = Counter()
-    accounting = GroupAccounting(counts)
+    statistics = Statistics()
+    counts = statistics.counts
 
     async def run() -> None:
         tasks = [
-            asyncio.create_task(run_group(accounting, fate, pauses)) for fate, pauses in groups
+            asyncio.create_task(run_group(statistics, fate, pauses)) for fate, pauses in groups
         ]
         await rest(1)  # a worker that never began is no group
         for victim, turns in sorted(killings, key=lambda killing: killing[1]):
@@ -74,7 +74,7 @@ def test_every_group_has_one_outcome_whatever_goes_wrong(
         await asyncio.gather(*tasks, return_exceptions=True)
 
     asyncio.run(run())
-    assert not any(accounting.unaccounted().values())
+    assert not any(statistics.unaccounted().values())
     assert counts["groups/started"] == len(groups)
     outcomes = [outcome.value for outcome in GroupOutcome]
     assert counts["groups/collected"] == sum(counts[f"groups/{outcome}"] for outcome in outcomes)
@@ -85,20 +85,20 @@ def test_every_group_has_one_outcome_whatever_goes_wrong(
 
 
 def test_groups_without_an_outcome_are_unaccounted() -> None:
-    accounting = GroupAccounting(Counter())
-    with accounting.generating(lost_on=LostError):
-        assert accounting.unaccounted() == {"groups/generating": 1, "groups/in_flight": 0}
-        accounting.record_collected()
-    assert accounting.unaccounted() == {"groups/generating": 0, "groups/in_flight": 1}
-    accounting.record(GroupOutcome.SENT)
-    assert accounting.unaccounted() == {"groups/generating": 0, "groups/in_flight": 0}
+    statistics = Statistics()
+    with statistics.generating(lost_on=LostError):
+        assert statistics.unaccounted() == {"groups/generating": 1, "groups/in_flight": 0}
+        statistics.record_collected()
+    assert statistics.unaccounted() == {"groups/generating": 0, "groups/in_flight": 1}
+    statistics.record(GroupOutcome.SENT)
+    assert statistics.unaccounted() == {"groups/generating": 0, "groups/in_flight": 0}
 
 
 def test_the_accounting_is_one_line() -> None:
-    accounting = GroupAccounting(Counter())
-    with suppress(LostError), accounting.generating(lost_on=LostError):
+    statistics = Statistics()
+    with suppress(LostError), statistics.generating(lost_on=LostError):
         raise LostError
-    with pytest.raises(KeyError), accounting.generating(lost_on=LostError):
+    with pytest.raises(KeyError), statistics.generating(lost_on=LostError):
         raise KeyError
     for outcome in (
         GroupOutcome.SENT,
@@ -106,10 +106,10 @@ def test_the_accounting_is_one_line() -> None:
         GroupOutcome.REFUSED,
         GroupOutcome.FAILED,
     ):
-        with accounting.generating(lost_on=LostError):
-            accounting.record_collected()
-        accounting.record(outcome)
-    assert str(accounting) == (
+        with statistics.generating(lost_on=LostError):
+            statistics.record_collected()
+        statistics.record(outcome)
+    assert statistics.accounting() == (
         "6 started = 4 collected + 1 lost + 1 interrupted; 4 collected = 2 sent + 0 written "
         "+ 1 refused + 1 send_failures + 0 cancelled + 0 unscored + 0 filtered"
     )

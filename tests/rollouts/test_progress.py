@@ -14,7 +14,6 @@ from reasoning_gym_environment.records import GroupResult, Status
 from reasoning_gym_environment.rollouts.metrics import (
     GROUPS,
     AnswerCheck,
-    CheckedCompletion,
     ProgressReporter,
     Statistics,
     shorten,
@@ -186,8 +185,8 @@ def checked(kinds: dict[tuple[str, str], int]) -> str | None:
     for (text, reason), count in kinds.items():
         for _ in range(count):
             status = Status.WRONG if "<answer>" in text else Status.NO_ANSWER
-            check.add([CheckedCompletion(text, reason, status)])
-    return check.warning("all items", so="no use")
+            check.add([(text, reason, status)])
+    return check.warning("all items", consequence="no use")
 
 
 ANSWER = ("<answer>1</answer>", "stop")

@@ -47,21 +47,13 @@ def test_counts_go_on_over_reports() -> None:
     assert report["counts/sandbox/restarts"] == 2.0
 
 
-def test_renamed_counts_are_reported_under_their_old_names_too() -> None:
+def test_groups_in_progress_are_reported() -> None:
     statistics = counting()
-    statistics.counts["sandbox/restarts"] += 2
-    with statistics.accounting.generating(lost_on=ConnectionError):
+    with statistics.generating(lost_on=ConnectionError):
         statistics.group_finished(group(1.0))
     report = statistics.take_report()
-    renamed = {
-        "groups/started": "groups/begun",
-        "groups/generating": "groups/asked",
-        "groups/in_flight": "groups/on_the_way",
-        "sandbox/restarts": "workers/restarts",
-    }
-    for new, old in renamed.items():
-        assert report[f"counts/{new}"] == report[f"counts/{old}"]
-    assert report["counts/groups/in_flight"] == 1.0
+    assert report["counts/groups/started"] == report["counts/groups/in_flight"] == 1.0
+    assert report["counts/groups/generating"] == 0.0
 
 
 def test_verifiers_that_raise_are_counted_for_their_task() -> None:

@@ -1,13 +1,18 @@
-"""The tokenizer of a run: none at a chat endpoint, and with a chat template for a base model."""
+"""What Atropos's constructor makes, as the environment needs it: inference clients, the tokenizer.
+
+There is no tokenizer at a chat endpoint. A base model's gets a chat template.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from atroposlib.envs.server_handling.server_baseline import APIServer
 from jinja2 import TemplateError
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -15,26 +20,68 @@ from transformers import PreTrainedTokenizerFast
 
 from ..errors import ConfigurationError, did_you_mean
 from ..inference.prompts import CHAT_TEMPLATES, build_messages, end_of_turn, render_prompt
+from ..inference.servers import ServerClient
 
 
-def tokenizer_name(config: Any, server: Any) -> str:
-    """Return the tokenizer's name or folder; empty if none is set and the server needs none."""
-    default = "" if server.server_type == "openai" else server.model_name
-    return str(config.tokenizer_name or default)
+class AtroposServer(APIServer):
+    """Atropos's view of an inference client: weighted semaphores, timings, reasoning settings.
+
+    Attributes:
+        client: sends the requests.
+    """
+
+    def __init__(self, server_type: str, config: Any, reasoning_config: Any = None) -> None:
+        super().__init__(config, reasoning_config=reasoning_config)
+        self.client = ServerClient(
+            config,
+            server_type,
+            admit=self._admit,
+            adjust=self._add_reasoning if server_type == "openai" else dict,
+        )
+
+    @asynccontextmanager
+    async def _admit(self, split: str) -> AsyncIterator[None]:
+        """Hold one of the split's places, and record how long a request that succeeds takes."""
+        trains = split == "train"
+        async with self.sem if trains else self.eval_sem:
+            begin = time.time()
+            yield
+            seconds = time.time() - begin
+        (self.request_timings if trains else self.eval_request_timings).append(seconds)
+        (self.attempts_list if trains else self.eval_attempts_list).append(1)
+
+    def _add_reasoning(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return a request with Atropos's settings of reasoning."""
+        changed = self._inject_reasoning_kwargs(dict(body))
+        added = changed.pop("extra_body", {})
+        return {**changed, **added}
+
+    async def _unsupported(self, **_: Any) -> Any:
+        raise NotImplementedError("ask `inference` of the environment for completions")
+
+    check_server_status_task = _unsupported
+    _chat_completion_wrapper = _completion_wrapper = _unsupported
+    _tokens_and_logprobs_completion_wrapper = _unsupported
 
 
 @contextmanager
-def loaded_as(name: str, config: Any) -> Iterator[None]:
-    """Let Atropos's constructor load the tokenizer of that name, which it does in any case.
+def loading_tokenizer(config: Any, server: Any) -> Iterator[None]:
+    """Let Atropos's constructor load the tokenizer, which it does in any case.
 
-    Without a name it loads a stand-in.
+    If no tokenizer is configured and the server needs none, it loads a stand-in.
 
     Raises:
         ConfigurationError: the tokenizer can't be loaded.
     """
+    default = "" if server.server_type == "openai" else server.model_name
+    name = str(config.tokenizer_name or default)
     try:
         with TemporaryDirectory() as folder:
-            config.tokenizer_name = name or _stand_in(folder)
+            if not name:
+                empty = Tokenizer(WordLevel({"": 0}, unk_token=""))
+                fast = PreTrainedTokenizerFast(tokenizer_object=empty)  # type: ignore[no-untyped-call]  # transformers ships no types
+                fast.save_pretrained(folder)
+            config.tokenizer_name = name or folder
             yield
     except ConfigurationError:
         raise
@@ -45,14 +92,6 @@ def loaded_as(name: str, config: Any) -> Iterator[None]:
         ) from error
     finally:
         config.tokenizer_name = name
-
-
-def _stand_in(folder: str) -> str:
-    """Save an empty tokenizer; return its folder."""
-    empty = Tokenizer(WordLevel({"": 0}, unk_token=""))
-    fast = PreTrainedTokenizerFast(tokenizer_object=empty)  # type: ignore[no-untyped-call]  # transformers ships no types
-    fast.save_pretrained(folder)
-    return folder
 
 
 def chat_template_text(name_or_file: str) -> str:

@@ -16,9 +16,7 @@ import io
 import json
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
-from http import HTTPStatus
+from collections.abc import Coroutine, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakSet
@@ -32,24 +30,12 @@ from ..rollouts.metrics import GroupOutcome, Statistics
 from ..util.concurrency import LARGE, offload
 from ..util.outages import Outage, UnreachableError, is_loopback
 from ..util.retry import Retry
-from .scored_data import COLUMNS, find_fault, pack
+from .scored_data import COLUMNS, group_error, pack
 
 logger = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 5.0
 """How long groups in flight and the goodbye have to arrive at the end of a run."""
-_MAX_BODIES = 8
-"""Bodies of long groups in memory: one takes 4 MB, and the API may be slow."""
-_ABSENT = ("ref_logprobs", "group_overrides", "distill_token_ids", "distill_logprobs")
-"""Fields of Atropos's groups that ours don't have."""
-
-_SILENT_SECONDS = 8.0
-"""Silence after which a request is logged as hanging."""
-_COMPRESSED_FROM = 1024
-_LEVEL = 1
-"""Compression level: the next one takes twice the time for a few percent."""
-_TRANSIENT = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
-_JSON = {"Content-Type": "application/json"}
 
 
 class ApiRefusedError(FixableError):
@@ -132,13 +118,12 @@ class TrainerApi:
 
     async def _ask(self, this: object, method: str, path: str, body: bytes) -> Any:
         """Send a request once; log it as failing while it hangs."""
+        silence = 8.0
         asked = asyncio.ensure_future(self._once(method, path, body))
         try:
-            await asyncio.wait({asked}, timeout=_SILENT_SECONDS)
+            await asyncio.wait({asked}, timeout=silence)
             if not asked.done():
-                self._outage.record_failure(
-                    "it hangs", lost=0, already=_SILENT_SECONDS, request=this
-                )
+                self._outage.record_failure("it hangs", lost=0, already=silence, request=this)
             reply = await asked
         except ApiRefusedError:
             self._outage.end(this)
@@ -149,10 +134,10 @@ class TrainerApi:
         return reply
 
     async def _once(self, method: str, path: str, body: bytes) -> Any:
-        headers = _JSON
-        if len(body) >= _COMPRESSED_FROM and self._is_away:
-            body = await asyncio.to_thread(gzip.compress, body, _LEVEL)
-            headers = {**_JSON, "Content-Encoding": "gzip"}
+        headers = {"Content-Type": "application/json"}
+        if len(body) >= 1024 and self._is_away:  # level 2 takes twice the time for a few percent
+            body = await asyncio.to_thread(gzip.compress, body, 1)
+            headers["Content-Encoding"] = "gzip"
         url, limit = self._url + path, aiohttp.ClientTimeout(total=self.patience)
         async with (
             aiohttp.ClientSession(timeout=limit) as session,
@@ -164,7 +149,7 @@ class TrainerApi:
                 text = (await response.read()).decode(errors="replace")
         if not response.ok:
             reason = f"{response.status} {response.reason}: {error_message(text)}"
-            if response.status >= 500 or response.status in _TRANSIENT:
+            if response.status >= 500 or response.status in (408, 429):
                 raise _FailingError(reason)
             raise ApiRefusedError(f"the Atropos API refuses {url} with {reason}")
         try:
@@ -225,58 +210,37 @@ def _number_of_namesakes(reply: Mapping[str, Any]) -> int:
     return int(str(reply.get("wandb_name", "_-1")).rpartition("_")[2])
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DeliveryRules:
-    """Where a group goes, and which groups are dropped.
-
-    Attributes:
-        env_id: our id at the API; None only writes to the file.
-        rows: number of rollouts of a valid group.
-        row_limit: groups with a row of this many tokens or more are dropped; ≤ 0 for no limit.
-    """
-
-    env_id: int | None
-    rows: int
-    drop_equal_scores: bool
-    row_limit: int
-
-
 class Delivery:
-    """Delivery of groups to the API, or in `process` to a file; each gets its outcome.
+    """The way of a group to the API, or in `process` to a file; each gets its outcome.
 
     Atropos's base class takes a refusal for success and lets a NaN reach the trainer's batch.
 
     Args:
         vocabulary: the number of token ids; 0 if groups have none.
         writer: Atropos's own file of groups, if any.
-        on_accept: called with each group that is going to be sent or written.
     """
 
     def __init__(
-        self,
-        api: TrainerApi,
-        statistics: Statistics,
-        *,
-        vocabulary: int,
-        writer: Any,
-        on_accept: Callable[[dict[str, Any], Problem | None], Awaitable[None]],
+        self, api: TrainerApi, statistics: Statistics, vocabulary: int, writer: Any
     ) -> None:
         self._api = api
         self._statistics = statistics
         self._vocabulary = vocabulary
         self._writer = writer
-        self._on_accept = on_accept
         self._in_flight: set[asyncio.Task[None]] = set()
         self._workers: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._refusals = Outage()
         self._writing = asyncio.Lock()
-        self._bodies = asyncio.Semaphore(_MAX_BODIES)
+        self._bodies = asyncio.Semaphore(8)  # of 4 MB, in memory while the API is slow
 
-    async def deliver(
-        self, group: dict[str, Any], problem: Problem | None, rules: DeliveryRules
-    ) -> None:
-        """Deliver a group; cancelling the caller does not cancel the delivery."""
-        task = asyncio.create_task(self._record(self._deliver(group, problem, rules)))
+    async def finish(self, delivery: Coroutine[Any, Any, GroupOutcome]) -> None:
+        """Record the outcome of a delivery; cancelling the caller does not cancel it."""
+
+        async def record() -> None:
+            with self._statistics.delivering():
+                self._statistics.record(await delivery)
+
+        task = asyncio.create_task(record())
         self._in_flight.add(task)
         task.add_done_callback(self._in_flight.discard)
         if worker := asyncio.current_task():
@@ -284,7 +248,7 @@ class Delivery:
         await asyncio.shield(task)  # the API may have the group before its worker is cancelled
 
     def has_group_of(self, worker: asyncio.Task[Any] | None) -> bool:
-        """Return whether a worker's group was handed to `deliver`."""
+        """Return whether the delivery of a worker's group has begun."""
         return worker in self._workers
 
     async def close(self) -> None:
@@ -298,29 +262,43 @@ class Delivery:
             if isinstance(error, Exception):
                 logger.error("A group is lost: %r", error)
 
-    async def _record(self, delivery: Coroutine[Any, Any, GroupOutcome]) -> None:
-        accounting = self._statistics.accounting
-        with accounting.delivering():
-            accounting.record(await delivery)
+    async def check(
+        self,
+        group: Mapping[str, Any],
+        problem: Problem | None,
+        *,
+        rows: int,
+        row_limit: int,
+        drop_equal_scores: bool,
+    ) -> GroupOutcome | None:
+        """Return the outcome of a group that is not sent, and log why; None for a good one.
 
-    async def _deliver(
-        self, group: dict[str, Any], problem: Problem | None, rules: DeliveryRules
-    ) -> GroupOutcome:
-        tokens = sum(map(len, group["tokens"]))
-        check = functools.partial(find_fault, group, rows=rules.rows, vocabulary=self._vocabulary)
-        if self._vocabulary and (reason := await offload(check, tokens=tokens)):
+        Args:
+            rows: number of rollouts of a valid group.
+            row_limit: groups with a row of this many tokens or more are dropped; ≤ 0 for no limit.
+            drop_equal_scores: whether to drop a group that no trainer learns from.
+        """
+        lengths = [*map(len, group["tokens"])]
+        check = functools.partial(group_error, group, rows=rows, vocabulary=self._vocabulary)
+        if self._vocabulary and (reason := await offload(check, tokens=sum(lengths))):
             return self._refuse(problem, reason)
-        if _is_filtered(group, rules):
+        if drop_equal_scores and len(set(group["scores"])) == 1:
             return GroupOutcome.FILTERED
-        for name in _ABSENT:
-            group.setdefault(name, None)
-        await self._on_accept(group, problem)
-        written = await self._write(group, tokens=tokens)
-        if rules.env_id is None:
-            return GroupOutcome.WRITTEN if written else GroupOutcome.FAILED
-        return await self._send({**group, "env_id": rules.env_id}, problem, tokens=tokens)
+        if 0 < row_limit <= max(lengths):
+            message = "A row of %d tokens reaches max_token_len: not sent"
+            logger.warning(message, max(lengths))
+            return GroupOutcome.FILTERED
+        return None
 
-    async def _write(self, group: dict[str, Any], *, tokens: int) -> bool:
+    def _refuse(self, problem: Problem | None, reason: str) -> GroupOutcome:
+        self._refusals.record_failure()
+        if self._refusals.should_log:
+            task = problem.recipe.task if problem else "an unknown task"
+            refused = self._refusals.lost
+            logger.warning("Not sent: a group of %s, %d refused so far: %s", task, refused, reason)
+        return GroupOutcome.REFUSED
+
+    async def write(self, group: dict[str, Any]) -> bool:
         """Write to Atropos's own file; return False on a failure, which is logged and counted."""
         if self._writer is None:
             return True
@@ -331,16 +309,16 @@ class Delivery:
 
         try:
             async with self._writing:
-                await offload(write, tokens=tokens)
+                await offload(write, tokens=sum(map(len, group["tokens"])))
         except OSError as error:
             self._statistics.counts["groups/not_written"] += 1
             logger.error("A group is missing in data_path_to_save_groups: %s", error)
             return False
         return True
 
-    async def _send(
-        self, group: dict[str, Any], problem: Problem | None, *, tokens: int
-    ) -> GroupOutcome:
+    async def send(self, group: Mapping[str, Any], problem: Problem | None) -> GroupOutcome:
+        """Send a group to the API; failures are logged."""
+        tokens = sum(map(len, group["tokens"]))
         try:
             async with self._bodies if tokens >= LARGE else contextlib.nullcontext():
                 body = await offload(functools.partial(pack, group), tokens=tokens)
@@ -356,22 +334,3 @@ class Delivery:
             self._api.mark_lost("it has our id for another environment")
             return GroupOutcome.FAILED
         return GroupOutcome.SENT
-
-    def _refuse(self, problem: Problem | None, reason: str) -> GroupOutcome:
-        self._refusals.record_failure()
-        if self._refusals.should_log:
-            task = problem.recipe.task if problem else "an unknown task"
-            refused = self._refusals.lost
-            logger.warning("Not sent: a group of %s, %d refused so far: %s", task, refused, reason)
-        return GroupOutcome.REFUSED
-
-
-def _is_filtered(group: Mapping[str, Any], rules: DeliveryRules) -> bool:
-    """Return whether no trainer learns from the group, or has room for its longest row."""
-    if rules.drop_equal_scores and len(set(group["scores"])) == 1:
-        return True
-    longest = max(map(len, group["tokens"]))
-    if 0 < rules.row_limit <= longest:
-        logger.warning("A row of %d tokens reaches max_token_len: not sent", longest)
-        return True
-    return False

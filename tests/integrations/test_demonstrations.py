@@ -5,13 +5,13 @@ import json
 import pytest
 
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
-from reasoning_gym_environment.records import Problem, Recipe
-from reasoning_gym_environment.rollouts.demonstrations import (
+from reasoning_gym_environment.integrations.shared import (
     PROBLEM_COLUMNS,
     demonstration,
     demonstration_row,
     problem_row,
 )
+from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.extraction import extract_answer
 from reasoning_gym_environment.storage.export import SFT_COLUMNS
