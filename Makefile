@@ -5,7 +5,7 @@ REAL_MODEL ?= $(REAL_VENV)/model
 LLAMA_VENV ?= .venv-llama
 PYTEST = $(VENV)/bin/python -m pytest -n 4 --dist worksteal
 
-.PHONY: demo learn train-language-model test test-learn test-integrations test-real test-llama quick lint docs clean
+.PHONY: demo learn labels train-language-model test test-learn test-integrations test-real test-llama quick lint docs clean
 
 demo: $(VENV)/.installed  # everything for half a minute, without a GPU
 	$(VENV)/bin/python -m reasoning_gym_environment demo
@@ -20,6 +20,9 @@ train-language-model: $(VENV)/.installed-learn $(REAL_VENV)/.installed  # of 135
 
 test: $(VENV)/.installed-dev  # all tests, and which ten took longest
 	$(PYTEST) --durations=10 --durations-min=2
+
+labels: $(VENV)/.installed-dev  # check all labels by solvers: takes long; or ARGS="against 0.1.26"
+	$(VENV)/bin/python -m research.labels $(or $(ARGS),check --markdown docs/labels.md)
 
 test-learn: $(VENV)/.installed-dev $(VENV)/.installed-learn  # what needs PyTorch: a minute or two
 	$(VENV)/bin/python -m pytest tests/learn --durations=5

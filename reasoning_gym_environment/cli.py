@@ -33,7 +33,7 @@ commands that need no server:
   show       print stored rollouts for people
   export     write stored rollouts for SFT or DPO, or whole, as JSONL, Parquet or a dataset
   compare    compare two evaluation results, paired by item
-  suite      fixed evaluation sets: list, verify, leaderboard, import of published answers
+  suite      fixed evaluation sets: list, verify, leaderboard
   report     make an HTML page from dumps and evaluation results
   watch      show that page of runs while they write
 

@@ -1,6 +1,6 @@
 """Make the suites of the package, or verify that they are made again.
 
-    python research/make_suites.py FOLDER [--paper published_answers.jsonl.gz] [--only small,full]
+    python -m research.make_suites FOLDER [--paper published_answers.jsonl.gz] [--only small,full]
 
 The paper's suites need the file of published answers, for its tasks and parameters. Takes minutes.
 """
@@ -18,7 +18,6 @@ from typing import Any
 
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.evaluation.plan import EvaluationPlan
-from reasoning_gym_environment.evaluation.published import read_published
 from reasoning_gym_environment.problems.seeds import evaluation_seed, redrawn_seed
 from reasoning_gym_environment.problems.stream import sound_items
 from reasoning_gym_environment.problems.suites import encode_suite, question_sha256
@@ -33,6 +32,8 @@ from reasoning_gym_environment.sandbox.pool import (
 from reasoning_gym_environment.tasks.catalogue import proven_tasks
 from reasoning_gym_environment.util.grouping import group_by
 from reasoning_gym_environment.util.progress import with_progress
+
+from .leaderboard.published import read_published
 
 SEED = 2026
 PACKAGES = ("reasoning-gym", "reasoning-gym-environment")

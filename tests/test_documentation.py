@@ -10,7 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from reasoning_gym_environment.audit import labels, pages
+from reasoning_gym_environment.audit import pages
+from research.labels import check
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "reasoning_gym_environment"
@@ -24,7 +25,7 @@ def test_the_tables_are_those_of_the_code(table: str) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
-@pytest.mark.parametrize(("name", "render"), [("labels", labels), ("verifier-audit", pages)])
+@pytest.mark.parametrize(("name", "render"), [("labels", check), ("verifier-audit", pages)])
 def test_the_pages_of_the_audits_are_those_of_their_data(name: str, render: ModuleType) -> None:
     data = json.loads((ROOT / "docs" / f"{name}.json").read_text(encoding="utf-8"))
     page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")

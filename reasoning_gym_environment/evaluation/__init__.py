@@ -9,7 +9,6 @@ __all__ = [
     "leaderboard",
     "metrics",
     "plan",
-    "published",
     "run",
     "store",
 ]

@@ -1,7 +1,7 @@
 """Checks of single items: labels that are false, and questions with no or several right answers.
 
 Each check takes well under a millisecond and runs beside the generator. The solvers of
-`audit.solvers` prove that no faulty item passes; neither uses the other's code.
+`research/labels` prove that no faulty item passes; neither uses the other's code.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from reasoning_gym_environment.audit.findings import (
     DEGENERATE,
     FORMS,
     TOLERATED_SHARE,
-    VERIFIERS,
     Kind,
     Known,
     Observation,
@@ -21,13 +20,12 @@ from reasoning_gym_environment.audit.findings import (
     explanation,
     judge,
     known_findings,
-    near_probes,
+    known_weaknesses,
     probes_for,
 )
 from reasoning_gym_environment.audit.ladder_proof import LevelProof
 from reasoning_gym_environment.audit.run import best, constants_to_try, floor
 from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
-from reasoning_gym_environment.scoring.guards.registry import KNOWN_WEAKNESSES
 from reasoning_gym_environment.tasks import chance_floors as chance
 from reasoning_gym_environment.tasks.catalogue import known_categories
 from reasoning_gym_environment.tasks.chance_floors import (
@@ -104,7 +102,7 @@ def found(audit: TaskAudit) -> list[tuple[str, int | None]]:
 
 
 def test_every_kind_of_answer_is_tried() -> None:
-    assert {probe.kind for probe in [*probes(), *near_probes("12")]} == set(Kind)
+    assert {probe.kind for probe in probes()} == set(Kind)
 
 
 def test_labels_tell_probes_of_one_kind_apart() -> None:
@@ -240,7 +238,7 @@ def test_what_is_known_and_not_found_is_told() -> None:
 
 
 def test_explanations_are_for_tasks_and_findings_that_exist() -> None:
-    assert VERIFIERS.keys() <= known_categories().keys()
+    assert known_findings().keys() <= known_categories().keys()
     for kinds in known_findings().values():
         assert kinds.keys() <= ANSWER_KINDS | LEVEL_KINDS
         assert all(known.reason for known in kinds.values())
@@ -262,7 +260,7 @@ def test_what_is_paid_without_reasoning_is_in_the_list_of_what_is_accepted() -> 
         for task, kept in floors().items()
         if any(one.low > TOLERATED_SHARE / 2 and one.solved >= TOLERATED_SHARE for one in kept)
     }
-    assert paid - PAYS_ANY_ANSWER.keys() <= KNOWN_WEAKNESSES.keys()
+    assert paid - PAYS_ANY_ANSWER.keys() <= known_weaknesses().keys()
 
 
 def test_every_floor_has_its_items_and_an_interval_around_it() -> None:

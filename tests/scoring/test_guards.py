@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from reasoning_gym_environment.audit.findings import known_weaknesses
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.scoring.extraction import strip_formatting
-from reasoning_gym_environment.scoring.guards.registry import GUARDS, KNOWN_WEAKNESSES, max_score
+from reasoning_gym_environment.scoring.guards.registry import GUARDS, max_score
 from reasoning_gym_environment.tasks.catalogue import known_categories
 from reasoning_gym_environment.tasks.datasets import Datasets
 from reasoning_gym_environment.tasks.facts import MARKS_ARE_ANSWER
@@ -208,7 +209,7 @@ def test_the_own_conclusion_loses_nothing_at_any_level(level: int) -> None:
 def test_what_is_accepted_is_still_paid(items: Items, task: str, seed: int, answer: str) -> None:
     entry = items.entry(task, seed)
     text = written(answer, entry)
-    assert task in KNOWN_WEAKNESSES
+    assert task in known_weaknesses()
     assert min(items.verified(task, text, entry), max_score(task, text, entry)) >= 0.1
 
 
@@ -229,9 +230,9 @@ def test_exactly_the_tasks_with_the_default_scoring_have_its_guard(items: Items)
 
 
 def test_guards_and_accepted_faults_are_known_tasks_and_carry_a_reason() -> None:
-    assert set(GUARDS) | set(KNOWN_WEAKNESSES) | MARKS_ARE_ANSWER <= set(ALL_TASKS)
+    assert set(GUARDS) | set(known_weaknesses()) | MARKS_ARE_ANSWER <= set(ALL_TASKS)
     assert all((guard.__doc__ or "").rstrip().endswith(".") for guard in GUARDS.values())
-    assert all(any(c.isdigit() for c in fault) for fault in KNOWN_WEAKNESSES.values())
+    assert all(any(c.isdigit() for c in fault) for fault in known_weaknesses().values())
 
 
 def test_an_unguarded_task_has_no_limit() -> None:

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from reasoning_gym_environment.audit.findings import near_probes
-from reasoning_gym_environment.audit.versions import other_interpreter
-from reasoning_gym_environment.commands.audit import main
 from reasoning_gym_environment.errors import FixableError
+from research.labels.__main__ import main
+from research.labels.versions import near_answers, other_interpreter
 
 PLANTED = {
     "arithmetic/gcd.py": """
@@ -68,7 +67,7 @@ def altered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_planted_faults_are_found(altered: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tasks = "chain_sum,gcd,lcm,power_function,prime_factorization,products"
     options = ["--tasks", tasks, "--items", "2", "--level-items", "1"]
-    assert main(["--against", str(altered), *options, "--json"]) == 1
+    assert main(["against", str(altered), *options, "--json"]) == 1
     found: dict[str, dict[str, list[Any]]] = {}
     for each in json.loads(capsys.readouterr().out)["differences"]:
         found.setdefault(each["task"], {}).setdefault(each["kind"], []).append(each)
@@ -90,7 +89,7 @@ def test_a_task_without_a_difference_passes(
     altered: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--tasks", "chain_sum", "--items", "1", "--level-items", "1"]
-    assert main(["--against", str(altered), *options]) == 0
+    assert main(["against", str(altered), *options]) == 0
     assert "items in both versions: nothing differs" in capsys.readouterr().out
 
 
@@ -102,11 +101,11 @@ def test_a_requirement_that_pip_cant_install_is_named(tmp_path: Path) -> None:
 
 
 def test_near_numbers_are_wrong_and_other_forms_are_right() -> None:
-    probes = {probe.answer: probe.is_right for probe in near_probes("12345")}
+    probes = {tried.answer: tried.is_right for tried in near_answers("12345")}
     wrong = ["12400", "12345.6", "12468.45", "-12345"]
     assert probes == {
         **dict.fromkeys(wrong, False),
         **dict.fromkeys([r"\text{12345}", r"\(12345\)"], True),
     }
-    assert all(probe.is_right for probe in near_probes("Anna"))
-    assert [probe.answer for probe in near_probes("0") if not probe.is_right] == ["0.6"]
+    assert all(tried.is_right for tried in near_answers("Anna"))
+    assert [tried.answer for tried in near_answers("0") if not tried.is_right] == ["0.6"]

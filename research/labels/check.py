@@ -19,16 +19,17 @@ from pickle import loads
 from types import MappingProxyType
 from typing import Any
 
-from ..errors import FixableError, GenerationError
-from ..problems.seeds import evaluation_recipes
-from ..records import Ladder, Problem, Recipe, Status
-from ..sandbox.pool import PoolSettings, TaskPool, default_processes
-from ..scoring.grading import verify_texts
-from ..util.grouping import group_by
-from ..util.progress import with_progress
-from ..util.text import shorten
-from .findings import probes_for
-from .run import chosen_tasks
+from reasoning_gym_environment.audit.findings import probes_for
+from reasoning_gym_environment.audit.run import chosen_tasks
+from reasoning_gym_environment.errors import FixableError, GenerationError
+from reasoning_gym_environment.problems.seeds import evaluation_recipes
+from reasoning_gym_environment.records import Ladder, Problem, Recipe, Status
+from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool, default_processes
+from reasoning_gym_environment.scoring.grading import verify_texts
+from reasoning_gym_environment.util.grouping import group_by
+from reasoning_gym_environment.util.progress import with_progress
+from reasoning_gym_environment.util.text import shorten
+
 from .solvers.registry import PROPERTIES, SOLVERS
 from .solvers.solution import UnreadableQuestionError
 
@@ -142,7 +143,7 @@ async def solver_processes() -> AsyncIterator[tuple[TaskPool, Executor]]:
         WorkerStartError: the worker processes don't start.
     """
     if find_spec("z3") is None:
-        raise FixableError("audit --oracles needs z3-solver: pip install z3-solver")
+        raise FixableError("checking labels needs z3-solver: pip install z3-solver")
     processes = default_processes()
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as executor:
         async with TaskPool(PoolSettings(processes=processes), Counter()) as pool:
@@ -414,9 +415,9 @@ The environment asks no item that its check knows as faulty
 ([scoring](scoring.md#items-with-a-false-label)). {solved} of {tasks} tasks have a solver, {checked}
 a property that is checked instead, and {others} neither.
 
-`reasoning-gym-environment audit --oracles --markdown FILE`, which needs the extra `audit`, writes
-this page and, beside it, [the counts of every task and the examples](labels.json) with recipe and
-question. `--json` prints all faulty items.
+`make labels` writes this page and, beside it, [the counts of every task and the
+examples](labels.json) with recipe and question. `python -m research.labels check --json` prints all
+faulty items.
 
 A finding has its number of default items and of items of all levels; most tasks have 300 items,
 and 30 of each level. "Too strict" means that a right answer isn't solved, "too lax" that a wrong

@@ -1,4 +1,4 @@
-"""`audit --oracles` finds false labels, also planted ones, and says what the item checks miss."""
+"""The check finds false labels, also planted ones, and says what the item checks miss."""
 
 import json
 from collections import Counter
@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from reasoning_gym_environment.audit.labels import Kind, LabelAudit, audit_level, summary
-from reasoning_gym_environment.cli import main
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
+from research.labels.__main__ import main
+from research.labels.check import Kind, LabelAudit, audit_level, summary
 
 pytestmark = pytest.mark.processes
 MODULE = pytest.mark.asyncio(loop_scope="module")
@@ -67,7 +67,7 @@ def test_the_command_writes_a_page_and_json(
 ) -> None:
     page = tmp_path / "labels.md"
     options = ["--tasks", "syllogism", "--items", "20", "--level-items", "2", "--json"]
-    assert main(["audit", "--oracles", *options, "--markdown", str(page)]) == 0
+    assert main(["check", *options, "--markdown", str(page)]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["level"] for row in rows} == {None, 0, 1, 2, 3}
     assert rows[0]["missed"] == rows[0]["refused"] == 0
@@ -78,8 +78,8 @@ def test_the_command_writes_a_page_and_json(
     assert "| `syllogism` | false label " in page.read_text()
 
 
-@pytest.mark.parametrize("option", ["--html", "--floors"])
-def test_other_pages_are_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("option", ["--items", "--level-items"])
+def test_a_check_of_no_items_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main(["audit", "--oracles", option, "page"])
-    assert "--oracles writes --markdown and --json alone" in capsys.readouterr().err
+        main(["check", option, "0"])
+    assert f"{option}: must be an integer ≥ 1, got 0" in capsys.readouterr().err

@@ -1,7 +1,8 @@
 """A process that answers for one version of reasoning-gym: its tasks, items and scores.
 
-`versions` starts it with the interpreter of either environment, so beside the package's own
-modules it needs the standard library and reasoning-gym alone. One JSON line is one request.
+`versions` starts it with the interpreter of either environment, so beside copies of itself and of
+this project's package it needs the standard library and reasoning-gym alone. One JSON line is one
+request.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from ..tasks.catalogue import read_registry
-from ..tasks.datasets import Datasets
-from ..tasks.facts import NOT_A_TASK
-from ..tasks.ladders import build_ladders
-from ..tasks.recipes import LIBRARY, read_recipe
+from reasoning_gym_environment.tasks.catalogue import read_registry
+from reasoning_gym_environment.tasks.datasets import Datasets
+from reasoning_gym_environment.tasks.facts import NOT_A_TASK
+from reasoning_gym_environment.tasks.ladders import build_ladders
+from reasoning_gym_environment.tasks.recipes import LIBRARY, read_recipe
 
 Made = tuple[Any, Any]
 """A dataset and one of its entries."""

@@ -16,14 +16,15 @@ from enum import Enum
 from importlib.metadata import version
 from pathlib import Path
 
-from ..evaluation.published import PublishedItem, made_again, read_published
-from ..records import Problem, Recipe
-from ..sandbox.pool import TaskPool
-from ..scoring.extraction import extract_answer, strip_formatting
-from ..util.grouping import group_by
-from ..util.progress import with_progress
-from .labels import Examination, solver_processes
-from .run import chosen_tasks
+from reasoning_gym_environment.audit.run import chosen_tasks
+from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.sandbox.pool import TaskPool
+from reasoning_gym_environment.scoring.extraction import extract_answer, strip_formatting
+from reasoning_gym_environment.util.grouping import group_by
+from reasoning_gym_environment.util.progress import with_progress
+
+from ..leaderboard.published import PublishedItem, made_again, read_published
+from .check import Examination, solver_processes
 from .solvers.registry import SOLVERS
 from .solvers.solution import UnreadableQuestionError
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from reasoning_gym_environment.audit.solvers.registry import PROPERTIES, SOLVERS
-from reasoning_gym_environment.audit.solvers.solution import UnreadableQuestionError
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.tasks.datasets import Datasets
 from reasoning_gym_environment.tasks.item_checks import find_fault
+from research.labels.solvers.registry import PROPERTIES, SOLVERS
+from research.labels.solvers.solution import UnreadableQuestionError
 
 CASES: list[dict[str, Any]] = [
     case
-    for path in sorted((Path(__file__).parent / "solvers" / "cases").glob("*.json"))
+    for path in sorted((Path(__file__).parent / "solver_cases").glob("*.json"))
     for case in json.loads(path.read_text(encoding="utf-8"))
 ]
 """Questions made by hand: task, question, right and wrong answers, and why.

@@ -18,15 +18,20 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from ..errors import ConfigurationError, GenerationError
-from ..problems.suites import question_sha256
-from ..records import MASKED, Attempt, Completion, Problem, Recipe
-from ..sandbox.pool import TaskPool, generate_with_retry
-from ..scoring.grading import Grade, ScoringSettings, grade_texts
-from ..storage.rows import SCHEMA_VERSION, StoredGroup, StoredRollout, fault_key
-from ..tasks.recipes import require_valid_recipe
-from ..util.models import validate
-from ..util.progress import with_progress
+from reasoning_gym_environment.errors import ConfigurationError, GenerationError
+from reasoning_gym_environment.problems.suites import question_sha256
+from reasoning_gym_environment.records import MASKED, Attempt, Completion, Problem, Recipe
+from reasoning_gym_environment.sandbox.pool import TaskPool, generate_with_retry
+from reasoning_gym_environment.scoring.grading import Grade, ScoringSettings, grade_texts
+from reasoning_gym_environment.storage.rows import (
+    SCHEMA_VERSION,
+    StoredGroup,
+    StoredRollout,
+    fault_key,
+)
+from reasoning_gym_environment.tasks.recipes import require_valid_recipe
+from reasoning_gym_environment.util.models import validate
+from reasoning_gym_environment.util.progress import with_progress
 
 STORED_SCORE = "stored_score"
 """The key of a rollout with the score that its publishers gave."""

@@ -1,15 +1,10 @@
 """Make docs/leaderboard.md and its picture from standings, and explain how ranks move.
 
-    python research/leaderboard.py docs [--imported FOLDER]
-
-Standings are the files DOCS/leaderboard/SUITE/*.json of `suite table --json`. FOLDER is what
-`suite import` wrote; from it, the table of causes by task is printed, and how many scores equal
-those that were published, with the reasons of the others.
+Standings are the files DOCS/leaderboard/SUITE/*.json.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import pickle
 from collections import Counter
@@ -19,8 +14,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from reasoning_gym_environment.evaluation.leaderboard import leaderboard_table, read_standings
-from reasoning_gym_environment.evaluation.published import STORED_SCORE
 from reasoning_gym_environment.evaluation.store import read_results
 from reasoning_gym_environment.problems.suites import load_suite
 from reasoning_gym_environment.records import FORMAT_FAILURES, Status, recipe_key
@@ -28,6 +21,9 @@ from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.scoring.guards.registry import max_score
 from reasoning_gym_environment.storage.rows import StoredGroup, StoredRollout
 from reasoning_gym_environment.util.grouping import group_by
+
+from .published import STORED_SCORE
+from .standings import published_table, read_standings
 
 BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
 EQUAL = 1e-6
@@ -46,7 +42,7 @@ def fill(page: str, folder: Path) -> str:
         head, mark, rest = page.partition(BEGIN.format(suite))
         if not mark:
             raise SystemExit(f"the page has no {BEGIN.format(suite)}")
-        table = leaderboard_table(standings)
+        table = published_table(standings)
         page = f"{head}{mark}\n\n{table}\n\n{END}{rest.partition(END)[2]}"
     return page
 
@@ -66,8 +62,8 @@ def causes(folders: Sequence[Path], suite: str) -> str:
         "| task | score as published | verdicts | partial credit | faulty items | solved |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for _, task, published, *effects, right in sorted(rows, reverse=True)[:SHOWN]:
-        cells = " | ".join(f"{effect:+.3f}" if abs(effect) >= 0.0005 else "" for effect in effects)
+    for _, task, published, *shown, right in sorted(rows, reverse=True)[:SHOWN]:
+        cells = " | ".join(f"{effect:+.3f}" if abs(effect) >= 0.0005 else "" for effect in shown)
         last = "no item" if right is None else f"{right:.3f}"
         lines.append(f"| `{task}` | {published:.3f} | {cells} | {last} |")
     return "\n".join(lines)
@@ -162,19 +158,13 @@ def plot(path: Path, folder: Path) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
-def main(docs: Path, imported: Path | None) -> None:
+def make(docs: Path, imported: Path | None) -> str:
+    """Write the page and its picture; return what the imported answers say, if any."""
     page = docs / "leaderboard.md"
     page.write_text(fill(page.read_text(encoding="utf-8"), docs / "leaderboard"), encoding="utf-8")
     plot(docs / "images" / "leaderboard.svg", docs / "leaderboard")
+    said = [str(page)]
     for folder in sorted(imported.iterdir()) if imported else ():
         models = sorted(folder.iterdir())
-        print(f"\n{folder.name}\n\n{causes(models, folder.name)}\n")
-        print(asyncio.run(differences(models)))
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("docs", type=Path)
-    parser.add_argument("--imported", type=Path)
-    options = parser.parse_args()
-    main(options.docs, options.imported)
+        said += [folder.name, causes(models, folder.name), asyncio.run(differences(models))]
+    return "\n\n".join(said)

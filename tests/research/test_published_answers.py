@@ -9,19 +9,12 @@ from typing import Any
 
 import pytest
 
-from reasoning_gym_environment.audit.published import (
-    STRONG_MODELS,
-    agreed_answer,
-)
-from reasoning_gym_environment.commands.audit import main
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.evaluation.published import (
-    PublishedAnswer,
-    PublishedItem,
-    read_published,
-)
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
+from research.labels.__main__ import main
+from research.labels.answers import STRONG_MODELS, agreed_answer
+from research.leaderboard.published import PublishedAnswer, PublishedItem, read_published
 
 THREE, FOUR = sorted(STRONG_MODELS)[:3], sorted(STRONG_MODELS)[:4]
 
@@ -63,7 +56,7 @@ async def test_the_command_lists_items_on_which_models_and_label_differ(
     path = tmp_path / "answers.jsonl.gz"
     rows = await lines_of(pool)
     path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
-    arguments = ["--oracles", "--answers", str(path), "--tasks", "syllogism"]
+    arguments = ["answers", str(path), "--tasks", "syllogism"]
     assert await asyncio.to_thread(main, arguments) == 0
     said = capsys.readouterr().out
     assert "5 items, models agree on 4, 1 of these are made differently today, 2 disagree" in said

@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,23 +18,26 @@ import tempfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from decimal import ROUND_CEILING, Decimal
 from enum import Enum
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..errors import FixableError
-from ..problems.seeds import evaluation_recipes
-from ..tasks.catalogue import require_known
-from ..tasks.recipes import LIBRARY, VERSION
-from ..util.progress import with_progress
-from ..util.text import shorten
-from .findings import Probe, constants_for, near_probes, probes_for
+import reasoning_gym_environment
+from reasoning_gym_environment.audit.findings import constants_for, probes_for
+from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.problems.seeds import evaluation_recipes
+from reasoning_gym_environment.tasks.catalogue import require_known
+from reasoning_gym_environment.tasks.recipes import LIBRARY, VERSION
+from reasoning_gym_environment.util.progress import with_progress
+from reasoning_gym_environment.util.text import shorten
 
 logger = logging.getLogger(__name__)
 
 _SEED = 4
-_PACKAGE = Path(__file__).resolve().parents[1]
+_PACKAGE = Path(reasoning_gym_environment.__file__).parent
+_WORKER = Path(__file__).with_name("version_worker.py")
 _START_SECONDS = 300.0
 _TASK_SECONDS = 120.0
 _LINE_BYTES = 2**28
@@ -149,7 +153,7 @@ class VersionWorker:
     """The worker of one version; it is started again after a request that failed.
 
     Args:
-        package: a folder with a copy of this package.
+        package: a folder with copies of the package and of the worker.
     """
 
     def __init__(self, interpreter: Interpreter, package: Path) -> None:
@@ -194,7 +198,7 @@ class VersionWorker:
     async def _start(self) -> asyncio.subprocess.Process:
         with (self._folder / "stderr").open("wb") as log:
             return await asyncio.create_subprocess_exec(
-                *(self._python, "-m", "reasoning_gym_environment.audit._version_worker"),
+                *(self._python, "-m", _WORKER.stem),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -212,6 +216,49 @@ class VersionWorker:
             self._process = None
 
 
+class Tried(NamedTuple):
+    """An answer whose scores are compared."""
+
+    name: str
+    answer: str
+    is_right: bool
+
+
+_NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
+
+
+def near_answers(oracle: str) -> list[Tried]:
+    """Return numbers near the right one, and the right answer in forms that a scorer may accept.
+
+    Example:
+        >>> [tried.answer for tried in near_answers("12345")][:4]
+        ['12400', '12345.6', '12468.45', '-12345']
+    """
+    forms = {r"\text{x}": rf"\text{{{oracle}}}", r"\(x\)": rf"\({oracle}\)"}
+    forms["other case"] = oracle.swapcase()
+    right = [
+        Tried(f"form {label!r}", text, is_right=True)
+        for label, text in forms.items()
+        if text != oracle
+    ]
+    if not _NUMBER.fullmatch(oracle):
+        return right
+    number = Decimal(oracle)
+    unit = Decimal(10) ** (number.adjusted() - 2)
+    near = {
+        "rounded up to three digits": (number / unit).to_integral_value(ROUND_CEILING) * unit,
+        "0.6 more": number + Decimal("0.6"),
+        "1 % more": number * Decimal("1.01"),
+        "other sign": -number,
+    }
+    wrong = [
+        Tried(f"near miss {label!r}", f"{value:f}", is_right=False)
+        for label, value in near.items()
+        if value != number
+    ]
+    return [*wrong, *right]
+
+
 @contextlib.asynccontextmanager
 async def version_workers(other: Interpreter) -> AsyncIterator[list[VersionWorker]]:
     """Start a worker for the installed version and one for the other."""
@@ -221,6 +268,7 @@ async def version_workers(other: Interpreter) -> AsyncIterator[list[VersionWorke
             copy = Path(temporary) / name
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(_PACKAGE, copy / _PACKAGE.name, ignore=ignored)
+            shutil.copy(_WORKER, copy)
             workers.append(VersionWorker(interpreter, copy))
         try:
             yield workers
@@ -419,27 +467,30 @@ class TaskComparison:
         for index in same:
             question, oracle = items[index]["question"], oracles[index]
             others = [text for text in oracles if text is not None and text != oracle]
-            probes = probes_for(question, oracle, constants=constants, others=others)
-            probes += near_probes(oracle) if oracle is not None else []
-            answers = [probe.answer for probe in probes]
+            tried = [
+                Tried(f"{probe.kind.value} {probe.label!r}", probe.answer, probe.is_right)
+                for probe in probes_for(question, oracle, constants=constants, others=others)
+            ]
+            tried += near_answers(oracle) if oracle is not None else []
+            answers = [one.answer for one in tried]
             before, after = await self._ask({"item": index, "answers": answers})
             for scorer, pays in _paired(before, after):
-                for probe, one, other in zip(probes, *pays, strict=True):
+                for answer, one, other in zip(tried, *pays, strict=True):
                     if one != other:
-                        self._note_score(scorer, probe, one, other, recipes[index])
+                        self._note_score(scorer, answer, one, other, recipes[index])
         for key, difference in self._found.items():
             if difference.kind in (Kind.PAYS_MORE, Kind.SCORE):
                 self._found[key] = replace(difference, of=len(same))
 
     def _note_score(
-        self, scorer: str, probe: Probe, before: Any, after: Any, recipe: Mapping[str, Any]
+        self, scorer: str, tried: Tried, before: Any, after: Any, recipe: Mapping[str, Any]
     ) -> None:
         amounts = [0.0 if isinstance(value, str) else value for value in (before, after)]
-        more = amounts[1] > amounts[0] and not probe.is_right
-        answer = shorten(probe.answer)
+        more = amounts[1] > amounts[0] and not tried.is_right
+        answer = shorten(tried.answer)
         self._note(
             Kind.PAYS_MORE if more else Kind.SCORE,
-            f"{scorer}, {probe.kind.value} {probe.label!r}",
+            f"{scorer}, {tried.name}",
             f"{before} for {answer}",
             f"{after} for {answer}",
             recipe=recipe,
