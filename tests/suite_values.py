@@ -20,7 +20,7 @@ RECIPES = [
 
 
 def manifest(problems: list[Problem], **changes: Any) -> dict[str, Any]:
-    """Return a suite of these problems but for its hash."""
+    """Return a suite of these problems but for its hashes."""
     return {
         "name": "tiny",
         "version": 1,
@@ -52,9 +52,8 @@ async def problems_of(pool: TaskPool) -> list[Problem]:
 
 
 def write_suite(path: Path, suite: Mapping[str, Any]) -> str:
-    """Write a suite, with its hash unless it has one; return the file's name."""
-    text = json.dumps(suite) if "sha256" in suite else encode_suite(suite)
-    path.write_text(text, encoding="utf-8")
+    """Write a suite with its hashes; return the file's name."""
+    path.write_text(encode_suite(suite), encoding="utf-8")
     return str(path)
 
 

@@ -1,7 +1,8 @@
 """Suites: evaluation sets as files, with the hash of every question and all that results depend on.
 
 A suite never changes: another set has another version. `research/make_suites.py` made those of
-the package. Its items are generated from their recipes and must have the questions of the file.
+the package. Its items are generated from their recipes and must have the questions of the file,
+which has the first digits of each question's hash, and one hash over all recipes and questions.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from platform import python_version
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, to_builtins
 
 from ..errors import ConfigurationError, FixableError, did_you_mean
 from ..records import Problem, Recipe, recipe_key
@@ -24,6 +25,7 @@ from ..util.models import validate
 FOLDER = Path(__file__).with_name("suite_files")
 
 _Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+_Digits = Annotated[str, Meta(pattern="^[0-9a-f]{8}$")]
 _Seed = Annotated[int, Meta(ge=0, lt=2**53)]
 _Share = Annotated[float, Meta(ge=0, le=1)]
 
@@ -38,13 +40,13 @@ class SuiteSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SuiteItems(Struct, frozen=True, forbid_unknown_fields=True):
-    """Items with the same parameters: their seeds, and the SHA-256 of each question."""
+    """Items with the same parameters: seeds, and the first digits of each question's SHA-256."""
 
     task: str
     level: int | None
     difficulty: _Share | None
     parameters: dict[str, Any]
-    items: Annotated[list[tuple[_Seed, _Hash]], Meta(min_length=1)]
+    items: Annotated[list[tuple[_Seed, _Digits]], Meta(min_length=1)]
 
 
 class LeftOut(Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,7 +65,8 @@ class Suite(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         made_with: versions of the packages that made it.
         left_out: faulty items of a set that somebody else has published.
-        sha256: of the rest of the file; results carry it.
+        sha256: of all else with the whole hash of each question; results carry it.
+        file_sha256: of the rest of the file.
     """
 
     name: Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,39}$")]
@@ -74,6 +77,7 @@ class Suite(Struct, frozen=True, forbid_unknown_fields=True):
     sets: Annotated[list[SuiteItems], Meta(min_length=1)]
     left_out: list[LeftOut]
     sha256: _Hash
+    file_sha256: _Hash
 
     def __len__(self) -> int:
         """The number of items."""
@@ -98,11 +102,11 @@ class Suite(Struct, frozen=True, forbid_unknown_fields=True):
         return {"name": self.name, "version": self.version, "sha256": self.sha256}
 
     def items(self) -> Iterator[tuple[Recipe, float | None, str]]:
-        """Yield every item's recipe, its difficulty and the SHA-256 of its question."""
+        """Yield every item's recipe, its difficulty and eight digits of its question's SHA-256."""
         for of in self.sets:
-            for seed, question in of.items:
+            for seed, digits in of.items:
                 recipe = Recipe(task=of.task, seed=seed, level=of.level, parameters=of.parameters)
-                yield recipe, of.difficulty, question
+                yield recipe, of.difficulty, digits
 
     def recipes(self) -> list[tuple[Recipe, float | None]]:
         """Return every item's recipe and difficulty; None is the default configuration."""
@@ -114,10 +118,19 @@ def question_sha256(question: str) -> str:
     return hashlib.sha256(question.encode()).hexdigest()
 
 
-def manifest_sha256(manifest: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a suite without its `sha256`, as sorted JSON."""
-    rest = {key: value for key, value in manifest.items() if key != "sha256"}
+def _sha256(manifest: Mapping[str, Any], *without: str) -> str:
+    """Return the SHA-256 of a suite without some of its keys, as sorted JSON."""
+    rest = {key: value for key, value in manifest.items() if key not in without}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def _with_questions(manifest: Mapping[str, Any], digests: Iterable[str]) -> dict[str, Any]:
+    """Return a suite with other hashes of its questions, in the order of its items."""
+    rest = iter(digests)
+    sets = [
+        {**of, "items": [[seed, next(rest)] for seed, _ in of["items"]]} for of in manifest["sets"]
+    ]
+    return {**manifest, "sets": sets}
 
 
 def built_in() -> list[str]:
@@ -144,9 +157,9 @@ def load_suite(name: str) -> Suite:
             require_valid_recipe(recipe)
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} is not a suite: {error}") from None
-    if manifest_sha256(manifest) != suite.sha256:
+    if _sha256(manifest, "file_sha256") != suite.file_sha256:
         raise ConfigurationError(
-            f"{path} was changed: its content has another SHA-256 than it says; get the original"
+            f"{path} was changed: its file_sha256 is another one; get the original"
         )
     return suite
 
@@ -162,21 +175,37 @@ def require_same_questions(suite: Suite, problems: Iterable[Problem]) -> None:
         UnequalItemsError: an item is missing or has another question.
     """
     made = {recipe_key(p.recipe): question_sha256(p.question) for p in problems}
-    found = [(recipe, made.get(recipe_key(recipe)), known) for recipe, _, known in suite.items()]
-    missing = [recipe for recipe, question, _ in found if question is None]
-    other = [recipe for recipe, question, known in found if question not in (None, known)]
+    found = [
+        (recipe, made.get(recipe_key(recipe), ""), known) for recipe, _, known in suite.items()
+    ]
+    missing = [recipe for recipe, question, _ in found if not question]
+    other = [recipe for recipe, question, known in found if question and question[:8] != known]
     if missing or other:
-        raise UnequalItemsError(
+        fault = (
             f"{len(other)} of the {len(suite)} items of {suite.name} have another question and "
-            f"{len(missing)} can't be generated, such as {recipe_key((other or missing)[0])}: the "
-            f"suite was made with {LIBRARY} {suite.made_with[LIBRARY]} and Python ≥ 3.11, this is "
-            f"{version(LIBRARY)} on Python {python_version()}; use those for comparable results"
+            f"{len(missing)} can't be generated, such as {recipe_key((other or missing)[0])}"
         )
+    else:
+        whole = _with_questions(to_builtins(suite), (question for _, question, _ in found))
+        if _sha256(whole, "sha256", "file_sha256") == suite.sha256:
+            return
+        fault = f"the recipes and questions of {suite.name} have another SHA-256 than the suite's"
+    raise UnequalItemsError(
+        f"{fault}: the suite was made with {LIBRARY} {suite.made_with[LIBRARY]} and Python ≥ 3.11, "
+        f"this is {version(LIBRARY)} on Python {python_version()}; use those for comparable results"
+    )
 
 
 def encode_suite(manifest: Mapping[str, Any]) -> str:
-    """Return the file of a suite from its other keys: JSON with its hash, a line for each set."""
-    sealed = {**manifest, "sha256": manifest_sha256(manifest)}
+    """Return the file of a suite from its other keys: JSON with its hashes, a line for each set.
+
+    Args:
+        manifest: with the whole hash of each question.
+    """
+    digests = [digest for of in manifest["sets"] for _, digest in of["items"]]
+    sealed = _with_questions(manifest, (digest[:8] for digest in digests))
+    sealed["sha256"] = _sha256(manifest)
+    sealed["file_sha256"] = _sha256(sealed)
     lines = []
     for key, value in sealed.items():
         if isinstance(value, list) and value:
