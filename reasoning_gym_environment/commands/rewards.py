@@ -124,7 +124,8 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "--token-file",
         type=Path,
-        help=f"file with the bearer token that clients must send (default: ${TOKEN_VARIABLE})",
+        help=f"file with the bearer token that clients must send, or with several, one a line "
+        f"(default: ${TOKEN_VARIABLE})",
     )
     for name, number in _NUMBERS.items():
         parser.add_argument(
@@ -190,8 +191,9 @@ def read_token(file: Path | None, variable: str = TOKEN_VARIABLE) -> str | None:
         if variable not in os.environ:
             return None
         token = os.environ[variable].strip()
-    if len(token) < _MIN_TOKEN:
+    shortest = min(map(len, token.splitlines()), default=0)
+    if shortest < _MIN_TOKEN:
         raise FixableError(
-            f"{where}: the token must have at least {_MIN_TOKEN} characters, got {len(token)}"
+            f"{where}: the token must have at least {_MIN_TOKEN} characters, got {shortest}"
         )
     return token

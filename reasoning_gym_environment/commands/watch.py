@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 
 async def _serve(server: LiveServer, *, until_input_ends: bool) -> None:
     """Serve until the first signal, or until whoever started this process has ended."""
-    from ..service.connections import first_signal
+    from ..service.server import first_signal
 
     ended = first_signal()
     if until_input_ends:

@@ -19,7 +19,6 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from prometheus_client import CollectorRegistry, Counter
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -27,7 +26,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..service.connections import Connections, HttpServer
+from ..service.server import HttpServer
 from ..util.text import shorten
 from .follow import GoneError, LiveIndex
 from .page import row_of
@@ -39,7 +38,6 @@ MAX_SHOWN = 1_000_000
 """Characters of a text that is sent; the middle of a longer one is left out."""
 
 _POLL_SECONDS = 1.0
-_CONNECTIONS = 64
 _AT_ONCE = 4
 """Replies made at once; each may take as much memory as the whole index."""
 
@@ -90,15 +88,8 @@ class LiveServer:
         self._live = live
         self.settings = settings
         self.app = create_app(live, page, settings)
-        closed = Counter("closed", "Closed connections.", ["reason"], registry=CollectorRegistry())
-        limits = Connections(most=_CONNECTIONS, head_seconds=10, reply_seconds=60, closed=closed)
         self._server = HttpServer(
-            self.app,
-            host=settings.host,
-            port=settings.port,
-            limits=limits,
-            drain=2,
-            lifespan=False,
+            self.app, host=settings.host, port=settings.port, drain=2, lifespan=False
         )
 
     async def __aenter__(self) -> LiveServer:

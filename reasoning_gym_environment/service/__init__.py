@@ -3,4 +3,4 @@
 An ASGI application over the gym, which makes the problems and scores the completions.
 """
 
-__all__ = ["app", "client", "connections"]
+__all__ = ["app", "client", "server"]

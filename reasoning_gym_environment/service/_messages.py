@@ -153,42 +153,13 @@ class ContainRequest(RequestBody):
     data: Any = None
 
 
-class ContainReply(BaseModel):
-    """One score per completion, in order."""
-
-    scores: list[ContainedScore]
-
-
-class ContainedScore(BaseModel):
-    """What a contained function made of one completion; null means that the service failed."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    score: float | None
-    status: Status
-    detail: str
-    seconds: float
-
-
 class ScoreReply(BaseModel):
     """One score per completion, in order."""
 
-    scores: list[ScoredCompletion]
+    scores: list[Score]
 
 
-class ScoredCompletion(BaseModel):
-    """The score of one completion; null means that the service failed, not that it is wrong."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    score: Share | None
-    status: Status
-    answer: str | None
-    detail: str
-    seconds: float
-
-
-class VerifyRequest(Row):
+class NemoRequest(Row):
     """A NeMo Gym row with the model's response, and the stream that handed out its recipe."""
 
     responses_create_params: dict[str, Any]
@@ -206,7 +177,7 @@ class NemoResponse(Row):
     output: Annotated[list[dict[str, Any]], FailFast()]
 
 
-class VerifyReply(Row):
+class NemoReply(Row):
     """The request's fields and the reward; `mask_sample` is true for an unscored response."""
 
     responses_create_params: dict[str, Any]
@@ -268,7 +239,7 @@ class ProblemsReply(BaseModel):
     sampling: dict[str, float]
 
 
-class Observation(RequestBody):
+class ProblemResult(RequestBody):
     """The result of a problem: `solved` of `attempts` scored completions were correct."""
 
     recipe: RecipeField
@@ -280,7 +251,7 @@ class ObserveRequest(RequestBody):
     """Results of problems that a stream handed out."""
 
     stream: Name
-    results: Annotated[list[Observation], Field(min_length=1, max_length=256), FailFast()]
+    results: Annotated[list[ProblemResult], Field(min_length=1, max_length=256), FailFast()]
 
 
 class ObserveReply(BaseModel):
@@ -296,7 +267,7 @@ class ErrorReply(BaseModel):
 
 
 class HealthReply(BaseModel):
-    """The state of the worker processes: `ready` or `starting`, and what contains them not."""
+    """The workers' state, `ready` or `starting`, and what the sandbox does not enforce."""
 
     status: str
     sandbox_gaps: list[str]
@@ -335,30 +306,30 @@ def retry_later(status: int, message: str, *, seconds: int = 1) -> HTTPException
     return HTTPException(status, message, headers={"Retry-After": str(seconds)})
 
 
+def digest(*values: Any) -> str:
+    """Return a key that equal JSON values share."""
+    text = json.dumps(values, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
     """The problem of completions to score.
 
     Attributes:
-        recipe: generates the problem; of an entry or a function, it only names the task.
+        recipe: generates the problem; of an entry, it only names the task.
         question: of the row, which must equal the problem's; None if the row has none.
         entry: of reasoning-gym, which came as JSON and is the problem; None for a recipe.
-        function: the name of a contained function, which scores in place of a problem.
-        data: for that function.
     """
 
     recipe: Recipe
     question: str | None = None
     entry: Mapping[str, Any] | None = None
-    function: str | None = None
-    data: Any = None
 
     @property
     def key(self) -> str:
         """A key that equal targets share."""
-        values = [self.recipe.identity(), self.question, self.entry, self.function, self.data]
-        text = json.dumps(values, sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return digest(self.recipe.identity(), self.question, self.entry)
 
     def entry_problem(self) -> Problem:
         """Return the entry as a problem for worker processes."""
@@ -369,12 +340,6 @@ class Target:
             oracle=self.entry["answer"],
             entry=pickle.dumps(self.entry),
         )
-
-
-def function_target(name: str, data: Any) -> Target:
-    """Return the target of a contained function."""
-    recipe = Recipe(task=f"contain/{name}", seed=0)
-    return Target(recipe=recipe, function=name, data=data)
 
 
 def recipe_target(value: Any, *, question: str | None = None) -> Target:
@@ -423,7 +388,7 @@ def label_target(label: Any, name: str) -> Target:
     raise HTTPException(422, f"{name} must be a recipe or an entry, as JSON, got {shorten(data)}")
 
 
-def verify_target(request: VerifyRequest) -> Target:
+def nemo_target(request: NemoRequest) -> Target:
     """Return the target of a NeMo Gym row: its recipe, else the entry that it is."""
     if request.recipe is not None:
         return recipe_target(request.recipe, question=request.question)
@@ -436,7 +401,7 @@ def verify_target(request: VerifyRequest) -> Target:
     )
 
 
-def response_text(output: list[dict[str, Any]]) -> str:
+def nemo_text(output: list[dict[str, Any]]) -> str:
     """Return the text of the assistant's messages in a response, without reasoning.
 
     Raises:
@@ -473,7 +438,7 @@ def _invalid_output(what: str, value: Any) -> HTTPException:
     return HTTPException(422, f"response.output: {what}, got {shorten(value)}")
 
 
-def verify_reply(row: dict[str, Any], target: Target, score: Score) -> dict[str, Any]:
+def nemo_reply(row: dict[str, Any], target: Target, score: Score) -> dict[str, Any]:
     """Return the row with its reward, as NeMo Gym reads it: 0 and masked if unscored."""
     reward = score.score or 0.0
     return {

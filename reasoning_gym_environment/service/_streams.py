@@ -23,7 +23,7 @@ from ..tasks.recipes import read_recipe
 from ..util.concurrency import DaemonWriter
 from ..util.files import UnwritableError, write_whole
 from ..util.outages import Outage
-from ._messages import Observation, recipe_target, retry_later
+from ._messages import ProblemResult, recipe_target, retry_later
 
 logger = logging.getLogger(__name__)
 
@@ -228,7 +228,7 @@ class NamedStreams:
             raise HTTPException(409, "streams are disabled: set --streams FOLDER")
         return self._folder / f"{name}.json"
 
-    async def observe(self, name: str, results: Sequence[Observation]) -> None:
+    async def observe(self, name: str, results: Sequence[ProblemResult]) -> None:
         """Tell a stream results: all of them, or none if one is invalid.
 
         Raises:
@@ -287,7 +287,7 @@ class NamedStreams:
             logger.error("Cannot persist streams: disk not responding (%s)", self._folder)
 
 
-def _observe(name: str, stream: _Stream, results: Sequence[Observation]) -> None:
+def _observe(name: str, stream: _Stream, results: Sequence[ProblemResult]) -> None:
     waiting = dict(stream.handed_out)
     observed = []
     for index, result in enumerate(results):

@@ -11,17 +11,16 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
-    Iterable,
     Iterator,
     Mapping,
     Sequence,
 )
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import prometheus_client as prometheus
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse
@@ -41,34 +40,18 @@ from ..gym.containment import ContainedFunction
 from ..records import Score
 from ..util.concurrency import gather_or_cancel
 from ..util.outages import is_loopback, limit_loop_errors
+from ..util.retry import Retry
 from ..util.text import shorten
 from . import _messages as messages
-from ._batching import Scorer, ScoringQueue
-from ._limits import (
-    Admissions,
-    BearerToken,
-    BodyLimiter,
-    MemoryBudget,
-    RequestMetrics,
-    error_response,
-    retry,
-)
+from ._limits import BearerToken, BodyLimiter, RequestMetrics, error_response
+from ._scoring import Scorer, ScoringQueue
 from ._streams import NamedStreams
-from .connections import (
-    MAX_CONNECTIONS,
-    Connections,
-    HttpServer,
-    first_signal,
-    possible_connections,
-    raise_file_limit,
-)
+from .server import HttpServer, first_signal, raise_file_limit
 
 logger = logging.getLogger(__name__)
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-SAVE_SECONDS = 10.0
-"""Interval between writes of the streams' states."""
+RETRY_PAUSES = (1.0, 3.0, 9.0)
+"""Seconds before each retry of what fails for now, for frameworks whose run would end otherwise."""
 
 _Responses = dict[int | str, dict[str, Any]]
 
@@ -95,20 +78,13 @@ class ServiceSettings:
 
     Attributes:
         port: 0 takes a free one.
-        token: that clients must send; None requires none.
-        queue: completions that may be pending.
+        token: that clients must send, or several, one a line; None requires none. Each is a client
+            that takes turns with others; without tokens, each address is.
+        queue: completions that may be pending, half of them of one client.
         max_body: bytes of a request.
-        memory: bytes of all requests, parsed and with replies that clients have not read.
-        connections: at once; one more closes the one that has been idle longest.
-        head_timeout: seconds for the head of a request to arrive.
-        body_timeout: seconds for a body to arrive.
-        reply_timeout: seconds for a client to read a reply.
-        longest_wait: seconds for completions to wait until they are scored.
         drain: seconds for in-flight requests at the end.
         streams: folder for the states of streams; None disables streams.
         side_by_side: batches of completions scored at once.
-        pauses: seconds before each retry of what fails temporarily, for frameworks whose run
-            would end otherwise.
     """
 
     host: str = "127.0.0.1"
@@ -116,16 +92,9 @@ class ServiceSettings:
     token: str | None = None
     queue: int = 4096
     max_body: int = 4 * 2**20
-    memory: int = 256 * 2**20
-    connections: int = MAX_CONNECTIONS
-    head_timeout: float = 10.0
-    body_timeout: float = 30.0
-    reply_timeout: float = 30.0
-    longest_wait: float = 90.0
     drain: float = 20.0
     streams: Path | None = None
     side_by_side: int = 4
-    pauses: tuple[float, ...] = (1.0, 3.0, 9.0)
 
 
 class _JSONRequest(Request):
@@ -153,32 +122,36 @@ class _JSONRoute(APIRoute):
 
 
 class Endpoints:
-    """Handlers of the routes that read a body."""
+    """Handlers of the routes that read a body.
+
+    Args:
+        by_token: whether requests have a token that was checked.
+    """
 
     def __init__(
-        self,
-        queue: ScoringQueue,
-        streams: NamedStreams,
-        retry_delays: Sequence[float],
-        functions: Iterable[str],
+        self, scorer: Scorer, queue: ScoringQueue, streams: NamedStreams, *, by_token: bool
     ) -> None:
-        self._functions = [_valid_name(name) for name in functions]
+        self._scorer = scorer
         self._queue = queue
         self._streams = streams
-        self._retry_delays = retry_delays
+        self._by_token = by_token
 
-    def add_to(self, app: FastAPI) -> Admissions:
+    def add_to(
+        self, app: FastAPI, functions: Mapping[str, ContainedFunction]
+    ) -> Mapping[str, Callable[[], None] | None]:
         """Add the routes; return, by path, what each requires before it reads a body."""
         app.router.route_class = _JSONRoute
-        app.post("/score", responses=_ERRORS, response_model=messages.ScoreReply)(self.score)
-        app.post("/verify", responses=_ERRORS, response_model=messages.VerifyReply)(self.verify)
-        app.post("/openrlhf", responses=_ERRORS)(self.openrlhf)
-        app.post("/slime", responses=_ERRORS)(self.slime)
-        app.post("/problems", responses=_ERRORS)(self.problems)
-        app.post("/observe", responses=_ERRORS)(self.observe)
-        contained = {f"/contain/{name}": self._contain(name) for name in self._functions}
-        for path, endpoint in contained.items():
-            app.post(path, responses=_ERRORS)(endpoint)
+        post = partial(app.post, responses=_ERRORS)
+        post("/score", response_model=messages.ScoreReply)(self.score)
+        post("/verify", response_model=messages.NemoReply)(self.verify)
+        post("/openrlhf")(self.openrlhf)
+        post("/slime")(self.slime)
+        post("/problems")(self.problems)
+        post("/observe")(self.observe)
+        contained = {f"/contain/{name}": each for name, each in functions.items()}
+        for path, function in contained.items():
+            without_answer = {"scores": {"__all__": {"answer"}}}
+            post(path, response_model_exclude=without_answer)(self._contain(path, function))
         return {
             **dict.fromkeys(("/score", "/verify", *contained), self._queue.require_room),
             **dict.fromkeys(("/openrlhf", "/slime", "/problems", "/observe")),
@@ -194,7 +167,7 @@ class Endpoints:
             else messages.entry_target(request.entry)
         )
         scores = await self._score(target, request.completions, request.stream, http)
-        reply = messages.ScoreReply.model_validate({"scores": scores})
+        reply = messages.ScoreReply(scores=scores)
         return Response(reply.model_dump_json(), media_type="application/json")  # validates once
 
     async def _score(
@@ -205,29 +178,20 @@ class Endpoints:
             if target.entry is not None:
                 raise HTTPException(422, "stream: its problems have recipes, got an entry")
             self._streams.require(stream)
-        scores = await self._queue.score(target, completions, client=_client(http))
+        address = http.client.host if http.client else ""
+        client = http.headers["authorization"] if self._by_token else address
+        score = partial(self._scorer.score, target)
+        scores = await self._queue.score(score, completions, key=target.key, client=client)
         if stream is not None:
             await self._streams.gather(stream, target.recipe, scores)
         return scores
 
-    async def score_one(
-        self, target: messages.Target, completion: str, stream: str | None, http: Request
-    ) -> Score:
-        """Score a completion for a client that cannot read an unscored one; retry instead."""
-
-        async def attempt() -> Score:
-            [score] = await self._score(target, [completion], stream, http)
-            reward_of(score)
-            return score
-
-        return await retry(attempt, self._retry_delays)
-
-    async def verify(self, request: messages.VerifyRequest, http: Request) -> Response:
+    async def verify(self, request: messages.NemoRequest, http: Request) -> Response:
         """Score the response to a NeMo Gym row."""
-        target = messages.verify_target(request)
-        text = messages.response_text(request.response.output)
+        target = messages.nemo_target(request)
+        text = messages.nemo_text(request.response.output)
         [score] = await self._score(target, [text], request.stream, http)
-        reply = messages.verify_reply(await http.json(), target, score)
+        reply = messages.nemo_reply(await http.json(), target, score)
         return Response(to_json(reply), media_type="application/json")
 
     async def openrlhf(
@@ -245,14 +209,29 @@ class Endpoints:
         return await self._reward(target, request.response, http)
 
     async def _reward(self, target: messages.Target, completion: str, http: Request) -> float:
-        return reward_of(await self.score_one(target, completion, None, http))
+        """Return a reward for a client that cannot read an unscored one; retry instead."""
+        retry = Retry(pauses=RETRY_PAUSES)
+        while True:
+            try:
+                [score] = await self._score(target, [completion], None, http)
+                return reward_of(score)
+            except HTTPException as error:
+                if error.status_code not in (429, 503) or not await retry.wait():
+                    raise
 
-    def _contain(self, name: str) -> Callable[..., Awaitable[messages.ContainReply]]:
-        async def contain(request: messages.ContainRequest, http: Request) -> messages.ContainReply:
+    def _contain(
+        self, path: str, function: ContainedFunction
+    ) -> Callable[..., Awaitable[messages.ScoreReply]]:
+        async def contain(request: messages.ContainRequest) -> messages.ScoreReply:
             """Score completions with a contained function."""
-            target = messages.function_target(name, request.data)
-            scores = await self._queue.score(target, request.completions, client=_client(http))
-            return messages.ContainReply.model_validate({"scores": scores})
+
+            async def score(completions: Sequence[str]) -> list[Score]:
+                calls = ((completion, request.data) for completion in completions)
+                return [Score.of(verdict) for verdict in await function.score_many_async(calls)]
+
+            key = messages.digest(request.data)
+            scores = await self._queue.score(score, request.completions, key=key, client=path)
+            return messages.ScoreReply(scores=scores)
 
         return contain
 
@@ -277,21 +256,6 @@ class Endpoints:
         """Tell a stream the results of its problems."""
         await self._streams.observe(request.stream, request.results)
         return messages.ObserveReply(observed=len(request.results))
-
-
-def _valid_name(name: str) -> str:
-    """Return the name of a route; raise ConfigurationError if no URL has it as it is."""
-    if not _NAME.fullmatch(name):
-        raise ConfigurationError(
-            f"the name of a contained function must be letters, digits, '.', '_' and '-', and "
-            f"begin with a letter or digit, got {shorten(name)}"
-        )
-    return name
-
-
-def _client(request: Request) -> str:
-    """Return the address whose requests take turns with others."""
-    return request.client.host if request.client else ""
 
 
 def reward_of(score: Score) -> float:
@@ -373,17 +337,17 @@ def create_app(
     Example:
         app = create_app(AsyncReasoningGym(), ServiceSettings(), owns_gym=True)
     """
+    for name in contained or {}:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):  # others need escapes
+            raise ConfigurationError(
+                f"the name of a contained function must be letters, digits, '.', '_' and '-', and "
+                f"begin with a letter or digit, got {shorten(name)}"
+            )
     registry = CollectorRegistry()
     scorers = _Scorers(gym=gym, functions=contained or {})
     registry.register(_WorkerMetrics(scorers))
     streams = NamedStreams(gym, settings.streams)
-    queue = ScoringQueue(
-        Scorer(gym, contained).score,
-        registry,
-        most=settings.queue,
-        concurrency=settings.side_by_side,
-        longest_wait=settings.longest_wait,
-    )
+    queue = ScoringQueue(registry, most=settings.queue, slots=settings.side_by_side)
     app = FastAPI(
         title="reasoning-gym rewards",
         version=version("reasoning-gym-environment"),
@@ -393,10 +357,18 @@ def create_app(
         exception_handlers=dict.fromkeys(_HANDLED_ERRORS, _reply_to_error),
     )
     app.state.scorers, app.state.registry, app.state.streams = scorers, registry, streams
-    admissions = Endpoints(queue, streams, settings.pauses, scorers.functions).add_to(app)
+    tokens = None if settings.token is None else settings.token.splitlines()
+    endpoints = Endpoints(Scorer(gym), queue, streams, by_token=tokens is not None)
+    admissions = endpoints.add_to(app, scorers.functions)
     _add_information_routes(app)
-    _add_middleware(app, settings, admissions)
-    _describe_security(app)
+    app.add_middleware(BodyLimiter, admissions=admissions, largest=settings.max_body)
+    if tokens is not None:
+        app.add_middleware(BearerToken, tokens=tokens)
+    paths = {route.path for route in app.routes if isinstance(route, Route)}
+    app.add_middleware(RequestMetrics, registry=registry, paths=paths)  # the outermost
+    document = app.openapi()
+    document["security"] = [{}, {"bearer": []}]
+    document["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
     return app
 
 
@@ -416,7 +388,7 @@ async def _lifespan(streams: NamedStreams, owned: _Scorers | None) -> AsyncItera
 
 async def _save_streams(streams: NamedStreams) -> None:
     while True:
-        await asyncio.sleep(SAVE_SECONDS)
+        await asyncio.sleep(10)
         await streams.save()
 
 
@@ -474,29 +446,6 @@ def _described_routes(app: FastAPI) -> dict[str, str]:
     }
 
 
-def _add_middleware(app: FastAPI, settings: ServiceSettings, admissions: Admissions) -> None:
-    app.add_middleware(
-        BodyLimiter,
-        admissions=admissions,
-        budget=MemoryBudget(
-            settings.memory, largest=settings.max_body, registry=app.state.registry
-        ),
-        largest=settings.max_body,
-        timeout=settings.body_timeout,
-    )
-    if settings.token is not None:
-        app.add_middleware(BearerToken, token=settings.token)
-    paths = {route.path for route in app.routes if isinstance(route, Route)}
-    app.add_middleware(RequestMetrics, registry=app.state.registry, paths=paths)  # the outermost
-
-
-def _describe_security(app: FastAPI) -> None:
-    """Add the bearer token, which middleware checks, to the OpenAPI document."""
-    document = app.openapi()
-    document["security"] = [{}, {"bearer": []}]
-    document["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
-
-
 async def _reply_to_error(request: Request, error: Exception) -> Response:
     """Return the JSON error of an exception that `_HANDLED_ERRORS` names."""
     match error:
@@ -551,22 +500,10 @@ class RewardService:
         contained: Mapping[str, ContainedFunction] | None = None,
     ) -> None:
         self.app = create_app(gym, settings, contained=contained)
-        limits = Connections(
-            most=possible_connections(settings.connections),
-            head_seconds=settings.head_timeout,
-            reply_seconds=settings.reply_timeout,
-            closed=prometheus.Counter(
-                "reasoning_gym_closed_connections",
-                "Connections that the service closed, by reason.",
-                ["reason"],
-                registry=self.app.state.registry,
-            ),
-        )
         self._server = HttpServer(
             self._run,
             host=settings.host,
             port=settings.port,
-            limits=limits,
             drain=settings.drain,
             lifespan=True,
         )

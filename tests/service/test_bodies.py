@@ -1,4 +1,4 @@
-"""Bodies: what is refused before it costs anything, and the memory that requests share."""
+"""Bodies: what is refused before it costs anything."""
 
 import asyncio
 import gzip
@@ -9,19 +9,13 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
-from fastapi import HTTPException
 from hung_gym import Hung
-from prometheus_client import CollectorRegistry
 from reward_requests import Post, raw_post
+from starlette.types import Receive, Scope, Send
 
-from reasoning_gym_environment.service._limits import (
-    MAX_VALUES,
-    VALUE_BYTES,
-    MemoryBudget,
-    Reservation,
-    memory_of,
-)
+from reasoning_gym_environment.service._limits import MAX_VALUES, BodyLimiter
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
+from reasoning_gym_environment.service.server import HttpServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -34,13 +28,11 @@ async def hung() -> AsyncIterator[RewardService]:
 
 
 TOKEN = "a-token-of-24-characters"
-RECIPE = {"task": "gcd", "seed": 12}
 
 
-async def status_line(service: RewardService, request: bytes) -> str:
+async def status_line(url: str, request: bytes) -> str:
     """Send a request on a connection of its own; return the first line of the reply."""
-    port = int(service.url.rpartition(":")[2])
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
     writer.write(request)
     try:
         return (await reader.readline()).decode()
@@ -109,59 +101,19 @@ async def test_validation_ends_at_the_first_error(
     assert time.process_time() - begin < 2, "every further error takes time"
 
 
-async def test_announced_bodies_hold_no_memory(post: Post) -> None:
-    settings = ServiceSettings(port=0, drain=0, body_timeout=5)
-    async with RewardService(Hung(), settings) as service:
-        empty = raw_post("/score", "", announced=4 * 2**20)
-        waiting = [asyncio.create_task(status_line(service, empty)) for _ in range(80)]
-        await asyncio.sleep(0.1)
-        assert (await post("/score", {}, url=service.url)).status == 422
-        for each in waiting:
-            each.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+async def test_a_body_that_does_not_arrive_gets_408_and_stops_nobody(
+    post: Post, hung: RewardService
+) -> None:
+    async def unreached(scope: Scope, receive: Receive, send: Send) -> None:
+        raise AssertionError
 
-
-async def test_requests_share_memory(post: Post) -> None:
-    gym = Hung()
-    settings = ServiceSettings(port=0, drain=0, max_body=2**16, memory=1)
-    async with RewardService(gym, settings) as service:  # as much as the largest request needs
-        body = {"recipe": RECIPE, "completions": ["x" * 65_000]}
-        first = [asyncio.create_task(post("/score", body, url=service.url)) for _ in range(18)]
-        metric = "reasoning_gym_request_bytes"
-        while service.app.state.registry.get_sample_value(metric) < 18 * 4 * 65_000:
-            await asyncio.sleep(0.01)
-        reply = await post("/score", body, url=service.url)
-        assert (reply.status, reply.headers["Retry-After"]) == (429, "1")
-        assert "bytes: try again later" in reply.body["error"]
-        for each in first:
-            each.cancel()
-        await asyncio.gather(*first, return_exceptions=True)
-        while service.app.state.registry.get_sample_value(metric):
-            await asyncio.sleep(0.01)
-
-
-async def test_a_reservation_grows_within_the_budget() -> None:
-    budget = MemoryBudget(2000, largest=10, registry=CollectorRegistry())
-    one, other = Reservation(budget), Reservation(budget)
-    one.grow_to(1500)
-    one.grow_to(1000)
-    with pytest.raises(HTTPException, match="requests hold 1500 of 2000 bytes"):
-        other.grow_to(501)
-    other.grow_to(500)
-    one.release()
-    other.grow_to(2000)
-    other.release()
-    assert budget.reserved == 0
-
-
-@pytest.mark.parametrize(
-    ("body", "size"),
-    [
-        (b'{"a": 1}', 4 * 8 + VALUE_BYTES),
-        (b"[[],[]]", 4 * 7 + 4 * VALUE_BYTES),
-        ('["é"]'.encode(), 8 * 6 + VALUE_BYTES),
-        (rb'["\u00e9"]', 8 * 10 + VALUE_BYTES),
-    ],
-)
-async def test_the_memory_of_a_body_is_estimated(body: bytes, size: int) -> None:
-    assert memory_of(body) == size
+    app = BodyLimiter(unreached, admissions={"/score": None}, largest=4 * 2**20, seconds=0.1)
+    limits = {"host": "127.0.0.1", "port": 0, "drain": 0, "lifespan": False}
+    announced = raw_post("/score", "{", announced=4 * 2**20)
+    async with HttpServer(app, **limits) as hurried:  # type: ignore[arg-type]  # of several types
+        assert "408 Request Timeout" in await status_line(hurried.url, announced)
+    waiting = [asyncio.create_task(status_line(hung.url, announced)) for _ in range(80)]
+    assert (await post("/score", {}, url=hung.url)).status == 422
+    for each in waiting:
+        each.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,8 +12,8 @@ from reward_requests import Post, row
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.gym.asynchronous import Scorable
 from reasoning_gym_environment.records import Problem, Score, Status
-from reasoning_gym_environment.service._batching import Scorer
 from reasoning_gym_environment.service._messages import entry_target
+from reasoning_gym_environment.service._scoring import Scorer
 from reasoning_gym_environment.tasks.facts import UNTRUSTED_ENTRIES
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -147,8 +147,8 @@ class Overloaded(AsyncReasoningGym):
         super().__init__(processes=1)
         self._status = status
 
-    async def score_many(self, pairs: Iterable[tuple[Scorable, str]]) -> list[Score]:
-        return [Score(score=0.0, status=self._status, detail="too much") for _ in pairs]
+    async def score_group(self, problem: Scorable, completions: Sequence[str]) -> list[Score]:
+        return [Score(score=0.0, status=self._status, detail="too much")] * len(completions)
 
 
 @pytest.mark.parametrize("status", [Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED])

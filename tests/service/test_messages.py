@@ -9,7 +9,8 @@ from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.records import Score, Status
-from reasoning_gym_environment.service._messages import MAX_CHARACTERS, read_json, response_text
+from reasoning_gym_environment.service import app
+from reasoning_gym_environment.service._messages import MAX_CHARACTERS, nemo_text, read_json
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings, reward_of
 
 
@@ -30,7 +31,7 @@ from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 def test_response_text_is_the_text_of_the_assistants_messages(
     output: list[dict[str, Any]], text: str
 ) -> None:
-    assert response_text(output) == text
+    assert nemo_text(output) == text
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_response_text_is_the_text_of_the_assistants_messages(
 )
 def test_a_response_with_invalid_content_is_rejected(content: Any, says: str) -> None:
     with pytest.raises(HTTPException, match=says):
-        response_text([{"type": "message", "content": content}])
+        nemo_text([{"type": "message", "content": content}])
 
 
 TOO_LONG = "x" * (MAX_CHARACTERS + 1)
@@ -75,7 +76,7 @@ def test_a_response_that_is_too_long_is_rejected_with_the_same_message() -> None
     half = {"type": "output_text", "text": TOO_LONG[: MAX_CHARACTERS // 2 + 1]}
     whole = {"type": "message", "content": [half, half]}
     with pytest.raises(HTTPException) as refused:
-        response_text([whole])
+        nemo_text([whole])
     assert refused.value.status_code == 422
     assert refused.value.detail.startswith(
         "response.output: String should have at most 524288 characters, got 'xxx"
@@ -94,11 +95,14 @@ def test_an_unscored_reward_is_503_with_retry_after() -> None:
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_an_unscored_response_is_masked(stock: WorkerStock, post: Post) -> None:
+async def test_an_unscored_response_is_masked(
+    stock: WorkerStock, post: Post, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "RETRY_PAUSES", (0.01, 0.01))
     recipe = {"task": "knight_swap", "seed": 8}
     async with (
         AsyncReasoningGym(processes=1, generation_timeout=0.0001, start_worker=stock.lend) as gym,
-        RewardService(gym, ServiceSettings(port=0, pauses=(0.01, 0.01))) as service,
+        RewardService(gym, ServiceSettings(port=0)) as service,
     ):
         reply = await post("/verify", row("", "<answer>No</answer>", recipe=recipe), service.url)
         assert (reply.status, reply.body["status"]) == (200, "unscored")

@@ -40,7 +40,7 @@ OF_PROBLEMS = 3
 def test_every_schema_has_a_description() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     assert [name for name, schema in schemas.items() if not schema.get("description")] == []
-    assert {"ScoreRequest", "ScoreReply", "VerifyRequest", "ErrorReply"} <= schemas.keys()
+    assert {"ScoreRequest", "ScoreReply", "NemoRequest", "ErrorReply"} <= schemas.keys()
     assert json.loads(json.dumps(DOCUMENT)) == DOCUMENT
 
 

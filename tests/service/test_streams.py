@@ -12,7 +12,7 @@ from fastapi import HTTPException
 from reward_requests import Post, row
 
 from reasoning_gym_environment import AsyncReasoningGym, StreamOptions
-from reasoning_gym_environment.service._messages import Observation
+from reasoning_gym_environment.service._messages import ProblemResult
 from reasoning_gym_environment.service._streams import NamedStreams
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 
@@ -221,7 +221,7 @@ async def test_opening_a_stream_closes_an_idle_one_and_both_continue(
     first = [p.recipe for p in (await streams.next("one", 3, options))[0]]
     for name in ("two", "one", "two"):
         await streams.next(name, 1, options)
-    told = [Observation(recipe=r.to_json(), solved=0, attempts=1) for r in first]
+    told = [ProblemResult(recipe=r.to_json(), solved=0, attempts=1) for r in first]
     await streams.observe("one", told[:2])
     await streams.next("two", 1, None)
     with pytest.raises(HTTPException, match=r"does not await its result"):

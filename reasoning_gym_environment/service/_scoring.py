@@ -1,0 +1,283 @@
+"""What scores completions of a target, and the bounded queue in which they wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import prometheus_client as prometheus
+from fastapi import HTTPException
+
+from ..errors import GenerationError, GenerationTimeoutError, WorkerLostError
+from ..gym.asynchronous import AsyncReasoningGym
+from ..records import Score, Status
+from ..util.text import shorten
+from ._messages import Target, retry_later
+
+MAX_BATCH = 8
+"""Completions scored together. If those of all batches hang, the next batch waits 80 s."""
+
+NO_VERDICT = {Status.UNSCORED, Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED}
+"""Statuses that say nothing about the answer: this machine may be slow."""
+
+ScoreBatch = Callable[[Sequence[str]], Awaitable[list[Score]]]
+"""Scores completions, in order."""
+
+
+class Scorer:
+    """Scores completions of a recipe's problem, or of an entry."""
+
+    def __init__(self, gym: AsyncReasoningGym) -> None:
+        self._gym = gym
+        self._valid_entries: dict[Hashable, None] = {}  # the newest is last
+
+    async def score(self, target: Target, completions: Sequence[str]) -> list[Score]:
+        """Score completions, in order.
+
+        Raises:
+            HTTPException: the target cannot be scored.
+        """
+        if target.entry is not None:
+            return await self._score_entry(target, completions)
+        try:
+            problem = await self._gym.problem(target.recipe)
+        except GenerationError as error:
+            if isinstance(error, GenerationTimeoutError) or isinstance(
+                error.__cause__, WorkerLostError
+            ):  # the worker failed, not the recipe
+                return _unscored(str(error), completions)
+            raise HTTPException(422, f"recipe: cannot generate its problem: {error}") from None
+        if target.question not in (None, problem.question):
+            raise HTTPException(
+                422,
+                f"question: the recipe asks {shorten(problem.question)}, the row "
+                f"{shorten(target.question)}: the row is of another version of reasoning-gym or of "
+                "another problem; leave question out if its wording was changed on purpose",
+            )
+        return await self._gym.score_group(problem, completions)
+
+    async def _score_entry(self, target: Target, completions: Sequence[str]) -> list[Score]:
+        """Score completions of an entry whose own answer earns the full score."""
+        problem = target.entry_problem()
+        if target.key not in self._valid_entries:
+            [own] = await self._gym.score_group(problem, [f"<answer>{problem.oracle}</answer>"])
+            if own.status in NO_VERDICT:
+                detail = f"the entry's own answer has no verdict ({own.status.value}): {own.detail}"
+                return _unscored(detail, completions)
+            if own.score != 1.0:
+                raise HTTPException(
+                    422,
+                    f"entry: its own answer, {shorten(problem.oracle)}, earns {own.score} "
+                    f"({own.status.value}) by the default {problem.recipe.task} instead of 1: the "
+                    "entry is broken or needs parameters that it does not name; send a recipe "
+                    "instead",
+                )
+            self._valid_entries[target.key] = None
+            if len(self._valid_entries) > 4096:
+                del self._valid_entries[next(iter(self._valid_entries))]
+        return await self._gym.score_group(problem, completions)
+
+
+def _unscored(detail: str, completions: Sequence[str]) -> list[Score]:
+    return [Score(score=None, status=Status.UNSCORED, detail=detail)] * len(completions)
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
+class _Batch:
+    """Completions that wait to be scored together.
+
+    Attributes:
+        place: client and key.
+        texts: by the future that the caller awaits; without those whose caller is gone.
+        timer: ends the gathering, then the waiting.
+    """
+
+    place: tuple[str, Hashable]
+    score: ScoreBatch
+    texts: dict[asyncio.Future[Score], str] = field(default_factory=dict)
+    timer: asyncio.TimerHandle | None = None
+
+
+class ScoringQueue:
+    """Bounded queue that batches completions, and whose clients take turns.
+
+    One client has half of the queue at most. While others ask, one whose answers hang has a quarter
+    of the slots, of which there are two per verifier host.
+
+    Args:
+        registry: takes the queue's metrics.
+        most: completions that may be pending.
+        slots: batches scored at once.
+        gathering: seconds for a batch to wait for more completions; scoring one alone takes longer.
+        longest_wait: seconds for a batch to wait until it is scored.
+    """
+
+    def __init__(
+        self,
+        registry: prometheus.CollectorRegistry,
+        *,
+        most: int,
+        slots: int,
+        gathering: float = 0.005,
+        longest_wait: float = 90.0,
+    ) -> None:
+        self._most = most
+        self._free = self._slots = slots
+        self._gathering_seconds = gathering
+        self._longest_wait = longest_wait
+        self._pending: Counter[str] = Counter()  # completions by client
+        self._gathering: dict[tuple[str, Hashable], _Batch] = {}
+        self._waiting: dict[str, deque[_Batch]] = {}  # the client whose turn is next is first
+        self._running: Counter[str] = Counter()
+        self._asked_at: dict[str, float] = {}  # the client that asked last is last
+        self._slow_at: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        counter = partial(prometheus.Counter, registry=registry)
+        self._scored = counter("reasoning_gym_answers", "Scored completions by status.", ["status"])
+        for status in Status:
+            self._scored.labels(status.value)
+        self._batches = counter("reasoning_gym_batches", "Groups of completions scored together.")
+        self._batched = counter("reasoning_gym_batched_answers", "Completions in those groups.")
+        prometheus.Gauge(
+            "reasoning_gym_queued_answers", "Completions that are pending.", registry=registry
+        ).set_function(self._pending.total)
+
+    def require_room(self, completions: int = 1, client: str = "") -> None:
+        """Raise HTTPException 429 if the queue, or the client's half, has no room for so many."""
+        pending, own = self._pending.total(), self._pending[client]
+        if pending + completions > self._most:
+            raise retry_later(
+                429, f"{pending} of {self._most} completions are pending: try again later"
+            )
+        if own + completions > max(1, self._most // 2):
+            raise retry_later(
+                429,
+                f"{own} completions of this client are pending, of {self._most // 2} that one "
+                "client may have: try again later",
+            )
+
+    async def score(
+        self, score: ScoreBatch, completions: Sequence[str], *, key: Hashable, client: str
+    ) -> list[Score]:
+        """Score completions, in order. Cancelling this call withdraws those that still wait.
+
+        Args:
+            score: of the completions with the same key.
+            client: takes turns with others.
+
+        Raises:
+            HTTPException: the queue is full, the completions waited too long, or what `score`
+                raises.
+        """
+        self.require_room(len(completions), client)
+        loop = asyncio.get_running_loop()
+        self._asked_at.pop(client, None)
+        self._asked_at[client] = loop.time()
+        placed = []
+        for text in completions:
+            batch = self._open_batch((client, key), score)
+            scored = loop.create_future()
+            batch.texts[scored] = text
+            placed.append((batch, scored))
+        self._pending[client] += len(completions)
+        try:
+            scores = await asyncio.gather(*(scored for _, scored in placed))
+        finally:
+            self._pending[client] -= len(completions)
+            if not self._pending[client]:
+                del self._pending[client]
+            for batch, scored in placed:
+                if batch.texts.pop(scored, None) is not None and not batch.texts:
+                    self._remove(batch)
+        for status, count in Counter(score.status for score in scores).items():
+            self._scored.labels(status.value).inc(count)
+        return scores
+
+    def _open_batch(self, place: tuple[str, Hashable], score: ScoreBatch) -> _Batch:
+        """Return the batch of a place that has room; a new one first waits for more completions."""
+        batch = self._gathering.get(place)
+        if batch is None or len(batch.texts) == MAX_BATCH:
+            batch = self._gathering[place] = _Batch(place=place, score=score)
+            loop = asyncio.get_running_loop()
+            batch.timer = loop.call_later(self._gathering_seconds, self._enqueue, batch)
+        return batch
+
+    def _enqueue(self, batch: _Batch) -> None:
+        client, _ = batch.place
+        loop = asyncio.get_running_loop()
+        batch.timer = loop.call_later(self._longest_wait, self._give_up, batch)
+        self._waiting.setdefault(client, deque()).append(batch)
+        self._start_batches()
+
+    def _remove(self, batch: _Batch) -> None:
+        """Take a batch out of the queue, if it is in it."""
+        client, _ = batch.place
+        if batch.timer is not None:
+            batch.timer.cancel()
+        if self._gathering.get(batch.place) is batch:
+            del self._gathering[batch.place]
+        if batch in self._waiting.get(client, ()):
+            self._waiting[client].remove(batch)
+            if not self._waiting[client]:
+                del self._waiting[client]
+
+    def _give_up(self, batch: _Batch) -> None:
+        self._remove(batch)
+        message = f"waited {self._longest_wait:g} s for a free verifier: try again later"
+        for scored in batch.texts:
+            scored.set_exception(retry_later(503, message, seconds=10))
+
+    def _start_batches(self) -> None:
+        """Give free slots to waiting clients in turn."""
+        now = asyncio.get_running_loop().time()
+        for times in (self._asked_at, self._slow_at):
+            while times and next(iter(times.values())) < now - 60:
+                del times[next(iter(times))]
+        while self._free:
+            client = next((each for each in self._waiting if self._may_run(each)), None)
+            if client is None:
+                return
+            batch = self._waiting[client][0]
+            self._remove(batch)
+            if client in self._waiting:
+                self._waiting[client] = self._waiting.pop(client)
+            self._free -= 1
+            self._running[client] += 1
+            task = asyncio.create_task(self._run(batch))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _may_run(self, client: str) -> bool:
+        is_alone = {client} >= self._asked_at.keys() | self._waiting.keys()
+        is_quick = client not in self._slow_at
+        return is_alone or is_quick or self._running[client] < max(1, self._slots // 4)
+
+    async def _run(self, batch: _Batch) -> None:
+        """Score a batch and resolve the futures that are still awaited."""
+        client, _ = batch.place
+        texts, batch.texts = batch.texts, {}
+        self._batches.inc()
+        self._batched.inc(len(texts))
+        try:
+            scores = await batch.score(list(texts.values()))
+        except Exception as error:  # noqa: BLE001 - raised in each caller
+            for scored in texts:
+                if not scored.done():
+                    scored.set_exception(error)
+        else:
+            for scored, score in zip(texts, scores, strict=True):
+                if not scored.done():
+                    scored.set_result(score)
+            # a verdict that is missing counts as much as a verifier's time limit
+            seconds = sum(5.0 if s.status in NO_VERDICT else s.seconds for s in scores)
+            if seconds > len(scores):
+                self._slow_at.pop(client, None)
+                self._slow_at[client] = asyncio.get_running_loop().time()
+        self._free += 1
+        self._running[client] -= 1
+        if not self._running[client]:
+            del self._running[client]
+        self._start_batches()
