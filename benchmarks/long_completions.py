@@ -31,8 +31,7 @@ from transformers import AutoTokenizer
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
-from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.demo.server import PolicyServer, build_tokenizer
 from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.util.concurrency import SWITCH_SECONDS
 

@@ -31,9 +31,9 @@ from reasoning_gym_environment.demo.server import (
     Generation,
     GenerationRequest,
     PolicyServer,
+    build_tokenizer,
     is_probe,
 )
-from reasoning_gym_environment.demo.tokenizer import build_tokenizer
 from reasoning_gym_environment.demo.trainer import ApiServer, Trainer
 
 HANG_SECONDS = 5.0

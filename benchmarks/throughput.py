@@ -38,7 +38,7 @@ from rounds import in_turn, show
 from transformers import AutoTokenizer
 
 from reasoning_gym_environment import ReasoningGymEnv
-from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.demo.server import build_tokenizer
 from reasoning_gym_environment.inference.dialects import GenerationRequest, TextSample
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import default_processes

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, set_s
 from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
 from reasoning_gym_environment import ReasoningGym
-from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.demo.server import build_tokenizer
 from reasoning_gym_environment.integrations.trl import (
     ReasoningGymReward,
     problem_dataset,

@@ -106,7 +106,7 @@ async def problems(pool: TaskPool, all_tasks: list[str]) -> dict[str, list[Probl
 @pytest.fixture(scope="session")
 def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     # Imported here since most tests run without transformers, which is slow to import.
-    from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+    from reasoning_gym_environment.demo.server import build_tokenizer
 
     return str(build_tokenizer(tmp_path_factory.mktemp("tokenizer")))
 

@@ -71,7 +71,6 @@ class ConfigurableServer(PolicyServer):
         splits_reasoning: return the thought of chat completions in `reasoning_content`.
         ignores_n: return one completion per request, like some hosted endpoints.
         chat_tokens: return token ids and logprobs of chat completions on request, like vLLM.
-        stock_vllm: serve the paths of `vllm serve`, not only those of atroposlib's vLLM.
         raw_logprobs: return logprobs before temperature, like vLLM by default.
 
     Attributes:
@@ -89,7 +88,6 @@ class ConfigurableServer(PolicyServer):
         splits_reasoning: bool = False,
         ignores_n: bool = False,
         chat_tokens: bool = False,
-        stock_vllm: bool = True,
         raw_logprobs: bool = False,
     ) -> None:
         super().__init__(policy, tokenizer)
@@ -100,12 +98,7 @@ class ConfigurableServer(PolicyServer):
         self._splits_reasoning = splits_reasoning
         self._ignores_n = ignores_n
         self._chat_tokens = chat_tokens
-        self._stock_vllm = stock_vllm
         self._raw_logprobs = raw_logprobs
-
-    def _routes(self) -> list[web.RouteDef]:
-        stock = () if self._stock_vllm else ("/v1/completions", "/tokenize")
-        return [route for route in super()._routes() if route.path not in stock]
 
     async def _complete(self, request: GenerationRequest) -> list[Generation]:
         if self._ignores_n:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from reasoning_gym_environment import FixableError, ReasoningGym, ReasoningGymEnv, cli
-from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.demo.server import build_tokenizer
 
 REPLIES: dict[str, tuple[int, str]] = {
     "key": (401, '{"error": {"message": "Incorrect API key provided: sk-***.", "code": 401}}'),

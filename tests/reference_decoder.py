@@ -10,7 +10,6 @@ from reasoning_gym_environment.inference.dialects import (
     GenerationRequest,
     SglangGenerate,
     VllmCompletions,
-    VllmGenerate,
 )
 
 
@@ -50,14 +49,6 @@ def vllm(reply: Any, request: GenerationRequest) -> Any:
     ]
 
 
-def atroposlib(reply: Any, request: GenerationRequest) -> Any:
-    firsts = [[[*items(p)[0].items()][0] for p in items(row)] for row in items(reply["logprobs"])]  # noqa: RUF015 - no StopIteration
-    return [
-        ([int(token) for token, _ in row], [logprob for _, logprob in row], reason)
-        for row, reason in zip(firsts, items(reply["finish_reasons"]), strict=True)
-    ]
-
-
 def sglang(reply: Any, request: GenerationRequest) -> Any:
     metas = [result["meta_info"] for result in (reply if isinstance(reply, list) else [reply])]
     return [
@@ -86,7 +77,6 @@ def chat(reply: Any, request: GenerationRequest) -> Any:
 
 ROWS: dict[type[Dialect], Any] = {
     VllmCompletions: vllm,
-    VllmGenerate: atroposlib,
     SglangGenerate: sglang,
     ChatTokens: chat,
 }

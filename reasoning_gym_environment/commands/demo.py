@@ -102,8 +102,7 @@ def main(arguments: Sequence[str]) -> int:
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch is not needed
     port = vars(options).pop("watch")
     with nullcontext() if port is None else closing(WatchProcess([folder], port)) as watch:
-        from ..demo.report import render
-        from ..demo.session import DemoSettings, run_demo
+        from ..demo.session import DemoSettings, render, run_demo
         from ..report.page import write_report  # heavy, and not needed for --help
 
         if watch is not None:

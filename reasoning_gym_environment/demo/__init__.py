@@ -3,4 +3,4 @@
 The environment never imports this package.
 """
 
-__all__ = ["policy", "report", "server", "session", "tokenizer", "trainer"]
+__all__ = ["policy", "server", "session", "trainer"]

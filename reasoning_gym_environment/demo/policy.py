@@ -16,18 +16,6 @@ from typing import Protocol
 
 from ..records import Problem, Recipe
 
-_BROKEN_SHARE = 0.03
-"""Share of the completions for each way to break the format."""
-
-_THOUGHTS = (
-    "Let me read the question again.",
-    "First I list what is given.",
-    "That leaves two cases to check.",
-    "The first case contradicts the second rule, so it is out.",
-    "Now I carry the result over and count once more.",
-    "This agrees with the example.",
-)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sample:
@@ -100,10 +88,18 @@ def _wrong_answer(oracle: str | None, rng: random.Random) -> str:
 
 def _write(answer: str, rng: random.Random) -> Sample:
     """Return the answer after a thought, or a completion that breaks the format."""
-    thought = " ".join(rng.choices(_THOUGHTS, k=rng.randint(1, 12)))
+    thoughts = (
+        "Let me read the question again.",
+        "First I list what is given.",
+        "That leaves two cases to check.",
+        "The first case contradicts the second rule, so it is out.",
+        "Now I carry the result over and count once more.",
+        "This agrees with the example.",
+    )
+    thought = " ".join(rng.choices(thoughts, k=rng.randint(1, 12)))
     opened = f"<think>{thought}"
     tagged = f"<answer>{answer}</answer>"
-    fault = rng.random() / _BROKEN_SHARE
+    fault = rng.random() / 0.03  # the share of completions for each way to break the format
     if fault < 1:
         return Sample(text=opened, finish_reason="length")
     if fault < 2:

@@ -1,4 +1,4 @@
-"""A policy behind the HTTP endpoints of the inference servers that Atropos supports."""
+"""A policy behind the HTTP endpoints of inference servers, and a small tokenizer."""
 
 from __future__ import annotations
 
@@ -7,51 +7,45 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from aiohttp import web
 
 from ..inference.prompts import PROBE_QUESTION
 from .policy import Policy, Sample, ScriptedPolicy
-from .tokenizer import TURN_END, TURN_START
 
-_PROBE = ScriptedPolicy(["ok"])
-"""Answers probes."""
-
-_SHUTDOWN_SECONDS = 0.5
-"""Time for in-flight requests when the server closes."""
+TURN_START = "<|im_start|>"
+TURN_END = "<|im_end|>"
 
 
 class PolicyServer:
     """An inference server for a policy on 127.0.0.1: `async with`, or `start` and `close`.
 
-    It speaks OpenAI (`/v1/chat/completions`), stock vLLM (`/v1/completions`, `/tokenize`), SGLang
-    and atroposlib's vLLM (`/generate`), and TRL before 1.11 (`/generate/`). Probes never
-    reach the policy and are not counted.
+    It speaks OpenAI (`/v1/chat/completions`), vLLM (`/v1/completions`, `/tokenize`) and SGLang
+    (`/generate`). Probes never reach the policy and are not counted.
 
     Args:
         tokenizer: of transformers, with a ChatML template.
-        port: 0 takes a free one.
 
     Attributes:
         url: without a trailing slash; set once it serves.
         requests: received so far.
     """
 
-    def __init__(self, policy: Policy, tokenizer: Any, *, port: int = 0) -> None:
+    def __init__(self, policy: Policy, tokenizer: Any) -> None:
         self.url = ""
         self.requests = 0
         self._policy = policy
         self._tokenizer = tokenizer
-        self._port = port
 
     async def start(self) -> PolicyServer:
         """Start to serve, for callers that can't use `async with`, such as a notebook."""
         app = web.Application()
         app.add_routes(self._routes())
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         self.url = "http://{}:{}".format(*self._runner.addresses[0])
         return self
 
@@ -62,7 +56,6 @@ class PolicyServer:
             web.post("/v1/completions", self._completion),
             web.post("/tokenize", self._tokenize),
             web.post("/generate", self._generate),
-            web.post("/generate/", self._trl_generate),
         ]
 
     async def close(self) -> None:
@@ -77,7 +70,7 @@ class PolicyServer:
     async def _complete(self, request: GenerationRequest) -> list[Generation]:
         """Return the completions of all questions."""
         if is_probe(request):
-            return generate(_PROBE, self._tokenizer, request)
+            return generate(ScriptedPolicy(["ok"]), self._tokenizer, request)
         self.requests += 1
         return generate(self._policy, self._tokenizer, request)
 
@@ -113,27 +106,8 @@ class PolicyServer:
         return web.json_response({"tokens": self._ids(body["prompt"])})
 
     async def _generate(self, request: web.Request) -> web.Response:
-        """Answer vLLM's and SGLang's requests, which share the path."""
-        body = await request.json()
-        if "input_ids" in body:
-            generations = await self._complete(parse_sglang(body, self._tokenizer))
-            return web.json_response(sglang_reply(generations))
-        generations = await self._complete(parse_vllm(body, self._tokenizer))
-        return web.json_response(vllm_reply(generations))
-
-    async def _trl_generate(self, request: web.Request) -> web.Response:
-        body = await request.json()
-        generations = await self._complete(parse_trl(body, self._tokenizer))
-        prompt_ids = [self._ids(prompt) for prompt in body["prompts"]]
-        return web.json_response(trl_reply(generations, prompt_ids))
-
-
-_USER_TURN = re.compile(
-    rf"{re.escape(TURN_START)}user\n(.*?){re.escape(TURN_END)}", flags=re.DOTALL
-)
-
-_MOST_PROBABLE = -0.25
-"""The logprob of the most probable token at temperature 1."""
+        generations = await self._complete(parse_sglang(await request.json(), self._tokenizer))
+        return web.json_response(sglang_reply(generations))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,7 +154,8 @@ def last_question(prompt: str) -> str:
         >>> last_question("<|im_start|>user\\n1 + 1?<|im_end|>\\n<|im_start|>assistant\\n")
         '1 + 1?'
     """
-    turns = _USER_TURN.findall(prompt)
+    user, end = re.escape(f"{TURN_START}user\n"), re.escape(TURN_END)
+    turns = re.findall(f"{user}(.*?){end}", prompt, flags=re.DOTALL)
     return turns[-1] if turns else prompt
 
 
@@ -204,7 +179,7 @@ def _to_generation(sample: Sample, tokenizer: Any, request: GenerationRequest) -
     if request.max_tokens is not None and len(tokens) > request.max_tokens:
         tokens, finish_reason = tokens[: request.max_tokens], "length"
     if request.candidates:
-        logprobs = [_MOST_PROBABLE * request.temperature] * len(tokens)
+        logprobs = [-0.25 * request.temperature] * len(tokens)
     else:
         logprobs = [-(1 + token % 10) / 10 for token in tokens]
     text = tokenizer.decode(tokens).removesuffix(TURN_END)
@@ -226,24 +201,12 @@ def parse_completion(body: dict[str, Any], tokenizer: Any) -> GenerationRequest:
     return _parse([last_question(text)], body, body.get("logprobs"))
 
 
-def parse_vllm(body: dict[str, Any], tokenizer: Any) -> GenerationRequest:
-    """Parse the body of vLLM's `/generate`."""
-    question = last_question(tokenizer.decode(body["prompt"]["prompt_token_ids"]))
-    return _parse([question], body, body.get("logprobs"))
-
-
 def parse_sglang(body: dict[str, Any], tokenizer: Any) -> GenerationRequest:
     """Parse the body of SGLang's `/generate`."""
     sampling = body["sampling_params"]
     question = last_question(tokenizer.decode(body["input_ids"]))
     asked = {**sampling, "max_tokens": sampling.get("max_new_tokens")}
     return _parse([question], asked, body.get("top_logprobs_num"))
-
-
-def parse_trl(body: dict[str, Any], tokenizer: Any) -> GenerationRequest:
-    """Parse the body of TRL's `/generate/`; the prompts may be token ids."""
-    prompts = [p if isinstance(p, str) else tokenizer.decode(p) for p in body["prompts"]]
-    return _parse([last_question(prompt) for prompt in prompts], body, body.get("logprobs"))
 
 
 def _parse(questions: list[str], body: dict[str, Any], candidates: int | None) -> GenerationRequest:
@@ -285,45 +248,63 @@ def _openai_reply(
     }
 
 
-def vllm_reply(generations: Sequence[Generation]) -> dict[str, Any]:
-    return {
-        "text": [generation.text for generation in generations],
-        "finish_reasons": [generation.finish_reason for generation in generations],
-        "logprobs": [
-            [[{token: logprob}] for token, logprob in _scored_tokens(generation)]
-            for generation in generations
-        ],
-    }
-
-
 def sglang_reply(generations: Sequence[Generation]) -> list[dict[str, Any]]:
-    return [
-        {
-            "text": generation.text,
-            "meta_info": {
-                "finish_reason": {"type": generation.finish_reason},
-                "completion_tokens": len(generation.tokens),
-                "output_token_logprobs": [
-                    [logprob, token, None] for token, logprob in _scored_tokens(generation)
-                ],
-                "output_top_logprobs": [
-                    [[logprob, token, None]] for token, logprob in _scored_tokens(generation)
-                ],
-            },
+    """Return what SGLang's `/generate` replies."""
+    reply = []
+    for generation in generations:
+        pairs = zip(generation.logprobs, generation.tokens, strict=True)
+        entries = [[logprob, token, None] for logprob, token in pairs]
+        meta = {
+            "finish_reason": {"type": generation.finish_reason},
+            "completion_tokens": len(generation.tokens),
+            "output_token_logprobs": entries,
+            "output_top_logprobs": [[entry] for entry in entries],
         }
-        for generation in generations
-    ]
+        reply.append({"text": generation.text, "meta_info": meta})
+    return reply
 
 
-def trl_reply(generations: Sequence[Generation], prompt_ids: list[list[int]]) -> dict[str, Any]:
-    """Return one candidate for each position."""
-    return {
-        "prompt_ids": prompt_ids,
-        "completion_ids": [generation.tokens for generation in generations],
-        "logprobs": [[[logprob] for logprob in g.logprobs] for g in generations],
-        "logprob_token_ids": [[[token] for token in g.tokens] for g in generations],
-    }
+_CORPUS = """
+Work through the problem before you answer. Put your reasoning between <think> and </think>.
+After that, give your final answer once, between <answer> and </answer>. Your task is to find
+the value of each number in the list below, given the following rules and an example of the
+input and the output. How many steps are needed, and which of these are true or false? Please
+return only the result, in the same format as the question asks for; do not write anything
+else. system user assistant. If there is no solution, say so. Sort the words in the given
+order, then count the letters that appear more than once. Solve for x: 2 * x + 10 = 100 - 25.
+"""
 
 
-def _scored_tokens(generation: Generation) -> list[tuple[int, float]]:
-    return list(zip(generation.tokens, generation.logprobs, strict=True))
+def build_tokenizer(folder: Path) -> Path:
+    """Save a tokenizer for `AutoTokenizer.from_pretrained(folder)` and return `folder`.
+
+    It is a small BPE over bytes, the same on every call, that encodes any text without loss. Its
+    chat template is ChatML, and `<|im_end|>` ends a turn.
+    """
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast  # slow, and a server does without
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=1024,
+        show_progress=False,
+        special_tokens=["<|pad|>", TURN_START, TURN_END],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+    )
+    tokenizer.train_from_iterator([_CORPUS], trainer)
+    PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]  # transformers ships no types
+        tokenizer_object=tokenizer,
+        pad_token="<|pad|>",
+        eos_token=TURN_END,
+        additional_special_tokens=[TURN_START],
+        chat_template=(
+            "{% for message in messages %}"
+            "<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
+            "{% endfor %}"
+            "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+        ),
+        clean_up_tokenization_spaces=False,
+    ).save_pretrained(folder)
+    return folder

@@ -6,7 +6,7 @@ import asyncio
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,18 +19,11 @@ from ..atropos.config import ReasoningGymEnvConfig
 from ..problems.levels import ComplexityMode
 from ..problems.sampler import TaskSampling
 from ..reasoning_gym_environment import ReasoningGymEnv
-from ..records import Problem
+from ..records import FORMAT_FAILURES, Problem, Signal, Status
+from ..rollouts.metrics import Mean, Means, signal_line
 from .policy import Learner, SimulatedPolicy, spread_skills
-from .report import DemoReport, Progress, progress_line
-from .server import PolicyServer
-from .tokenizer import build_tokenizer
-from .trainer import ENDLESS, ApiServer, Trainer
-
-_GAIN = 0.01
-"""Ability that one group with signal adds, as a share of the ladder."""
-
-_MAX_TOKEN_LENGTH = 16384
-_START_SECONDS = 120.0
+from .server import PolicyServer, build_tokenizer
+from .trainer import ENDLESS, ApiServer, Progress, Trainer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +65,7 @@ class DemoEnv(ReasoningGymEnv):
         ladders = await self._pool.ladders()
         self._heights = {task: len(ladders[task].levels) for task in self.categories}
         skills = spread_skills(self._heights, self.config.seed)
-        self._learner = Learner(skills, seed=self.config.seed, gain=_GAIN)
+        self._learner = Learner(skills, seed=self.config.seed, gain=0.01)
 
     async def get_next_item(self) -> Problem:
         problem = await super().get_next_item()
@@ -124,7 +117,7 @@ def configure(
         tokenizer_name=str(folder),
         rollout_server_url=api_url,
         group_size=settings.group_size,
-        max_token_length=_MAX_TOKEN_LENGTH,
+        max_token_length=16384,
         total_steps=ENDLESS,
         steps_per_eval=0,
         complexity_mode=ComplexityMode.CURRICULUM,
@@ -146,11 +139,30 @@ def configure(
 
 
 async def _serve(env: DemoEnv, trainer: Trainer, seconds: float) -> float:
-    """Serve until the time is over; return the seconds since the first group."""
+    """Serve until the time is over; return the seconds since the first group.
+
+    Raises:
+        Exception: what the trainer or the environment raises.
+    """
     jobs = [asyncio.create_task(job) for job in (trainer.run(), env.env_manager())]
-    progress = Progress(sys.stdout)
+    progress, launched = Progress(sys.stdout), time.monotonic()
+    start = served = 0.0
+    done: set[asyncio.Task[Any]] = set()
     try:
-        return await _watch(env, jobs, progress, seconds)
+        while not done and served < seconds:
+            done, _ = await asyncio.wait(jobs, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+            elapsed = time.monotonic() - launched
+            if env.statistics.counts["groups/collected"]:
+                served = elapsed - start
+                progress.show(progress_line(served, env.statistics.total, env.statistics.counts))
+            elif elapsed > 120.0:
+                raise RuntimeError("no group within 120 seconds; see the log")
+            else:
+                start = elapsed
+                progress.show(f"{elapsed:4.0f} s  starting")
+        for job in done:
+            job.result()
+        return served
     finally:
         progress.close()
         for job in jobs:
@@ -159,24 +171,114 @@ async def _serve(env: DemoEnv, trainer: Trainer, seconds: float) -> float:
         await env.close()
 
 
-async def _watch(
-    env: DemoEnv, jobs: Sequence[asyncio.Task[Any]], progress: Progress, seconds: float
-) -> float:
-    """Show progress until the time is over or a job ends; raises the job's error."""
-    launched = time.monotonic()
-    start = served = 0.0
-    done: set[asyncio.Task[Any]] = set()
-    while not done and served < seconds:
-        done, _ = await asyncio.wait(jobs, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
-        elapsed = time.monotonic() - launched
-        if env.statistics.counts["groups/collected"]:
-            served = elapsed - start
-            progress.show(progress_line(served, env.statistics.total, env.statistics.counts))
-        elif elapsed > _START_SECONDS:
-            raise RuntimeError(f"no group within {_START_SECONDS:.0f} seconds; see the log")
-        else:
-            start = elapsed
-            progress.show(f"{elapsed:4.0f} s  starting")
-    for job in done:
-        job.result()
-    return served
+@dataclass(frozen=True, kw_only=True)
+class DemoReport:
+    """The results of one demo.
+
+    Attributes:
+        seconds: of serving, without the start.
+        means: over the whole run, named as in `rollouts.metrics`.
+        counts: of the environment's events.
+        curriculum: the statistics of the curriculum at the end.
+        batches, pulled: batches and groups that the trainer received.
+        dumps: the files that were written.
+    """
+
+    seconds: float
+    means: Means
+    counts: Mapping[str, int]
+    curriculum: Mapping[str, Any]
+    batches: int
+    pulled: int
+    dumps: tuple[Path, ...]
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether groups were collected, sent and received by the trainer."""
+        return all((self.counts["groups/collected"], self.counts["groups/sent"], self.pulled))
+
+
+def progress_line(seconds: float, means: Means, counts: Mapping[str, int]) -> str:
+    collected = counts["groups/collected"]
+    return (
+        f"{seconds:4.0f} s  {collected:5d} groups collected  "
+        f"{counts['groups/accepted']:5d} accepted  {counts['groups/sent']:5d} sent  "
+        f"{_percent(means['solved'])} solved  "
+        f"{collected / max(seconds, 1.0):5.1f} groups/s"
+    )
+
+
+def render(report: DemoReport, log: Path) -> str:
+    """Return the summary as text."""
+    parts = (_flow(report, log), _outcomes(report), _signal(report), _categories(report))
+    return "\n".join(line for part in parts for line in ("", *part))
+
+
+def _flow(report: DemoReport, log: Path) -> Iterator[str]:
+    counts = report.counts
+    yield f"{report.seconds:.0f} seconds of serving"
+    yield f"  groups collected  {counts['groups/collected']:6d}"
+    yield f"  groups accepted   {counts['groups/accepted']:6d}  with unequal scores"
+    yield f"  groups sent       {counts['groups/sent']:6d}  to the API server"
+    yield f"  groups pulled     {report.pulled:6d}  by the trainer, in {report.batches} batches"
+    folders = sorted({str(path.parent.resolve()) for path in report.dumps})
+    yield f"  dump files        {len(report.dumps):6d}  in {', '.join(folders) or 'no folder'}"
+    yield f"  log                       {log.resolve()}"
+
+
+def _outcomes(report: DemoReport) -> Iterator[str]:
+    means = report.means
+    yield f"Of {means['truncated'].count} rollouts"
+    for status in Status:
+        if share := _share(means, status):
+            yield f"  {status.value.replace('_', ' '):17} {share:6.1%}"
+    failures = sum(_share(means, status) for status in FORMAT_FAILURES)
+    yield f"  format failures   {failures:6.1%}  no answer, or several"
+    yield f"  truncated         {_percent(means['truncated'])}"
+
+
+def _signal(report: DemoReport) -> Iterator[str]:
+    """Yield the share of groups with signal, and the tasks that the curriculum moved farthest."""
+    stats = report.curriculum
+    yield f"Of {signal_line(report.means)}"
+    yield (
+        f"Curriculum: {stats['tasks_with_adjustments']} of {stats['total_tasks_tracked']} tasks "
+        f"moved, {report.counts['curriculum/moves']} times; mean difficulty "
+        f"{stats['average_complexity']:.2f} (from 0, easiest, to 1)"
+    )
+    details = stats["task_details"].items()
+    for task, at in sorted(details, key=lambda one: -abs(_distance(one[1])))[:6]:
+        yield (
+            f"  {task:26} from level {(at['height'] - 1) / 2:4.1f} to {at['level']:4.1f} "
+            f"of {at['height'] - 1}, in {at['groups']} groups"
+        )
+
+
+def _distance(at: Mapping[str, float]) -> float:
+    """Return the distance of a task from the middle of its ladder, where it began."""
+    return at["difficulty"] - 0.5 if at["height"] > 1 else 0.0
+
+
+def _categories(report: DemoReport) -> Iterator[str]:
+    means = report.means
+    yield f"Solved              {_percent(means['solved'])}"
+    for name, count in means.counts().items():
+        kind, _, rest = name.partition("/")
+        category, _, what = rest.partition("/")
+        if (kind, what) == ("category", "solved"):
+            mean = means[name]
+            bar = "#" * round(mean.value * 20)
+            signal = _percent(means[f"category/{category}/groups/{Signal.MIXED.value}"])
+            yield (
+                f"  {category:17} {_percent(mean)}  {bar:20}  of {count} rollouts, "
+                f"{signal.strip()} of groups with signal"
+            )
+
+
+def _share(means: Means, status: Status) -> float:
+    mean = means[f"status/{status.value}"]
+    return mean.value if mean.count else 0.0
+
+
+def _percent(mean: Mean) -> str:
+    return f"{mean.value:6.1%}" if mean.count else "     -"

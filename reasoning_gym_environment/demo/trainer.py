@@ -16,19 +16,15 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import aiohttp
 
 from ..util.outages import UnreachableError, require_reachable
-from .report import Progress
+from ..util.retry import Retry
 
 ENDLESS = 1_000_000
 """Steps to train; the clock or the user ends it."""
-
-_MOST_TOKENS = 2**17
-_GROUPS_PER_BATCH = 8
-_POLL_SECONDS = 0.1
 
 
 class MalformedGroupError(ValueError):
@@ -58,22 +54,16 @@ def check_group(group: Mapping[str, Any], max_token_len: int) -> int:
         )
     if not all(math.isfinite(score) for score in scores):
         raise MalformedGroupError(f"scores {scores} are not all finite")
-    for row in zip(tokens, masks, logprobs, strict=True):
-        _check_row(*row, max_token_len=max_token_len)
+    for ids, mask, numbers in zip(tokens, masks, logprobs, strict=True):
+        if not len(ids) == len(mask) == len(numbers):
+            raise MalformedGroupError(
+                f"a row has {len(ids)} tokens, {len(mask)} masks, {len(numbers)} logprobs"
+            )
+        if len(ids) >= max_token_len:
+            raise MalformedGroupError(f"a row has {len(ids)} tokens of {max_token_len}")
+        if any(each not in (-100, token) for token, each in zip(ids, mask, strict=True)):
+            raise MalformedGroupError("a mask is neither -100 nor its token")
     return len(tokens)
-
-
-def _check_row(
-    tokens: list[int], masks: list[int], logprobs: list[float], *, max_token_len: int
-) -> None:
-    if not len(tokens) == len(masks) == len(logprobs):
-        raise MalformedGroupError(
-            f"a row has {len(tokens)} tokens, {len(masks)} masks, {len(logprobs)} logprobs"
-        )
-    if len(tokens) >= max_token_len:
-        raise MalformedGroupError(f"a row has {len(tokens)} tokens of {max_token_len}")
-    if any(mask not in (-100, token) for token, mask in zip(tokens, masks, strict=True)):
-        raise MalformedGroupError("a mask is neither -100 nor its token")
 
 
 class Trainer:
@@ -121,8 +111,8 @@ class Trainer:
         """Return a trainer that goes on until it is stopped."""
         return cls(
             api_url,
-            batch_size=_GROUPS_PER_BATCH * group_size,
-            max_token_len=_MOST_TOKENS,
+            batch_size=8 * group_size,
+            max_token_len=2**17,
             num_steps=ENDLESS,
             checkpoint_dir=checkpoint_dir,
         )
@@ -136,7 +126,7 @@ class Trainer:
                 async with session.get("/batch") as response:
                     batch = (await response.json())["batch"]
                 if batch is None:
-                    await asyncio.sleep(_POLL_SECONDS)
+                    await asyncio.sleep(0.1)
                 else:
                     self._train(batch)
 
@@ -147,6 +137,29 @@ class Trainer:
 
     def __str__(self) -> str:
         return f"{self.batches} batches, {self.groups} groups, {self.rows} rollouts"
+
+
+class Progress:
+    """A line that is rewritten on a terminal, and repeated every few seconds elsewhere."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._terminal = stream.isatty()
+        self._next = 0.0
+
+    def show(self, line: str) -> None:
+        now = time.monotonic()
+        if self._terminal:
+            self._stream.write(f"\r{line}\x1b[K")
+        elif now >= self._next:
+            self._stream.write(f"{line}\n")
+            self._next = now + 3.0
+        self._stream.flush()
+
+    def close(self) -> None:
+        """End the line on a terminal."""
+        if self._terminal:
+            self._stream.write("\n")
 
 
 async def run_alone(trainer: Trainer, *, seconds: float) -> None:
@@ -174,10 +187,6 @@ async def run_alone(trainer: Trainer, *, seconds: float) -> None:
         running.cancel()
 
 
-_START_SECONDS = 60.0
-_STOP_SECONDS = 5.0
-
-
 class ApiServer:
     """Atropos's `run-api` on 127.0.0.1 as a child process, while entered (`async with`).
 
@@ -194,7 +203,10 @@ class ApiServer:
     """
 
     def __init__(self, *, port: int = 0) -> None:
-        self._port = _find_port(port)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            self._port = int(probe.getsockname()[1])
         self.url = f"http://127.0.0.1:{self._port}"
 
     async def __aenter__(self) -> ApiServer:
@@ -218,37 +230,27 @@ class ApiServer:
         await self._stop()
 
     async def _wait_until_ready(self) -> None:
-        """Wait until the server answers."""
-        deadline = time.monotonic() + _START_SECONDS
+        retry = Retry(60.0, pauses=0.1)
         async with aiohttp.ClientSession() as session:
-            while self._process.returncode is None and time.monotonic() < deadline:
+            while True:
                 try:
-                    async with session.get(self.url) as response:
-                        response.raise_for_status()
+                    async with session.get(self.url, raise_for_status=True):
                         return
-                except aiohttp.ClientError:
-                    await asyncio.sleep(_POLL_SECONDS)
-        raise RuntimeError(
-            f"the Atropos API server did not start at {self.url} "
-            f"(exit status {self._process.returncode})"
-        )
+                except aiohttp.ClientError as error:
+                    if self._process.returncode is not None or not await retry.wait():
+                        raise RuntimeError(
+                            f"the Atropos API server did not start at {self.url} "
+                            f"(exit status {self._process.returncode})"
+                        ) from error
 
     async def _stop(self) -> None:
         if self._process.returncode is None:
             self._process.terminate()
         try:
-            await asyncio.wait_for(self._process.wait(), _STOP_SECONDS)
+            await asyncio.wait_for(self._process.wait(), 5.0)
         except asyncio.TimeoutError:
             self._process.kill()
             await self._process.wait()
-
-
-def _find_port(wanted: int) -> int:
-    """Return the port, or any free port for 0; raises OSError if it is taken."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(("127.0.0.1", wanted))
-        return int(probe.getsockname()[1])
 
 
 def _exit_with_parent() -> None:

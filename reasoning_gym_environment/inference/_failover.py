@@ -10,30 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import random
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TypeVar
 
-from ..util.outages import LOG_INTERVAL, Outage, UnreachableError
-from ._rate_limit import RateLimitError, is_rate_limited
+from ..util.outages import Outage, UnreachableError
+from ..util.retry import backoff
 from .errors import HangingError, describe, is_transient
-from .servers import ServerClient
+from .servers import ServerClient, is_rate_limited
 
 logger = logging.getLogger(__name__)
-
-_ATTEMPTS = 3
-_MAX_PAUSE = 10.0
-_COOLDOWN_SECONDS = 30.0
-_QUIET_SECONDS = 4.0
-"""Seconds without a reply after which a server is asked for a sign of life, for up to 4 s."""
-_SLOWEST_FACTOR = 10
-_RECENT_REPLIES = 256
-_WARM_UP_REPLIES = 32
-"""Replies after which the slowest one is representative."""
-_STALL_SECONDS = 10.0
-"""The least seconds without any reply after which all waiting requests may be abandoned."""
 
 T = TypeVar("T")
 
@@ -41,31 +28,27 @@ T = TypeVar("T")
 class HangDetector:
     """Awaits the replies of one server and abandons requests that will hardly get one.
 
-    A server may also forget a request while it is alive. So a request is abandoned after ten times
-    the seconds of the slowest of the last replies as well: at least after `silence_timeout`, or
-    after ten seconds if no other request gets a reply either. If more requests are abandoned before
-    32 replies have come, each gets twice as long as the one before.
+    A server that shows no sign of life is silent. A server may also forget a request while it is
+    alive. So a request is abandoned after ten times the seconds of the slowest of the last 256
+    replies: at least after 60 s, or after 10 s while no request gets a reply. Until the first
+    reply, the server's own `timeout` applies, which always is the most.
 
     Attributes:
         check_seconds: interval between two checks of a waiting request.
-        silence_timeout: seconds without a sign of life after which requests are abandoned. Until
-            32 replies have arrived, the slowest counts as at least this.
+        silence_timeout: seconds without a sign of life after which requests are abandoned.
     """
 
     check_seconds = 1.0
-    wait_seconds = 8.0
-    """Seconds without any reply, though requests wait, from which the wait may be logged."""
+    quiet_seconds = 4.0
+    """Seconds without a reply after which a server is asked for a sign of life, for up to 4 s."""
 
     def __init__(self, server: ServerClient, clock: Callable[[], float] = time.monotonic) -> None:
         self.silence_timeout = 60.0
         self._server = server
         self._clock = clock
         self._started: dict[object, float] = {}
-        self._last_sign = self._last_check = -math.inf
-        self._last_reply = -math.inf
-        self._recent: deque[float] = deque(maxlen=_RECENT_REPLIES)
-        self._extended_limit = 0.0
-        self._replies = self._replies_since = 0
+        self._last_sign = self._last_check = self._last_reply = -math.inf
+        self._recent: deque[float] = deque(maxlen=256)
         name = f"The inference server at {server.config.base_url}"
         self._outage = Outage(clock, server=name, unit="requests given up")
         self._wait = Outage(clock)
@@ -81,7 +64,6 @@ class HangDetector:
             Exception: what the request raises.
         """
         self._started[request] = self._clock()
-        extended = self._extended_limit
         try:
             while not (await asyncio.wait({request}, timeout=self.check_seconds))[0]:
                 await self._check_alive()
@@ -89,17 +71,13 @@ class HangDetector:
                     break
                 check()
                 self._log_wait()
-                self._raise_if_hanging(self._clock() - self._started[request], extended)
+                self._raise_if_hanging(self._clock() - self._started[request])
             answer = request.result()
         finally:
             started = self._started.pop(request)
             request.cancel()
         self._last_sign = self._last_reply = self._clock()
         self._recent.append(self._last_reply - started)
-        self._replies += 1
-        self._replies_since += 1
-        if self._replies_since >= _WARM_UP_REPLIES:
-            self._extended_limit = 0.0
         self._outage.end()
         self._wait.end()
         return answer
@@ -107,26 +85,16 @@ class HangDetector:
     @property
     def is_silent(self) -> bool:
         """Whether the server has shown no sign of life for seconds."""
-        return self._silence() >= _QUIET_SECONDS
-
-    def _silence(self) -> float:
-        """Return the seconds for which requests have waited without a sign of life."""
-        return self._since(self._last_sign)
+        return self._since(self._last_sign) >= self.quiet_seconds
 
     def _since(self, event: float) -> float:
         """Return the seconds since an event, or since the oldest waiting request if it is later."""
         return self._clock() - max(event, min(self._started.values()))
 
-    @property
-    def _slowest(self) -> float:
-        """Seconds of the slowest of the last replies."""
-        return max(self._recent, default=0.0)
-
     def _log_wait(self) -> None:
         """Log once a minute that a live server lets all requests wait longer than usual."""
         seconds = self._since(self._last_reply)
-        usual = max(self.wait_seconds, 2 * self._slowest)
-        if self._replies < _WARM_UP_REPLIES or seconds < usual or self.is_silent:
+        if not self._recent or seconds < max(8.0, 2 * max(self._recent)) or self.is_silent:
             return
         self._wait.record_failure(already=seconds)
         if self._wait.should_log:
@@ -136,44 +104,37 @@ class HangDetector:
                 self._server.config.base_url,
                 seconds,
                 len(self._started),
-                self._slowest,
+                max(self._recent),
             )
 
     async def _check_alive(self) -> None:
         """Ask a silent server for a sign of life; log if there is none."""
-        if not self.is_silent or self._clock() - self._last_check < _QUIET_SECONDS:
+        if not self.is_silent or self._clock() - self._last_check < self.quiet_seconds:
             return
         self._last_check = self._clock()
         if await self._server.is_alive():
             self._last_sign = self._clock()
             self._outage.end()
         else:
-            silence = self._silence()
+            silence = self._since(self._last_sign)
             why = f"{len(self._started)} requests in flight, no data for {silence:.0f} s"
             self._outage.record_failure(why, lost=0, already=silence)
 
-    def _raise_if_hanging(self, age: float, extended: float) -> None:
-        at, timeout = self._server.config.base_url, self.silence_timeout
-        if min(age, self._silence()) >= timeout:
+    def _raise_if_hanging(self, age: float) -> None:
+        at, silence = self._server.config.base_url, self.silence_timeout
+        if min(age, self._since(self._last_sign)) >= silence:
             self._outage.lost += 1
-            raise HangingError(f"the inference server at {at} was silent for {timeout:g} s")
-        if age >= self._limit(extended):
-            self._extended_limit, self._replies_since = 2 * age, 0
+            raise HangingError(f"the inference server at {at} was silent for {silence:g} s")
+        limit = self._server.config.timeout
+        if self._recent:
+            usual = 10 * max(self._recent)
+            stalled = self._since(self._last_reply) >= max(usual, 10.0)
+            limit = min(limit, max(usual, 10.0 if stalled else 60.0))
+        if age >= limit:
+            longest = max(self._recent, default=0.0)
             raise HangingError(
-                f"no reply from {at} after {age:.0f} s; the longest before took "
-                f"{self._slowest:.1f} s"
+                f"no reply from {at} after {age:.0f} s; the longest before took {longest:.1f} s"
             )
-
-    def _limit(self, extended: float) -> float:
-        """Return the seconds after which a request is abandoned."""
-        if self._replies < _WARM_UP_REPLIES:
-            slowest = max(self._slowest, self.silence_timeout)
-            return max(extended, _SLOWEST_FACTOR * slowest)
-        limit = max(extended, _SLOWEST_FACTOR * self._slowest)
-        stalled = max(limit, _STALL_SECONDS)
-        if self._since(self._last_reply) >= stalled:
-            return stalled
-        return max(limit, self.silence_timeout)
 
 
 class Failover:
@@ -196,7 +157,7 @@ class Failover:
         self._clock = clock
         self._in_flight: Counter[int] = Counter()
         self._failed_at: dict[int, float] = {}
-        self._logged_at: dict[int, float] = {}
+        self._failures = defaultdict[int, Outage](lambda: Outage(clock))
         self._outage = Outage(clock)
         self._first_failure = ""
 
@@ -218,22 +179,20 @@ class Failover:
         Raises:
             Exception: what the last server raised; a transient error takes precedence.
         """
-        started, attempts = self._clock(), 0
+        started, attempts, pauses = self._clock(), 0, backoff()
         while True:
-            attempts += 1
             try:
                 return await self._try_all(request)
             except Exception as error:
                 if is_rate_limited(error):
-                    attempts -= 1
                     continue  # the next attempt waits for its turn
+                attempts += 1
                 seconds = max(self._clock() - started, self._outage.seconds)
-                enough = attempts >= _ATTEMPTS or isinstance(error, HangingError)
+                enough = attempts >= 3 or isinstance(error, HangingError)
                 is_last = enough and seconds >= min(retry_seconds, self.outage_timeout)
-                gave_up = isinstance(error, UnreachableError | RateLimitError)
-                if is_last or gave_up or not is_transient(error):
+                if is_last or isinstance(error, UnreachableError) or not is_transient(error):
                     raise
-            await asyncio.sleep(random.uniform(0, min(_MAX_PAUSE, 2 ** (attempts - 1))))
+            await asyncio.sleep(next(pauses))
 
     async def _try_all(self, request: Callable[[ServerClient], Coroutine[None, None, T]]) -> T:
         failures: list[Exception] = []
@@ -259,7 +218,7 @@ class Failover:
     def _order(self) -> list[int]:
         """Return all servers' numbers, the one to try first in front."""
         now = self._clock()
-        cooling = {n for n, at in self._failed_at.items() if now - at < _COOLDOWN_SECONDS}
+        cooling = {n for n, at in self._failed_at.items() if now - at < 30.0}
         pauses = [server.rate_limit.pause for server in self._servers]
         order = sorted(
             range(len(self._servers)), key=lambda n: (n in cooling, pauses[n], self._in_flight[n])
@@ -295,9 +254,9 @@ class Failover:
 
     def _note_failure(self, number: int, error: Exception) -> None:
         """Log why a server fails, once a minute for each."""
-        now = self._failed_at[number] = self._clock()
-        if now - self._logged_at.get(number, -math.inf) >= LOG_INTERVAL:
-            self._logged_at[number] = now
+        self._failed_at[number] = self._clock()
+        self._failures[number].record_failure()
+        if self._failures[number].should_log:
             others = ", trying others" if len(self._servers) > 1 else ""
             url = self._servers[number].config.base_url
             logger.warning("The inference server at %s fails%s: %s", url, others, describe(error))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import aiohttp
@@ -33,21 +34,15 @@ logger = logging.getLogger(__name__)
 PROBE_TEXT = "Sort 3, 14 and 159: x = [3, 14, 159]\n\té 日本 🎉 <think></think>"
 """A text that tokenizers encode differently: digits, white space, accents, emoji, tags."""
 
-_NO_SUCH_PATH = (404, 405)
 _REFUSED_PARAMETERS = (400, 422)
-_TRY_NEXT_DIALECT = (*_REFUSED_PARAMETERS, *_NO_SUCH_PATH, 500, 501)
-_TEXT_TOKENS = 16
-"""Tokens of a text that is requested first: enough to see whether it begins with a thought."""
-_MORE_TEXT_TOKENS = 1024
-_TOO_FEW_TOKENS = re.compile("(?i)higher max_tokens|output limit was reached")
-"""A model of OpenAI's that thinks may refuse instead of returning an empty text."""
 _UNEXPECTED_SHAPE = (AttributeError, LookupError, OverflowError, TypeError, ValueError)
 
-_NOISE = 0.25
-"""Largest relative difference between a logprob in two equal requests (bfloat16)."""
-_CERTAIN = -1e-5
-"""Logprobs above this are 0 with a rounding error."""
-_PREVIEWED_IDS = 6
+
+SEPARATE_THOUGHT = (
+    "returns thoughts in a field of their own and no token ids, so that training would see other "
+    "tokens than were sampled: start it without a reasoning parser (vLLM and SGLang: without "
+    "--reasoning-parser, llama.cpp: --reasoning-format none), or use vLLM 0.10.2 or newer"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,25 +88,22 @@ class Capabilities:
     samples: Sequence[TextSample] = ()
 
     def __str__(self) -> str:
-        if isinstance(self.dialect, ChatText):
-            return "; ".join(
-                ["returns only text: no token ids and no logprobs", *_adaptations(self.dialect)]
-            )
-        logprobs = {
-            True: "raw (before temperature and top_p)",
-            False: "of the sampled distribution",
-            None: "of a kind that could not be determined",
-        }[self.raw]
-        return f"returns token ids through {self.dialect.name}; its logprobs are {logprobs}"
-
-
-def _adaptations(form: ChatText) -> Iterator[str]:
-    if form.limit != "max_tokens":
-        yield f"{form.limit} takes the place of max_tokens"
-    if "n" in form.left_out:
-        yield "each completion is a request of its own, since it takes no n above 1"
-    if names := sorted(form.left_out - {"n"}):
-        yield f"it refuses {' and '.join(names)}"
+        form = self.dialect
+        if not isinstance(form, ChatText):
+            logprobs = {
+                True: "raw (before temperature and top_p)",
+                False: "of the sampled distribution",
+                None: "of a kind that could not be determined",
+            }[self.raw]
+            return f"returns token ids through {form.name}; its logprobs are {logprobs}"
+        parts = ["returns only text: no token ids and no logprobs"]
+        if form.limit != "max_tokens":
+            parts.append(f"{form.limit} takes the place of max_tokens")
+        if "n" in form.left_out:
+            parts.append("each completion is a request of its own, since it takes no n above 1")
+        if names := sorted(form.left_out - {"n"}):
+            parts.append(f"it refuses {' and '.join(names)}")
+        return "; ".join(parts)
 
 
 async def negotiate(
@@ -192,7 +184,12 @@ async def probe(server: ServerClient, requirements: Requirements) -> Capabilitie
         dialect, body = await _first_dialect(server, request, requirements)
         found = Capabilities(url=url, dialect=dialect, context=await _context(server))
         if isinstance(dialect, ChatText):
-            return _with_texts(found, dialect, body)
+            samples = dialect.samples(body)
+            if len(samples) == 1:  # two were requested
+                dialect = dialect.without("n")
+            return replace(
+                found, dialect=dialect, samples=samples, prompt_tokens=_prompt_tokens(body)
+            )
         text_ids = await server.token_ids(PROBE_TEXT)
         if text_ids is not None:
             found = replace(found, text_ids=tuple(text_ids))
@@ -203,7 +200,11 @@ async def probe(server: ServerClient, requirements: Requirements) -> Capabilitie
     except aiohttp.ClientResponseError as error:
         if is_transient(error):
             raise
-        raise ConfigurationError(_describe_refusal(url, error)) from error
+        hint = hint_for(error) or "if it names a parameter, check --openai.server_type"
+        raise ConfigurationError(
+            f"the inference server at {url} refuses requests with status {error.status} "
+            f"({error.message.rstrip('.')}): {hint}"
+        ) from error
     except ReplyError as error:
         raise ConfigurationError(f"the inference server at {url} is unusable: {error}") from error
 
@@ -211,83 +212,70 @@ async def probe(server: ServerClient, requirements: Requirements) -> Capabilitie
 async def _first_dialect(
     server: ServerClient, request: GenerationRequest, requirements: Requirements
 ) -> tuple[Dialect | ChatText, bytes]:
-    """Return the first dialect that gets token ids, else one that gets text, and its reply.
+    """Return the dialect that gets token ids, else the one that gets text, and its reply.
 
     Raises:
-        aiohttp.ClientResponseError: the most specific refusal, if all dialects were refused.
+        aiohttp.ClientResponseError: the most specific refusal.
         ReplyError: there are no token ids, and the server's type requires them.
     """
-    refusals: list[aiohttp.ClientResponseError] = []
-    dialects = server.type.dialects if requirements.text_ids is not None else ()
-    for dialect in dialects:
+    refusal: aiohttp.ClientResponseError | None = None
+    if requirements.text_ids is not None:
         try:
-            body = await server.probe(dialect, request)
+            body = await server.probe(server.tokens, request)
         except aiohttp.ClientResponseError as error:
-            is_chat_missing = error.status in _NO_SUCH_PATH and dialect.path == ChatText.path
-            if is_chat_missing or error.status not in _TRY_NEXT_DIALECT:
+            if not server.is_chat or error.status not in (*_REFUSED_PARAMETERS, 500, 501):
                 raise
-            refusals.append(error)
+            refusal = error
         else:
-            if _has_tokens(dialect, body):
-                return dialect, body
-    if server.type.is_chat:
-        try:
-            return await _first_text(server, request, requirements)
-        except aiohttp.ClientResponseError as error:
-            refusals.append(error)
-    elif not refusals or len(refusals) < len(dialects):
+            reply = parse(body, server.tokens.path)
+            with suppress(*_UNEXPECTED_SHAPE):
+                if server.tokens.has_tokens(reply):
+                    return server.tokens, body
+    if not server.is_chat:
         raise ReplyError(
             "it returns no token ids; use a newer version of it, or --openai.server_type openai"
         )
-    specific = (error for error in reversed(refusals) if error.status not in _NO_SUCH_PATH)
-    raise next(specific, refusals[0])
+    try:
+        return await _first_text(server, request, requirements)
+    except aiohttp.ClientResponseError as error:
+        if refusal and error.status in (404, 405):
+            raise refusal from error
+        raise
 
 
 async def _first_text(
     server: ServerClient, request: GenerationRequest, requirements: Requirements
 ) -> tuple[ChatText, bytes]:
-    """Return how the server takes requests with the run's sampling parameters, and a reply."""
+    """Return how the server takes requests with the run's sampling parameters, and a reply.
+
+    What it refuses is left out until it replies.
+    """
     form, body = server.text, b""
     used = (requirements.sampling, requirements.evaluation)
     for temperature, top_p in dict.fromkeys((s.temperature, s.top_p) for s in used if s):
         asked = replace(
-            request, max_tokens=_TEXT_TOKENS, candidates=0, temperature=temperature, top_p=top_p
+            request,
+            max_tokens=16,  # enough to see whether the text begins with a thought
+            candidates=0,
+            temperature=temperature,
+            top_p=top_p,
         )
-        form, body = await _adapted(server, form, asked)
+        while True:
+            try:
+                body = await server.probe(form, asked)
+                break
+            except aiohttp.ClientResponseError as error:
+                if error.status not in _REFUSED_PARAMETERS:
+                    raise
+                # a model of OpenAI's that thinks may refuse instead of returning an empty text
+                too_few = "(?i)higher max_tokens|output limit was reached"
+                if adapted := form.adapted_to(error.message):
+                    form = adapted
+                elif re.search(too_few, error.message) and asked.max_tokens == 16:
+                    asked = replace(asked, max_tokens=1024)
+                else:
+                    raise
     return form, body
-
-
-async def _adapted(
-    server: ServerClient, form: ChatText, request: GenerationRequest
-) -> tuple[ChatText, bytes]:
-    """Leave out what the server refuses until it replies."""
-    while True:
-        try:
-            return form, await server.probe(form, request)
-        except aiohttp.ClientResponseError as error:
-            if error.status not in _REFUSED_PARAMETERS:
-                raise
-            if adapted := form.adapted_to(error.message):
-                form = adapted
-            elif _TOO_FEW_TOKENS.search(error.message) and request.max_tokens == _TEXT_TOKENS:
-                request = replace(request, max_tokens=_MORE_TEXT_TOKENS)
-            else:
-                raise
-
-
-def _with_texts(found: Capabilities, form: ChatText, body: bytes) -> Capabilities:
-    samples = form.samples(body)
-    if len(samples) == 1:  # two were requested
-        form = form.without("n")
-    return replace(found, dialect=form, samples=samples, prompt_tokens=_prompt_tokens(body))
-
-
-def _has_tokens(dialect: Dialect, body: bytes) -> bool:
-    reply = parse(body, dialect.path)
-    try:
-        return dialect.has_tokens(reply)
-    except _UNEXPECTED_SHAPE:
-        return False
 
 
 def _prompt_tokens(body: bytes) -> int | None:
@@ -323,9 +311,12 @@ def blocker(found: Capabilities, requirements: Requirements) -> str | None:
     """Return why a run can't start with this server and what to do; None if it can."""
     at, sampling = f"the inference server at {found.url}", requirements.sampling
     if found.text_ids is not None and not _has_same_ids(found, requirements):
+        theirs, ours = (
+            f"{list(ids[:6])} of {len(ids)}"
+            for ids in (found.text_ids, requirements.text_ids or ())
+        )
         return (
-            f"{at} has another tokenizer: its token ids of a text begin "
-            f"{_preview(found.text_ids)}, ours {_preview(requirements.text_ids or ())}; set "
+            f"{at} has another tokenizer: its token ids of a text begin {theirs}, ours {ours}; set "
             "--env.tokenizer_name to its model's tokenizer"
         )
     if found.context is not None and found.context < requirements.length_limit:
@@ -335,33 +326,18 @@ def blocker(found: Capabilities, requirements: Requirements) -> str | None:
             "a longer context"
         )
     if isinstance(found.dialect, ChatText):
-        return _text_blocker(at, found, found.dialect, requirements)
-    if found.raw and sampling and {sampling.temperature, sampling.top_p} != {1}:
+        if refused := sampling and _ineffective(found.dialect, sampling):
+            options = " ".join(f"--env.{name} 1" for name in refused)
+            return f"{at} refuses {' and '.join(refused)}: set {options}, the value that it uses"
+        if requirements.serves and any(sample.reasoning for sample in found.samples):
+            return f"{at} {SEPARATE_THOUGHT}"
+    elif found.raw and sampling and {sampling.temperature, sampling.top_p} != {1}:
         return (
             f"{at} gives raw logprobs, those before temperature and top_p, so that importance "
             f"ratios at temperature {sampling.temperature:g} and top_p {sampling.top_p:g} would be "
             f"wrong: {found.dialect.processed_by}, or set --env.temperature 1 --env.top_p 1"
         )
     return None
-
-
-def _text_blocker(
-    at: str, found: Capabilities, form: ChatText, requirements: Requirements
-) -> str | None:
-    sampling = requirements.sampling
-    if refused := sampling and _ineffective(form, sampling):
-        options = " ".join(f"--env.{name} 1" for name in refused)
-        return f"{at} refuses {' and '.join(refused)}: set {options}, the value that it uses"
-    if requirements.serves and any(sample.reasoning for sample in found.samples):
-        return f"{at} {SEPARATE_THOUGHT}"
-    return None
-
-
-SEPARATE_THOUGHT = (
-    "returns thoughts in a field of their own and no token ids, so that training would see other "
-    "tokens than were sampled: start it without a reasoning parser (vLLM and SGLang: without "
-    "--reasoning-parser, llama.cpp: --reasoning-format none), or use vLLM 0.10.2 or newer"
-)
 
 
 def _ineffective(form: ChatText, sampling: SamplingParams) -> list[str]:
@@ -383,29 +359,13 @@ def warning(found: Capabilities, requirements: Requirements) -> str | None:
         if found.samples and found.samples[0].usage is None:
             return f"{at} reports no usage: lengths are in characters, not in tokens"
         return None
-    return _token_count_warning(at, found, requirements)
-
-
-def _token_count_warning(at: str, found: Capabilities, requirements: Requirements) -> str | None:
-    """Return why training may see other tokens than the model did.
-
-    This does not block: some endpoints count in tokens that are not their model's.
-    """
     counted, ours = found.prompt_tokens, len(requirements.request.prompt)
     if requirements.sampling is None or counted in (None, ours):
         return None
-    return (
+    return (  # does not block: some endpoints count in tokens that are not their model's
         f"{at} counts {counted} tokens in a prompt that has {ours} "
         "by tokenizer_name and its chat template: unless it counts in its own way, the trainer "
         "would see other tokens than the model; set --env.tokenizer_name to its model's tokenizer"
-    )
-
-
-def _describe_refusal(url: str, error: aiohttp.ClientResponseError) -> str:
-    hint = hint_for(error) or "if it names a parameter, check --openai.server_type"
-    return (
-        f"the inference server at {url} refuses requests with status {error.status} "
-        f"({error.message.rstrip('.')}): {hint}"
     )
 
 
@@ -425,10 +385,6 @@ def are_raw(at_one: float, at_two: float) -> bool | None:
         >>> are_raw(-0.7, -0.7), are_raw(-0.7, -2.9), are_raw(-0.01, -0.01), are_raw(0.0, 0.0)
         (True, False, True, None)
     """
-    if min(at_one, at_two) > _CERTAIN:
+    if min(at_one, at_two) > -1e-5:  # 0 with a rounding error
         return None
-    return abs(at_one - at_two) < _NOISE * abs(at_one)
-
-
-def _preview(ids: Sequence[int]) -> str:
-    return f"{list(ids[:_PREVIEWED_IDS])} of {len(ids)}"
+    return abs(at_one - at_two) < 0.25 * abs(at_one)  # more than two equal bfloat16 requests differ

@@ -32,10 +32,6 @@ from .prompts import (
 )
 from .servers import ServerClient, api_key
 
-_CACHED_PROMPTS = 1024
-_MAX_EMPTY = 3
-"""Replies without completions after which the others of a group are not requested."""
-
 
 class InferenceClient:
     """Client for completions of one or several inference servers.
@@ -67,12 +63,12 @@ class InferenceClient:
         self._decoding = asyncio.Lock()  # one group per iteration of the event loop
         self.failover = Failover(servers)
         self.retry_seconds: dict[str, float] = {}
-        self.prompt = functools.lru_cache(_CACHED_PROMPTS)(self._render)
+        self.prompt = functools.lru_cache(1024)(self._render)
 
     @property
     def model(self) -> str:
         """The model's name at the first server."""
-        return self._servers[0].config.model_name
+        return str(self._servers[0].config.model_name)
 
     @property
     def server_type(self) -> str:
@@ -213,7 +209,7 @@ class InferenceClient:
     ) -> list[Completion]:
         """Return the completions of one request; request missing ones again."""
         completions, empty = list[Completion](), 0
-        while len(completions) < request.n and empty < _MAX_EMPTY:
+        while len(completions) < request.n and empty < 3:
             rest = replace(request, n=request.n - len(completions))
             more = await self.failover.send(
                 functools.partial(

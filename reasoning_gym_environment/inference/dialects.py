@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -23,8 +23,6 @@ from .errors import ReplyError, error_message
 MAX_LOGPROB = 1e-3
 """Logprobs up to this count as 0: kernels in bfloat16 round."""
 
-_FINISH_REASONS = ("stop", "length")
-_UNSET = msgspec.UNSET
 _UNCHANGED = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """Explicit, because servers take defaults from the model's `generation_config.json`."""
 
@@ -96,6 +94,7 @@ class TextSample(NamedTuple):
     usage: tuple[int, int] | None = None
 
 
+T = TypeVar("T")
 Row = tuple[Sequence[int], Sequence[float], str]
 """Token ids, logprobs and finish reason of one completion, before they are checked."""
 
@@ -188,7 +187,7 @@ def _checked(
         )
     if (odd := ~(np.isfinite(logprobs) & (logprobs <= MAX_LOGPROB))).any():
         raise ReplyError(f"{logprobs[odd][0]} is not a logprob")
-    if finish_reason not in _FINISH_REASONS:
+    if finish_reason not in ("stop", "length"):
         raise ReplyError(f"a completion has the finish reason {finish_reason!r}")
     return Sample(
         array("i", ids.astype(np.intc).tobytes()),
@@ -210,25 +209,57 @@ def _require_prompt(prompt: Sequence[int], request: GenerationRequest) -> None:
     )
 
 
-class _TokenLogprobs(msgspec.Struct):
-    token_logprobs: Sequence[float]
+_Ids = list[int] | msgspec.UnsetType
+
+
+class _Entry(msgspec.Struct, gc=False):
+    logprob: float
+
+
+class _Logprobs(msgspec.Struct):
+    """Logprobs: numbers of a completion, or entries of a chat."""
+
+    token_logprobs: Sequence[float] | msgspec.UnsetType = msgspec.UNSET
+    content: Sequence[_Entry] | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
-        self.token_logprobs = array("d", self.token_logprobs)
+        numbers = self.token_logprobs
+        if isinstance(self.content, list):
+            numbers, self.content = [entry.logprob for entry in self.content], ()
+        self.token_logprobs = array("d", _first_set(numbers))
 
 
 class _Choice(msgspec.Struct):
     finish_reason: str
-    logprobs: _TokenLogprobs
-    prompt_token_ids: list[int]
-    token_ids: Sequence[int]
+    logprobs: _Logprobs
+    prompt_token_ids: _Ids = msgspec.UNSET
+    token_ids: Sequence[int] | msgspec.UnsetType = msgspec.UNSET
+    response_token_ids: _Ids = msgspec.UNSET
 
     def __post_init__(self) -> None:
-        self.token_ids = array("q", self.token_ids)
+        self.token_ids = array("q", _first_set(self.token_ids, self.response_token_ids))
 
 
-class _Completions(msgspec.Struct):
+class _Choices(msgspec.Struct):
+    """Completions or chats with token ids; vLLM and SGLang differ in where they put them."""
+
     choices: list[_Choice]
+    prompt_token_ids: _Ids = msgspec.UNSET
+
+    def rows(self, request: GenerationRequest) -> Iterable[Row]:
+        for choice in self.choices:
+            prompt = _first_set(choice.prompt_token_ids, self.prompt_token_ids)
+            _require_prompt(prompt, request)
+            logprobs = _first_set(choice.logprobs.token_logprobs)
+            yield _first_set(choice.token_ids), logprobs, choice.finish_reason
+
+
+def _first_set(*values: Sequence[T] | msgspec.UnsetType) -> Sequence[T]:
+    """Return the first value that is there; raise ReplyError if there is none."""
+    for value in values:
+        if not isinstance(value, msgspec.UnsetType):
+            return value
+    raise ReplyError("the reply has no prompt_token_ids, no token_ids or no logprobs")
 
 
 class VllmCompletions(Dialect):
@@ -237,7 +268,7 @@ class VllmCompletions(Dialect):
     name = "vLLM's /v1/completions"
     path = "/v1/completions"
     processed_by = "start it with `vllm serve --logprobs-mode processed_logprobs`"
-    model = _Completions
+    model = _Choices
 
     def body(self, request: GenerationRequest) -> dict[str, Any]:
         return {
@@ -246,10 +277,8 @@ class VllmCompletions(Dialect):
             "logprobs": request.candidates,
         }
 
-    def rows(self, reply: _Completions, request: GenerationRequest) -> Iterable[Row]:
-        for choice in reply.choices:
-            _require_prompt(choice.prompt_token_ids, request)
-            yield choice.token_ids, choice.logprobs.token_logprobs, choice.finish_reason
+    def rows(self, reply: _Choices, request: GenerationRequest) -> Iterable[Row]:
+        return reply.rows(request)
 
     def has_tokens(self, reply: Any) -> bool:
         return _has_values(reply["choices"][0], "token_ids", "logprobs")
@@ -258,49 +287,13 @@ class VllmCompletions(Dialect):
         return float(max(reply["choices"][0]["logprobs"]["top_logprobs"][0].values()))
 
 
-class _Generated(msgspec.Struct):
-    finish_reasons: list[str]
-    logprobs: list[list[list[dict[str, float]]]]
-
-
-class VllmGenerate(Dialect):
-    """The `/generate` of atroposlib's `example_trainer/vllm_api_server.py`."""
-
-    name = "atroposlib's /generate"
-    path = "/generate"
-    processed_by = "start it with `--logprobs-mode processed_logprobs`"
-    model = _Generated
-
-    def body(self, request: GenerationRequest) -> dict[str, Any]:
-        return {
-            "prompt": {"prompt_token_ids": list(request.prompt)},
-            **request.sampling,
-            "logprobs": request.candidates,
-        }
-
-    def rows(self, reply: _Generated, request: GenerationRequest) -> Iterable[Row]:
-        for positions, reason in zip(reply.logprobs, reply.finish_reasons, strict=True):
-            sampled = [first for first, *_ in (position[0].items() for position in positions)]
-            yield [int(token) for token, _ in sampled], [p for _, p in sampled], reason
-
-    def has_tokens(self, reply: Any) -> bool:
-        return _has_values(reply, "logprobs", "finish_reasons")
-
-    def top_logprob(self, reply: Any) -> float:
-        return float(max(value for entry in reply["logprobs"][0][0] for value in entry.values()))
-
-
-class _Reason(msgspec.Struct):
-    type: str
-
-
 class _TokenEntry(msgspec.Struct, array_like=True, gc=False):
     logprob: float
     token: int
 
 
 class _Meta(msgspec.Struct):
-    finish_reason: _Reason
+    finish_reason: dict[str, Any]
     output_token_logprobs: list[_TokenEntry]
 
 
@@ -330,7 +323,7 @@ class SglangGenerate(Dialect):
     def rows(self, reply: list[_Result] | _Result, request: GenerationRequest) -> Iterable[Row]:
         for result in reply if isinstance(reply, list) else [reply]:
             entries = result.meta_info.output_token_logprobs
-            reason = result.meta_info.finish_reason.type
+            reason = result.meta_info.finish_reason["type"]
             yield [e.token for e in entries], [e.logprob for e in entries], reason
 
     def has_tokens(self, reply: Any) -> bool:
@@ -344,34 +337,13 @@ class SglangGenerate(Dialect):
         return (reply[0] if isinstance(reply, list) else reply)["meta_info"]
 
 
-class _Entry(msgspec.Struct, gc=False):
-    logprob: float
-
-
-class _Content(msgspec.Struct):
-    content: list[_Entry]
-
-
-class _ChatChoice(msgspec.Struct):
-    finish_reason: str
-    logprobs: _Content
-    prompt_token_ids: list[int] | msgspec.UnsetType = _UNSET
-    token_ids: list[int] | msgspec.UnsetType = _UNSET
-    response_token_ids: list[int] | msgspec.UnsetType = _UNSET
-
-
-class _Chat(msgspec.Struct):
-    choices: list[_ChatChoice]
-    prompt_token_ids: list[int] | msgspec.UnsetType = _UNSET
-
-
 class ChatTokens(Dialect):
     """Chat completions with token ids, which vLLM and SGLang return on request."""
 
     name = "/v1/chat/completions with token ids"
     path = "/v1/chat/completions"
     processed_by = "start it with `vllm serve --logprobs-mode processed_logprobs`"
-    model = _Chat
+    model = _Choices
 
     def body(self, request: GenerationRequest) -> dict[str, Any]:
         return {
@@ -382,13 +354,8 @@ class ChatTokens(Dialect):
             "top_logprobs": request.candidates + 1 if request.candidates else 0,
         }
 
-    def rows(self, reply: _Chat, request: GenerationRequest) -> Iterable[Row]:
-        for choice in reply.choices:
-            prompt = _first_set(choice.prompt_token_ids, reply.prompt_token_ids)
-            _require_prompt(prompt, request)
-            tokens = _first_set(choice.token_ids, choice.response_token_ids)
-            logprobs = [entry.logprob for entry in choice.logprobs.content]
-            yield tokens, logprobs, choice.finish_reason
+    def rows(self, reply: _Choices, request: GenerationRequest) -> Iterable[Row]:
+        return reply.rows(request)
 
     def has_tokens(self, reply: Any) -> bool:
         choice = reply["choices"][0]
@@ -400,20 +367,9 @@ class ChatTokens(Dialect):
         return float(max(entry["logprob"] for entry in first["top_logprobs"]))
 
 
-def _first_set(*values: list[int] | msgspec.UnsetType) -> list[int]:
-    """Return the first value that is there: vLLM and SGLang differ in where they put ids."""
-    for value in values:
-        if isinstance(value, list):
-            return value
-    raise ReplyError("the reply to a chat has no prompt_token_ids or no token_ids")
-
-
-class _Text(msgspec.Struct):
+class _Part(msgspec.Struct):
     text: str = ""
-
-
-class _Part(_Text):
-    thinking: list[_Text] = []
+    thinking: list[_Part] = []
 
 
 class _Message(msgspec.Struct):
@@ -506,9 +462,15 @@ class ChatText:
         """
         if self.limit == "max_tokens" and "max_completion_tokens" in refusal:
             return replace(self, limit="max_completion_tokens")
-        sent = (name for name in _REFUSALS if name not in self.left_out)
-        named = next((name for name in sent if re.search(_REFUSALS[name], refusal)), None)
-        return self.without(named) if named else None
+        names = {
+            "n": r"""['"`]n['"`]|\bn must\b|\bbody\W+n\b|(?i:\bcandidates?\b)""",
+            "top_p": r"\btop_p\b",  # before temperature: some refuse the two together
+            "temperature": r"\btemperature\b",
+        }
+        for name, pattern in names.items():
+            if name not in self.left_out and re.search(pattern, refusal):
+                return self.without(name)
+        return None
 
     def samples(self, body: bytes | memoryview) -> list[TextSample]:
         """Decode a reply's completions; raise ReplyError if it is malformed."""
@@ -525,17 +487,6 @@ class ChatText:
             )
             for choice, counts in zip(reply.choices, reply.counts, strict=True)
         ]
-
-
-_REFUSALS = {
-    "n": r"""['"`]n['"`]|\bn must\b|\bbody\W+n\b|(?i:\bcandidates?\b)""",
-    "top_p": r"\btop_p\b",
-    "temperature": r"\btemperature\b",
-}
-"""Parameters that can be left out, with how servers' messages name them.
-
-Some refuse `temperature` and `top_p` together: the latter goes first.
-"""
 
 
 def _with_token_ids(request: GenerationRequest) -> dict[str, Any]:

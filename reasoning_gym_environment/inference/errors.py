@@ -14,55 +14,13 @@ import aiohttp
 from ..errors import FixableError
 from ..util.text import escape_control_characters
 
-_MESSAGE_LENGTH = 300
-_MAX_ERROR_BYTES = 2**16
-_MESSAGES = ("error", "message", "detail", "msg")
-"""Keys below which servers say what is wrong; OpenRouter has the provider's reply in a `raw`."""
 CONNECT_SECONDS = 10
 """Timeout for connecting to a server."""
-_TRANSIENT = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _QUOTA = re.compile(
     r"^(?!.*(?:(?:retry|try again) in |rate.?limit)).*"
     r"(?:exceeded your current quota|insufficient|credit balance|payment required|out of credits)",
     re.IGNORECASE,
 )
-_KEY = "set OPENAI_API_KEY or --openai.api_key to a key that the server accepts"
-_REMEDIES = tuple(
-    (statuses, re.compile(words, re.IGNORECASE), hint)
-    for statuses, words, hint in (
-        (
-            {402, 403, 429},
-            _QUOTA.pattern,
-            "the account has no quota left; add credit, or set --openai.api_key to another "
-            "account's key",
-        ),
-        ({401, 403}, "", _KEY),
-        ({400}, r"api[ _-]?key|unauthori[sz]ed", _KEY),
-        (
-            {400, 413, 422},
-            r"context|max(imum)?[_ -](completion_|model_|new_)?(tokens|len|length)|too long",
-            "lower --env.max_token_length, or start the server with a longer context",
-        ),
-        (
-            {400, 404, 422},
-            r"\bmodels?\b",
-            "set --openai.model_name to a model that the server lists at /v1/models",
-        ),
-        (
-            {301, 302, 303, 307, 308},
-            "",
-            "set --openai.base_url to the server's own address: redirects are not followed",
-        ),
-        (
-            {404, 405},
-            "",
-            "check --openai.base_url (it ends in /v1 at most servers) and --openai.server_type",
-        ),
-    )
-)
-"""Statuses, words in the server's message, and what the user can do; the first that fits counts."""
-
-
 NO_ROOM = "the prompt leaves no room"
 """How the reason begins for which nothing is asked: asking again would not help."""
 
@@ -96,40 +54,65 @@ def is_transient(error: BaseException) -> bool:
         return not isinstance(error, InferenceError) or error.is_transient
     if error.status == HTTPStatus.TOO_MANY_REQUESTS and _QUOTA.search(error.message):
         return False
-    return error.status in _TRANSIENT or not 300 <= error.status < 500
+    return error.status in (408, 429) or not 300 <= error.status < 500
 
 
 def hint_for(error: aiohttp.ClientResponseError) -> str:
     """Return what the user can do about a refusal, by its status and message; else nothing."""
-    message = error_message(error.message)
-    fitting = (
-        text
-        for statuses, words, text in _REMEDIES
-        if error.status in statuses and words.search(message)
+    key = "set OPENAI_API_KEY or --openai.api_key to a key that the server accepts"
+    hints = (
+        (
+            {402, 403, 429},
+            _QUOTA.pattern,
+            "the account has no quota left; add credit, or set --openai.api_key to another "
+            "account's key",
+        ),
+        ({401, 403}, "", key),
+        ({400}, r"api[ _-]?key|unauthori[sz]ed", key),
+        (
+            {400, 413, 422},
+            r"context|max(imum)?[_ -](completion_|model_|new_)?(tokens|len|length)|too long",
+            "lower --env.max_token_length, or start the server with a longer context",
+        ),
+        (
+            {400, 404, 422},
+            r"\bmodels?\b",
+            "set --openai.model_name to a model that the server lists at /v1/models",
+        ),
+        (
+            {301, 302, 303, 307, 308},
+            "",
+            "set --openai.base_url to the server's own address: redirects are not followed",
+        ),
+        (
+            {404, 405},
+            "",
+            "check --openai.base_url (it ends in /v1 at most servers) and --openai.server_type",
+        ),
     )
-    return next(fitting, "")
+    message = error_message(error.message)
+    for statuses, words, hint in hints:
+        if error.status in statuses and re.search(words, message, re.IGNORECASE):
+            return hint
+    return ""
 
 
 def describe(error: BaseException) -> str:
     """Return what failed on one line: status, address and the server's message if it replied."""
     if isinstance(error, aiohttp.ClientResponseError):
-        return _describe_refusal(error)
+        phrase = HTTPStatus(error.status).phrase if error.status in set(HTTPStatus) else ""
+        message, hint = error_message(error.message), hint_for(error)
+        return (
+            f"{error.status} {phrase}".rstrip()
+            + f" from {error.request_info.real_url}"
+            + (f": {message}" if message and message != phrase else "")
+            + (f" ({hint})" if hint else "")
+        )
     if isinstance(error, FixableError):
         return str(error)
     if isinstance(error, asyncio.TimeoutError):
         return f"no reply in time ({CONNECT_SECONDS} s to connect, --openai.timeout in total)"
     return _one_line(f"{type(error).__name__}: {error}")
-
-
-def _describe_refusal(error: aiohttp.ClientResponseError) -> str:
-    phrase = HTTPStatus(error.status).phrase if error.status in set(HTTPStatus) else ""
-    message, hint = error_message(error.message), hint_for(error)
-    return (
-        f"{error.status} {phrase}".rstrip()
-        + f" from {error.request_info.real_url}"
-        + (f": {message}" if message and message != phrase else "")
-        + (f" ({hint})" if hint else "")
-    )
 
 
 def error_message(body: str) -> str:
@@ -158,8 +141,9 @@ def _message(part: Any) -> str | None:
         return "; ".join(text for one in part if (text := _message(one)))
     if not isinstance(part, dict):
         return None
+    # OpenRouter has the provider's own reply in `raw`
     raw = part["metadata"].get("raw") if isinstance(part.get("metadata"), dict) else None
-    inner = next(filter(None, (raw, *(part.get(key) for key in _MESSAGES))), None)
+    inner = next(filter(None, (raw, *map(part.get, ("error", "message", "detail", "msg")))), None)
     text = _message(inner)
     place = part.get("loc")
     return f"{'.'.join(map(str, place))}: {text}" if text and isinstance(place, list) else text
@@ -188,11 +172,11 @@ async def error_text(response: aiohttp.ClientResponse) -> str:
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
-        if len(body) >= _MAX_ERROR_BYTES:
+        if len(body) >= 2**16:
             break
-    return body[:_MAX_ERROR_BYTES].decode(errors="replace")
+    return body[: 2**16].decode(errors="replace")
 
 
 def _one_line(text: str) -> str:
-    line = escape_control_characters(" ".join(text.split())[: _MESSAGE_LENGTH + 1])
-    return line if len(line) <= _MESSAGE_LENGTH else f"{line[: _MESSAGE_LENGTH - 1]}…"
+    line = escape_control_characters(" ".join(text.split())[:301])
+    return line if len(line) <= 300 else f"{line[:299]}…"

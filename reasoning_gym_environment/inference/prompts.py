@@ -59,8 +59,6 @@ PROBE_QUESTION = "What is 2 + 2?"
 
 TURN = "<|start|>assistant"
 CHANNEL = "<|channel|>"
-_MESSAGE = "<|message|>"
-_END = re.compile(r"<\|(?:end|return|call|start)\|>")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -183,30 +181,19 @@ def completions_from_texts(
     whole = [replace_surrogates(text)[0] for text in texts]
     encoded = tokenizer(whole, add_special_tokens=False)["input_ids"]
     room = max(0, length_limit - len(prompt_tokens))
-    return [
-        _from_text(
-            prompt_tokens,
-            text,
-            tokens if reason == "length" else [*tokens, *turn_end],
-            room=room,
-            finish_reason=reason,
+    completions = []
+    for text, tokens, reason in zip(texts, encoded, finish_reasons, strict=True):
+        own = tokens if reason == "length" else [*tokens, *turn_end]
+        completions.append(
+            Completion(
+                text=in_tags(text),
+                tokens=(*prompt_tokens, *own[:room]),
+                masks=(MASKED,) * len(prompt_tokens) + tuple(own[:room]),
+                logprobs=None,
+                finish_reason="length" if len(own) > room else reason,
+            )
         )
-        for text, tokens, reason in zip(texts, encoded, finish_reasons, strict=True)
-    ]
-
-
-def _from_text(
-    prompt_tokens: Sequence[int], text: str, tokens: list[int], *, room: int, finish_reason: str
-) -> Completion:
-    if len(tokens) > room:
-        tokens, finish_reason = tokens[:room], "length"
-    return Completion(
-        text=in_tags(text),
-        tokens=(*prompt_tokens, *tokens),
-        masks=(MASKED,) * len(prompt_tokens) + tuple(tokens),
-        logprobs=None,
-        finish_reason=finish_reason,
-    )
+    return completions
 
 
 def completions_without_tokens(prompt: Prompt, samples: Sequence[TextSample]) -> list[Completion]:
@@ -254,8 +241,8 @@ def in_channels(reasoning: str | None, content: str) -> str:
     """
     if content.startswith(CHANNEL):
         return content
-    thought = f"{CHANNEL}analysis{_MESSAGE}{reasoning}" if reasoning else ""
-    reply = f"{CHANNEL}final{_MESSAGE}{content}" if content or not reasoning else ""
+    thought = f"{CHANNEL}analysis<|message|>{reasoning}" if reasoning else ""
+    reply = f"{CHANNEL}final<|message|>{content}" if content or not reasoning else ""
     return f"{thought}<|end|>{TURN}{reply}" if thought and reply else thought or reply
 
 
@@ -268,12 +255,10 @@ def in_tags(text: str) -> str:
     """
     if not text.startswith(CHANNEL):
         return text
-    return "".join(_message_in_tags(message) for message in text.split(CHANNEL)[1:])
-
-
-def _message_in_tags(message: str) -> str:
-    header, _, rest = message.partition(_MESSAGE)
-    body, *ended = _END.split(rest, maxsplit=1)
-    if header.split()[:1] == ["final"]:
-        return body
-    return f"<think>{body}</think>" if ended else f"<think>{body}"
+    parts = []
+    for message in text.split(CHANNEL)[1:]:
+        header, _, rest = message.partition("<|message|>")
+        body, *ended = re.split(r"<\|(?:end|return|call|start)\|>", rest, maxsplit=1)
+        is_final = header.split()[:1] == ["final"]
+        parts.append(body if is_final else f"<think>{body}{'</think>' if ended else ''}")
+    return "".join(parts)

@@ -1,4 +1,4 @@
-"""A client for one inference server: HTTP, admission, and decoding off the event loop."""
+"""A client for one inference server: HTTP, rate limits, admission and decoding."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ import functools
 import logging
 import math
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+import random
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 import aiohttp
 
 from ..errors import ConfigurationError
 from ..util.command_line import KEY_VARIABLE
 from ..util.concurrency import offload
-from ._rate_limit import RateLimit
+from ..util.outages import Outage, UnreachableError
 from .dialects import (
     ChatText,
     ChatTokens,
@@ -28,64 +33,31 @@ from .dialects import (
     SglangGenerate,
     TextSample,
     VllmCompletions,
-    VllmGenerate,
     parse,
 )
-from .errors import CONNECT_SECONDS, ReplyError, require_ok
+from .errors import CONNECT_SECONDS, ReplyError, describe, is_transient, require_ok
 
 logger = logging.getLogger(__name__)
 
-_BYTES_PER_TOKEN = 32
-"""In replies, at least."""
-_MAX_BYTES_PER_TOKEN = 1024
-"""In replies, on average at most: 80 to 250 with logprobs."""
-_MAX_SMALL_BYTES = 2**24
-"""Of any reply; more only by its tokens."""
-_ALIVE_SECONDS = 4.0
 PROBE_SECONDS = 60.0
 """How long the reply to a small request may take."""
-_KEEPALIVE_SECONDS = 4.0
-"""Less than the 5 s of uvicorn: a server that closes a connection first fails a request."""
+_SMALL_REPLY = 2**24
+"""Maximum bytes of a reply without tokens."""
 
+T = TypeVar("T")
 
-class ServerConfig(Protocol):
-    """Settings of an inference server; Atropos's `APIServerConfig` has them."""
-
-    base_url: str | None
-    api_key: str | None
-    model_name: str
-    timeout: float
-    server_type: str
-    num_max_requests_at_once: int
-    num_requests_for_eval: int
-    n_kwarg_is_ignored: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ServerType:
-    """What servers of one `server_type` have in common.
-
-    Attributes:
-        dialects: those that return tokens, the likeliest first.
-        is_chat: whether it is a chat endpoint: `base_url` has any version in its path, and the
-            server may return only text.
-    """
-
-    dialects: tuple[Dialect, ...]
-    is_chat: bool = False
-
-
-SERVER_TYPES = MappingProxyType(
+SERVER_TYPES: MappingProxyType[str, Dialect] = MappingProxyType(
     {
-        "openai": ServerType(dialects=(ChatTokens(),), is_chat=True),
-        "sglang": ServerType(dialects=(SglangGenerate(),)),
-        "trl": ServerType(dialects=(VllmCompletions(),)),
-        "vllm": ServerType(dialects=(VllmCompletions(), VllmGenerate())),
+        "openai": ChatTokens(),
+        "sglang": SglangGenerate(),
+        "trl": VllmCompletions(),
+        "vllm": VllmCompletions(),
     }
 )
+"""The dialect that returns tokens, by `server_type`. An `openai` server may return only text."""
 
 
-def api_key(config: ServerConfig) -> str:
+def api_key(config: Any) -> str:
     """Return the configured key, or else that of the environment variable; empty for none.
 
     Raises:
@@ -93,7 +65,7 @@ def api_key(config: ServerConfig) -> str:
     """
     named: str = getattr(config, "api_key_var", "")  # Atropos's own class lacks it
     default = KEY_VARIABLE if config.server_type == "openai" else ""
-    key = config.api_key or os.environ.get(named or default, "").strip()
+    key: str = config.api_key or os.environ.get(named or default, "").strip()
     if named and not key:
         raise ConfigurationError(
             f"--openai.api_key_var names the environment variable {named}, which is not set: set "
@@ -102,74 +74,198 @@ def api_key(config: ServerConfig) -> str:
     return key
 
 
-class ReplyBuffers:
-    """Reusable buffers for the bodies of a few replies at a time.
+def is_rate_limited(error: BaseException) -> bool:
+    """Return whether a server gets too many requests: 429 (no quota aside), or 503 with a time."""
+    if not isinstance(error, aiohttp.ClientResponseError) or not is_transient(error):
+        return False
+    return error.status == HTTPStatus.TOO_MANY_REQUESTS or (
+        error.status == HTTPStatus.SERVICE_UNAVAILABLE and retry_after(error) is not None
+    )
 
-    Allocating 10 MB for a long group's reply takes as long as reading it. Replies beyond `AT_ONCE`
-    wait in their connections.
+
+def retry_after(error: aiohttp.ClientResponseError) -> float | None:
+    """Return the seconds that a refusal's Retry-After asks for; None without a valid one.
+
+    A date counts from the reply's own Date if it has one, since clocks differ.
     """
 
-    AT_ONCE = 4
-    _KEPT_BYTES = 2**26
+    def date(name: str) -> datetime | None:
+        try:
+            date = parsedate_to_datetime(headers.get(name, ""))
+        except ValueError:
+            return None
+        return date if date.tzinfo else date.replace(tzinfo=timezone.utc)
 
-    def __init__(self) -> None:
-        self._slots = asyncio.Semaphore(self.AT_ONCE)
-        self._free: list[bytearray] = []
+    headers: Mapping[str, str] = error.headers or {}
+    value = headers.get("Retry-After", "").strip()
+    if re.fullmatch(r"\d+(\.\d+)?", value):
+        return float(value)
+    if (until := date("Retry-After")) is None:
+        return None
+    return max(0.0, (until - (date("Date") or datetime.now(timezone.utc))).total_seconds())
+
+
+class RateLimit:
+    """The pauses and the concurrency of the requests to one server.
+
+    A refusal halves the concurrency, and pauses all requests for as long as the server asks, at
+    most ten minutes. If it does not say, the pause doubles with each round of refusals. Each round
+    of successes adds one to the concurrency, which is unlimited before the first refusal.
+
+    Args:
+        url: the server's, for messages.
+        first_pause: seconds after a refusal that names no time; the least after any.
+        patience: seconds of nothing but refusals after which waiting requests fail.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        first_pause: float = 1.0,
+        patience: float = 1800.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._url = url
+        self._first_pause = self._next_pause = first_pause
+        self._patience = patience
+        self._clock = clock
+        self._concurrency = math.inf
+        self._in_flight = 0
+        self._lowered_at = self._resume_at = -math.inf
+        self._refused_since = math.inf
+        self._refusal = ""
+        self._log = Outage(clock)
+        self._queue = asyncio.Lock()
+        self._changed = asyncio.Event()
+
+    async def until_answered(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Send a request again while it is refused; raises UnreachableError, and what it raises."""
+        while True:
+            try:
+                async with self.turn():
+                    return await request()
+            except aiohttp.ClientResponseError as error:
+                if not is_rate_limited(error):
+                    raise
 
     @asynccontextmanager
-    async def filled(self, chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[memoryview]:
-        """Yield the body that the chunks make up; its bytes are reused afterwards.
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait, first come, first served, until a request may be sent; hold its place meanwhile.
 
         Raises:
-            ReplyError: there are more than `most` bytes.
+            UnreachableError: the server has refused everything for too long.
         """
-        async with self._slots:
-            buffer = self._free.pop() if self._free else bytearray()
-            size = 0
-            async for chunk in chunks:
-                if size + len(chunk) > most:
-                    raise ReplyError(f"a reply has more than {most} bytes")
-                buffer[size : size + len(chunk)] = chunk
-                size += len(chunk)
-            with memoryview(buffer) as whole, whole[:size] as body:
-                yield body
-            if len(self._free) < self.AT_ONCE and len(buffer) <= self._KEPT_BYTES:
-                self._free.append(buffer)
+        async with self._queue:
+            await self._wait()
+        self._in_flight += 1
+        sent = self._clock()
+        try:
+            yield
+            self._next_pause = self._first_pause
+            self._refused_since = math.inf
+            self._concurrency += 1 / self._concurrency
+        except aiohttp.ClientResponseError as error:
+            if is_rate_limited(error):
+                self._record_refusal(error, sent)
+            raise
+        finally:
+            self._in_flight -= 1
+            self._changed.set()
+
+    async def _wait(self) -> None:
+        while self.pause > 0 or self._in_flight + 1 > self._concurrency:
+            left = self._refused_since + self._patience - self._clock()
+            if left <= 0:
+                raise UnreachableError(
+                    f"the inference server at {self._url} has refused all requests for "
+                    f"{self._patience / 60:g} min because of its rate limit: {self._refusal}"
+                )
+            self._changed.clear()
+            with suppress(asyncio.TimeoutError):
+                seconds = min(left, self.pause or math.inf)
+                waiting = self._changed.wait()
+                await asyncio.wait_for(waiting, None if math.isinf(seconds) else seconds)
+
+    @property
+    def pause(self) -> float:
+        """Seconds until a request may be sent; 0 without a pause."""
+        return max(0.0, self._resume_at - self._clock())
+
+    def __str__(self) -> str:
+        """Describe the pause; empty without one."""
+        if not self.pause:
+            return ""
+        until = time.strftime("%H:%M:%S", time.localtime(time.time() + self.pause))
+        return f"waiting until {until} for the rate limit of {self._url}"
+
+    def _record_refusal(self, error: aiohttp.ClientResponseError, sent: float) -> None:
+        now, asked, longest = self._clock(), retry_after(error) or 0.0, 600.0
+        self._refusal = describe(error)
+        self._refused_since = min(self._refused_since, now)
+        pause = self._first_pause
+        if sent >= self._lowered_at:  # the first refusal of a round
+            self._lowered_at = now
+            self._concurrency = max(1.0, min(self._concurrency, self._in_flight) // 2)
+            pause, self._next_pause = self._next_pause, 2 * self._next_pause
+        if asked >= self._first_pause:
+            pause = asked
+        pause = min(pause, longest) * random.uniform(1.0, 1.1)  # replicas share a limit
+        self._resume_at = max(self._resume_at, now + pause)
+        self._log.record_failure()
+        if self._log.should_log:
+            logger.warning(
+                "Rate limit: %s; %spausing for %.0f s, then %d at a time at most",
+                self._refusal,
+                f"it asks for {asked:g} s; " if asked > longest else "",
+                pause,
+                self._concurrency,
+            )
 
 
 class ServerClient:
     """Client for one inference server, which keeps its connections until `close`.
 
     Args:
+        config: settings of Atropos's `APIServerConfig`.
         server_type: the configured one by default.
         admit: returns the context that a split's request holds; by default, semaphores of the
             configured sizes.
         adjust: changes the JSON of requests for completions.
 
     Attributes:
-        dialect: set by negotiation.
+        is_chat: whether it is a chat endpoint: `base_url` has any version in its path, and the
+            server may return only text.
+        tokens: how token ids are requested.
+        dialect: how completions are requested; set by negotiation.
         rate_limit: holds the requests back that `sample` sends; `probe` and `json` keep to it.
         negotiates: whether negotiation can determine the dialect.
     """
 
     negotiates = True
-    dialect: Dialect | ChatText
 
     def __init__(
         self,
-        config: ServerConfig,
+        config: Any,
         server_type: str | None = None,
         *,
         admit: Callable[[str], AbstractAsyncContextManager[Any]] | None = None,
         adjust: Callable[[dict[str, Any]], dict[str, Any]] = dict,
     ) -> None:
+        kind = server_type or config.server_type
         self.config = config
-        self.type = SERVER_TYPES[server_type or config.server_type]
-        self.dialect = self.text if self.type.is_chat else self.type.dialects[0]
+        self.is_chat = kind == "openai"
+        self.tokens = SERVER_TYPES[kind]
+        self.dialect: Dialect | ChatText = self.text if self.is_chat else self.tokens
         self.rate_limit = RateLimit(self.url(""))
-        self._admit = admit or _semaphores(config).__getitem__
+        semaphores = {
+            "train": asyncio.Semaphore(config.num_max_requests_at_once),
+            "eval": asyncio.Semaphore(config.num_requests_for_eval),
+        }
+        self._admit = admit or semaphores.__getitem__
         self._adjust = adjust
-        self._buffers = ReplyBuffers()
+        self._slots = asyncio.Semaphore(4)
+        self._buffers: list[bytearray] = []
         self._key = api_key(config)
 
     @property
@@ -192,24 +288,16 @@ class ServerClient:
             ReplyError: the reply is malformed.
             Exception: what `json` raises.
         """
-        async with self._admit(split):
-            if isinstance(self.dialect, ChatText):
-                return await self._sample_texts(self.dialect, request)
-            return await self._sample_tokens(self.dialect, request)
-
-    async def _sample_tokens(self, dialect: Dialect, request: GenerationRequest) -> list[Sample]:
-        async with self._generated(dialect, request) as body:
-            return await offload(
-                functools.partial(dialect.samples, body, request),
-                tokens=len(body) // _BYTES_PER_TOKEN,
-            )
-
-    async def _sample_texts(self, form: ChatText, request: GenerationRequest) -> list[TextSample]:
-        async with self._generated(form, request) as reply:
-            samples = form.samples(reply)
-        if len(samples) == 1 < request.n and "n" not in form.left_out:
+        dialect = self.dialect
+        async with self._admit(split), self._generated(dialect, request) as body:
+            if not isinstance(dialect, ChatText):
+                # a token takes at least 32 bytes of a reply
+                decode = functools.partial(dialect.samples, body, request)
+                return await offload(decode, tokens=len(body) // 32)
+            samples = dialect.samples(body)
+        if len(samples) == 1 < request.n and "n" not in dialect.left_out:
             logger.warning("The inference server at %s ignores n", self.config.base_url)
-            self.dialect = form.without("n")
+            self.dialect = dialect.without("n")
         return samples
 
     async def probe(self, dialect: Dialect | ChatText, request: GenerationRequest) -> bytes:
@@ -239,7 +327,7 @@ class ServerClient:
 
     async def is_alive(self) -> bool:
         """Return whether the server answers within seconds, with any status."""
-        limit = aiohttp.ClientTimeout(total=_ALIVE_SECONDS)
+        limit = aiohttp.ClientTimeout(total=4.0)
         try:
             async with self._session.get(self.url("/health"), timeout=limit, allow_redirects=False):
                 return True
@@ -260,10 +348,10 @@ class ServerClient:
         A chat endpoint's `base_url` already has its version, if there is one.
         """
         base = self.config.base_url
-        if base is None and self.type.is_chat:
+        if base is None and self.is_chat:
             base = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
         root = str(base).rstrip("/")
-        if self.type.is_chat and path.startswith("/v1/"):
+        if self.is_chat and path.startswith("/v1/"):
             return root + path.removeprefix("/v1")
         return root.removesuffix("/v1") + path
 
@@ -275,7 +363,8 @@ class ServerClient:
     @functools.cached_property
     def _session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS),
+            # 4 s are less than uvicorn's 5: a server that closes a connection first fails a request
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4.0),
             cookie_jar=aiohttp.DummyCookieJar(),  # cookies may bind all requests to one replica
             timeout=aiohttp.ClientTimeout(total=self.config.timeout, sock_connect=CONNECT_SECONDS),
             headers={
@@ -289,12 +378,12 @@ class ServerClient:
         self, dialect: Dialect | ChatText, request: GenerationRequest
     ) -> AbstractAsyncContextManager[memoryview]:
         tokens = request.n * (len(request.prompt) + request.max_tokens)
-        most = _MAX_SMALL_BYTES + _MAX_BYTES_PER_TOKEN * tokens
+        most = _SMALL_REPLY + 1024 * tokens  # a token with logprobs takes 80 to 250 bytes
         return self._reply("POST", dialect.path, self._adjust(dialect.body(request)), most)
 
     @asynccontextmanager
     async def _reply(
-        self, method: str, path: str, body: Any, most: int = _MAX_SMALL_BYTES
+        self, method: str, path: str, body: Any, most: int = _SMALL_REPLY
     ) -> AsyncIterator[memoryview]:
         """Yield the reply's bytes, at most so many, which are reused afterwards."""
         try:
@@ -308,12 +397,28 @@ class ServerClient:
             encoding = response.headers.get("Content-Encoding", "identity")
             if encoding != "identity":
                 raise ReplyError(f"the reply to {path} has the encoding {encoding!r:.30}")
-            async with self._buffers.filled(response.content.iter_any(), most) as reply:
+            async with self._buffered(response.content.iter_any(), most) as reply:
                 yield reply
 
+    @asynccontextmanager
+    async def _buffered(self, chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[memoryview]:
+        """Yield the body that the chunks make up, in a buffer that is reused afterwards.
 
-def _semaphores(config: ServerConfig) -> Mapping[str, AbstractAsyncContextManager[None]]:
-    return {
-        "train": asyncio.Semaphore(config.num_max_requests_at_once),
-        "eval": asyncio.Semaphore(config.num_requests_for_eval),
-    }
+        Allocating 10 MB for a long group's reply takes as long as reading it. Beyond four at a
+        time, replies wait in their connections.
+
+        Raises:
+            ReplyError: there are more than `most` bytes.
+        """
+        async with self._slots:
+            buffer = self._buffers.pop() if self._buffers else bytearray()
+            size = 0
+            async for chunk in chunks:
+                if size + len(chunk) > most:
+                    raise ReplyError(f"a reply has more than {most} bytes")
+                buffer[size : size + len(chunk)] = chunk
+                size += len(chunk)
+            with memoryview(buffer) as whole, whole[:size] as body:
+                yield body
+            if len(self._buffers) < 4 and len(buffer) <= 2**26:
+                self._buffers.append(buffer)

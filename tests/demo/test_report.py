@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from reasoning_gym_environment.commands.demo import parse
-from reasoning_gym_environment.demo.report import DemoReport, progress_line, render
+from reasoning_gym_environment.demo.session import DemoReport, progress_line, render
 from reasoning_gym_environment.problems.curriculum import Curriculum
 from reasoning_gym_environment.rollouts.metrics import Means
 

@@ -11,7 +11,6 @@ from atroposlib.envs.server_handling.managed_server import ManagedServer
 from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServer, APIServerConfig
 from atroposlib.envs.server_handling.sglang_server import SGLangServer
-from atroposlib.envs.server_handling.trl_vllm_server import TrlVllmServer
 from atroposlib.envs.server_handling.vllm_server import VLLMServer
 from misbehaving_server import ConfigurableServer
 
@@ -36,9 +35,8 @@ async def client_of(
     kind: type[APIServer], server: PolicyServer, model: str, **options: Any
 ) -> AsyncIterator[APIServer]:
     """Atropos's client of one kind, with its connections closed afterwards."""
-    path = "" if kind is TrlVllmServer else "/v1"
     config = APIServerConfig(
-        base_url=server.url + path,
+        base_url=f"{server.url}/v1",
         model_name=model,
         api_key="x",
         **{"health_check": False, **options},
@@ -49,8 +47,7 @@ async def client_of(
     finally:
         if client.check_task is not None:
             client.check_task.cancel()
-        if kind is not TrlVllmServer:
-            await client.openai.close()
+        await client.openai.close()
 
 
 async def test_openai_gets_n_chat_completions(tokenizer: Any, tokenizer_folder: str) -> None:
@@ -96,13 +93,10 @@ async def test_an_endpoint_that_ignores_n_is_asked_again(
     assert server.requests == 4
 
 
-@pytest.mark.parametrize("kind", [VLLMServer, SGLangServer])
-async def test_token_servers_give_aligned_tokens(
-    kind: type[APIServer], tokenizer: Any, tokenizer_folder: str
-) -> None:
+async def test_sglang_gets_aligned_tokens(tokenizer: Any, tokenizer_folder: str) -> None:
     async with (
         PolicyServer(EchoPolicy(), tokenizer) as server,
-        client_of(kind, server, tokenizer_folder) as client,
+        client_of(SGLangServer, server, tokenizer_folder) as client,
     ):
         managed = ManagedServer(client, tokenizer=tokenizer)
         completion = await managed.chat_completion(messages=MESSAGES, n=2, max_tokens=100)
@@ -119,49 +113,15 @@ async def test_token_servers_give_aligned_tokens(
         assert node.metadata == {"finish_reason": "stop"}
 
 
-@pytest.mark.parametrize("kind", [VLLMServer, SGLangServer])
-async def test_token_servers_cut_at_max_tokens(
-    kind: type[APIServer], tokenizer: Any, tokenizer_folder: str
-) -> None:
+async def test_sglangs_tokens_are_cut_at_max_tokens(tokenizer: Any, tokenizer_folder: str) -> None:
     async with (
         PolicyServer(ScriptedPolicy([TEXT]), tokenizer) as server,
-        client_of(kind, server, tokenizer_folder) as client,
+        client_of(SGLangServer, server, tokenizer_folder) as client,
     ):
         managed = ManagedServer(client, tokenizer=tokenizer)
         completion = await managed.chat_completion(messages=MESSAGES, n=1, max_tokens=5)
     assert completion.choices[0].finish_reason == "length"
     assert completion.choices[0].message.content == tokenizer.decode(tokenizer.encode(TEXT)[:5])
-
-
-async def test_trl_gets_completions_that_end_the_turn(
-    tokenizer: Any, tokenizer_folder: str
-) -> None:
-    async with (
-        PolicyServer(EchoPolicy(), tokenizer) as server,
-        client_of(TrlVllmServer, server, tokenizer_folder) as client,
-    ):
-        completion = await client.chat_completion(messages=MESSAGES, n=2, max_tokens=100)
-    contents = [choice.message.content for choice in completion.choices]
-    assert contents == [f" 2 + 2?\n/{index}<|im_end|>" for index in range(2)]
-    assert {choice.finish_reason for choice in completion.choices} == {"stop"}
-
-
-async def test_trl_gets_one_logprob_for_each_token(tokenizer: Any) -> None:
-    body = {"prompts": ["a", "b"], "n": 2, "max_tokens": 100}
-    async with (
-        PolicyServer(EchoPolicy(), tokenizer) as server,
-        aiohttp.ClientSession() as session,
-        session.post(f"{server.url}/generate/", json=body) as response,
-    ):
-        reply = await response.json()
-    texts = [tokenizer.decode(ids) for ids in reply["completion_ids"]]
-    assert texts == [f"{name}<|im_end|>" for name in ("a/0", "a/1", "b/0", "b/1")]
-    assert reply["prompt_ids"] == [tokenizer.encode("a"), tokenizer.encode("b")]
-    for ids, logprobs, candidates in zip(
-        reply["completion_ids"], reply["logprobs"], reply["logprob_token_ids"], strict=True
-    ):
-        assert candidates == [[token] for token in ids]
-        assert [len(logprob) for logprob in logprobs] == [1] * len(ids)
 
 
 async def test_a_budget_that_leaves_no_room_for_the_end_of_turn_cuts(

@@ -4,7 +4,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.demo.tokenizer import TURN_END, build_tokenizer
+from reasoning_gym_environment.demo.server import TURN_END, build_tokenizer
 
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": " 1 + 1?\n"}]
 

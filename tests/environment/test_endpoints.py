@@ -15,8 +15,7 @@ from misbehaving_server import ConfigurableServer
 
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.demo.policy import Policy, ScriptedPolicy
-from reasoning_gym_environment.demo.server import Generation, PolicyServer
-from reasoning_gym_environment.demo.tokenizer import TURN_END
+from reasoning_gym_environment.demo.server import TURN_END, Generation, PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError
 
 KEY = "sk-from-the-environment"

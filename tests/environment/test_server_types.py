@@ -16,8 +16,7 @@ from misbehaving_server import ConfigurableServer
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.commands.demo import SERVER_TYPES
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
-from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.demo.tokenizer import TURN_END, TURN_START
+from reasoning_gym_environment.demo.server import TURN_END, TURN_START, PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS

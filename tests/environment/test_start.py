@@ -11,10 +11,10 @@ from misbehaving_server import ConfigurableServer
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
-from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.demo.tokenizer import TURN_END
+from reasoning_gym_environment.demo.server import TURN_END, PolicyServer
 from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.inference.dialects import ChatTokens
 from reasoning_gym_environment.inference.servers import SERVER_TYPES
 from reasoning_gym_environment.util.outages import UnreachableError
 
@@ -155,31 +155,18 @@ async def test_a_group_with_another_prompt_is_lost(bench: Any, tokenizer: Any) -
         assert env.statistics.counts["groups/lost"] == 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "stock_vllm", "spoken"),
-    [
-        ("vllm", True, "vLLM's /v1/completions"),
-        ("vllm", False, "atroposlib's /generate"),
-        ("trl", True, "vLLM's /v1/completions"),
-    ],
-)
-async def test_the_vllm_dialect_is_detected(
-    *,
-    kind: str,
-    stock_vllm: bool,
-    spoken: str,
-    bench: Any,
-    tokenizer: Any,
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize("kind", ["vllm", "trl"])
+async def test_the_vllm_dialect_is_logged(
+    kind: str, bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     async with (
-        ConfigurableServer(ONE, tokenizer, stock_vllm=stock_vllm) as server,
+        PolicyServer(ONE, tokenizer) as server,
         bench.environment(server.url, kind) as env,
     ):
         group, _ = await env.collect_trajectories(await env.get_next_item())
     assert len(group["inference_logprobs"]) == 4
-    assert caplog.text.count(f"returns token ids through {spoken}") == 1
+    assert caplog.text.count("returns token ids through vLLM's /v1/completions") == 1
 
 
 @TOKENS
@@ -192,7 +179,7 @@ async def test_raw_logprobs_end_the_start_at_another_temperature(
         assert said == (
             f"the inference server at URL{path} gives raw logprobs, those before temperature and "
             "top_p, so that importance ratios at temperature 0.7 and top_p 1 would be wrong: "
-            f"{SERVER_TYPES[kind].dialects[0].processed_by}, or set --env.temperature 1 "
+            f"{SERVER_TYPES[kind].processed_by}, or set --env.temperature 1 "
             "--env.top_p 1"
         )
         await refusal_of(bench, server, kind, top_p=0.9)
@@ -316,18 +303,18 @@ async def test_one_of_two_servers_is_enough_to_start(
 ) -> None:
     async with (
         PolicyServer(ONE, tokenizer) as dead,
-        ConfigurableServer(ONE, tokenizer, stock_vllm=False) as server,
+        ConfigurableServer(ONE, tokenizer, chat_tokens=True) as server,
     ):
         await dead.close()
         urls = [dead.url, server.url]
         env = ReasoningGymEnv(
             ReasoningGymEnvConfig(**bench.settings()),
-            [APIServerConfig(**bench.server(url, "vllm")) for url in urls],
+            [APIServerConfig(**bench.server(url, "openai")) for url in urls],
             start_worker=bench._start_worker,
         )
         try:
             await env.setup()
-            assert {s.client.dialect.name for s in env.server.servers} == {"atroposlib's /generate"}
+            assert {type(s.client.dialect) for s in env.server.servers} == {ChatTokens}
         finally:
             await env.close()
     assert (

@@ -25,7 +25,6 @@ from reasoning_gym_environment.inference.dialects import (
     SglangGenerate,
     TextSample,
     VllmCompletions,
-    VllmGenerate,
     parse,
 )
 from reasoning_gym_environment.inference.errors import ReplyError
@@ -74,19 +73,8 @@ def sglang(sample: Expected) -> dict[str, Any]:
     return {"text": "?", "meta_info": {"output_token_logprobs": entries, "finish_reason": reason}}
 
 
-def generated(sample: Expected) -> list[Any]:
-    return [[{str(t): p}] for t, p in zip(sample.tokens, sample.logprobs, strict=True)]
-
-
 REPLIES: dict[str, tuple[Dialect, Any]] = {
     "vLLM": (VllmCompletions(), {"id": 1, "choices": [vllm(s) for s in SAMPLES]}),
-    "atroposlib": (
-        VllmGenerate(),
-        {
-            "logprobs": [generated(s) for s in SAMPLES],
-            "finish_reasons": [s.finish_reason for s in SAMPLES],
-        },
-    ),
     "SGLang": (SglangGenerate(), [sglang(s) for s in SAMPLES]),
     "a chat of vLLM": (
         ChatTokens(),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reasoning_gym_environment.inference._failover import Failover
-from reasoning_gym_environment.inference._rate_limit import RateLimit
+from reasoning_gym_environment.inference.servers import RateLimit
 from reasoning_gym_environment.util.outages import UnreachableError
 
 
@@ -16,7 +16,7 @@ class Server:
     """A server with a name, up or down."""
 
     def __init__(self, name: str, down: set[str]) -> None:
-        self.config = SimpleNamespace(base_url=name)
+        self.config = SimpleNamespace(base_url=name, timeout=600.0)
         self.rate_limit = RateLimit(name)
         self._down = down
 

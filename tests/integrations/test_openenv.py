@@ -41,7 +41,7 @@ TINY_MODEL = """
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from pathlib import Path
-from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.demo.server import build_tokenizer
 
 folder = build_tokenizer(Path("model"))
 tokenizer = AutoTokenizer.from_pretrained(folder)

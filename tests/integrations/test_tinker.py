@@ -10,7 +10,7 @@ import pytest
 from integration_programs import ATROPOS, loaded, page_program, run_python
 
 from reasoning_gym_environment import Problem, ReasoningGym, Score, Status
-from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.demo.server import build_tokenizer
 from reasoning_gym_environment.integrations.shared import shared_gym
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes, pytest.mark.filterwarnings("ignore")]

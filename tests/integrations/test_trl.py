@@ -30,7 +30,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from reasoning_gym_environment import ReasoningGym
-from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.demo.server import build_tokenizer
 from reasoning_gym_environment.integrations.trl import ReasoningGymReward, problem_dataset
 
 torch.manual_seed(0)
@@ -83,7 +83,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from reasoning_gym_environment import ReasoningGym
-from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.demo.server import build_tokenizer
 from reasoning_gym_environment.integrations.trl import ReasoningGymReward, stream_dataset
 
 torch.manual_seed(0)

@@ -14,7 +14,7 @@ from served_rewards import served_rewards
 
 from reasoning_gym_environment import ReasoningGym
 from reasoning_gym_environment.commands.problems import main as write_problems
-from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.demo.server import build_tokenizer
 from reasoning_gym_environment.errors import ConfigurationError
 
 pytestmark = [

@@ -15,7 +15,7 @@ from aiohttp import web
 from answering_server import run
 from needs_torch import NEEDS_TORCH
 
-from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.demo.server import build_tokenizer
 from reasoning_gym_environment.demo.trainer import ApiServer
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from datasets import DatasetDict, List, Value, load_dataset, load_from_disk
 from pyarrow import parquet
 from stored_values import attempt, stored
 
-from reasoning_gym_environment.demo.tokenizer import build_tokenizer
+from reasoning_gym_environment.demo.server import build_tokenizer
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.storage.export import (
     DPO_COLUMNS,
