@@ -131,6 +131,7 @@ class HangDetector:
             stalled = self._since(self._last_reply) >= max(usual, 10.0)
             limit = min(limit, max(usual, 10.0 if stalled else 60.0))
         if age >= limit:
+            self._outage.lost += 1
             longest = max(self._recent, default=0.0)
             raise HangingError(
                 f"no reply from {at} after {age:.0f} s; the longest before took {longest:.1f} s"

@@ -173,7 +173,7 @@ async def test_a_silent_server_is_said_and_its_groups_are_asked_again(
         served(bench, server) as (env, trainer, _),
     ):
         [detector] = env.inference.failover.detectors
-        detector.silence_timeout = 12.0
+        detector.silence_timeout = 9.0  # below the 10 s of a stall
         server.awake.clear()
         name = f"The inference server at {server.url}/v1"
         await until(lambda: f"{name} doesn't answer for " in caplog.text, 11)
