@@ -146,18 +146,17 @@ class InferenceClient:
                 seconds=seconds,
             )
         self._refuses_thoughts = serves
-        if clients := [server for server in self._servers if server.negotiates]:
-            requirements = Requirements(
-                request=self._probe_request(),
-                text_ids=tuple(self._tokenizer.encode(PROBE_TEXT, add_special_tokens=False))
-                if self._tokenizer
-                else None,
-                length_limit=length_limit,
-                sampling=sampling,
-                evaluation=evaluation,
-                serves=serves,
-            )
-            await negotiate(clients, requirements, seconds)
+        requirements = Requirements(
+            request=self._probe_request(),
+            text_ids=tuple(self._tokenizer.encode(PROBE_TEXT, add_special_tokens=False))
+            if self._tokenizer
+            else None,
+            length_limit=length_limit,
+            sampling=sampling,
+            evaluation=evaluation,
+            serves=serves,
+        )
+        await negotiate(self._servers, requirements, seconds)
 
     def _probe_request(self) -> GenerationRequest:
         plain = SamplingParams(temperature=1.0, top_p=1.0, split="train")

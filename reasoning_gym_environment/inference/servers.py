@@ -239,10 +239,7 @@ class ServerClient:
         tokens: how token ids are requested.
         dialect: how completions are requested; set by negotiation.
         rate_limit: holds the requests back that `sample` sends; `probe` and `json` keep to it.
-        negotiates: whether negotiation can determine the dialect.
     """
-
-    negotiates = True
 
     def __init__(
         self,
