@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         PoolClosedError,
         WorkerStartError,
     )
-    from .gym.arguments import ContainOptions
     from .gym.asynchronous import AsyncProblemStream, AsyncReasoningGym, TaskSummary
     from .gym.blocking import ProblemStream, ReasoningGym
     from .gym.containment import ContainedFunction, contain
@@ -57,7 +56,6 @@ __all__ = [
     "AsyncProblemStream",
     "AsyncReasoningGym",
     "ConfigurationError",
-    "ContainOptions",
     "ContainedFunction",
     "DumpContent",
     "FixableError",
@@ -90,7 +88,6 @@ _HOMES = {
         "PoolClosedError",
         "WorkerStartError",
     },
-    ".gym.arguments": {"ContainOptions"},
     ".gym.asynchronous": {"AsyncProblemStream", "AsyncReasoningGym", "TaskSummary"},
     ".gym.blocking": {"ProblemStream", "ReasoningGym"},
     ".gym.containment": {"ContainedFunction", "contain"},

@@ -51,7 +51,6 @@ def test_the_public_names_are_these() -> None:
         "AsyncProblemStream",
         "AsyncReasoningGym",
         "ConfigurationError",
-        "ContainOptions",
         "ContainedFunction",
         "DumpContent",
         "FixableError",

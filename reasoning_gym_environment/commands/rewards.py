@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import FixableError
-from ..gym.arguments import ContainOptions
 from ..gym.asynchronous import AsyncReasoningGym
 from ..gym.containment import contain
 from ..sandbox.pool import default_processes
@@ -80,20 +79,19 @@ def main(arguments: Sequence[str]) -> int:
     )
     with contextlib.ExitStack() as closing:
         contained = {
-            name: closing.enter_context(contain(path, **_contain_options(options)))
+            name: closing.enter_context(
+                contain(
+                    path,
+                    timeout=options.contain_timeout,
+                    memory=options.contain_memory,
+                    processes=options.processes,
+                    require_containment=options.require_containment,
+                )
+            )
             for name, path in options.contain
         }
         asyncio.run(serve(gym, settings, contained=contained))
     return 0
-
-
-def _contain_options(options: Namespace) -> ContainOptions:
-    return {
-        "timeout": options.contain_timeout,
-        "memory": options.contain_memory,
-        "processes": options.processes,
-        "require_containment": options.require_containment,
-    }
 
 
 def _contained(text: str) -> tuple[str, str]:

@@ -1,4 +1,5 @@
-"""An event loop in a thread of its own, which runs an asynchronous client for blocking callers.
+"""What clients of worker processes share: a pool that starts at first use, and an event loop in a
+thread of its own, which runs an asynchronous client for blocking callers.
 
 It works from several threads, and in programs that already run a loop, such as notebooks.
 """
@@ -13,14 +14,18 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Coroutine
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ..errors import PoolClosedError
+from ..sandbox.functions import FunctionPool
+from ..sandbox.pool import TaskPool
 
 Client = TypeVar("Client")
+Pool = TypeVar("Pool", TaskPool, FunctionPool)
 Result = TypeVar("Result")
 
 
@@ -83,6 +88,60 @@ async def _cancel_all() -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
+
+
+async def _open(pool: TaskPool | FunctionPool) -> AsyncGenerator[None, None]:
+    """Start a pool, and close it with this generator.
+
+    The event loop closes a generator that is collected, and those that are left at its end.
+    """
+    async with pool:
+        yield
+
+
+class LazyPool(Generic[Pool]):
+    """A pool of processes that starts at first use, and again if it failed to start.
+
+    Args:
+        create: makes the pool, which counts events in `counts`.
+        name: of the owner, for errors.
+
+    Attributes:
+        pool: None before the start.
+    """
+
+    def __init__(self, create: Callable[[Counter[str]], Pool], *, name: str) -> None:
+        self._create: Callable[[Counter[str]], Pool] = create
+        self._name = name
+        self._starting = asyncio.Lock()
+        self._open_pool: AsyncGenerator[None, None] | None = None
+        self._closed = False
+        self.pool: Pool | None = None
+        self.counts: Counter[str] = Counter()
+
+    async def start(self) -> Pool:
+        """Return the pool, started; raise WorkerStartError, or PoolClosedError after `close`."""
+        async with self._starting:
+            if self._closed:
+                raise PoolClosedError(f"this {self._name} is closed; create a new one")
+            if self.pool is None:
+                pool = self._create(self.counts)
+                opened = _open(pool)
+                await anext(opened)
+                self.pool, self._open_pool = pool, opened
+            return self.pool
+
+    @property
+    def gaps(self) -> list[str]:
+        """What the sandbox does not enforce on this system; empty before the start as well."""
+        return [] if self.pool is None else self.pool.gaps
+
+    async def close(self) -> None:
+        """Stop all processes. Safe to call again; `start` then fails."""
+        self._closed = True
+        async with self._starting:
+            if self._open_pool is not None:
+                await self._open_pool.aclose()
 
 
 class Background(Generic[Client]):

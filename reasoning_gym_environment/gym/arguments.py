@@ -1,50 +1,44 @@
-"""What callers pass to a gym: models of the arguments, and one sentence for each mistake."""
+"""What callers pass to a gym: each argument is declared in a signature, and checked by it."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import Annotated, Any, ClassVar, Literal, TypedDict
-
-from pydantic import (
-    BeforeValidator,
-    ByteSize,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
+from types import GenericAlias, NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    ParamSpec,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
 )
 
+from pydantic import BeforeValidator, ConfigDict, Field, SkipValidation, create_model
+
 from ..errors import ConfigurationError
-from ..problems.options import Integer, Texts, plain_dict, plain_list
+from ..problems.options import plain_dict, plain_integer, plain_list
 from ..records import Problem, Recipe
 from ..tasks.recipes import LIBRARY, read_recipe, require_valid_recipe
-from ..util.command_line import Section
+from ..util.command_line import Section, build
 from ..util.text import shorten
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 Scorable = Problem | Recipe | Mapping[str, Any]
 """A problem, or its recipe, also as JSON. The problem of a recipe is generated again."""
 
-
-def _plain_size(value: Any) -> int:
-    try:
-        size = int(_SIZE.validate_python(value))
-    except ValidationError:
-        size = 0
-    if not _MIN_MEMORY <= size <= _MAX_MEMORY:
-        raise ValueError(
-            f"must be a size from 16 MiB to 1 PiB, such as '512MB', got {shorten(value)}"
-        )
-    return size
-
-
-_SIZE = TypeAdapter(ByteSize)
-_MIN_MEMORY, _MAX_MEMORY = 16 * 2**20, 2**50
-
+AnyScorable = Annotated[Scorable, SkipValidation]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Processes = Annotated[int | None, Field(ge=1)]
+Level = Annotated[int | None, Field(ge=0)]
+Count = Annotated[int, Field(ge=0)]
 
 
 class Arguments(Section):
@@ -53,103 +47,73 @@ class Arguments(Section):
     model_config = ConfigDict(strict=True)
 
 
-class GymSettings(Arguments):
-    """The options of `AsyncReasoningGym`, which documents them."""
+def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Check the arguments of each call by the function's annotations, whose limits are `Field`s.
 
-    processes: Annotated[Integer | None, Field(ge=1)]
-    answer_tolerance: bool
-    solved_threshold: Annotated[float | None, Field(gt=0, le=1)]
-    skip_faulty_items: bool
-    generation_timeout: Seconds
-    verify_timeout: Seconds
-    verify_group_timeout: Seconds
-    require_containment: bool
-
-
-class ContainOptions(TypedDict, total=False):
-    """The options of `contain`.
-
-    Attributes:
-        timeout: seconds of a call; then its process is killed. 5.
-        memory: what a call may use beyond what the loaded function has; "512MB".
-        processes: calls at once; half the cores.
-        bounds: the lowest and the highest score; (0, 1). A call that fails earns the lowest.
-        solved_threshold: score from which the status is solved; the highest.
-        warm_up: texts and data of calls that run once, uncontained, before all others: what they
-            import and cache is ready for the others.
-        allow: "network", "processes" and "write", each of which loosens the containment.
-        environment: names of environment variables that the function sees.
-        require_containment: whether to refuse to start where the sandbox is incomplete.
+    Iterables become lists, mappings dictionaries, and numpy's integers Python's. A call raises
+    ConfigurationError with a sentence for each mistake.
     """
+    parameters = inspect.signature(function).parameters
+    required = {name for name, each in parameters.items() if each.default is each.empty}
 
-    timeout: float
-    memory: int | str
-    processes: int | None
-    bounds: tuple[float, float]
-    solved_threshold: float | None
-    warm_up: Iterable[tuple[str, Any]]
-    allow: Iterable[str]
-    environment: Iterable[str]
-    require_containment: bool
+    @cache
+    def model() -> type[Arguments]:
+        """Return the model of the arguments, made once all annotations can be read."""
+        hints = get_type_hints(function, include_extras=True)
+        fields: dict[str, Any] = {
+            name: (_concrete(hints[name]), ... if name in required else parameter.default)
+            for name, parameter in parameters.items()
+            if name in hints and SkipValidation not in get_args(hints[name])
+        }
+        made = create_model(function.__qualname__, __base__=Arguments, **fields)
+        made.otherwise = f"see {function.__qualname__}"
+        return made
 
+    @functools.wraps(function)
+    def call(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
+        first = dict(zip(parameters, arguments, strict=False))
+        given: dict[str, Any] = {**first, **named}
+        if len(first) < len(arguments) or first.keys() & named or not given.keys() >= required:
+            return function(*arguments, **named)  # raises TypeError
+        fields = model().model_fields
+        to_check = {
+            name: value
+            for name, value in given.items()
+            if name not in parameters
+            or (name in fields and not (value is None and fields[name].default is None))
+        }
+        found = build(model(), to_check)
+        whole: Callable[..., Result] = function
+        return whole(**{**given, **{name: getattr(found, name) for name in fields}})
 
-class ContainSettings(Arguments):
-    """`ContainOptions`, validated."""
-
-    otherwise: ClassVar[str] = "see ContainOptions"
-
-    timeout: Annotated[float, Field(gt=0, le=86400)] = 5.0
-    memory: Annotated[int, BeforeValidator(_plain_size)] = 512_000_000
-    processes: Annotated[Integer | None, Field(ge=1)] = None
-    bounds: Annotated[tuple[float, float], Field(strict=False)] = (0.0, 1.0)
-    solved_threshold: Annotated[float | None, Field(allow_inf_nan=False)] = None
-    warm_up: Annotated[list[Any], BeforeValidator(plain_list)] = Field([])
-    allow: Annotated[
-        list[Literal["network", "processes", "write"]], BeforeValidator(plain_list)
-    ] = Field([])
-    environment: Texts = Field([])
-    require_containment: bool = False
-
-    @field_validator("bounds")
-    @classmethod
-    def _range(cls, value: tuple[float, float]) -> tuple[float, float]:
-        if not -math.inf < value[0] < value[1] < math.inf:
-            raise ValueError(
-                f"must be two finite numbers, the lower one first, got {shorten(value)}"
-            )
-        return value
+    return call
 
 
-class ProblemsArguments(Arguments):
-    """The arguments of `AsyncReasoningGym.problems`, which documents them."""
-
-    task: str
-    level: Annotated[Integer | None, Field(ge=0)]
-    count: Annotated[Integer, Field(ge=0)]
-    seed: Integer
-    parameters: Annotated[dict[str, Any], BeforeValidator(plain_dict)]
-    split: Literal["train", "eval"]
-
-    @field_validator("task", mode="before")
-    @classmethod
-    def _one_task(cls, value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            raise ValueError(
-                f"must be one task, got {shorten(value)}: call it for each, or start a stream"
-            )
-        return value
+def _concrete(hint: Any) -> Any:
+    """Return what a strict model checks in place of an annotation; None is the caller's part."""
+    hint = _without_none(hint)  # Python 3.10 adds it where the default is None
+    limits = getattr(hint, "__metadata__", ())
+    kind = _without_none(hint.__origin__) if limits else hint
+    concrete = {Sequence: list, Iterable: list, Mapping: dict}.get(get_origin(kind))
+    annotated: Any = Annotated
+    checked_kind: Any = GenericAlias(concrete, get_args(kind)) if concrete else kind
+    for limit in (*limits, BeforeValidator(_plain)):
+        checked_kind = annotated[checked_kind, limit]
+    return checked_kind
 
 
-class ObservedCounts(Arguments):
-    """How many of the attempts at a problem solved it."""
+def _without_none(kind: Any) -> Any:
+    if get_origin(kind) not in (Union, UnionType):
+        return kind
+    kinds = [one for one in get_args(kind) if one is not NoneType]
+    return kinds[0] if len(kinds) == 1 else kind
 
-    solved: Annotated[Integer, Field(ge=0)]
-    attempts: Annotated[Integer, Field(ge=0)]
+
+def _plain(value: Any) -> Any:
+    return plain_integer(plain_list(plain_dict(value)))
 
 
-@cache
-def _installed_version() -> str:
-    return version(LIBRARY)
+_installed_version = cache(functools.partial(version, LIBRARY))
 
 
 def validated(recipe: Recipe | Mapping[str, Any]) -> Recipe:

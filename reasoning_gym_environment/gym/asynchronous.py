@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Annotated, Any, Literal
 from weakref import WeakSet
+
+from pydantic import BeforeValidator, Field
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
 from ..problems.gathering import GroupGathering
@@ -29,11 +31,16 @@ from ..scoring.grading import verify_texts
 from ..tasks.catalogue import UnknownTaskError, known_categories, require_known
 from ..tasks.ladders import TaskLadder
 from ..util.command_line import build
+from ..util.text import shorten
+from ._background import LazyPool
 from .arguments import (
-    GymSettings,
-    ObservedCounts,
-    ProblemsArguments,
+    AnyScorable,
+    Count,
+    Level,
+    Processes,
     Scorable,
+    Seconds,
+    checked,
     require_list,
     require_pair,
     require_problems,
@@ -112,7 +119,8 @@ class AsyncProblemStream:
             self._problems.record(group.recipe, solved=group.solved, scored=group.scored)
         return [group.recipe for group in whole]
 
-    def observe(self, problem: Scorable, *, solved: int, attempts: int) -> None:
+    @checked
+    def observe(self, problem: AnyScorable, *, solved: Count, attempts: Count) -> None:
         """Record that `solved` of `attempts` scored completions of a problem were right.
 
         For completions that were scored elsewhere: a group whose scores this gym gave is recorded
@@ -121,8 +129,7 @@ class AsyncProblemStream:
         Raises:
             ConfigurationError: an argument is invalid, or this stream never draws its task.
         """
-        counts = build(ObservedCounts, {"solved": solved, "attempts": attempts})
-        if counts.solved > counts.attempts:
+        if solved > attempts:
             raise ConfigurationError(
                 f"solved must be from 0 to attempts ({attempts}), got {solved}"
             )
@@ -131,7 +138,7 @@ class AsyncProblemStream:
         if recipe.task not in self._problems.selection.weights:
             raise ConfigurationError(f"problem is of {recipe.task}, which this stream never draws")
         if self._gathering.withdraw(recipe):
-            self._problems.record(recipe, solved=counts.solved, scored=counts.attempts)
+            self._problems.record(recipe, solved=solved, scored=attempts)
 
     def levels(self) -> dict[str, Any]:
         """Return the curriculum's state: see `TrainingProblems.curriculum_stats`."""
@@ -171,15 +178,6 @@ class AsyncProblemStream:
         self._problems.close()
 
 
-async def _open(pool: TaskPool) -> AsyncGenerator[None, None]:
-    """Start a pool, and close it with this generator.
-
-    The event loop closes a generator that is collected, and those that are left at its end.
-    """
-    async with pool:
-        yield
-
-
 def _by_problem(scorables: Sequence[Scorable]) -> list[tuple[Problem | Recipe, list[int]]]:
     """Return each problem or recipe to score against, and the indices of its completions."""
     groups: dict[Hashable, tuple[Problem | Recipe, list[int]]] = {}
@@ -193,6 +191,14 @@ def _by_problem(scorables: Sequence[Scorable]) -> list[tuple[Problem | Recipe, l
             _, indices = groups.setdefault(key, (which, []))
         indices.append(index)
     return list(groups.values())
+
+
+def _one_task(value: Any) -> Any:
+    if isinstance(value, list):
+        raise ValueError(
+            f"must be one task, got {shorten(value)}: call it for each, or start a stream"
+        )
+    return value
 
 
 class AsyncReasoningGym:
@@ -225,51 +231,36 @@ class AsyncReasoningGym:
             scored = await gym.score(problem, "<think>…</think><answer>42</answer>")
     """
 
+    @checked
     def __init__(
         self,
         *,
-        processes: int | None = None,
+        processes: Processes = None,
         answer_tolerance: bool = False,
-        solved_threshold: float | None = None,
+        solved_threshold: Annotated[float | None, Field(gt=0, le=1)] = None,
         skip_faulty_items: bool = True,
-        generation_timeout: float = 10.0,
-        verify_timeout: float = 5.0,
-        verify_group_timeout: float = 120.0,
+        generation_timeout: Seconds = 10.0,
+        verify_timeout: Seconds = 5.0,
+        verify_group_timeout: Seconds = 120.0,
         require_containment: bool = False,
         start_worker: StartWorker | None = None,
     ) -> None:
-        given = build(
-            GymSettings,
-            {
-                "processes": processes,
-                "answer_tolerance": answer_tolerance,
-                "solved_threshold": solved_threshold,
-                "skip_faulty_items": skip_faulty_items,
-                "generation_timeout": generation_timeout,
-                "verify_timeout": verify_timeout,
-                "verify_group_timeout": verify_group_timeout,
-                "require_containment": require_containment,
-            },
-        )
         self._settings = PoolSettings(
-            processes=given.processes or default_processes(),
-            generation_timeout=given.generation_timeout,
-            verify_timeout=given.verify_timeout,
-            verify_group_timeout=given.verify_group_timeout,
-            solved_threshold=given.solved_threshold,
-            require_containment=given.require_containment,
+            processes=processes or default_processes(),
+            generation_timeout=generation_timeout,
+            verify_timeout=verify_timeout,
+            verify_group_timeout=verify_group_timeout,
+            solved_threshold=solved_threshold,
+            require_containment=require_containment,
         )
-        self._answer_tolerance = given.answer_tolerance
-        self._skip_faulty_items = given.skip_faulty_items
-        self._start_worker = start_worker
-        self._starting = asyncio.Lock()
+        self._answer_tolerance = answer_tolerance
+        self._skip_faulty_items = skip_faulty_items
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._pool: TaskPool | None = None
-        self._open_pool: AsyncGenerator[None, None] | None = None
-        self._closed = False
+        create = partial(TaskPool, self._settings, start_worker=start_worker)
+        self._pool: LazyPool[TaskPool] = LazyPool(create, name="gym")
         self._ladders: Mapping[str, TaskLadder] = {}
         self._remembered, self._fed = RememberedProblems(), WeakSet[AsyncProblemStream]()
-        self.counts: Counter[str] = Counter()
+        self.counts = self._pool.counts
 
     async def __aenter__(self) -> AsyncReasoningGym:
         return self
@@ -279,10 +270,7 @@ class AsyncReasoningGym:
 
     async def close(self) -> None:
         """Stop all worker processes. Safe to call again; other calls then fail."""
-        self._closed = True
-        async with self._starting:
-            if self._open_pool is not None:
-                await self._open_pool.aclose()
+        await self._pool.close()
 
     async def start(self) -> None:
         """Start the worker processes now; raise WorkerStartError if one fails to start."""
@@ -291,12 +279,12 @@ class AsyncReasoningGym:
     @property
     def ready(self) -> bool:
         """Whether worker processes of both kinds are running."""
-        return self._pool is not None and self._pool.ready
+        return self._pool.pool is not None and self._pool.pool.ready
 
     @property
     def gaps(self) -> list[str]:
         """What the sandbox does not enforce on this system; empty before the start as well."""
-        return [] if self._pool is None else self._pool.gaps
+        return self._pool.gaps
 
     def require_own_loop(self) -> None:
         """Raise PoolClosedError in another event loop than that of the first call."""
@@ -311,15 +299,7 @@ class AsyncReasoningGym:
     async def _workers(self) -> TaskPool:
         """Return the task pool; start it at first use, or again if it failed to start."""
         self.require_own_loop()
-        async with self._starting:
-            if self._closed:
-                raise PoolClosedError("this gym is closed; create a new one")
-            if self._pool is None:
-                pool = TaskPool(self._settings, self.counts, start_worker=self._start_worker)
-                opened = _open(pool)
-                await anext(opened)
-                self._pool, self._open_pool = pool, opened
-            return self._pool
+        return await self._pool.start()
 
     async def _known_ladders(self) -> Mapping[str, TaskLadder]:
         if not self._ladders:
@@ -334,15 +314,16 @@ class AsyncReasoningGym:
             for task, ladder in sorted((await self._known_ladders()).items())
         ]
 
+    @checked
     async def problems(
         self,
-        task: str,
+        task: Annotated[str, BeforeValidator(_one_task)],
         *,
-        level: int | None = None,
-        count: int = 1,
+        level: Level = None,
+        count: Count = 1,
         seed: int = 0,
         parameters: Mapping[str, Any] | None = None,
-        split: str = "train",
+        split: Literal["train", "eval"] = "train",
     ) -> list[Problem]:
         """Make `count` problems of a task, always the same for the same arguments.
 
@@ -355,24 +336,11 @@ class AsyncReasoningGym:
             UnknownTaskError: there is no such task.
             ConfigurationError: an argument is invalid, or no item can be made.
         """
-        given = build(
-            ProblemsArguments,
-            {
-                "task": task,
-                "level": level,
-                "count": count,
-                "seed": seed,
-                "parameters": {} if parameters is None else parameters,
-                "split": split,
-            },
-        )
-        task, level = given.task, given.level
         await self._require_task(task)
         at_level = {} if level is None else await self._level(task, level)
-        parameters = {**at_level, **given.parameters}
-        recipes = set_recipes(given.split, given.seed, task, level, parameters)
+        recipes = set_recipes(split, seed, task, level, {**at_level, **(parameters or {})})
         pool = sound_items(await self._workers(), self.counts, skip=self._skip_faulty_items)
-        return await make_problems(pool, recipes, given.count)
+        return await make_problems(pool, recipes, count)
 
     async def _require_task(self, name: str) -> None:
         known = await self._known_ladders()

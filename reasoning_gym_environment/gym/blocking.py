@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ..errors import PoolClosedError
 from ..records import Problem, Recipe, Score
@@ -17,23 +17,7 @@ from ._background import Background
 from .arguments import Scorable, require_list
 from .asynchronous import AsyncProblemStream, AsyncReasoningGym, TaskSummary
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 Result = TypeVar("Result")
-
-
-class GymOptions(TypedDict, total=False):
-    """The options of `AsyncReasoningGym`, which documents them."""
-
-    processes: int | None
-    answer_tolerance: bool
-    solved_threshold: float | None
-    skip_faulty_items: bool
-    generation_timeout: float
-    verify_timeout: float
-    verify_group_timeout: float
-    require_containment: bool
 
 
 class ReasoningGym:
@@ -52,7 +36,7 @@ class ReasoningGym:
             scored = gym.score(problem, "<think>…</think><answer>42</answer>")
     """
 
-    def __init__(self, **options: Unpack[GymOptions]) -> None:
+    def __init__(self, **options: Any) -> None:
         self._background = Background(
             partial(AsyncReasoningGym, **options), AsyncReasoningGym.close, name="gym"
         )
@@ -97,7 +81,7 @@ class ReasoningGym:
         count: int = 1,
         seed: int = 0,
         parameters: Mapping[str, Any] | None = None,
-        split: str = "train",
+        split: Literal["train", "eval"] = "train",
     ) -> list[Problem]:
         """Make `count` problems of a task: see `AsyncReasoningGym.problems`."""
         return self._run(

@@ -2,42 +2,82 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
+import math
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
 
-from ..errors import ConfigurationError, PoolClosedError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ByteSize,
+    Field,
+    SkipValidation,
+    TypeAdapter,
+    ValidationError,
+)
+
+from ..errors import ConfigurationError
 from ..records import Verdict
-from ..sandbox.functions import MAX_TEXT, FunctionPool, FunctionSettings, FunctionSource
+from ..sandbox.functions import MAX_TEXT, FunctionPool, FunctionSource
 from ..sandbox.pool import default_processes
-from ..util.command_line import build
 from ..util.concurrency import gather_or_cancel
 from ..util.text import shorten
-from ._background import Background
-from .arguments import ContainSettings, require_list, require_pair, require_text
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from .arguments import ContainOptions
+from ._background import Background, LazyPool
+from .arguments import Processes, checked, require_list, require_pair, require_text
 
 Function = Callable[[str, Any], float]
 """What scores a text, given plain JSON data such as the right answer."""
 
 _PATH = re.compile(r"[\w.]+:[\w.]+")
 
+
+def _bytes(value: Any) -> int:
+    try:
+        size = int(TypeAdapter(ByteSize).validate_python(value))
+    except ValidationError:
+        size = 0
+    if not 16 * 2**20 <= size <= 2**50:
+        raise ValueError(
+            f"must be a size from 16 MiB to 1 PiB, such as '512MB', got {shorten(value)}"
+        )
+    return size
+
+
+def _range(value: tuple[float, float]) -> tuple[float, float]:
+    if not -math.inf < value[0] < value[1] < math.inf:
+        raise ValueError(f"must be two finite numbers, the lower one first, got {shorten(value)}")
+    return value
+
+
+Bounds = Annotated[tuple[float, float], Field(strict=False), AfterValidator(_range)]
+
 _MAX_SOURCE = 100_000
 """Characters of a function's source with its warm-up, which is one argument of a program."""
 
 
-def contain(function: str | Function, **options: Unpack[ContainOptions]) -> ContainedFunction:
+@checked
+def contain(
+    function: Annotated[str | Function, SkipValidation],
+    *,
+    timeout: Annotated[float, Field(gt=0, le=86400)] = 5.0,
+    memory: Annotated[int | str, BeforeValidator(_bytes)] = 512_000_000,
+    processes: Processes = None,
+    bounds: Annotated[tuple[float, float], Field(strict=False), AfterValidator(_range)] = (
+        0.0,
+        1.0,
+    ),
+    solved_threshold: Annotated[float | None, Field(allow_inf_nan=False)] = None,
+    warm_up: Annotated[Iterable[tuple[str, Any]], SkipValidation] = (),
+    allow: Iterable[Literal["network", "processes", "write"]] = (),
+    environment: Iterable[str] = (),
+    require_containment: bool = False,
+) -> ContainedFunction:
     """Return a function whose calls run in contained worker processes, one child for each call.
 
     It may read files. It may not write them, use the network, or start or signal processes.
@@ -45,6 +85,16 @@ def contain(function: str | Function, **options: Unpack[ContainOptions]) -> Cont
     Args:
         function: "package.module:function", or a function that can be imported so. It takes a text
             and plain JSON data, and returns a number.
+        timeout: seconds of a call; then its process is killed.
+        memory: what a call may use beyond what the loaded function has; "512MB".
+        processes: calls at once; half the cores.
+        bounds: the lowest and the highest score. A call that fails earns the lowest.
+        solved_threshold: score from which the status is solved; the highest.
+        warm_up: texts and data of calls that run once, uncontained, before all others: what they
+            import and cache is ready for the others.
+        allow: "network", "processes" and "write", each of which loosens the containment.
+        environment: names of environment variables that the function sees.
+        require_containment: whether to refuse to start where the sandbox is incomplete.
 
     Raises:
         ConfigurationError: an option is invalid, or the function cannot be imported by its path.
@@ -53,43 +103,33 @@ def contain(function: str | Function, **options: Unpack[ContainOptions]) -> Cont
         reward = contain("my_rewards:verify", timeout=5, memory="512MB")
         score = reward("The answer is 4.", {"answer": "4"})
     """
-    given = build(ContainSettings, options)
-    path = _valid_path(function) if isinstance(function, str) else _import_path(function)
-    lowest, highest = given.bounds
-    solved = highest if given.solved_threshold is None else given.solved_threshold
-    if not lowest <= solved <= highest:
+    solved = bounds[1] if solved_threshold is None else solved_threshold
+    if not bounds[0] <= solved <= bounds[1]:
         raise ConfigurationError(
-            f"solved_threshold must be within bounds, {given.bounds}, got {solved:g}"
+            f"solved_threshold must be within bounds, {bounds}, got {solved:g}"
         )
-    return ContainedFunction(
-        FunctionSettings(
-            source=_source(path, given),
-            processes=given.processes or default_processes(),
-            lowest=lowest,
-            highest=highest,
-            solved_threshold=solved,
-            environment=given.environment,
-            require_containment=given.require_containment,
-        )
-    )
-
-
-def _source(path: str, given: ContainSettings) -> FunctionSource:
     source = FunctionSource(
-        path=path,
+        path=_valid_path(function) if isinstance(function, str) else _import_path(function),
         search_path=[entry or str(Path.cwd()) for entry in sys.path],
         folder=str(Path.cwd()),
-        memory=given.memory,
-        timeout=given.timeout,
-        allow=given.allow,
-        warm_up=_calls(given.warm_up, "warm_up"),
+        memory=int(memory),
+        timeout=timeout,
+        allow=list(allow),
+        warm_up=_calls(warm_up, "warm_up"),
     )
     if (size := len(source.to_json())) > _MAX_SOURCE:
         raise ConfigurationError(
             f"warm_up must have at most {_MAX_SOURCE} characters of JSON with the function's path "
             f"and sys.path, got {size}: use fewer or shorter calls"
         )
-    return source
+    return ContainedFunction(
+        source,
+        processes=processes or default_processes(),
+        bounds=bounds,
+        solved_threshold=solved,
+        environment=list(environment),
+        require_containment=require_containment,
+    )
 
 
 def _valid_path(path: str) -> str:
@@ -175,37 +215,6 @@ def _require_text_keys(data: Any) -> None:
             _require_text_keys(value)
 
 
-class _Calls:
-    """The calls of a function, in one event loop; the pool starts with the first."""
-
-    def __init__(self, settings: FunctionSettings) -> None:
-        self._settings = settings
-        self._starting = asyncio.Lock()
-        self.pool: FunctionPool | None = None
-        self._closed = False
-        self.counts: Counter[str] = Counter()
-
-    async def start(self) -> FunctionPool:
-        async with self._starting:
-            if self._closed:
-                raise PoolClosedError("this contained function is closed; create a new one")
-            if self.pool is None:
-                pool = FunctionPool(self._settings, self.counts)
-                await pool.start()
-                self.pool = pool
-            return self.pool
-
-    async def close(self) -> None:
-        self._closed = True
-        async with self._starting:
-            if self.pool is not None:
-                await self.pool.close()
-
-    async def score(self, calls: Sequence[tuple[str, str]]) -> list[Verdict]:
-        pool = await self.start()
-        return await gather_or_cancel(pool.call(text, data) for text, data in calls)
-
-
 class ContainedFunction:
     """A function whose calls run in contained worker processes. Created by `contain`.
 
@@ -222,18 +231,22 @@ class ContainedFunction:
                 print(verdict.score, verdict.status.value, verdict.detail)
     """
 
-    def __init__(self, settings: FunctionSettings) -> None:
-        self.contained_path = settings.source.path
-        self._settings = settings
-        self._background = Background(
-            partial(_Calls, settings), _Calls.close, name="contained function"
+    def __init__(self, source: FunctionSource, **options: Any) -> None:
+        self.contained_path = source.path
+        self._source = source
+        self._options = options
+        create = partial(FunctionPool, source, **options)
+        self._background: Background[LazyPool[FunctionPool]] = Background(
+            partial(LazyPool, create, name="contained function"),
+            LazyPool.close,
+            name="contained function",
         )
 
     def __repr__(self) -> str:
         return f"contain({self.contained_path!r})"
 
-    def __reduce__(self) -> tuple[type[ContainedFunction], tuple[FunctionSettings]]:
-        return ContainedFunction, (self._settings,)
+    def __reduce__(self) -> tuple[Callable[..., ContainedFunction], tuple[FunctionSource]]:
+        return partial(ContainedFunction, **self._options), (self._source,)
 
     def __enter__(self) -> ContainedFunction:
         return self
@@ -263,7 +276,11 @@ class ContainedFunction:
             WorkerStartError: the function cannot be imported.
             PoolClosedError: this object is closed.
         """
-        return self._background.run(self._background.client.score(_calls(pairs, "pairs")))
+        return self._background.run(self._score(_calls(pairs, "pairs")))
+
+    async def _score(self, calls: Sequence[tuple[str, str]]) -> list[Verdict]:
+        pool = await self._background.client.start()
+        return await gather_or_cancel(pool.call(text, data) for text, data in calls)
 
     async def score_async(self, text: str, data: Any = None) -> Verdict:
         """Return the verdict on a text, from any event loop: see `score_many`."""
@@ -272,19 +289,15 @@ class ContainedFunction:
 
     async def score_many_async(self, pairs: Iterable[tuple[str, Any]]) -> list[Verdict]:
         """Return verdicts, from any event loop: see `score_many`. Cancelling drops the rest."""
-        calls = _calls(pairs, "pairs")
-        return await self._background.run_async(self._background.client.score(calls))
+        return await self._background.run_async(self._score(_calls(pairs, "pairs")))
 
     def start(self) -> None:
         """Start the worker processes now; raise WorkerStartError if one fails to start."""
-        self._background.run(self._start())
+        self._background.run(self._score([]))
 
     async def start_async(self) -> None:
         """Start the worker processes now, from any event loop: see `start`."""
-        await self._background.run_async(self._start())
-
-    async def _start(self) -> None:
-        await self._background.client.start()
+        await self._background.run_async(self._score([]))
 
     def close(self) -> None:
         """Stop all worker processes. Safe to call again; other calls then fail."""
@@ -304,5 +317,4 @@ class ContainedFunction:
     @property
     def gaps(self) -> list[str]:
         """What the sandbox does not enforce on this system; empty before the start as well."""
-        pool = self._background.client.pool
-        return [] if pool is None else pool.gaps
+        return self._background.client.gaps

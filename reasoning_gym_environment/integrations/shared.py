@@ -8,29 +8,20 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, SkipValidation
 
 from ..errors import ConfigurationError
-from ..gym.arguments import Arguments
+from ..gym.arguments import checked
 from ..gym.blocking import ReasoningGym
 from ..inference.prompts import SYSTEM_PROMPTS, build_messages, resolve_system_prompt
 from ..problems.levels import position_of
-from ..problems.options import Integer, Texts
 from ..records import Problem, Score, Status, recipe_text
 from ..scoring.grading import Verifier, verify_texts
 from ..service.client import RewardClient, split_stream_url
 from ..tasks.catalogue import Discovery, select_tasks
-from ..util.command_line import build
 from ..util.text import shorten
 
 __all__ = ["evaluation_problems", "shared_gym"]
-
-
-class _EvaluationArguments(Arguments):
-    tasks: Texts
-    per_task: Annotated[Integer, Field(ge=1)]
-    difficulty: Annotated[float | None, Field(ge=0, le=1)]
-    seed: Integer
 
 
 @functools.cache
@@ -68,12 +59,13 @@ def require_gym(gym: ReasoningGym) -> ReasoningGym:
     return gym
 
 
+@checked
 def evaluation_problems(
-    gym: ReasoningGym,
+    gym: Annotated[ReasoningGym, SkipValidation],
     tasks: Sequence[str] = (),
     *,
-    per_task: int,
-    difficulty: float | None = None,
+    per_task: Annotated[int, Field(ge=1)],
+    difficulty: Annotated[float | None, Field(ge=0, le=1)] = None,
     seed: int = 0,
 ) -> list[Problem]:
     """Make held-out problems, which training never draws.
@@ -87,28 +79,22 @@ def evaluation_problems(
         UnknownTaskError: a name is neither a task nor a category.
         ConfigurationError: an argument is invalid.
     """
-    given = build(
-        _EvaluationArguments,
-        {"tasks": tasks, "per_task": per_task, "difficulty": difficulty, "seed": seed},
-    )
     known = require_gym(gym).tasks()
     categories = {task.name: task.category for task in known}
     levels = {
-        task.name: None
-        if given.difficulty is None
-        else round(position_of(given.difficulty, task.levels))
+        task.name: None if difficulty is None else round(position_of(difficulty, task.levels))
         for task in known
     }
     discovery = Discovery(categories=categories, failures={}, warning=None)
     return [
         problem
-        for task in select_tasks(discovery, include=given.tasks)
+        for task in select_tasks(discovery, include=tasks)
         if task.used
         for problem in gym.problems(
             task.name,
             level=levels[task.name],
-            count=given.per_task,
-            seed=given.seed,
+            count=per_task,
+            seed=seed,
             split="eval",
         )
     ]

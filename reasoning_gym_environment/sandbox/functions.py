@@ -8,7 +8,7 @@ import os
 import pickle
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..errors import WorkerLostError
 from ..records import Status, Verdict
@@ -18,7 +18,7 @@ from ._function_host import PROGRAM, ROLE, FunctionSource
 from ._protocol import FormScores, FunctionCall, Outcome, to_verdict
 from .pool import HOST_GRACE_SECONDS, WorkerGroup, require_no_gaps, verdict_of_lost
 
-__all__ = ["MAX_TEXT", "FunctionPool", "FunctionSettings", "FunctionSource"]
+__all__ = ["MAX_TEXT", "FunctionPool", "FunctionSource"]
 
 logger = logging.getLogger(__name__)
 
@@ -26,47 +26,46 @@ MAX_TEXT = 16 * 2**20
 """Characters of a text, and of its data as JSON. A longer text is wrong."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FunctionSettings:
-    """A function and how its calls are contained and judged.
-
-    Attributes:
-        processes: hosts, each of which runs one call at a time.
-        lowest, highest: the range of scores. A call that fails earns the lowest.
-        solved_threshold: score from which an answer is solved.
-        environment: names of environment variables that the function sees.
-        require_containment: whether workers that this system does not fully contain are refused.
-    """
-
-    source: FunctionSource
-    processes: int
-    lowest: float = 0.0
-    highest: float = 1.0
-    solved_threshold: float = 1.0
-    environment: Sequence[str] = ()
-    require_containment: bool = False
-
-
 class FunctionPool:
     """Calls a function in worker processes.
 
     Args:
+        source: the function, and the limits of its calls.
         counts: counts verdicts by status, errors, and worker restarts.
+        processes: hosts, each of which runs one call at a time.
+        bounds: the lowest and the highest score. A call that fails earns the lowest.
+        solved_threshold: score from which an answer is solved.
+        environment: names of environment variables that the function sees.
+        require_containment: whether workers that this system does not fully contain are refused.
 
     Example:
-        async with FunctionPool(settings, Counter()) as pool:
+        async with FunctionPool(source, Counter(), processes=2) as pool:
             verdict = await pool.call("4", "null")
     """
 
-    def __init__(self, settings: FunctionSettings, counts: Counter[str]) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        source: FunctionSource,
+        counts: Counter[str],
+        *,
+        processes: int,
+        bounds: tuple[float, float] = (0.0, 1.0),
+        solved_threshold: float = 1.0,
+        environment: Sequence[str] = (),
+        require_containment: bool = False,
+    ) -> None:
+        self._source = source
         self._counts = counts
-        environment = {n: os.environ[n] for n in settings.environment if n in os.environ}
+        self._lowest, self._highest = bounds
+        self._solved_threshold = solved_threshold
+        self._require_containment = require_containment
         self._fork_server = ForkServer(
-            program=PROGRAM, arguments=[settings.source.to_json()], environment=environment
+            program=PROGRAM,
+            arguments=[source.to_json()],
+            environment={name: os.environ[name] for name in environment if name in os.environ},
         )
         self._hosts = WorkerGroup(
-            ROLE, size=settings.processes, counts=counts, start_worker=self._fork_server.start
+            ROLE, size=processes, counts=counts, start_worker=self._fork_server.start
         )
 
     @property
@@ -95,7 +94,7 @@ class FunctionPool:
         """
         try:
             await self._hosts.start()
-            if self._settings.require_containment:
+            if self._require_containment:
                 require_no_gaps(self.gaps)
         except BaseException:
             await self.close()
@@ -117,18 +116,18 @@ class FunctionPool:
     @property
     def _too_long(self) -> Verdict:
         detail = f"a text of more than {MAX_TEXT} characters"
-        return Verdict(score=self._settings.lowest, status=Status.WRONG, detail=detail)
+        return Verdict(score=self._lowest, status=Status.WRONG, detail=detail)
 
     def _warn_of(self, verdict: Verdict) -> None:
         """Log the first error, the tenth, the hundredth and so on."""
         count = self._counts[Status.VERIFIER_ERROR.value]
         if math.log10(count).is_integer():
-            path = self._settings.source.path
+            path = self._source.path
             logger.warning("%s %s (error %d)", path, verdict.detail, count)
 
     async def _call(self, text: str, data: str) -> Verdict:
         """Call the function; if that costs a host, once more."""
-        timeout = self._settings.source.timeout
+        timeout = self._source.timeout
         request = pickle.dumps(FunctionCall(text=text, data=data, timeout=timeout))
         lost: WorkerLostError
         for _ in range(2):
@@ -142,19 +141,18 @@ class FunctionPool:
 
     def _judge(self, scores: FormScores) -> Verdict:
         """Turn what a child wrote, which an answer may have forged, into a verdict."""
-        settings = self._settings
         if scores.outcome is not Outcome.SCORED:
             return self._with_own_lowest(to_verdict(scores))
         seconds = max(0.0, scores.seconds) if math.isfinite(scores.seconds) else 0.0
-        if not settings.lowest <= scores.raw <= settings.highest:
+        if not self._lowest <= scores.raw <= self._highest:
             return Verdict(
-                score=settings.lowest,
+                score=self._lowest,
                 status=Status.VERIFIER_ERROR,
                 detail=escape_control_characters(scores.detail) or self._out_of_range(scores.raw),
                 seconds=seconds,
                 errors=1,
             )
-        solved = scores.raw >= settings.solved_threshold
+        solved = scores.raw >= self._solved_threshold
         return Verdict(
             score=scores.raw,
             status=Status.SOLVED if solved else Status.WRONG,
@@ -163,9 +161,9 @@ class FunctionPool:
         )
 
     def _out_of_range(self, score: float) -> str:
-        lowest, highest = self._settings.lowest, self._settings.highest
+        lowest, highest = self._lowest, self._highest
         return f"returned {score:g}, outside of [{lowest:g}, {highest:g}]: set bounds"
 
     def _with_own_lowest(self, verdict: Verdict) -> Verdict:
-        lowest = self._settings.lowest
+        lowest = self._lowest
         return verdict if verdict.score is None else replace(verdict, score=lowest)

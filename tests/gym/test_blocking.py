@@ -16,7 +16,7 @@ import pytest
 from process_tree import PROC, children, descendants, survivors
 
 from reasoning_gym_environment import AsyncProblemStream, AsyncReasoningGym, ReasoningGym
-from reasoning_gym_environment.errors import PoolClosedError
+from reasoning_gym_environment.errors import ConfigurationError, PoolClosedError
 
 pytestmark = [
     pytest.mark.processes,
@@ -138,8 +138,8 @@ def test_a_closed_gym_raises() -> None:
 
 
 def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(TypeError, match="prozesses"):
-        ReasoningGym(prozesses=2)  # type: ignore[call-arg]  # it is what is tested
+    with pytest.raises(ConfigurationError, match="unknown setting 'prozesses'; did you mean proc"):
+        ReasoningGym(prozesses=2)
 
 
 async def unused(before: set[int]) -> bool:
