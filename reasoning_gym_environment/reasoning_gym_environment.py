@@ -24,7 +24,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import cached_property
@@ -42,9 +42,13 @@ from reasoning_gym_environment.atropos.config import (
     ServerConfig,
     evaluation_settings,
 )
-from reasoning_gym_environment.atropos.delivery import Delivery, TrainerApi
+from reasoning_gym_environment.atropos.delivery import (
+    Delivery,
+    TrainerApi,
+    to_scored_data_group,
+    trained_tokens,
+)
 from reasoning_gym_environment.atropos.launch import run_command_line
-from reasoning_gym_environment.atropos.scored_data import to_scored_data_group, trained_tokens
 from reasoning_gym_environment.atropos.shared_curriculum import SharedCurriculum
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.evaluation.run import Evaluation
@@ -143,13 +147,6 @@ class ReasoningGymEnv(BaseEnv):
         run_id: identifies the run in everything it stores.
         problems: the training problems and their curriculum.
         evaluation: the fixed evaluation set and its last results.
-        trains: whether anything trains on the completions; False in `evaluate`.
-        progress_interval: seconds between progress lines.
-        reach_seconds: how long a server may take to come up at the start.
-        failing_seconds: how long `process` and `evaluate` retry while all requests fail.
-        outage_seconds: how long an evaluation does so while serving; training never stops.
-        max_consecutive_losses: lost groups in a row after which `process` gives up; `serve` does
-            after as many with a permanent error.
 
     Raises:
         ConfigurationError: a setting is invalid, or the tokenizer can't be loaded.
@@ -167,12 +164,12 @@ class ReasoningGymEnv(BaseEnv):
     tokenizer: Any
     workers: set[asyncio.Task[Any]]
 
-    trains = True
-    progress_interval = 10.0
-    reach_seconds = 60.0
-    failing_seconds = 20.0
-    outage_seconds = 600.0
-    max_consecutive_losses = 5
+    trains = True  # on the completions; not in `evaluate`
+    progress_interval = 10.0  # seconds between progress lines
+    reach_seconds = 60.0  # how long a server may take to come up at the start
+    failing_seconds = 20.0  # how long `process` and `evaluate` retry while all requests fail
+    outage_seconds = 600.0  # how long an evaluation does so while serving; training never stops
+    max_consecutive_losses = 5  # then `process` gives up; `serve` if the errors are permanent
 
     def __init__(
         self,
@@ -276,8 +273,8 @@ class ReasoningGymEnv(BaseEnv):
     def config_init(cls) -> tuple[ReasoningGymEnvConfig, list[ServerConfig]]:
         """Return the defaults of the command line."""
         defaults = default_settings()
-        servers = [ServerConfig(**server.model_dump()) for server in defaults.servers]
-        return cls.env_config_cls(**defaults.env.model_dump()), servers
+        configs = [ServerConfig(**server.model_dump()) for server in defaults.servers]
+        return cls.env_config_cls(**defaults.env.model_dump()), configs
 
     @classmethod
     def cli(cls) -> None:
@@ -326,18 +323,10 @@ class ReasoningGymEnv(BaseEnv):
     # The commands, from setup to close.
 
     async def env_manager(self) -> None:
-        """Serve a trainer until training ends.
-
-        Raises:
-            UnreachableError: the Atropos API does not answer.
-            LostStateError: the API was restarted.
-            FixableError: inference fails for good.
-        """
+        """Serve a trainer until training ends; raises FixableError if that is not possible."""
         url = self.config.rollout_server_url
-        async with (
-            graceful_shutdown(self.close),
-            self.progress.logging_every(self.progress_interval),
-        ):
+        logging_progress = self.progress.logging_every(self.progress_interval)
+        async with graceful_shutdown(self.close), logging_progress:
             self._require_tokenizer("serve trains on tokens")
             await self.prepare()
             await require_reachable(
@@ -346,18 +335,20 @@ class ReasoningGymEnv(BaseEnv):
                 hint="start it with `run-api`, or set --env.rollout_server_url",
                 seconds=self.reach_seconds,
             )
-            await self.api.get("/info")  # Atropos's own requests at the start hang for minutes
+            await self.api.request(
+                "GET", "/info"
+            )  # Atropos's own requests at the start hang for minutes
             try:
                 await super().env_manager()
             except (aiohttp.ClientError, RetryError) as error:
-                cause: BaseException | None = error
-                while isinstance(cause, RetryError):  # Atropos nests its retries
-                    cause = cause.last_attempt.exception()
+                cause: BaseException = error  # Atropos nests its retries
+                while isinstance(cause, RetryError) and (inner := cause.last_attempt.exception()):
+                    cause = inner
                 raise UnreachableError(
                     f"the Atropos API at {url} stopped answering ({cause}): "
                     "restart it, the trainer and this environment"
                 ) from error
-            self._limit_retries()  # inference may have ended with the trainer
+            self.inference.give_up_after(self.failing_seconds)  # it may have ended as well
             if self.eval_runner is not None and not self.eval_runner.done():
                 logger.info("Training ended; waiting for the final evaluation")
                 await asyncio.gather(self.eval_runner, return_exceptions=True)
@@ -365,11 +356,9 @@ class ReasoningGymEnv(BaseEnv):
 
     async def process_manager(self) -> None:
         """Collect `n_groups_to_process` groups; lost groups do not count."""
-        self._limit_retries()
-        async with (
-            graceful_shutdown(self.close),
-            self.progress.logging_every(self.progress_interval),
-        ):
+        self.inference.give_up_after(self.failing_seconds)
+        logging_progress = self.progress.logging_every(self.progress_interval)
+        async with graceful_shutdown(self.close), logging_progress:
             if self.config.data_path_to_save_groups:
                 self._require_tokenizer("data_path_to_save_groups stores tokens")
             await self.setup()
@@ -382,19 +371,14 @@ class ReasoningGymEnv(BaseEnv):
                 group, _ = await self.collect_trajectories(item)
                 if group:
                     group = await self.postprocess_histories(group)
-                    await self.handle_send_to_api(
-                        group,
-                        item,
-                        do_send_to_api=False,
-                        abort_on_any_max_length_exceeded=False,
-                    )
+                    await self.handle_send_to_api(group, item, do_send_to_api=False)
                     await self.wandb_log()
                     self.curr_step += 1
         output.describe_output(self.config, self.run_id)
 
     async def _run_evaluate(self) -> None:
         self.trains = False
-        self._limit_retries()
+        self.inference.give_up_after(self.failing_seconds)
         async with graceful_shutdown(self.close):
             await super()._run_evaluate()
         self.evaluation.show(sys.stdout)
@@ -406,10 +390,6 @@ class ReasoningGymEnv(BaseEnv):
             raise ConfigurationError(
                 f"{why}, so it needs the model's tokenizer: set --env.tokenizer_name"
             )
-
-    def _limit_retries(self) -> None:
-        """Give up after `failing_seconds` in which all requests fail."""
-        self.inference.give_up_after(self.failing_seconds)
 
     async def prepare(self) -> None:
         """Start the worker processes and select the tasks. Idempotent.
@@ -468,15 +448,14 @@ class ReasoningGymEnv(BaseEnv):
 
     def _run_settings(self) -> dict[str, Any]:
         """Return who the run is, for its record."""
-        config = self.config
-        names = ("seed", "group_size", "temperature", "top_p", "max_token_length", "score_mode")
-        options = {name: getattr(config, name) for name in (*names, "complexity_mode", "sampling")}
+        options = ("seed", "group_size", "temperature", "top_p", "max_token_length", "score_mode")
+        shown = {*options, "complexity_mode", "sampling"}
         return {
             "command": "serve" if self.serves else "process",
-            "name": config.wandb_name,
+            "name": self.config.wandb_name,
             "model_name": self.inference.model,
             "server_type": self.inference.server_type,
-            **{name: getattr(value, "value", value) for name, value in options.items()},
+            **self.config.model_dump(mode="json", include=shown),
             "tasks": sorted(self.categories),
             "library_versions": VERSIONS,
         }
@@ -502,8 +481,7 @@ class ReasoningGymEnv(BaseEnv):
             if self._election is not None:
                 last_first.callback(self._election.close)
             last_first.push_async_callback(self.inference.close)
-            last_first.push_async_callback(self._cancel_pending_saves)
-            last_first.push_async_callback(self._close_disks)
+            last_first.push_async_callback(self._end_saves)
             last_first.callback(self._record.close)
             last_first.push_async_callback(self._pool.close)
             last_first.callback(self.problems.close)
@@ -515,14 +493,12 @@ class ReasoningGymEnv(BaseEnv):
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def _close_disks(self) -> None:
+    async def _end_saves(self) -> None:
+        """Close the writers, and record the groups whose workers were cancelled during the save."""
         disks = [self._dumps.close]
         if "checkpoints" in self.__dict__:
             disks.append(self.checkpoints.close)
         await asyncio.gather(*map(asyncio.to_thread, disks))  # each waits 10 s if it hangs
-
-    async def _cancel_pending_saves(self) -> None:
-        """Record the groups whose workers were cancelled during the save."""
         for save in self._pending_saves.values():
             if not save.cancel() and not save.exception():
                 self.statistics.record(GroupOutcome.CANCELLED)
@@ -545,17 +521,16 @@ class ReasoningGymEnv(BaseEnv):
         if self.serving and self._dumps.has_written:
             folder = shlex.quote(self.config.data_dumps_dir)
             logger.info("To see the rollouts: reasoning-gym-environment report %s", folder)
-        statistics, unaccounted = self.statistics, self.statistics.unaccounted()
-        logger.info("Groups: %s", statistics.accounting())
+        logger.info("Groups: %s", self.statistics.accounting())
+        unaccounted = self.statistics.unaccounted()
         has_all_groups = self.serving or self.processing  # otherwise a caller has them
         if has_all_groups and any(unaccounted.values()):
             logger.error("Group accounting mismatch: %s", unaccounted)
         if self.serving:
-            output.update_wandb_summary(
-                f"{self.wandb_prepend}_counts/", statistics.reported_counts()
-            )
-        logger.info("Closed after %s", signal_line(statistics.total))
-        logger.info("Counts of this run: %s", dict(sorted(statistics.counts.items())))
+            counts = self.statistics.reported_counts()
+            output.update_wandb_summary(f"{self.wandb_prepend}_counts/", counts)
+        logger.info("Closed after %s", signal_line(self.statistics.total))
+        logger.info("Counts of this run: %s", dict(sorted(self.statistics.counts.items())))
 
     # Atropos's API: registration and the trainer's step.
 
@@ -564,19 +539,15 @@ class ReasoningGymEnv(BaseEnv):
         if not self.config.use_wandb:
             return
         await self._until_trainer(
-            lambda: self.api.get("/wandb_info"), lambda reply: reply["project"] is not None
+            "GET", "/wandb_info", is_answered=lambda reply: reply["project"] is not None
         )
         with output.starting_wandb():
             await super().setup_wandb()
 
-    async def _until_trainer(
-        self,
-        request: Callable[[], Awaitable[dict[str, Any]]],
-        is_answered: Callable[[dict[str, Any]], bool],
-    ) -> dict[str, Any]:
+    async def _until_trainer(self, *request: Any, is_answered: Callable[[Any], bool]) -> Any:
         """Repeat a request until the API has a trainer to answer it; log the wait."""
-        waiting, url = Outage(interval=self.progress_interval), self.config.rollout_server_url
-        while not is_answered(reply := await request()):
+        url, waiting = self.config.rollout_server_url, Outage(interval=self.progress_interval)
+        while not is_answered(reply := await self.api.request(*request)):
             waiting.record_failure()
             if waiting.should_log:
                 line_logger.warning(
@@ -588,12 +559,7 @@ class ReasoningGymEnv(BaseEnv):
         return reply
 
     async def _register_env(self) -> dict[str, Any]:
-        """Register under the configured replica's name, if any; return the API's reply.
-
-        Raises:
-            FixableError: the API refuses or does not answer, another process has that name, or
-                checkpoints can't be written.
-        """
+        """Register under the configured replica's name, if any; return the API's reply."""
         config = self.config
         body = {
             "max_token_length": config.max_token_length,
@@ -602,9 +568,8 @@ class ReasoningGymEnv(BaseEnv):
             "min_batch_allocation": config.min_batch_allocation,
             "group_size": config.group_size,
         }
-        data = await self._until_trainer(
-            lambda: self.api.post("/register-env", body),
-            lambda reply: bool(reply["status"] == "success"),
+        data: dict[str, Any] = await self._until_trainer(
+            "POST", "/register-env", body, is_answered=lambda reply: reply["status"] == "success"
         )
         if config.replica:
             data["wandb_name"] = f"{config.wandb_name}_{config.replica}"
@@ -624,11 +589,7 @@ class ReasoningGymEnv(BaseEnv):
         await self.api.register_sentinel()
 
     async def get_server_info(self) -> None:
-        """Get the trainer's settings, then start generating, since Atropos waits a few seconds.
-
-        Raises:
-            ConfigurationError: a group doesn't fit the trainer's batch.
-        """
+        """Get the trainer's settings, then start generating, since Atropos waits a few seconds."""
         try:
             await super().get_server_info()
         except ValueError as error:
@@ -636,23 +597,16 @@ class ReasoningGymEnv(BaseEnv):
         self._started_problems().fill()
 
     async def get_status(self) -> None:
-        """Get the trainer's step.
-
-        Raises:
-            LostStateError: the API was restarted.
-            ApiRefusedError, UnreachableError: it refuses the request, or doesn't answer.
-            FixableError: inference fails for good.
-        """
+        """Get the trainer's step; raises FixableError if the API or inference fails for good."""
         if self._fatal is not None:
             raise self._fatal
-        self.status_dict = await self.api.get("/status-env", {"env_id": self.env_id})
+        self.status_dict = await self.api.request("GET", "/status-env", {"env_id": self.env_id})
         step = self.status_dict["current_step"]
         if step < self.curr_step:
             raise self.api.mark_lost(f"it went back from step {self.curr_step} to step {step}")
-        self.max_num_workers = self.config.max_num_workers
-        if self.max_num_workers == -1:
-            servers = len(self.server.servers)
-            self.max_num_workers = self.config.max_num_workers_per_node * servers
+        nodes, config = len(self.server.servers), self.config
+        most = config.max_num_workers
+        self.max_num_workers = config.max_num_workers_per_node * nodes if most == -1 else most
         await self.server.update_weight(self.status_dict["env_weight"])
 
     # One group: drawn, collected, delivered; or lost and retried.
@@ -668,11 +622,7 @@ class ReasoningGymEnv(BaseEnv):
         return self.problems
 
     async def get_next_item(self) -> Problem:
-        """Return the next problem of this replica's stream; never None.
-
-        Raises:
-            ConfigurationError: no prompt leaves room for a completion.
-        """
+        """Return the next problem; raises ConfigurationError if no prompt leaves room."""
 
         async def has_room(problem: Problem) -> bool:
             return await self.inference.has_room(problem.question, self.length_limit)
@@ -761,12 +711,40 @@ class ReasoningGymEnv(BaseEnv):
             await self._rollouts.save(group, self.identity())
         return group
 
-    def _handle_lost_group(self, problem: Problem, error: InferenceError) -> None:
-        """Retry the problem of a lost group, or give it up.
+    async def handle_send_to_api(
+        self,
+        scored_data: Any,
+        item: Problem | None = None,
+        do_send_to_api: bool = True,
+        abort_on_any_max_length_exceeded: bool = True,
+    ) -> None:
+        """Check a group, then write and send it; cancelling the caller does not cancel that."""
+        row_limit = self.max_token_len if abort_on_any_max_length_exceeded else 0
+        delivery = self._deliver(scored_data, item, sends=do_send_to_api, row_limit=row_limit)
+        await self.delivery.finish(delivery)
 
-        Raises:
-            InferenceError: `process` gives up; `serve` ends at the next `get_status`.
-        """
+    async def _deliver(
+        self, group: dict[str, Any], problem: Problem | None, *, sends: bool, row_limit: int
+    ) -> GroupOutcome:
+        drop, rows = self.config.ensure_scores_are_not_same, self.config.group_size
+        outcome = await self.delivery.check(
+            group, problem, rows=rows, row_limit=row_limit, drop_equal_scores=drop
+        )
+        if outcome is not None:
+            return outcome
+        if self.tokenizer is not None:
+            self.completion_lengths += map(trained_tokens, group["masks"])
+        for name in ("ref_logprobs", "group_overrides", "distill_token_ids", "distill_logprobs"):
+            group.setdefault(name, None)  # fields of Atropos's groups that ours don't have
+        self.items_sent_this_step += self.serving
+        await self.add_rollouts_for_wandb(group, problem)
+        is_written = await self.delivery.write(group)
+        if sends:
+            return await self.delivery.send({**group, "env_id": self.env_id}, problem)
+        return GroupOutcome.WRITTEN if is_written else GroupOutcome.FAILED
+
+    def _handle_lost_group(self, problem: Problem, error: InferenceError) -> None:
+        """Retry the problem of a lost group, or give it up; after too many, so does the run."""
         if error.is_transient:
             self._retry(problem)
         else:
@@ -792,41 +770,6 @@ class ReasoningGymEnv(BaseEnv):
             self.statistics.counts["problems/given_up"] += 1
             del self._retries[key]
 
-    async def handle_send_to_api(
-        self,
-        scored_data: Any,
-        item: Problem | None = None,
-        do_send_to_api: bool = True,
-        abort_on_any_max_length_exceeded: bool = True,
-    ) -> None:
-        """Check a group, then write and send it; cancelling the caller does not cancel that."""
-        row_limit = self.max_token_len if abort_on_any_max_length_exceeded else 0
-        delivery = self._deliver(scored_data, item, sends=do_send_to_api, row_limit=row_limit)
-        await self.delivery.finish(delivery)
-
-    async def _deliver(
-        self, group: dict[str, Any], problem: Problem | None, *, sends: bool, row_limit: int
-    ) -> GroupOutcome:
-        stopped = await self.delivery.check(
-            group,
-            problem,
-            rows=self.config.group_size,
-            row_limit=row_limit,
-            drop_equal_scores=self.config.ensure_scores_are_not_same,
-        )
-        if stopped:
-            return stopped
-        if self.tokenizer is not None:
-            self.completion_lengths += map(trained_tokens, group["masks"])
-        for name in ("ref_logprobs", "group_overrides", "distill_token_ids", "distill_logprobs"):
-            group.setdefault(name, None)  # fields of Atropos's groups that ours don't have
-        self.items_sent_this_step += self.serving
-        await self.add_rollouts_for_wandb(group, problem)
-        is_written = await self.delivery.write(group)
-        if sends:
-            return await self.delivery.send({**group, "env_id": self.env_id}, problem)
-        return GroupOutcome.WRITTEN if is_written else GroupOutcome.FAILED
-
     # Each round of Atropos's loop: evaluation, checkpoint, log.
 
     async def env_step_checks(self) -> None:
@@ -836,8 +779,9 @@ class ReasoningGymEnv(BaseEnv):
         evaluating = self.eval_runner is not None and not self.eval_runner.done()
         if not evaluating and self.config.steps_per_eval > 0:
             if self._election is None:
-                name = f"{self.config.wandb_name}.evaluation-{self._evaluation_key()}"
-                path = Path(self.checkpoint_dir, "env_checkpoints", name)
+                key = self.evaluation.key(length_limit=self.length_limit, versions=VERSIONS)
+                folder = Path(self.checkpoint_dir, "env_checkpoints")
+                path = folder / f"{self.config.wandb_name}.evaluation-{key}"
                 self._election = LeaderElection(path, every=self.config.steps_per_eval)
             if self._election.is_due(step):
                 self._start_evaluation(step, self._election)
@@ -849,10 +793,6 @@ class ReasoningGymEnv(BaseEnv):
         if self.items_sent_this_step >= self.config.min_items_sent_before_logging:
             self.items_sent_this_step = 0
             await self.wandb_log({})
-
-    def _evaluation_key(self) -> str:
-        """Return a key that is equal for replicas whose evaluations have equal results."""
-        return self.evaluation.key(length_limit=self.length_limit, versions=VERSIONS)
 
     def _start_evaluation(self, step: int, election: LeaderElection) -> None:
         """Start the evaluation due at a step; with STOP_TRAIN, training waits for it."""
@@ -903,11 +843,7 @@ class ReasoningGymEnv(BaseEnv):
         return {STREAM: self._started_problems().state_dict([*running, *self.backlog])}
 
     def load_checkpoint(self) -> None:
-        """Continue the newest checkpoint up to the trainer's step.
-
-        Raises:
-            FixableError: the checkpoint can't be continued.
-        """
+        """Continue the newest checkpoint up to the trainer's step; raises FixableError."""
         path = self.checkpoints.newest(self.curr_step)
         if path is None:
             logger.warning(

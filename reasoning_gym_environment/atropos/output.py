@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from netrc import NetrcParseError, netrc
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import wandb
@@ -35,23 +35,21 @@ def require_wandb_login() -> None:
     Raises:
         FixableError: it would ask for one.
     """
+
+    def is_in_netrc(host: str) -> bool:
+        try:
+            return bool(netrc(os.environ.get("NETRC")).authenticators(host))
+        except (OSError, NetrcParseError):
+            return False
+
     settings = wandb.setup().settings
-    hosts = (urlsplit(settings.base_url).netloc, "api.wandb.ai")
-    if (
+    if not (
         settings.mode in ("disabled", "dryrun", "offline")
         or settings.api_key
         or settings.identity_token_file
-        or any(map(_is_in_netrc, hosts))
+        or any(map(is_in_netrc, (urlsplit(settings.base_url).netloc, "api.wandb.ai")))
     ):
-        return
-    raise FixableError(f"use_wandb is true and wandb is not logged in: {_WITHOUT_LOGIN}")
-
-
-def _is_in_netrc(host: str) -> bool:
-    try:
-        return bool(netrc(os.environ.get("NETRC")).authenticators(host))
-    except (OSError, NetrcParseError):
-        return False
+        raise FixableError(f"use_wandb is true and wandb is not logged in: {_WITHOUT_LOGIN}")
 
 
 @contextmanager
@@ -83,37 +81,20 @@ def update_wandb_summary(prefix: str, values: Mapping[str, float]) -> None:
         wandb.run.summary.update({f"{prefix}{name}": value for name, value in values.items()})
 
 
-class RolloutRow(NamedTuple):
-    """One rollout of the table; the field names are its columns."""
-
-    full_text: str
-    score: float
-    expected_answer: str | None
-    task_name: str | None
-    status: str
-
-
 def rollout_rows(
     tokenizer: Any, scored_data: Mapping[str, Any], problem: Problem | None, *, keep: int
-) -> list[RolloutRow]:
-    """Return the first `keep` rollouts of a delivered group; -1 keeps all."""
-    count = len(scored_data["tokens"]) if keep == -1 else keep
+) -> list[tuple[Any, ...]]:
+    """Return the first `keep` rollouts of a delivered group as `rollout_table`'s; -1 keeps all."""
+    oracle, task = (problem.oracle, problem.recipe.task) if problem else (None, None)
     columns = (scored_data["tokens"], scored_data["scores"], scored_data["statuses"])
-    return [
-        RolloutRow(
-            full_text=tokenizer.decode(list(tokens)),
-            score=score,
-            expected_answer=problem.oracle if problem else None,
-            task_name=problem.recipe.task if problem else None,
-            status=status,
-        )
-        for tokens, score, status in list(zip(*columns, strict=True))[:count]
-    ]
+    rows = list(zip(*columns, strict=True))[: None if keep == -1 else keep]
+    return [(tokenizer.decode(list(ids)), score, oracle, task, end) for ids, score, end in rows]
 
 
-def rollout_table(groups: Sequence[Sequence[RolloutRow]]) -> wandb.Table:
+def rollout_table(groups: Sequence[Sequence[tuple[Any, ...]]]) -> wandb.Table:
     """Return the wandb table of kept rollouts."""
-    table = wandb.Table(columns=[*RolloutRow._fields])
+    columns: list[str | int] = ["full_text", "score", "expected_answer", "task_name", "status"]
+    table = wandb.Table(columns=columns)
     for row in (row for group in groups for row in group):
         table.add_data(*row)
     return table
@@ -121,28 +102,22 @@ def rollout_table(groups: Sequence[Sequence[RolloutRow]]) -> wandb.Table:
 
 def describe_output(config: Any, run_id: str) -> None:
     """Render Atropos's own file as HTML and print which files hold the run's groups."""
-    atropos = config.data_path_to_save_groups
+    atropos, others = config.data_path_to_save_groups, []
     if atropos and Path(atropos).exists():
         generate_html(atropos)
-    tqdm.write(_files_written(config, run_id), file=sys.stdout)  # above a live line
-
-
-def _files_written(config: Any, run_id: str) -> str:
+        others = [f"{atropos} (Atropos's own format)"]
     folder = Path(config.data_dumps_dir)
     dumps = sorted(folder.glob(f"reasoning_gym_environment_*rollouts_{run_id}_*.jsonl"))
-    atropos = config.data_path_to_save_groups
-    others = [f"{atropos} (Atropos's own format)"] if atropos and Path(atropos).exists() else []
-    if not dumps:
-        return f"Wrote {others[0]}" if others else "Wrote nothing: set --env.dump_all_rollouts"
-    files = " ".join(shlex.quote(str(path)) for path in dumps)
-    return "\n".join(
-        [
+    if dumps:
+        lines = [
             "Wrote",
             *(f"  {path}" for path in [*dumps, *others]),
             "Inspect the groups:",
-            f"  reasoning-gym-environment report {files} -o report.html",
+            f"  reasoning-gym-environment report {shlex.join(map(str, dumps))} -o report.html",
         ]
-    )
+    else:
+        lines = [f"Wrote {others[0]}" if others else "Wrote nothing: set --env.dump_all_rollouts"]
+    tqdm.write("\n".join(lines), file=sys.stdout)  # above a live line
 
 
 def redact_api_keys(folder: str | None) -> None:

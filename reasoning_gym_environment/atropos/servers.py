@@ -24,11 +24,7 @@ from ..inference.servers import ServerClient
 
 
 class AtroposServer(APIServer):
-    """Atropos's view of an inference client: weighted semaphores, timings, reasoning settings.
-
-    Attributes:
-        client: sends the requests.
-    """
+    """Atropos's view of an inference client: weighted semaphores, timings, reasoning settings."""
 
     def __init__(self, server_type: str, config: Any, reasoning_config: Any = None) -> None:
         super().__init__(config, reasoning_config=reasoning_config)
@@ -66,9 +62,7 @@ class AtroposServer(APIServer):
 
 @contextmanager
 def loading_tokenizer(config: Any, server: Any) -> Iterator[None]:
-    """Let Atropos's constructor load the tokenizer, which it does in any case.
-
-    If no tokenizer is configured and the server needs none, it loads a stand-in.
+    """Let Atropos's constructor load the tokenizer; a stand-in if none is set and needed.
 
     Raises:
         ConfigurationError: the tokenizer can't be loaded.
@@ -95,11 +89,7 @@ def loading_tokenizer(config: Any, server: Any) -> Iterator[None]:
 
 
 def chat_template_text(name_or_file: str) -> str:
-    """Return the text of a built-in chat template or of a file; empty for the tokenizer's own.
-
-    Raises:
-        ConfigurationError: there is no such template.
-    """
+    """Return the text of a built-in chat template or of a file; empty for the tokenizer's own."""
     if not name_or_file or name_or_file in CHAT_TEMPLATES:
         return CHAT_TEMPLATES.get(name_or_file, "")
     try:

@@ -8,7 +8,7 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import ConfigurationError
 from ..records import GroupResult, Recipe, recipe_key
@@ -21,29 +21,8 @@ logger = logging.getLogger(__name__)
 BATCH = 8
 """Problems of one request."""
 
-REPLY_SECONDS = 10.0
-"""Time for the service to reply."""
-
-RETRY_SECONDS = 10.0
-
-CLOSE_SECONDS = 5.0
-"""Time for the last results to reach the service."""
-
-MAX_PENDING = 4096
+_MAX_PENDING = 4096
 """Results that may wait for the service, and problems for a result; the oldest are dropped."""
-
-
-class SharedProblem(NamedTuple):
-    """A problem that the stream asks."""
-
-    recipe: Recipe
-    asked_again: bool
-
-
-class _Result(NamedTuple):
-    recipe: Recipe
-    solved: int
-    attempts: int
 
 
 class SharedCurriculum:
@@ -59,21 +38,16 @@ class SharedCurriculum:
     """
 
     def __init__(
-        self,
-        url: str,
-        options: Mapping[str, Any],
-        counts: Counter[str],
-        *,
-        pause: float = RETRY_SECONDS,
+        self, url: str, options: Mapping[str, Any], counts: Counter[str], *, pause: float = 10.0
     ) -> None:
         address, self._stream = split_stream_url(url)
         self._url = url
-        self._client = RewardClient(address, patience=0.0, timeout=REPLY_SECONDS)
+        self._client = RewardClient(address, patience=0.0, timeout=10.0)
         self._options = dict(options)
         self._counts = counts
-        self._ahead: deque[SharedProblem] = deque()
+        self._ahead: deque[tuple[Recipe, bool]] = deque()
         self._awaited: dict[str, None] = {}  # keys in the order in which they were asked
-        self._results: deque[_Result] = deque(maxlen=MAX_PENDING)
+        self._results: deque[tuple[Recipe, int, int]] = deque(maxlen=_MAX_PENDING)
         self._outage = Outage()
         self._pause = pause
         self._retry_at = 0.0
@@ -91,34 +65,34 @@ class SharedCurriculum:
         except (ConfigurationError, ServiceUnavailableError) as error:
             raise ConfigurationError(f"curriculum_url {self._url}: {error}") from error
 
-    async def next(self) -> SharedProblem | None:
-        """Return the next problem; None while the service does not reply."""
+    async def next(self) -> tuple[Recipe, bool] | None:
+        """Return the next problem, and whether it is asked again; None if there is none."""
         async with self._fetching:
             if not self._ahead and time.monotonic() >= self._retry_at:
                 try:
                     await self._fetch()
                 except (ConfigurationError, ServiceUnavailableError) as error:
-                    self._note_failure(error)
+                    self._record_failure(error)
             if not self._ahead:
                 return None
-            problem = self._ahead.popleft()
-        self._awaited[recipe_key(problem.recipe)] = None
-        if len(self._awaited) > MAX_PENDING:
+            recipe, asked_again = self._ahead.popleft()
+        self._awaited[recipe_key(recipe)] = None
+        if len(self._awaited) > _MAX_PENDING:
             del self._awaited[next(iter(self._awaited))]
         self._counts["curriculum/shared_problems"] += 1
-        return problem
+        return recipe, asked_again
 
     async def _fetch(self) -> None:
         reply = await asyncio.to_thread(self._client.problems, self._stream, BATCH, self._options)
         try:
             for each in reply:
-                recipe = read_recipe(each["recipe"])
-                self._ahead.append(SharedProblem(recipe, each["asked_again"]))
+                self._ahead.append((read_recipe(each["recipe"]), each["asked_again"]))
         except ValueError as error:
             raise ConfigurationError(f"invalid problem in the reply: {error}") from error
-        self._note_success()
+        if (seconds := self._outage.end()) is not None:
+            logger.warning("The shared curriculum is back after %.0f s", seconds)
 
-    def _note_failure(self, error: Exception) -> None:
+    def _record_failure(self, error: Exception) -> None:
         self._retry_at = time.monotonic() + self._pause
         self._outage.record_failure()
         if self._outage.should_log:
@@ -126,41 +100,37 @@ class SharedCurriculum:
                 "The shared curriculum at %s fails, using this replica's own: %s", self._url, error
             )
 
-    def _note_success(self) -> None:
-        if (seconds := self._outage.end()) is not None:
-            logger.warning("The shared curriculum is back after %.0f s", seconds)
-
     def drop(self, recipe: Recipe) -> None:
         """Tell the stream that a problem can't be asked here."""
-        self._tell(recipe, solved=0, attempts=0)
+        self._report_result(recipe, solved=0, attempts=0)
 
     def group_finished(self, group: GroupResult) -> None:
         """Tell the stream the result of its problem, now or when it replies again."""
-        self._tell(group.problem.recipe, solved=group.solved, attempts=len(group.scored))
+        self._report_result(group.problem.recipe, solved=group.solved, attempts=len(group.scored))
 
-    def _tell(self, recipe: Recipe, *, solved: int, attempts: int) -> None:
+    def _report_result(self, recipe: Recipe, *, solved: int, attempts: int) -> None:
         key = recipe_key(recipe)
         if key not in self._awaited:
             return
         del self._awaited[key]
-        self._results.append(_Result(recipe, solved, attempts))
+        self._results.append((recipe, solved, attempts))
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send())
 
     async def _send(self) -> None:
         """Send results until none is left."""
         while self._results:
-            result = self._results[0]
+            result = recipe, solved, attempts = self._results[0]
             try:
                 await asyncio.to_thread(
                     self._client.observe,
                     self._stream,
-                    result.recipe.to_json(),
-                    solved=result.solved,
-                    attempts=result.attempts,
+                    recipe.to_json(),
+                    solved=solved,
+                    attempts=attempts,
                 )
             except ServiceUnavailableError as error:
-                self._note_failure(error)
+                self._record_failure(error)
                 await asyncio.sleep(self._pause)
                 continue
             except ConfigurationError as error:  # the service has forgotten the problem
@@ -173,6 +143,6 @@ class SharedCurriculum:
         """Give the last results a few seconds to reach the service."""
         if self._sending is not None:
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._sending, CLOSE_SECONDS)
+                await asyncio.wait_for(self._sending, 5.0)
         if self._results:
             logger.warning("%d results did not reach %s", len(self._results), self._url)

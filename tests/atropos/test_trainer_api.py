@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from reasoning_gym_environment.atropos.delivery import TrainerApi
-from reasoning_gym_environment.atropos.scored_data import pack
+from reasoning_gym_environment.atropos.delivery import TrainerApi, pack
 
 
 @asynccontextmanager
@@ -45,7 +44,7 @@ async def test_an_api_elsewhere_gets_groups_compressed_but_not_what_is_short() -
     async with listening("0.0.0.0") as (url, requests, bodies):
         api = TrainerApi(url)
         await api.request("POST", "/scored_data", pack(LONG))
-        await api.post("/scored_data", {"env_id": 1})
+        await api.request("POST", "/scored_data", {"env_id": 1})
     assert [request.headers.get("Content-Encoding") for request in requests] == ["gzip", None]
     assert [json.loads(body) for body in bodies] == [LONG, {"env_id": 1}]
     assert int(requests[0].headers["Content-Length"]) < len(pack(LONG)) / 2

@@ -135,10 +135,10 @@ async def test_a_broken_reply_of_the_trainer_api_is_retried_until_patience_ends(
         api = TrainerApi(url)
         api.patience = 0.5
         with pytest.raises(UnreachableError, match=r"has not answered for 0\.5 s"):
-            await api.get("/info")
+            await api.request("GET", "/info")
 
 
 async def test_a_refusal_of_the_trainer_api_that_is_not_utf8_is_shown() -> None:
     async with replying(once(http(NOT_UTF8, "413 Too Large"))) as url:
         with pytest.raises(ApiRefusedError, match="413 Too Large: <h1>Passerelle"):
-            await TrainerApi(url).get("/info")
+            await TrainerApi(url).request("GET", "/info")
