@@ -9,14 +9,19 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
-from reasoning_gym_environment.settings import COMMAND_DEFAULTS, Option, list_options
+from reasoning_gym_environment.settings import (
+    COMMAND_DEFAULTS,
+    Option,
+    default_settings,
+    list_options,
+)
 from reasoning_gym_environment.util.command_line import limits
 
 PAGE = Path(__file__).with_name("configuration.md")
 BEGIN, END = "<!-- configuration table: begin -->", "<!-- configuration table: end -->"
 
 BY_COMMAND = {
-    command: {option.name: option.default for option in list_options(command)}
+    command: {option.name: option.default for option in list_options(default_settings(command))}
     for command in COMMAND_DEFAULTS
 }
 
@@ -25,8 +30,8 @@ def line(option: Option) -> str:
     """Return a line of a table; defaults of single commands follow the common one."""
     others = {command: defaults[option.name] for command, defaults in BY_COMMAND.items()}
     differing = [f"{command}: `{o}`" for command, o in others.items() if o != option.default]
-    valid = limits(option.field).capitalize()
-    about = " ".join(filter(None, (option.about, valid and f"*{valid}.*")))
+    valid = limits(option.field)
+    about = " ".join(filter(None, (option.about, valid and f"*{valid[0].upper()}{valid[1:]}.*")))
     name = option.name.removeprefix("env.")
     defaults = ", ".join([f"`{option.default}`", *differing])
     return f"| `{name}` | {defaults} | {about.replace('<', '&lt;')} |"

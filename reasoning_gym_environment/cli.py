@@ -5,72 +5,70 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from .errors import FixableError, did_you_mean
+from .errors import ConfigurationError, did_you_mean
+from .util.command_line import exit_status
 from .util.logs import configure_logging
-from .util.text import escape_control_characters
 
-USAGE = """\
-usage: reasoning-gym-environment COMMAND [options]
+SERVING = {
+    "serve": "feed a trainer through the Atropos API",
+    "process": "collect groups into files, without a trainer",
+    "evaluate": "run the fixed evaluation set",
+}
+"""The commands that use an inference server; each other command is a module of `commands`."""
 
-Train language models on reasoning-gym's tasks, with Atropos or any other trainer.
+COMMANDS = SERVING | {
+    "demo": "run everything for half a minute with a simulated policy",
+    "init": "write a commented configuration to start from",
+    "rewards": "serve scores and problems over HTTP to any trainer",
+    "openenv": "serve an OpenEnv environment",
+    "tasks": "list all tasks and which are used; --levels TASK shows a task's levels",
+    "problems": "write problems of chosen tasks and levels, with or without their solutions",
+    "audit": "check what every task's verifier pays for; fails on unknown findings",
+    "rescore": "score stored rollouts again under other settings, without inference",
+    "show": "print stored rollouts for people",
+    "export": "write stored rollouts for SFT or DPO, or whole, as JSONL, Parquet or a dataset",
+    "compare": "compare two evaluation results, paired by item",
+    "suite": "fixed evaluation sets: list, verify, leaderboard",
+    "report": "make an HTML page from dumps and evaluation results",
+    "watch": "show that page of runs while they write",
+}
 
-commands that use an inference server (for options: COMMAND --help):
-  serve      feed a trainer through the Atropos API
-  process    collect groups into files, without a trainer
-  evaluate   run the fixed evaluation set
 
-commands that need no server:
-  demo       run everything for half a minute with a simulated policy
-  init       write a commented configuration to start from
-  rewards    serve scores and problems over HTTP to any trainer
-  openenv    serve an OpenEnv environment
-  tasks      list all tasks and which are used; --levels TASK shows a task's levels
-  problems   write problems of chosen tasks and levels, with or without their solutions
-  audit      check what every task's verifier pays for; fails on unknown findings
-  rescore    score stored rollouts again under other settings, without inference
-  show       print stored rollouts for people
-  export     write stored rollouts for SFT or DPO, or whole, as JSONL, Parquet or a dataset
-  compare    compare two evaluation results, paired by item
-  suite      fixed evaluation sets: list, verify, leaderboard
-  report     make an HTML page from dumps and evaluation results
-  watch      show that page of runs while they write
-
-Settings are options, --env.NAME VALUE (the environment) and --openai.NAME VALUE (the
-inference server), or come from a file: --config FILE.yaml. --version prints the version.
-"""
-
-SERVING = ("serve", "process", "evaluate")
-"""The commands of `commands.run`; each other command has a module of its name."""
-
-COMMANDS = (
-    *SERVING,
-    "demo",
-    "init",
-    "rewards",
-    "openenv",
-    "tasks",
-    "problems",
-    "audit",
-    "rescore",
-    "show",
-    "export",
-    "compare",
-    "suite",
-    "report",
-    "watch",
-)
+def usage() -> str:
+    """Return the help of the program."""
+    lines = [f"  {name:10} {about}" for name, about in COMMANDS.items()]
+    serving, others = lines[: len(SERVING)], lines[len(SERVING) :]
+    return "\n".join(
+        [
+            "usage: reasoning-gym-environment COMMAND [options]\n",
+            "Train language models on reasoning-gym's tasks, with Atropos or any other trainer.\n",
+            "commands that use an inference server (for options: COMMAND --help):",
+            *serving,
+            "\ncommands that need no server:",
+            *others,
+            "\nSettings are options, --env.NAME VALUE (the environment) and --openai.NAME VALUE",
+            "(the inference server), or come from a file: --config FILE.yaml.",
+            "--version prints the version.",
+        ]
+    )
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command in the first argument; import no other command's code."""
     name, *options = arguments
-    module = "run" if name in SERVING else name
-    command: Callable[[Sequence[str]], int] = importlib.import_module(
-        f".commands.{module}", __package__
-    ).main
-    return command(arguments if name in SERVING else options)
+    if name in SERVING:
+        from .atropos import launch
+
+        def environment() -> type:
+            from .reasoning_gym_environment import ReasoningGymEnv  # slow, after all checks
+
+            return ReasoningGymEnv
+
+        return launch.run(arguments, environment)
+    command = importlib.import_module(f".commands.{name}", __package__)
+    return int(command.main(options))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,8 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     The code is 2 for errors that the user can fix, and 75 if the same command may succeed later.
     A closed pipe, as with `| head`, is a success.
     """
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        code = _main(sys.argv[1:] if arguments is None else arguments)
+        code = exit_status(lambda: _main(given))
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
@@ -90,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(USAGE)
+        print(usage())
         return 0 if arguments else 2
     if arguments[0] in ("--version", "version"):
         from . import __version__  # slow
@@ -100,18 +99,11 @@ def _main(arguments: Sequence[str]) -> int:
     if arguments[0] not in COMMANDS:
         known = f"the commands are {', '.join(COMMANDS)}"
         hint = did_you_mean(arguments[0], COMMANDS, otherwise=known, most=1)
-        return _fail(f"unknown command {arguments[0]!r}; {hint}")
+        raise ConfigurationError(f"unknown command {arguments[0]!r}; {hint}")
     configure_logging()
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch is not needed
     try:
         return run(arguments)
-    except FixableError as error:
-        return _fail(str(error), error.exit_status)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-
-
-def _fail(message: str, status: int = FixableError.exit_status) -> int:
-    print(f"error: {escape_control_characters(message)}", file=sys.stderr)
-    return status

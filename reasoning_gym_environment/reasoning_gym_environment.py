@@ -48,7 +48,7 @@ from reasoning_gym_environment.atropos.delivery import (
     to_scored_data_group,
     trained_tokens,
 )
-from reasoning_gym_environment.atropos.launch import run_command_line
+from reasoning_gym_environment.atropos.launch import run
 from reasoning_gym_environment.atropos.shared_curriculum import SharedCurriculum
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.evaluation.run import Evaluation
@@ -71,7 +71,7 @@ from reasoning_gym_environment.rollouts.metrics import (
 from reasoning_gym_environment.rollouts.rollouts import FailureBackoff, Rollouts
 from reasoning_gym_environment.sandbox.pool import StartWorker, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings
-from reasoning_gym_environment.settings import default_settings, pool_settings, settings_of
+from reasoning_gym_environment.settings import RunFlags, Settings, pool_settings, settings_of
 from reasoning_gym_environment.storage.checkpoints import (
     STREAM,
     Checkpoints,
@@ -80,11 +80,11 @@ from reasoning_gym_environment.storage.checkpoints import (
 )
 from reasoning_gym_environment.storage.dumps import DumpWriter
 from reasoning_gym_environment.storage.runs import RunRecorder
+from reasoning_gym_environment.util.command_line import exit_status
 from reasoning_gym_environment.util.concurrency import graceful_shutdown, offload
 from reasoning_gym_environment.util.files import LockFile
 from reasoning_gym_environment.util.logs import SecretRedactor
 from reasoning_gym_environment.util.outages import Outage, UnreachableError, require_reachable
-from reasoning_gym_environment.util.text import escape_control_characters
 
 logger = logging.getLogger(__name__)
 
@@ -272,22 +272,19 @@ class ReasoningGymEnv(BaseEnv):
     @classmethod
     def config_init(cls) -> tuple[ReasoningGymEnvConfig, list[ServerConfig]]:
         """Return the defaults of the command line."""
-        defaults = default_settings()
-        configs = [ServerConfig(**server.model_dump()) for server in defaults.servers]
-        return cls.env_config_cls(**defaults.env.model_dump()), configs
+        return cls.env_config_cls(), [ServerConfig()]
 
     @classmethod
     def cli(cls) -> None:
         """Run the program's arguments: `serve`, `process` or `evaluate`, and their options.
 
         Raises:
-            SystemExit: after printing an error that the user can fix or retry.
+            SystemExit: with the exit code, after printing an error that the user can fix or retry.
         """
-        try:
-            run_command_line(cls, sys.argv[1:])
-        except FixableError as error:
-            print(f"error: {escape_control_characters(str(error))}", file=sys.stderr)  # noqa: T201 - a program's last word
-            raise SystemExit(error.exit_status) from None
+        env, config = cls.config_init()
+        defaults = Settings(env=env, servers=config, flags=RunFlags())
+        if status := exit_status(lambda: run(sys.argv[1:], lambda: cls, defaults)):
+            raise SystemExit(status)
 
     @property
     def categories(self) -> dict[str, str]:

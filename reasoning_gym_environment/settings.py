@@ -1,22 +1,26 @@
 """The options of serve, process and evaluate: one model, without atroposlib.
 
 The command line, its help, the check of a YAML file, docs/configuration.md and Atropos's
-configuration are made from these classes. Atropos's own options repeat its fields, which a test
-compares, so that a mistake in any option is found before the imports that take seconds.
+configuration are made from these classes. Each option is declared once: ours in
+`EnvironmentSettings`, Atropos's own in atropos/fields.json. A test compares that file with
+atroposlib, so that a mistake in any option is found before the imports that take seconds.
 """
 
 from __future__ import annotations
 
+import inspect
+import json
 import logging
 import math
 import re
-from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+import textwrap
+from argparse import SUPPRESS, ArgumentParser, Namespace, _ArgumentGroup
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar  # noqa: F401 - Literal is in the snapshot
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator, Field, create_model, model_validator
 from pydantic.fields import FieldInfo
 
 from .errors import ConfigurationError
@@ -25,12 +29,21 @@ from .problems.levels import require_difficulty_where_fixed
 from .problems.options import Names, TaskOptions, split_names
 from .records import UPSTREAM_THRESHOLD
 from .scoring.rewards import ScoreMode
-from .util.command_line import ENV, FLAGS, SERVER, Given, Section, build, option, read_file
+from .util.command_line import (
+    ENV,
+    FLAGS,
+    SERVER,
+    Given,
+    Section,
+    build,
+    limits,
+    option,
+    read_given,
+    types_of,
+)
 from .util.files import require_place
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
     from .sandbox.pool import PoolSettings
     from .storage.dumps import DumpKind
 
@@ -39,7 +52,21 @@ logger = logging.getLogger(__name__)
 DEFAULT_DUMP_GB = 2
 """The limit of dumps that nobody asked for."""
 
-DEFAULT_MODEL = "NousResearch/DeepHermes-3-Llama-3-8B-Preview"
+COMMAND_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "process": {
+        "ensure_scores_are_not_same": False,
+        "include_messages": True,
+        "dump_all_rollouts": True,
+    }
+}
+"""Defaults that one command overrides."""
+
+HEADINGS = (
+    *("Common options", "Tasks and difficulty", "Scoring", "Evaluation", "Storage"),
+    *("Processes and logs", "Inference server", "More of Atropos", "More of the inference server"),
+    "Other options",
+)
+"""Of the options, in the order of the help; the short help omits those named `More …`."""
 
 
 def parse_difficulties(value: Any) -> list[float]:
@@ -96,23 +123,43 @@ Url = Annotated[str, BeforeValidator(parse_url)]
 Difficulties = Annotated[list[float], BeforeValidator(parse_difficulties)]
 
 
-class CommonSettings(Section):
-    tokenizer_name: str = option(
-        "",
-        "Hugging Face tokenizer of the model, by name or folder; by default model_name's, and none "
-        "with server_type openai, where only serve needs one.",
-    )
-    group_size: int = option(4, "Completions of each problem, scored as one group.", ge=1)
-    max_token_length: int = option(
-        2048, "Most tokens of a prompt and its completion together.", ge=2
-    )
-    total_steps: int = option(1000, "Training steps, or groups to collect with process.")
-    batch_size: int = option(-1, "Rollouts in a training batch; a trainer replaces it by its own.")
-    rollout_server_url: Url = option("http://localhost:8000", "URL of the Atropos API (`run-api`).")
+def _atropos_model(section: str) -> type[Section]:
+    """Return a model of Atropos's own options, made from the snapshot of atroposlib's fields."""
+    path = Path(__file__).with_name("atropos") / "fields.json"
+    found: dict[str, Any] = {}
+    for name, field in json.loads(path.read_text(encoding="utf-8"))[section].items():
+        kind, heading = field.pop("type"), field.pop("heading", "")
+        field.pop("upstream_default", None)  # for the test alone
+        found[name] = (kind, Field(**field, json_schema_extra={"heading": heading}))
+    return create_model(f"Atropos {section}", __base__=Section, __module__=__name__, **found)
+
+
+if TYPE_CHECKING:
+
+    class AtroposEnvironment(Section):
+        wandb_name: str | None = None
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    class AtroposServer(Section):
+        def __getattr__(self, name: str) -> Any: ...
+else:
+    AtroposEnvironment, AtroposServer = map(_atropos_model, (ENV, SERVER))
+
+
+class EnvironmentSettings(AtroposEnvironment, TaskOptions):
+    """All settings below `env`: Atropos's own and those of this environment.
+
+    Raises:
+        pydantic.ValidationError: a value is out of range, contradicts another, or has a name
+            that does not exist.
+    """
+
     system_prompt: str = option(
         "think",
         f"A built-in system prompt ({', '.join(SYSTEM_PROMPTS)}) or the text of one; "
         "empty sends none.",
+        begins="Common options",
     )
     chat_template: str = option(
         "",
@@ -122,13 +169,10 @@ class CommonSettings(Section):
     temperature: float = option(1.0, "Sampling temperature in training.", ge=0)
     top_p: float = option(1.0, "Nucleus sampling in training.", gt=0, le=1)
     seed: int = option(42, "Seed of the training stream.")
-    use_wandb: bool = option(True, "Log to Weights & Biases.")
-    wandb_name: str | None = option("reasoning_gym", "Name of the run in wandb and at the API.")
-
-
-class TaskSettings(TaskOptions):
     include_tasks: Names = option(
-        [], "Tasks and categories to train on, as a list or separated by commas; empty means all."
+        [],
+        "Tasks and categories to train on, as a list or separated by commas; empty means all.",
+        begins="Tasks and difficulty",
     )
     curriculum_url: str | None = option(
         None,
@@ -140,14 +184,12 @@ class TaskSettings(TaskOptions):
         "Draw again where an item's label is known to be false or its question to have no answer; "
         "in evaluation, several answers too.",
     )
-
-
-class ScoreSettings(Section):
     score_mode: ScoreMode = option(
         ScoreMode.PARTIAL,
         "Rewards before the length penalty: partial (the verifier's score), threshold "
         f"(0 below solved_threshold, by default {UPSTREAM_THRESHOLD}) or binary (1 at full "
         "credit, else 0).",
+        begins="Scoring",
     )
     solved_threshold: float | None = option(
         None,
@@ -172,37 +214,22 @@ class ScoreSettings(Section):
         True, "Tell the trainer to set truncated completions' advantages to 0."
     )
     verify_timeout: float = option(5.0, "Timeout for scoring one answer in seconds.", gt=0)
-    verify_group_timeout: float = option(
-        120.0, "Timeout for scoring a group's answers in seconds.", gt=0
+    num_eval_samples_per_task: int = option(
+        5, "Evaluation items of each task.", ge=1, begins="Evaluation"
     )
-
-
-class EvalSettings(Section):
-    steps_per_eval: int = option(100, "Training steps between evaluations; 0 or less for none.")
-    num_eval_samples_per_task: int = option(5, "Evaluation items of each task.", ge=1)
     eval_attempts: int = option(1, "Completions of each evaluation item: the k of pass@k.", ge=1)
     eval_difficulties: Difficulties = option(
         [],
         "Difficulties from 0 to 1 to evaluate as well as the default configuration, "
         "as a list or separated by commas: as many items of each task with levels at each.",
     )
-    eval_suite: str | None = option(
-        None, "Suite for `evaluate`: a name of `suite list`, or a file; fixes the settings above."
-    )
     eval_seed: int = option(123, "Seed of the evaluation set; no other seed affects it.")
     eval_temperature: float = option(0.1, "Sampling temperature in evaluation.", ge=0)
-    eval_handling: Literal["STOP_TRAIN", "LIMIT_TRAIN", "NONE"] = option(
-        "STOP_TRAIN", "What happens to training rollouts during an evaluation."
-    )
-    max_eval_workers: int = option(16, "Evaluation completions requested at once.", ge=1)
-    data_dir_to_save_evals: str | None = option(None, "Folder of evaluation results.")
-
-
-class StorageSettings(Section):
     data_dumps_dir: str = option(
         "data_dumps",
         "Folder of the dumps, and of evaluation results unless data_dir_to_save_evals is set.",
         min_length=1,
+        begins="Storage",
     )
     dump_all_rollouts: bool | None = option(
         None,
@@ -223,9 +250,42 @@ class StorageSettings(Section):
         0.7, "A group is successful if one of its scores is above this.", ge=0, le=1
     )
     sync_dumps: bool = option(False, "fsync each group.")
-    data_path_to_save_groups: str | None = option(
-        None, "JSONL file for the groups in Atropos's own format."
+    replica: Annotated[str, BeforeValidator(parse_name)] = option(
+        "",
+        "Name of this replica, such as 0: a restart under the same name continues its "
+        "stream and curriculum. Unset, the API numbers replicas in order of registration.",
+        begins="Processes and logs",
     )
+    task_processes: int | None = option(
+        None,
+        "Processes that make problems, and as many that score answers; unset means "
+        "half the cores, from 2 to 8.",
+        ge=1,
+    )
+    generation_timeout: float = option(10.0, "Generation timeout in seconds.", gt=0)
+    require_containment: bool = option(
+        False, "Refuse to start where the sandbox is incomplete, as without a system call filter."
+    )
+    debug_logging: bool = option(False, "Log every extraction and both scores of the dual format.")
+    suppress_base_env_logs: bool = option(True, "Hide the INFO messages of Atropos's base class.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> EnvironmentSettings:
+        if self.batch_size != -1 and self.batch_size < self.group_size:
+            raise ValueError(
+                f"batch_size must be ≥ group_size ({self.group_size}), got {self.batch_size}; "
+                "raise it, or leave it at -1 for the trainer to set"
+            )
+        require_difficulty_where_fixed(self.complexity_mode, self.difficulty)
+        resolve_system_prompt(self.system_prompt)  # refuses a misspelled name
+        none_above = self.rollout_save_score_threshold == 1 and not self.dump_all_rollouts
+        if self.dump_rollouts and none_above:
+            raise ValueError(
+                "rollout_save_score_threshold must be < 1 with dump_rollouts, got 1: no score is "
+                "above 1; lower it, or set dump_rollouts to false"
+            )
+        self.wandb_name = self.wandb_name or "reasoning_gym"  # the API registers no nameless one
+        return self
 
     @property
     def dumps_by_default(self) -> bool:
@@ -249,118 +309,6 @@ class StorageSettings(Section):
         default = DEFAULT_DUMP_GB if self.dumps_by_default else math.inf
         return (self.max_dump_gb or default) * 1e9
 
-
-class ProcessSettings(Section):
-    replica: Annotated[str, BeforeValidator(parse_name)] = option(
-        "",
-        "Name of this replica, such as 0: a restart under the same name continues its "
-        "stream and curriculum. Unset, the API numbers replicas in order of registration.",
-    )
-    task_processes: int | None = option(
-        None,
-        "Processes that make problems, and as many that score answers; unset means "
-        "half the cores, from 2 to 8.",
-        ge=1,
-    )
-    generation_timeout: float = option(10.0, "Generation timeout in seconds.", gt=0)
-    require_containment: bool = option(
-        False, "Refuse to start where the sandbox is incomplete, as without a system call filter."
-    )
-    debug_logging: bool = option(False, "Log every extraction and both scores of the dual format.")
-    suppress_base_env_logs: bool = option(True, "Hide the INFO messages of Atropos's base class.")
-
-
-class AtroposSettings(Section):
-    max_num_workers: int = option(
-        -1, "Groups in progress; -1 for max_num_workers_per_node a server."
-    )
-    max_num_workers_per_node: int = option(8, "Groups in progress for each inference server.")
-    eval_limit_ratio: float = option(
-        0.5, "Share of workers that train with eval_handling LIMIT_TRAIN."
-    )
-    inference_weight: float = option(
-        1.0, "Weight of this environment among several; -1 ignores it."
-    )
-    max_batches_offpolicy: int = option(3, "Most batches in the queue of the Atropos API.")
-    num_rollouts_to_keep: int = option(32, "Groups shown in wandb's table of rollouts.")
-    num_rollouts_per_group_for_logging: int = option(
-        1, "Rollouts of each group in that table; -1 for all."
-    )
-    ensure_scores_are_not_same: bool = option(True, "Drop groups whose scores are all equal.")
-    min_items_sent_before_logging: int = option(
-        2, "Groups sent between two reports; 0 or less reports every time."
-    )
-    include_messages: bool = option(False, "Send the messages to the trainer with each group.")
-    min_batch_allocation: float | None = option(
-        None, "Least share of a batch for this environment, from 0 to 1."
-    )
-    worker_timeout: float = option(600, "Timeout for one group in seconds; -1 for none.")
-    thinking_mode: bool = option(
-        False,
-        "Ask the API for reasoning (`extra_body`); set when reasoning_effort or "
-        "max_reasoning_tokens is.",
-    )
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = option(
-        None, "Reasoning effort; OpenAI's own API gets low to high."
-    )
-    max_reasoning_tokens: int | None = option(
-        None,
-        "Most reasoning tokens; only some providers support it, OpenAI does not.",
-        ge=1024,
-        le=32000,
-    )
-    custom_thinking_prompt: str | None = option(None, "System prompt added in thinking mode.")
-
-
-class EnvironmentSettings(  # pydantic orders fields from the last base to the first
-    AtroposSettings,
-    ProcessSettings,
-    StorageSettings,
-    EvalSettings,
-    ScoreSettings,
-    TaskSettings,
-    CommonSettings,
-):
-    """All settings below `env`: Atropos's own and those of this environment.
-
-    Raises:
-        pydantic.ValidationError: a value is out of range, contradicts another, or has a name
-            that does not exist.
-    """
-
-    renamed: ClassVar[Mapping[str, str]] = {
-        "complexity_level": "difficulty",
-        "eval_levels": "eval_difficulties",
-    }
-
-    @model_validator(mode="after")
-    def _consistent(self) -> EnvironmentSettings:
-        if self.batch_size != -1 and self.batch_size < self.group_size:
-            raise ValueError(
-                f"batch_size must be ≥ group_size ({self.group_size}), got {self.batch_size}; "
-                "raise it, or leave it at -1 for the trainer to set"
-            )
-        require_difficulty_where_fixed(self.complexity_mode, self.difficulty)
-        resolve_system_prompt(self.system_prompt)  # refuses a misspelled name
-        none_above = self.rollout_save_score_threshold == 1 and not self.dump_all_rollouts
-        if self.dump_rollouts and none_above:
-            raise ValueError(
-                "rollout_save_score_threshold must be < 1 with dump_rollouts, got 1: no score is "
-                "above 1; lower it, or set dump_rollouts to false"
-            )
-        self.wandb_name = self.wandb_name or "reasoning_gym"  # the API registers no nameless one
-        return self
-
-    @property
-    def complexity_level(self) -> float | None:
-        """The old name of `difficulty`."""
-        return self.difficulty
-
-    @property
-    def eval_levels(self) -> list[float]:
-        """The old name of `eval_difficulties`."""
-        return self.eval_difficulties
-
     def require_places(self) -> None:
         """Check that all configured outputs are writable.
 
@@ -376,97 +324,26 @@ class EnvironmentSettings(  # pydantic orders fields from the last base to the f
             require_place(folder, "data_path_to_save_groups")
 
 
-class CommonServerSettings(Section):
-    server_type: Literal["openai", "trl", "sglang", "vllm"] = option(
-        "openai", "The server's protocol."
-    )
-    base_url: Url | None = option("", "URL of the server, with /v1.")
-    model_name: str = option("default", "Name of the model at the server.")
-    api_key: str | None = option(
-        "", "API key of the server; by default that of api_key_var.", repr=False
-    )
-    api_key_var: str = option(
-        "", "Environment variable with the API key; OPENAI_API_KEY with server_type openai."
-    )
-    num_max_requests_at_once: int = option(512, "Most concurrent requests in training.")
-
-
-class ServerSettings(CommonServerSettings):
+class ServerSettings(AtroposServer):
     """All settings of an inference server, below `openai`; the API key is never printed."""
 
-    timeout: int = option(1200, "Request timeout in seconds.")
-    num_requests_for_eval: int = option(64, "Most concurrent requests in evaluation.")
-    rolling_buffer_length: int = option(1000, "Requests over which Atropos averages its timings.")
-    tokenizer_name: str = option("none", "Tokenizer of this server; none for the model's own.")
-    n_kwarg_is_ignored: bool = option(
-        False, "The server ignores `n` and returns one completion a request."
+    api_key_var: str = option(
+        "",
+        "Environment variable with the API key; OPENAI_API_KEY with server_type openai.",
+        begins="Inference server",
     )
-    health_check: bool = True
-    """Has no effect here and no help; stored files may have it."""
 
 
 class RunFlags(Section):
-    """Atropos's options outside the two sections."""
+    """Options outside the two sections."""
 
+    suite: str | None = option(
+        None,
+        "Evaluate a fixed set of items: a name of `suite list`, or a file.",
+        begins="Other options",
+    )
     slurm: bool = option(False, "Find the servers in Slurm's list of nodes.")
-    testing: bool = option(False, "Use Atropos's mock server.")
-
-
-GROUPS: Mapping[str, tuple[Any, ...]] = {
-    "Common options": (ENV, CommonSettings),
-    "Tasks and difficulty": (ENV, TaskSettings, TaskOptions),
-    "Scoring": (ENV, ScoreSettings),
-    "Evaluation": (ENV, EvalSettings),
-    "Storage": (ENV, StorageSettings),
-    "Processes and logs": (ENV, ProcessSettings),
-    "Inference server": (SERVER, CommonServerSettings),
-    "More of the inference server": (SERVER, ServerSettings),
-    "More of Atropos": (ENV, AtroposSettings),
-}
-"""Section and class of the options by heading; the short help omits those named `More …`."""
-
-
-ENVIRONMENT_DEFAULTS: Mapping[str, Any] = {
-    "group_size": 8,
-    "max_token_length": 8192,
-    "total_steps": 250,
-    "batch_size": 1024,
-    "steps_per_eval": 25,
-    "wandb_name": "reasoning_gym_think",
-    "eval_handling": "NONE",
-    "num_rollouts_per_group_for_logging": 4,
-    "num_rollouts_to_keep": 50,
-}
-"""Defaults of the command line where they differ from the classes', which have Atropos's."""
-
-COMMAND_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "process": {
-        "ensure_scores_are_not_same": False,
-        "include_messages": True,
-        "dump_all_rollouts": True,
-    }
-}
-"""By command, on top of the others."""
-
-SUITE_FIXES: Mapping[str, Any] = {
-    "answer_tolerance": False,
-    "complexity_mode": None,
-    "difficulty": None,
-    "eval_difficulties": [],
-    "exclude_tasks": [],
-    "skip_faulty_items": True,
-    "solved_threshold": None,
-    "task_parameters": {},
-    "task_weights": {},
-    "thinking_mode": False,
-}
-"""What every suite fixes besides its own settings, so that results can be compared."""
-
-SERVER_DEFAULTS: Mapping[str, Any] = {
-    "model_name": DEFAULT_MODEL,
-    "base_url": "http://localhost:9004/v1",  # Atropos's launch scripts put the first there
-    "num_requests_for_eval": 256,
-}
+    testing: bool = option(False, "Use Atropos's mock server, for its own tests.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -484,12 +361,8 @@ class Settings:
 
 def default_settings(command: str = "") -> Settings:
     """Return the defaults of a command."""
-    env = {**ENVIRONMENT_DEFAULTS, **COMMAND_DEFAULTS.get(command, {})}
-    return Settings(
-        env=EnvironmentSettings(**env),
-        servers=[ServerSettings(**SERVER_DEFAULTS)],
-        flags=RunFlags(),
-    )
+    env = EnvironmentSettings(**COMMAND_DEFAULTS.get(command, {}))
+    return Settings(env=env, servers=[ServerSettings()], flags=RunFlags())
 
 
 class Option(NamedTuple):
@@ -501,18 +374,75 @@ class Option(NamedTuple):
     default: str
     field: FieldInfo
 
+    def help(self, columns: int | None = None) -> str:
+        """Return what the option does, its default and its limits, shortened to some columns."""
+        brackets = f"[{'; '.join(filter(None, (self.default, limits(self.field))))}]"
+        about = self.about
+        if columns is not None:
+            room = max(24, columns - len(brackets) - 1)
+            about = textwrap.shorten(first_clause(about), room, placeholder=" …")
+        return f"{about} {brackets}"
 
-def list_options(command: str = "") -> Iterator[Option]:
-    """List the options in the order of --help-all, with a command's defaults."""
-    defaults = default_settings(command)
-    for heading, (section, *models) in GROUPS.items():
-        values = defaults.env if section == ENV else defaults.servers[0]
-        own = [(name, model) for model in models for name in model.__annotations__]
-        for name, model in own:  # without those of its base
-            field = model.model_fields[name]
-            if field.description:
-                default = shown(getattr(values, name))
-                yield Option(heading, f"{section}.{name}", field.description, default, field)
+
+def first_clause(text: str) -> str:
+    """Return a description up to its first full stop, colon or semicolon, without parentheses.
+
+    Example:
+        >>> first_clause("Tasks to leave out; wins over include_tasks.")
+        'Tasks to leave out'
+    """
+    return re.split(r"[;:] |\.(?: |$)", re.sub(r" \([^)]*\)", "", text))[0]
+
+
+def list_options(defaults: Settings | None = None) -> list[Option]:
+    """List the options in the order of the help: by heading, those named `More …` near the end."""
+    defaults = defaults or default_settings()
+    found = []
+    models = {ENV: defaults.env, SERVER: defaults.servers[0], FLAGS: defaults.flags}
+    for section, values in models.items():
+        begun = HEADINGS[0]
+        for name, field in type(values).model_fields.items():
+            extra: Any = field.json_schema_extra or {}
+            begun = extra.get("begins", begun)
+            about, default = field.description or "", shown(getattr(values, name))
+            full = f"{section}.{name}".lstrip(".")
+            found.append(Option(extra.get("heading", begun), full, about, default, field))
+    return sorted(found, key=lambda option: HEADINGS.index(option.heading))
+
+
+def add_option(parser: ArgumentParser | _ArgumentGroup, option: Option, **more: Any) -> None:
+    """Let a command take an option; its value is checked later, with those of the file."""
+    is_flag = bool in types_of(option.field.annotation)
+    text = more.pop("help", option.help())
+    parser.add_argument(
+        f"--{option.name}",
+        default=SUPPRESS,
+        nargs="?" if is_flag else None,
+        const=True if is_flag else None,
+        type=lambda text: None if text == "None" else text,
+        help=text.replace("%", "%%"),
+        **{"metavar": "VALUE", **more},
+    )
+
+
+def add_settings(parser: ArgumentParser, names: Sequence[str]) -> None:
+    """Let a command take a file of settings and the named settings of the environment."""
+    parser.add_argument("--config", metavar="FILE.yaml", type=Path, help="settings, as for serve")
+    for known in list_options():
+        if known.name in {f"{ENV}.{name}" for name in names}:
+            add_option(parser, known)
+
+
+def read_environment(options: Namespace) -> EnvironmentSettings:
+    """Return the settings of a command with `add_settings`; options override the file.
+
+    Raises:
+        ConfigurationError: the file can't be read, or a value is invalid.
+    """
+    given = read_given(options, sections())
+    if options.config and not given.env:
+        raise ConfigurationError(f"{options.config}: the section `{ENV}` is missing")
+    return build(EnvironmentSettings, given.env)
 
 
 def sections(env: type[Section] = EnvironmentSettings) -> dict[str, type[Section]]:
@@ -528,27 +458,34 @@ def build_settings(given: Given, defaults: Settings) -> Settings:
     """
     servers: Sequence[Mapping[str, Any]] = given.servers
     if len(servers) < 2 and len(defaults.servers) == 1:
-        servers = [{**defaults.servers[0].model_dump(), **(servers[0] if servers else {})}]
-    env = with_suite(given.env) if given.env.get("eval_suite") else given.env
+        servers = [{**dict(defaults.servers[0]), **(servers[0] if servers else {})}]
+    flags = build(RunFlags, given.flags)
+    env = with_suite(given.env, flags.suite) if flags.suite else given.env
     return Settings(
-        env=build(type(defaults.env), {**defaults.env.model_dump(), **env}),
+        env=build(type(defaults.env), {**dict(defaults.env), **env}),
         servers=[build(ServerSettings, server, prefix=f"{SERVER}.") for server in servers]
         or defaults.servers,
-        flags=build(RunFlags, given.flags),
+        flags=flags,
     )
 
 
-def with_suite(env: Mapping[str, Any]) -> dict[str, Any]:
-    """Return given settings with those that their suite fixes; warn of each that it overrides.
+def with_suite(env: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return given settings with those that a suite fixes; warn of each that it overrides.
 
     Raises:
         ConfigurationError: there is no such suite.
     """
     from .problems.suites import load_suite  # slow, not for help
 
-    suite = load_suite(env["eval_suite"])
+    suite = load_suite(name)
     options = {"max_token_length": suite.settings.max_token_length, **env}
-    fixed = {**SUITE_FIXES, **suite.fixed_settings, "include_tasks": suite.tasks}
+    settings = (
+        *("answer_tolerance", "complexity_mode", "difficulty", "eval_difficulties"),
+        *("exclude_tasks", "skip_faulty_items", "solved_threshold", "task_parameters"),
+        *("task_weights", "thinking_mode"),
+    )
+    defaults = {name: getattr(EnvironmentSettings(), name) for name in settings}
+    fixed = {**defaults, **suite.fixed_settings, "include_tasks": suite.tasks}
     overridden = sorted(name for name in env if name in fixed and env[name] != fixed[name])
     if overridden:
         logger.warning(
@@ -559,7 +496,7 @@ def with_suite(env: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, **fixed}
 
 
-def check_start(command: str, env: EnvironmentSettings) -> None:
+def check_start(command: str, settings: Settings) -> None:
     """Check the names of tasks and the places of outputs, as far as possible without the library.
 
     Raises:
@@ -570,44 +507,19 @@ def check_start(command: str, env: EnvironmentSettings) -> None:
     from .problems.training import require_names  # slow; help needs none
     from .tasks.catalogue import bundled_snapshot, select_tasks, task_weights
 
+    env, suite = settings.env, settings.flags.suite
     if known := bundled_snapshot():  # the worker processes check for other versions of the library
         tasks = select_tasks(known.discovery, include=env.include_tasks, exclude=env.exclude_tasks)
         task_weights(tasks, env.task_weights)
         require_names(env.task_parameters, known.ladders)
-    if env.eval_suite and command != "evaluate":
+    if suite and command != "evaluate":
         raise ConfigurationError(
-            f"eval_suite is for `evaluate` alone, got {env.eval_suite!r} for `{command}`: unset it"
+            f"--suite is for `evaluate` alone, got {suite!r} for `{command}`: leave it out"
         )
     evaluates = command == "evaluate" or (command == "serve" and env.steps_per_eval > 0)
     if evaluates and not env.data_dir_to_save_evals:
         require_place(Path(env.data_dumps_dir), "data_dumps_dir")
     env.require_places()
-
-
-def add_options(parser: ArgumentParser, names: Sequence[str]) -> None:
-    """Let a command take a file of settings and the named settings of the environment."""
-    parser.add_argument("--config", metavar="FILE.yaml", type=Path, help="settings, as for serve")
-    defaults = default_settings().env
-    for name in names:
-        about = EnvironmentSettings.model_fields[name].description
-        text = f"{about} (default: {shown(getattr(defaults, name))})".replace("%", "%%")
-        parser.add_argument(f"--{ENV}.{name}", metavar="VALUE", help=text)
-        for old in (old for old, new in EnvironmentSettings.renamed.items() if new == name):
-            parser.add_argument(f"--{ENV}.{old}", dest=f"{ENV}.{name}", help=SUPPRESS)
-
-
-def environment_of(options: Namespace, names: Sequence[str]) -> EnvironmentSettings:
-    """Return the settings of a command with `add_options`: defaults, below the file, below options.
-
-    Raises:
-        ConfigurationError: the file can't be read, or a value is invalid.
-    """
-    env = read_file(options.config, sections()).env if options.config else {}
-    if options.config and not env:
-        raise ConfigurationError(f"{options.config}: the section `{ENV}` is missing")
-    given = {name: getattr(options, f"{ENV}.{name}") for name in names}
-    given = {name: value for name, value in given.items() if value is not None}
-    return build(EnvironmentSettings, {**ENVIRONMENT_DEFAULTS, **env, **given})
 
 
 def shown(value: Any) -> str:
@@ -616,13 +528,13 @@ def shown(value: Any) -> str:
     return "unset" if value in (None, "", [], {}) else str(value)
 
 
-PartSettings = TypeVar("PartSettings", bound="DataclassInstance")
+Part = TypeVar("Part")
 
 
-def settings_of(part: type[PartSettings], env: EnvironmentSettings, **more: Any) -> PartSettings:
-    """Return the settings of a part, whose fields are named as the options; `more` adds others."""
-    options = {f.name: getattr(env, f.name) for f in fields(part) if hasattr(env, f.name)}
-    return part(**{**options, **more})
+def settings_of(part: Callable[..., Part], env: EnvironmentSettings, **more: Any) -> Part:
+    """Call a part's class with the options that its parameters are named after, and with `more`."""
+    names = [name for name in inspect.signature(part).parameters if hasattr(env, name)]
+    return part(**{**{name: getattr(env, name) for name in names}, **more})
 
 
 def pool_settings(env: EnvironmentSettings) -> PoolSettings:

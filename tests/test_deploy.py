@@ -95,7 +95,7 @@ def test_the_image_of_openenv_starts_its_command_at_the_port_that_clients_expect
     lines = (DEPLOY / "openenv.Dockerfile").read_text().splitlines()
     [entry] = [line.removeprefix("ENTRYPOINT ") for line in lines if line.startswith("ENTRYPOINT")]
     program, command, *given = json.loads(entry)
-    options = build_parser().parse_args(given)
+    options = build_parser().parse(given)
     assert (program, command) == ("reasoning-gym-environment", "openenv")
     assert (options.host, options.port) == ("0.0.0.0", 8000)
     assert "EXPOSE 8000" in lines

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnum
 from pydantic import Field
 
 from ..evaluation.run import DECISIVE, EvaluationSettings
 from ..inference.prompts import resolve_system_prompt
-from ..problems.suites import load_suite
 from ..scoring.grading import ScoringSettings
 from ..settings import EnvironmentSettings, ServerSettings, settings_of
 from .servers import chat_template_text
+
+_EVAL_HANDLING = EnvironmentSettings.model_fields["eval_handling"]
 
 
 class ReasoningGymEnvConfig(EnvironmentSettings, BaseEnvConfig):
@@ -24,8 +26,9 @@ class ReasoningGymEnvConfig(EnvironmentSettings, BaseEnvConfig):
     """
 
     eval_handling: EvalHandlingEnum = Field(
-        default=EvalHandlingEnum.STOP_TRAIN,
-        description=EnvironmentSettings.model_fields["eval_handling"].description,
+        default=EvalHandlingEnum(_EVAL_HANDLING.default),
+        description=_EVAL_HANDLING.description,
+        json_schema_extra=_EVAL_HANDLING.json_schema_extra,
     )
 
 
@@ -33,12 +36,20 @@ class ServerConfig(ServerSettings, APIServerConfig):
     """An inference server's settings; printing them hides the API key."""
 
 
+def as_config(env: Any, config_class: Any) -> Any:
+    """Return settings, which are valid already, as Atropos's configuration."""
+    if isinstance(env, config_class):
+        return env
+    values = {**dict(env), "eval_handling": EvalHandlingEnum(env.eval_handling)}
+    return config_class.model_construct(**values)
+
+
 def evaluation_settings(
     config: ReasoningGymEnvConfig, *, model: str, run_id: str
 ) -> EvaluationSettings:
     """Return the settings of evaluations; `run_id` names the results' folder if none is set."""
-    options, renamed = config.model_dump(mode="json"), config.renamed
-    decisive = {name: options[renamed.get(name, name)] for name in DECISIVE}
+    options = config.model_dump(mode="json")
+    decisive = {name: options[name] for name in DECISIVE}
     folder = config.data_dir_to_save_evals or f"{config.data_dumps_dir}/evaluation_{run_id}"
     return settings_of(
         EvaluationSettings,
@@ -50,6 +61,5 @@ def evaluation_settings(
         },
         folder=Path(folder),
         model=model,
-        suite=load_suite(config.eval_suite) if config.eval_suite else None,
         scoring=settings_of(ScoringSettings, config),
     )

@@ -1,38 +1,219 @@
-"""The commands `serve`, `process` and `evaluate`; unlike Atropos's own, they hide API keys."""
+"""`serve`, `process` and `evaluate`: all checks come before the heavy imports."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
-from collections.abc import Sequence
+import textwrap
+import traceback
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
-from atroposlib.envs.base import BaseEnv
 
-from ..errors import ConfigurationError, FixableError
+from ..errors import ConfigurationError, FixableError, did_you_mean
 from ..settings import (
     COMMAND_DEFAULTS,
-    RunFlags,
+    EnvironmentSettings,
+    Option,
     ServerSettings,
     Settings,
+    add_option,
     build_settings,
     check_start,
+    default_settings,
+    list_options,
     sections,
 )
-from ..util.command_line import ENV, SERVER, build, read_given
+from ..util.command_line import ENV, SERVER, Parser, number, read_given
 from ..util.concurrency import SWITCH_SECONDS
 from ..util.files import replacing
-from ..util.logs import WITHHELD, SecretRedactor
-from .config import ServerConfig
-from .output import require_wandb_login
+from ..util.logs import WITHHELD, SecretRedactor, configure_logging
+
+if TYPE_CHECKING:
+    from atroposlib.envs.base import BaseEnv
+
+    from ..report.live import WatchProcess
 
 logger = logging.getLogger(__name__)
 
-RUNS = {"serve": "env_manager", "process": "process_manager", "evaluate": "_run_evaluate"}
-"""Command to the environment's method that runs it."""
+
+class Run(NamedTuple):
+    """A command that uses an inference server.
+
+    Attributes:
+        method: of the environment, which runs it.
+    """
+
+    method: str
+    about: str
+    example: str
+
+
+_ONE_SERVER = (
+    "reasoning-gym-environment {} --openai.base_url http://localhost:9004/v1 \\\n"
+    "    --openai.model_name MODEL --env.use_wandb False"
+)
+RUNS = {
+    "serve": Run(
+        "env_manager",
+        "Feed a trainer through the Atropos API, until training ends.",
+        "run-api &\nreasoning-gym-environment init vllm > vllm.yaml\n"
+        "reasoning-gym-environment serve --config vllm.yaml --env.complexity_mode curriculum",
+    ),
+    "process": Run(
+        "process_manager",
+        "Collect env.total_steps groups into files, without a trainer.",
+        _ONE_SERVER.format("process"),
+    ),
+    "evaluate": Run(
+        "_run_evaluate",
+        "Run the fixed evaluation set and write its samples and metrics.",
+        _ONE_SERVER.format("evaluate"),
+    ),
+}
+
+
+def run(
+    arguments: Sequence[str],
+    env_class: Callable[[], type[BaseEnv]],
+    defaults: Settings | None = None,
+) -> int:
+    """Run a command; return 1 after a traceback without API keys if it crashes.
+
+    Args:
+        arguments: the command and its options.
+        env_class: imports and returns the environment's class.
+        defaults: by default, those of this package's environment.
+
+    Raises:
+        FixableError: without API keys.
+    """
+    command, *rest = arguments or [""]
+    if command not in RUNS:
+        hint = did_you_mean(command, RUNS, otherwise=f"the commands are {', '.join(RUNS)}", most=1)
+        raise ConfigurationError(f"unknown command {command!r}; {hint}")
+    defaults = defaults or default_settings()
+    env = defaults.env.model_copy(update=COMMAND_DEFAULTS.get(command, {}))
+    defaults = replace(defaults, env=env)
+    if {"-h", "--help", "--help-all"} & {*rest}:
+        print_help(command, defaults, everything="--help-all" in rest)
+        return 0
+    options = build_parser(command, list_options(defaults)).parse(rest)
+    given = read_given(options, sections(type(env)))
+    redactor = SecretRedactor(given.keys)
+    sys.argv[1:] = redactor.clean_arguments(sys.argv[1:])  # wandb records them
+    try:
+        settings = build_settings(given, defaults)
+        check_start(command, settings)
+        with ExitStack() as stack:
+            watch = None
+            if options.watch is not None:
+                watch = stack.enter_context(
+                    closing(_start_watch(command, settings.env, options.watch))
+                )
+            live = sys.stderr.isatty() and not options.quiet and not options.json_logs
+            _configure_logging(settings.env, redactor, options, live=live)
+            loaded = env_class()
+            if watch is not None:
+                logger.info("Watch the run at %s", watch.url())
+            launch(loaded, command, settings, progress_interval=1.0 if live else 10.0)
+    except FixableError as error:
+        error.args = (redactor.clean(str(error)),)
+        raise
+    except Exception:  # noqa: BLE001 - printed whole, but for the keys
+        sys.stderr.write(redactor.clean(traceback.format_exc()))
+        return 1
+    return 0
+
+
+def build_parser(command: str, options: Sequence[Option], *, columns: int | None = None) -> Parser:
+    """Return the parser of a command.
+
+    Args:
+        columns: for each option's help in the list of options; None shows it whole.
+    """
+    known = RUNS[command]
+    parser = Parser(
+        prog=f"reasoning-gym-environment {command}",
+        usage="%(prog)s [--config FILE.yaml] [--env.NAME VALUE ...] [--openai.NAME VALUE ...]",
+        description=f"{known.about}\n\nFor example:\n{textwrap.indent(known.example, '    ')}",
+        add_help=False,
+    )
+    for heading, members in groupby(options, lambda option: option.heading):
+        group = parser.add_argument_group(heading)
+        for option in members:
+            add_option(group, option, help=option.help(columns), metavar="")
+    group.add_argument(
+        "--config",
+        metavar="FILE.yaml",
+        type=Path,
+        help="settings below `env:` and `openai:`; options override them",
+    )
+    group.add_argument("--quiet", action="store_true", help="log only warnings and errors")
+    group.add_argument("--json-logs", action="store_true", help="log JSON, one object a line")
+    group.add_argument(
+        "--watch",
+        metavar="PORT",
+        type=number(int, ge=0, le=65535),
+        help="show the run in a browser, at this port of this machine; 0 takes a free one",
+    )
+    group.add_argument("--help", action="store_true", help="the options that most runs set")
+    group.add_argument("--help-all", action="store_true", help="all options in full")
+    return parser
+
+
+def print_help(command: str, defaults: Settings, *, everything: bool) -> None:
+    """Print the help of a command.
+
+    Args:
+        everything: all options in full instead of the common ones on a line each.
+    """
+    options = list_options(defaults)
+    shown = [o for o in options if everything or not o.heading.startswith("More ")]
+    parser = build_parser(command, shown, columns=None if everything else 81)
+    if left := len(options) - len(shown):
+        parser.epilog = (
+            f"In brackets: the default and the valid values. --help-all has {left} more."
+        )
+    parser.print_help()
+
+
+def _start_watch(command: str, env: EnvironmentSettings, port: int) -> WatchProcess:
+    """Start to serve the run's page; raises ConfigurationError if nothing would be on it."""
+    from ..report.live import WatchProcess
+
+    if command != "evaluate" and not env.dumped_kinds:
+        raise ConfigurationError(
+            "--watch shows groups on disk, and no group is dumped: set --env.dump_all_rollouts true"
+        )
+    folders = filter(None, (env.data_dumps_dir, env.data_dir_to_save_evals))
+    return WatchProcess([*map(Path, folders)], port)
+
+
+def _configure_logging(
+    env: EnvironmentSettings, redactor: SecretRedactor, options: Namespace, *, live: bool
+) -> None:
+    """Log without API keys; `live` keeps the progress line at the bottom of the terminal."""
+    package = __package__.partition(".")[0]
+    if options.quiet or options.json_logs:
+        os.environ.setdefault("WANDB_SILENT", "true")
+    handler = None
+    if live:
+        from ..util.progress import AboveBars
+
+        handler = AboveBars(f"{package}.rollouts.metrics.line")
+    configure_logging(redactor, quiet=options.quiet, as_json=options.json_logs, handler=handler)
+    if not env.debug_logging:  # these log a line or more per group
+        for name in ("problems.training.problems", "scoring.grading", "storage.dumps"):
+            logging.getLogger(f"{package}.{name}").setLevel(logging.WARNING)
 
 
 def launch(
@@ -46,10 +227,14 @@ def launch(
     Raises:
         FixableError: the run can't start or continue.
     """
+    from ..problems.suites import load_suite
+    from .config import ServerConfig, as_config
+    from .output import require_wandb_login
+
     if command != "evaluate" and settings.env.use_wandb:
         require_wandb_login()
-    config = build(env_class.env_config_cls, settings.env.model_dump())
-    servers = [ServerConfig(**server.model_dump()) for server in settings.servers]
+    config = as_config(settings.env, env_class.env_config_cls)
+    servers = [ServerConfig.model_construct(**dict(server)) for server in settings.servers]
     if command == "evaluate" and config.data_dir_to_save_evals:
         _write_configuration(Path(config.data_dir_to_save_evals), settings)
     logging.getLogger("atroposlib.envs.base").setLevel(logging.INFO)  # Atropos sets DEBUG
@@ -57,12 +242,14 @@ def launch(
     flags = settings.flags
     env = env_class(config, servers, slurm=flags.slurm, testing=flags.testing)
     env.progress_interval = progress_interval
+    if flags.suite:
+        env.evaluation.settings = replace(env.evaluation.settings, suite=load_suite(flags.suite))
     if command == "process":
         env.process_mode = True
         env.n_groups_to_process = config.total_steps
         env.group_size_to_process = config.group_size
     sys.setswitchinterval(SWITCH_SECONDS)
-    asyncio.run(getattr(env, RUNS[command])())
+    asyncio.run(getattr(env, RUNS[command].method)())
 
 
 def headline(command: str, config: Any, servers: Sequence[ServerSettings]) -> str:
@@ -83,24 +270,3 @@ def _write_configuration(folder: Path, settings: Settings) -> None:
     }
     with replacing(folder / "evaluate_config.yaml") as partial:
         partial.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-
-
-def run_command_line(env_class: type[BaseEnv], arguments: Sequence[str]) -> None:
-    """Run a command given as a program's arguments; raises FixableError if one is invalid."""
-    command, *options = arguments or [""]
-    if command not in RUNS:
-        raise ConfigurationError(f"unknown command {command!r}; the commands are {', '.join(RUNS)}")
-    if {"-h", "--help", "--help-all"} & {*options}:
-        raise ConfigurationError(f"for help, run `reasoning-gym-environment {command} --help-all`")
-    given = read_given(options, sections(env_class.env_config_cls))
-    redactor = SecretRedactor(given.keys)
-    sys.argv[1:] = redactor.clean_arguments(sys.argv[1:])
-    config, servers = env_class.config_init()
-    env = config.model_copy(update=COMMAND_DEFAULTS.get(command, {}))
-    try:
-        settings = build_settings(given, Settings(env=env, servers=servers, flags=RunFlags()))
-        check_start(command, settings.env)
-        launch(env_class, command, settings)
-    except FixableError as error:
-        error.args = (redactor.clean(str(error)),)
-        raise

@@ -1,4 +1,4 @@
-"""The commands, one a module; `main(arguments)` of each returns the exit code.
+"""The commands without an inference server, one a module; each `main(arguments)` returns a status.
 
 They parse options and print. The packages do the work.
 """
@@ -14,7 +14,6 @@ __all__ = [
     "report",
     "rescore",
     "rewards",
-    "run",
     "show",
     "suite",
     "tasks",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..audit.findings import KnownFindings, known_findings
 from ..audit.pages import as_html, as_json, as_markdown, as_text, chance_floors, page_data
 from ..audit.run import audit_tasks
+from ..util.command_line import Parser, number
 from ..util.files import require_place
 
 PAGES = {
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int
     Args:
         known: replaces the package's table of known findings.
     """
-    options = parse(arguments)
+    options = build_parser().parse(arguments)
     for output in (options.html, options.markdown, options.floors):
         if output is not None:
             require_place(output.parent, str(output))
@@ -45,24 +45,15 @@ def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int
     return 1 if audit.unexplained else 0
 
 
-def parse(arguments: Sequence[str]) -> Namespace:
-    """Parse the options; exits with a message if one is invalid."""
-    parser = build_parser()
-    options = parser.parse_args(arguments)
-    if options.items < 1:
-        parser.error(f"--items must be an integer ≥ 1, got {options.items}")
-    return options
-
-
-def build_parser() -> ArgumentParser:
-    parser = ArgumentParser(
+def build_parser() -> Parser:
+    parser = Parser(
         prog="reasoning-gym-environment audit",
         description="Check what every task's verifier pays for, and its levels.",
     )
     parser.add_argument("--tasks", default="", help="names, separated by commas (default: all)")
     parser.add_argument(
         "--items",
-        type=int,
+        type=number(int, ge=1),
         default=30,
         help="items of each task (default: 30); floors use ten times as many",
     )

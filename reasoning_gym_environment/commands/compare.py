@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from ..evaluation.comparison import compare, comparison_table
 from ..evaluation.store import EvaluationResults, read_results
 from ..records import UPSTREAM_THRESHOLD
 from ..tasks.recipes import LIBRARY
+from ..util.command_line import Parser
 from ..util.text import escape_control_characters
 
 _SHOWN = 60
@@ -21,7 +21,7 @@ _SHOWN = 60
 
 def main(arguments: Sequence[str]) -> int:
     """Print what changed between two evaluations."""
-    parser = ArgumentParser(
+    parser = Parser(
         prog="reasoning-gym-environment compare",
         description="Compare two evaluations, paired by item.",
     )
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
         help="leave out items that one of them marks as faulty; `rescore` marks older ones",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    options = parser.parse_args(arguments)
+    options = parser.parse(arguments)
     before, after = read_results(options.before), read_results(options.after)
     settings = before.differing(after)
     versions = {"before": before.library_versions, "after": after.library_versions}

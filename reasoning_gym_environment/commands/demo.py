@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import math
 import os
+from argparse import SUPPRESS, Namespace
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 
+from ..util.command_line import Parser, number
 from ..util.files import require_place
-from .watch import LAST_PORT, WatchProcess
 
 SERVER_TYPES = ("openai", "vllm", "sglang", "trl")
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse the options; raises SystemExit on `--help` and on a bad option, after printing why."""
-    parser = build_parser()
-    options = parser.parse_args(arguments)
-    if options.watch is not None and not 0 <= options.watch <= LAST_PORT:
-        parser.error(f"--watch must be between 0 and {LAST_PORT}, got {options.watch}")
-    if options.group_size < 2:
-        parser.error(f"--group-size must be at least 2, got {options.group_size}")
-    if getattr(options, "seconds", 1.0) <= 0:
-        parser.error(f"--seconds must be above 0, got {options.seconds}")
-    return options
-
-
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def build_parser() -> Parser:
+    parser = Parser(
         prog="reasoning-gym-environment demo",
         description="Run the real environment between a simulated policy and a stand-in trainer "
         "that fetches batches and trains nothing. With --trainer-only, run the stand-in alone, to "
         "try `serve` with your own model.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument(
         "--seconds",
-        type=float,
-        default=argparse.SUPPRESS,
+        type=number(float, gt=0),
+        default=SUPPRESS,
         help="time to run (default: 30; with --trainer-only, until Ctrl-C)",
     )
     parser.add_argument(
@@ -49,43 +35,56 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="URL",
         nargs="?",
         const="http://localhost:8000",
-        default=argparse.SUPPRESS,
+        default=SUPPRESS,
         help="run the stand-in trainer alone, at the Atropos API (`run-api`) of this URL "
         "(%(const)s if none is given)",
     )
     parser.add_argument(
-        "--server-type", choices=SERVER_TYPES, default="openai", help="type of inference client"
+        "--server-type",
+        choices=SERVER_TYPES,
+        default="openai",
+        help="type of inference client (default: %(default)s)",
     )
-    parser.add_argument("--group-size", type=int, default=8, help="rollouts of one problem")
     parser.add_argument(
-        "--data-dumps-dir", type=Path, default=Path("data_dumps"), help="folder of the dumps"
+        "--group-size",
+        type=number(int, ge=2),
+        default=8,
+        help="rollouts of one problem (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--data-dumps-dir",
+        type=Path,
+        default=Path("data_dumps"),
+        help="folder of the dumps (default: %(default)s)",
     )
     _add_watch(parser)
-    parser.add_argument("--seed", type=int, default=0, help="seed of problems and policy")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of problems and policy (default: 0)"
+    )
     return parser
 
 
-def _add_watch(parser: argparse.ArgumentParser) -> None:
+def _add_watch(parser: Parser) -> None:
     parser.add_argument(
         "--watch",
         metavar="PORT",
-        type=int,
+        type=number(int, ge=0, le=65535),
         default=0,
-        help="show the rollouts at this port meanwhile; 0 takes a free one",
+        help="show the rollouts at this port meanwhile; 0 takes a free one (default: %(default)s)",
     )
     parser.add_argument(
         "--no-watch",
         action="store_const",
         const=None,
         dest="watch",
-        default=argparse.SUPPRESS,
+        default=SUPPRESS,
         help="show them nowhere",
     )
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the demo; 0 only if groups were collected, sent and received by the trainer."""
-    options = parse(arguments)
+    options = build_parser().parse(arguments)
     if "trainer_only" in options:
         return _run_trainer(options)
     folder: Path = options.data_dumps_dir
@@ -100,6 +99,8 @@ def main(arguments: Sequence[str]) -> int:
         force=True,
     )
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch is not needed
+    from ..report.live import WatchProcess  # slow, as all that follows
+
     port = vars(options).pop("watch")
     with nullcontext() if port is None else closing(WatchProcess([folder], port)) as watch:
         from ..demo.session import DemoSettings, render, run_demo
@@ -115,7 +116,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if report.succeeded else 1
 
 
-def _run_trainer(options: argparse.Namespace) -> int:
+def _run_trainer(options: Namespace) -> int:
     from ..demo.trainer import Trainer, run_alone  # slow, and not needed for --help
 
     trainer = Trainer.for_groups(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import FixableError
+from ..errors import ConfigurationError, FixableError
 from ..integrations.nemo_gym import stored_nemo_gym_rows
 from ..storage.dumps import distinct_files, read_groups
 from ..storage.export import (
@@ -29,6 +29,7 @@ from ..storage.export import (
     write_splits,
 )
 from ..storage.rows import StoredGroup
+from ..util.command_line import Parser, number
 from ..util.files import require_not_read
 
 COLUMNS: dict[str, Mapping[str, Any]] = {
@@ -77,19 +78,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
-    """Parse the options; exits with a message if they are incompatible."""
-    parser = build_parser()
-    options = parser.parse_args(arguments)
-    if not 0 <= options.test_share < 1:
-        parser.error(f"--test-share must be ≥ 0 and < 1, got {options.test_share}")
+    """Parse the options; raise ConfigurationError if they are incompatible."""
+    options = build_parser().parse(arguments)
     if options.min_score is not None and options.format != "sft":
-        parser.error("--min-score needs --format sft")
-    require_jsonl_for_nemo_gym(parser, options)
+        raise ConfigurationError("--min-score needs --format sft")
+    require_jsonl_for_nemo_gym(options)
     return options
 
 
-def build_parser() -> ArgumentParser:
-    parser = ArgumentParser(
+def build_parser() -> Parser:
+    parser = Parser(
         prog="reasoning-gym-environment export",
         description="Write stored rollouts as training data.",
     )
@@ -103,18 +101,18 @@ def build_parser() -> ArgumentParser:
     )
     add_output_options(parser)
     parser.add_argument(
-        "--min-score", type=float, help="sft: least reward (default: status solved)"
+        "--min-score", type=number(float), help="sft: least reward (default: status solved)"
     )
     parser.add_argument(
         "--test-share",
-        type=float,
+        type=number(float, ge=0, lt=1),
         default=0.0,
         help="share of the questions for a test split (default: 0)",
     )
     return parser
 
 
-def add_output_options(parser: ArgumentParser) -> None:
+def add_output_options(parser: Parser) -> None:
     """Add `-o` and `--force`, as of every command that writes training data."""
     parser.add_argument(
         "-o",
@@ -127,10 +125,12 @@ def add_output_options(parser: ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="replace existing output")
 
 
-def require_jsonl_for_nemo_gym(parser: ArgumentParser, options: Namespace) -> None:
-    """Exit with a message if NeMo Gym's rows would go to another kind of file."""
+def require_jsonl_for_nemo_gym(options: Namespace) -> None:
+    """Raise ConfigurationError if NeMo Gym's rows would go to another kind of file."""
     if options.format == "nemo-gym" and options.output.suffix != ".jsonl":
-        parser.error(f"-o must end in .jsonl with --format nemo-gym, got {options.output}")
+        raise ConfigurationError(
+            f"-o must end in .jsonl with --format nemo-gym, got {options.output}"
+        )
 
 
 def rows_of(group: StoredGroup, options: Namespace) -> Iterator[Item]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..util.command_line import Parser
 from ..util.files import require_free, write_whole
 
 FOLDER = Path(__file__).parents[1] / "configs"
@@ -21,7 +21,7 @@ ENGINES = {
 
 def main(arguments: Sequence[str]) -> int:
     """Print the configuration or write it to a file."""
-    parser = ArgumentParser(
+    parser = Parser(
         prog="reasoning-gym-environment init",
         description="Write a commented configuration to start from.",
         epilog="For example: reasoning-gym-environment init vllm -o vllm.yaml",
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         "-o", "--output", metavar="FILE.yaml", type=Path, help="file to write (default: print it)"
     )
     parser.add_argument("--force", action="store_true", help="replace an existing file")
-    options = parser.parse_args(arguments)
+    options = parser.parse(arguments)
     text = (FOLDER / f"{options.engine}.yaml").read_text(encoding="utf-8")
     if options.output is None:
         print(text, end="")

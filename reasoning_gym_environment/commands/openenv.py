@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import socket
-from argparse import ArgumentParser
 from collections.abc import Sequence
 
 import uvicorn
@@ -12,9 +11,9 @@ import uvicorn
 from ..errors import FixableError
 from ..gym.blocking import ReasoningGym
 from ..problems.training import PROBLEM_LOGGER
-from ..settings import EnvironmentSettings, add_options, environment_of
+from ..settings import EnvironmentSettings, add_settings, read_environment
+from ..util.command_line import Parser, number
 from ..util.outages import is_loopback
-from .problems import at_least_one
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +40,8 @@ MAX_MESSAGE = 4 * 2**20
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM or SIGINT; FixableError if it cannot start."""
-    options = build_parser().parse_args(arguments)
-    env = environment_of(options, SETTINGS)
+    options = build_parser().parse(arguments)
+    env = read_environment(options)
     try:
         from ..integrations.openenv import SharedStream, environment_app
     except ModuleNotFoundError as error:
@@ -72,8 +71,8 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def build_parser() -> ArgumentParser:
-    parser = ArgumentParser(
+def build_parser() -> Parser:
+    parser = Parser(
         prog="reasoning-gym-environment openenv",
         description="Serve an OpenEnv environment with the actions and observations of its "
         "reasoning_gym_env. A session that names no dataset gets problems of one stream that all "
@@ -81,24 +80,27 @@ def build_parser() -> ArgumentParser:
     )
     parser.add_argument("--host", default="127.0.0.1", help="address (default: %(default)s)")
     parser.add_argument(
-        "--port", type=int, default=8000, help="0 takes a free one (default: %(default)s)"
+        "--port",
+        type=number(int, ge=0, le=65535),
+        default=8000,
+        help="0 takes a free one (default: %(default)s)",
     )
     parser.add_argument(
         "--sessions",
-        type=at_least_one,
+        type=number(int, ge=1),
         default=256,
         metavar="N",
         help="clients at once; one more is refused (default: %(default)s)",
     )
     parser.add_argument(
         "--group-size",
-        type=at_least_one,
+        type=number(int, ge=1),
         default=1,
         metavar="N",
         help="sessions that reset with the same seed and get the same problem; above 1, reset "
         "needs a seed (default: %(default)s)",
     )
-    add_options(parser, SETTINGS)
+    add_settings(parser, SETTINGS)
     return parser
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -23,7 +23,13 @@ from ..problems.stream import (
 from ..problems.training import select
 from ..records import Ladder, Problem, Recipe
 from ..sandbox.pool import ProblemGenerator, TaskPool
-from ..settings import EnvironmentSettings, add_options, environment_of, pool_settings, settings_of
+from ..settings import (
+    EnvironmentSettings,
+    add_settings,
+    pool_settings,
+    read_environment,
+    settings_of,
+)
 from ..storage.export import (
     SFT_COLUMNS,
     SKYRL_COLUMNS,
@@ -34,6 +40,7 @@ from ..storage.export import (
     verl_row,
     write_splits,
 )
+from ..util.command_line import Parser, number
 from ..util.progress import Progress, with_progress
 from .export import add_output_options, require_jsonl_for_nemo_gym
 
@@ -86,7 +93,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     path = targets(options.output, ["train"])["train"]
     require_replaceable(path, force=options.force)
-    made = asyncio.run(make(options, environment_of(options, SETTINGS)))
+    made = asyncio.run(make(options, read_environment(options)))
     if not made.rows:
         raise FixableError(f"no problems to write: {'; '.join(skipped(made))}")
     columns = SFT_COLUMNS if options.demonstrations else COLUMNS[options.format]
@@ -111,24 +118,23 @@ def skipped(made: Made) -> list[str]:
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
-    """Parse the options; exits with a message if they are incompatible."""
-    parser = build_parser()
-    options = parser.parse_args(arguments)
+    """Parse the options; raise ConfigurationError if they are incompatible."""
+    options = build_parser().parse(arguments)
     if options.demonstrations and options.format != "prompts":
-        parser.error("--demonstrations needs --format prompts")
-    require_jsonl_for_nemo_gym(parser, options)
+        raise ConfigurationError("--demonstrations needs --format prompts")
+    require_jsonl_for_nemo_gym(options)
     return options
 
 
-def build_parser() -> ArgumentParser:
-    parser = ArgumentParser(
+def build_parser() -> Parser:
+    parser = Parser(
         prog="reasoning-gym-environment problems",
         description="Write problems of chosen tasks and levels, without the questions of the "
         "configured evaluation set. No server is used.",
     )
     add_output_options(parser)
     parser.add_argument(
-        "--count", type=at_least_one, required=True, help="problems of each task and level"
+        "--count", type=number(int, ge=1), required=True, help="problems of each task and level"
     )
     parser.add_argument(
         "--levels",
@@ -155,14 +161,8 @@ def build_parser() -> ArgumentParser:
         help="prompts: messages and recipe, as TRL reads them; nemo-gym, verl, skyrl: the rows of "
         "NeMo Gym, verl or SkyRL",
     )
-    add_options(parser, SETTINGS)
+    add_settings(parser, SETTINGS)
     return parser
-
-
-def at_least_one(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise ArgumentTypeError(f"must be an integer ≥ 1, got {text!r}")
-    return int(text)
 
 
 def levels(text: str) -> list[int | None]:

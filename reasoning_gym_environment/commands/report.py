@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..report.page import write_report
+from ..util.command_line import Parser
 
 
 def main(arguments: Sequence[str]) -> int:
     """Write the page; raises FixableError on unusable files."""
-    parser = ArgumentParser(
+    parser = Parser(
         prog="reasoning-gym-environment report",
         description="Make one self-contained HTML page from dumps and evaluation results.",
     )
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
         default=Path("report.html"),
         help="file to write (default: report.html)",
     )
-    options = parser.parse_args(arguments)
+    options = parser.parse(arguments)
     write_report(options.files, options.output)
     print(f"{options.output.resolve()} ({options.output.stat().st_size / 1e6:.1f} MB)")
     return 0

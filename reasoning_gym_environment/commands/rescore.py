@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields
@@ -15,11 +15,12 @@ from ..evaluation.metrics import Baselines, evaluation_report, evaluation_table
 from ..evaluation.store import write_metrics
 from ..sandbox.pool import PoolSettings, TaskPool
 from ..scoring.grading import ScoringSettings
-from ..settings import add_options, environment_of, pool_settings, settings_of
+from ..settings import add_settings, pool_settings, read_environment, settings_of
 from ..storage.dumps import RESCORED, GroupFile, distinct_files, read_groups, rescored_path
 from ..storage.rescoring import Rescored, describe_rescoring, rescore
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
+from ..util.command_line import Parser
 from ..util.files import require_free, require_writable, write_whole
 from ..util.text import escape_control_characters
 
@@ -32,8 +33,8 @@ SETTINGS += ["generation_timeout", "task_processes"]
 
 def main(arguments: Sequence[str]) -> int:
     """Write a rescored file beside each file; return 1 if some rows could not be rescored."""
-    options = build_parser().parse_args(arguments)
-    config = environment_of(options, SETTINGS)
+    options = build_parser().parse(arguments)
+    config = read_environment(options)
     files = chosen_files(options)
     contents = {path: read_groups(path) for path in files}
     for path in files:
@@ -75,8 +76,8 @@ def chosen_files(options: Namespace) -> list[Path]:
     return files
 
 
-def build_parser() -> ArgumentParser:
-    parser = ArgumentParser(
+def build_parser() -> Parser:
+    parser = Parser(
         prog="reasoning-gym-environment rescore",
         description="Regenerate every row's problem from its recipe, score the stored texts again "
         f"and write NAME{RESCORED} beside each NAME.jsonl. No inference is used.",
@@ -90,7 +91,7 @@ def build_parser() -> ArgumentParser:
         help="leave out rows whose label is known to be false, or whose question has no or "
         "several right answers",
     )
-    add_options(parser, SETTINGS)
+    add_settings(parser, SETTINGS)
     return parser
 
 

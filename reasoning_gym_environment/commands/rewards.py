@@ -7,50 +7,22 @@ import contextlib
 import logging
 import os
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from ..errors import FixableError
 from ..gym.asynchronous import AsyncReasoningGym
 from ..gym.containment import contain
 from ..sandbox.pool import default_processes
 from ..service.client import TOKEN_VARIABLE
+from ..util.command_line import Parser, number
 from ..util.files import require_place
-
-_MIN_TOKEN = 16
-
-
-class _Number(NamedTuple):
-    """An option that is an integer."""
-
-    unit: str
-    default: int
-    least: int
-    most: int
-    what: str
-
-
-_NUMBERS = {
-    "port": _Number("PORT", 8080, 0, 65535, "0 takes a free one"),
-    "processes": _Number(
-        "N", default_processes(), 1, 1024, "generators, and as many verifier hosts"
-    ),
-    "queue": _Number("N", 4096, 256, 10**6, "pending completions; beyond it requests get 429"),
-    "max-body": _Number("MIB", 4, 1, 1024, "largest request; larger ones get 413"),
-    "drain": _Number("SECONDS", 20, 0, 3600, "time for in-flight requests after SIGTERM"),
-}
-_FLAGS = {
-    "--answer-tolerance": "as env.answer_tolerance",
-    "--keep-faulty-items": "streams also ask items that env.skip_faulty_items leaves out",
-    "--require-containment": "refuse to start where the sandbox is incomplete",
-}
 
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM or SIGINT; FixableError if it cannot start."""
-    options = parse(arguments)
+    options = build_parser().parse(arguments)
     from ..problems.training import PROBLEM_LOGGER  # slow to import; --help does not need it
     from ..service.app import ServiceSettings, serve
 
@@ -102,19 +74,8 @@ def _contained(text: str) -> tuple[str, str]:
     return name, path
 
 
-def parse(arguments: Sequence[str]) -> Namespace:
-    """Parse the options; SystemExit, after the reason, if one is invalid."""
-    parser = build_parser()
-    options = parser.parse_args(arguments)
-    for name, number in _NUMBERS.items():
-        value = getattr(options, name.replace("-", "_"))
-        if not number.least <= value <= number.most:
-            parser.error(f"--{name} must be between {number.least} and {number.most}, got {value}")
-    return options
-
-
-def build_parser() -> ArgumentParser:
-    parser = ArgumentParser(
+def build_parser() -> Parser:
+    parser = Parser(
         prog="reasoning-gym-environment rewards",
         description="Serve scores and problems over HTTP to NeMo Gym, OpenRLHF, slime or your own.",
     )
@@ -125,13 +86,19 @@ def build_parser() -> ArgumentParser:
         help=f"file with the bearer token that clients must send, or with several, one a line "
         f"(default: ${TOKEN_VARIABLE})",
     )
-    for name, number in _NUMBERS.items():
+    for name, unit, default, least, most, about in (
+        ("port", "PORT", 8080, 0, 65535, "0 takes a free one"),
+        ("processes", "N", default_processes(), 1, 1024, "generators, and as many verifier hosts"),
+        ("queue", "N", 4096, 256, 10**6, "pending completions; beyond it requests get 429"),
+        ("max-body", "MIB", 4, 1, 1024, "largest request; larger ones get 413"),
+        ("drain", "SECONDS", 20, 0, 3600, "time for in-flight requests after SIGTERM"),
+    ):
         parser.add_argument(
             f"--{name}",
-            type=int,
-            default=number.default,
-            metavar=number.unit,
-            help=f"{number.what} (default: %(default)s)",
+            metavar=unit,
+            type=number(int, ge=least, le=most),
+            default=default,
+            help=f"{about} (default: %(default)s)",
         )
     parser.add_argument(
         "--streams",
@@ -139,13 +106,6 @@ def build_parser() -> ArgumentParser:
         metavar="FOLDER",
         help="enable streams of problems and save their states here (default: disabled)",
     )
-    _add_contain_options(parser)
-    for name, what in _FLAGS.items():
-        parser.add_argument(name, action="store_true", help=what)
-    return parser
-
-
-def _add_contain_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--contain",
         type=_contained,
@@ -156,7 +116,7 @@ def _add_contain_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--contain-timeout",
-        type=float,
+        type=number(float),
         default=5.0,
         metavar="SECONDS",
         help="deadline of a contained function's call (default: %(default)s)",
@@ -167,6 +127,13 @@ def _add_contain_options(parser: ArgumentParser) -> None:
         metavar="SIZE",
         help="what such a call may use (default: %(default)s)",
     )
+    for name, about in (
+        ("answer-tolerance", "as env.answer_tolerance"),
+        ("keep-faulty-items", "streams also ask items that env.skip_faulty_items leaves out"),
+        ("require-containment", "refuse to start where the sandbox is incomplete"),
+    ):
+        parser.add_argument(f"--{name}", action="store_true", help=about)
+    return parser
 
 
 def read_token(file: Path | None, variable: str = TOKEN_VARIABLE) -> str | None:
@@ -190,8 +157,6 @@ def read_token(file: Path | None, variable: str = TOKEN_VARIABLE) -> str | None:
             return None
         token = os.environ[variable].strip()
     shortest = min(map(len, token.splitlines()), default=0)
-    if shortest < _MIN_TOKEN:
-        raise FixableError(
-            f"{where}: the token must have at least {_MIN_TOKEN} characters, got {shortest}"
-        )
+    if shortest < 16:
+        raise FixableError(f"{where}: the token must have at least 16 characters, got {shortest}")
     return token

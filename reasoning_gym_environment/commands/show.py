@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..errors import ConfigurationError
 from ..records import Status
 from ..storage.dumps import coverage, distinct_files, read_groups, stored_files
 from ..storage.rendering import RolloutFilter, parse_condition, render_rollout
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories, require_known
+from ..util.command_line import Parser, number
 
 STATUSES = [status.value for status in Status]
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print matching rollouts; return 1 if there are none."""
-    parser = build_parser()
-    options = parser.parse_args(arguments)
-    if options.limit < 0:
-        parser.error(f"--limit must be an integer ≥ 0, got {options.limit}")
-    try:
-        wanted = build_filter(options)
-    except ValueError as error:
-        parser.error(str(error))
+    options = build_parser().parse(arguments)
+    wanted = build_filter(options)
     files = distinct_files(stored_files(options.files))
     groups = [group for path in files for group in read_groups(path).groups]
     shown, matching = print_rollouts(groups, options, wanted)
@@ -37,8 +33,8 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if matching else 1
 
 
-def build_parser() -> ArgumentParser:
-    parser = ArgumentParser(
+def build_parser() -> Parser:
+    parser = Parser(
         prog="reasoning-gym-environment show",
         description="Print rollouts of dumps or evaluation samples.",
     )
@@ -53,7 +49,10 @@ def build_parser() -> ArgumentParser:
         "--score", metavar="TEST", help="condition on the reward: '<0.5', '>=1', '=0'"
     )
     parser.add_argument(
-        "--limit", type=int, default=5, help="rollouts to print; 0 for all (default: 5)"
+        "--limit",
+        type=number(int, ge=0),
+        default=5,
+        help="rollouts to print; 0 for all (default: 5)",
     )
     parser.add_argument(
         "--full", action="store_true", help="print reasoning in full, and system prompts"
@@ -62,15 +61,19 @@ def build_parser() -> ArgumentParser:
 
 
 def build_filter(options: Namespace) -> RolloutFilter:
-    """Return the filter; raises ValueError on an unknown status or an invalid condition."""
+    """Return the filter; raises ConfigurationError for an unknown status or a bad condition."""
     statuses = [name for name in options.status.split(",") if name]
     for name in statuses:
         if name not in STATUSES:
-            raise ValueError(f"--status must be among {', '.join(STATUSES)}, got {name!r}")
+            raise ConfigurationError(f"--status must be among {', '.join(STATUSES)}, got {name!r}")
+    try:
+        score = parse_condition(options.score) if options.score else None
+    except ValueError as error:
+        raise ConfigurationError(f"--score {error}") from None
     return RolloutFilter(
         tasks=[name for name in options.task.split(",") if name],
         statuses=[Status(name) for name in statuses],
-        score=parse_condition(options.score) if options.score else None,
+        score=score,
     )
 
 
@@ -82,12 +85,12 @@ def print_rollouts(
     known = {*known_categories(), *(group.task for group in groups)}
     require_known(wanted.tasks, known, "--task", what="task")
     for group in groups:
-        for number, rollout in enumerate(group.rollouts):
+        for index, rollout in enumerate(group.rollouts):
             if not wanted.matches(group.task, rollout):
                 continue
             matching += 1
             if options.limit == 0 or matching <= options.limit:
-                print_safely(render_rollout(group, number, full=options.full) + "\n")
+                print_safely(render_rollout(group, index, full=options.full) + "\n")
     return min(matching, options.limit or matching), matching
 
 

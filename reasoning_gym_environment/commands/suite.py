@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +14,7 @@ from ..evaluation.store import read_results
 from ..problems.suites import built_in, load_suite, require_same_questions
 from ..sandbox.pool import PoolSettings, TaskPool, default_processes, generate_with_retry
 from ..tasks.catalogue import known_categories
+from ..util.command_line import Parser
 from ..util.files import require_writable, write_whole
 from ..util.progress import with_progress
 from ..util.text import escape_control_characters
@@ -21,13 +22,13 @@ from ..util.text import escape_control_characters
 
 def main(arguments: Sequence[str]) -> int:
     """Run a subcommand."""
-    options = build_parser().parse_args(arguments)
+    options = build_parser().parse(arguments)
     print(escape_control_characters(options.run(options)))
     return 0
 
 
-def build_parser() -> ArgumentParser:
-    parser = ArgumentParser(
+def build_parser() -> Parser:
+    parser = Parser(
         prog="reasoning-gym-environment suite",
         description="Fixed evaluation sets with the hash of every question, for results that can "
         "be compared: `evaluate --suite NAME` runs one.",

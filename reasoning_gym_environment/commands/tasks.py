@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from textwrap import indent
@@ -23,13 +23,14 @@ from ..tasks.catalogue import (
     select_tasks,
 )
 from ..tasks.ladders import TaskLadder
+from ..util.command_line import Parser
 
 logger = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str]) -> int:
     """List every task, or the levels of one."""
-    parser = ArgumentParser(
+    parser = Parser(
         prog="reasoning-gym-environment tasks",
         description="List all tasks of reasoning-gym, or the levels of one.",
     )
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--include-tasks", default="", help="as env.include_tasks")
     parser.add_argument("--exclude-tasks", default="", help="as env.exclude_tasks")
-    print(asyncio.run(_answer(parser.parse_args(arguments))))
+    print(asyncio.run(_answer(parser.parse(arguments))))
     return 0
 
 

@@ -6,28 +6,24 @@ import asyncio
 import os
 import secrets
 import socket
-import subprocess
 import sys
 import threading
 import time
-from argparse import SUPPRESS, ArgumentParser, Namespace
+from argparse import SUPPRESS, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ..errors import FixableError
+from ..util.command_line import Parser, number
 from ..util.concurrency import SWITCH_SECONDS
 from ..util.outages import is_loopback
 
 if TYPE_CHECKING:
     from ..report.live import LiveServer
 
-PORT = 8090
-LAST_PORT = 65535
 TOKEN_VARIABLE = "REASONING_GYM_WATCH_TOKEN"
 
-_CLOSE_SECONDS = 10.0
 _TUNNEL = "From another machine: ssh -L {port}:127.0.0.1:{port} {host}, then open the same address"
 
 
@@ -75,8 +71,8 @@ async def _serve(server: LiveServer, *, until_input_ends: bool) -> None:
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
-    """Parse the options; SystemExit, after the reason, if one is invalid."""
-    parser = ArgumentParser(
+    """Parse the options; raise ConfigurationError if one is invalid."""
+    parser = Parser(
         prog="reasoning-gym-environment watch",
         description="Show the report's page of runs and evaluations while they write, at an "
         "address on this machine. It only reads.",
@@ -88,7 +84,12 @@ def parse(arguments: Sequence[str]) -> Namespace:
         metavar="PATH",
         help="folders in which runs write, dumps, evaluation samples",
     )
-    parser.add_argument("--port", type=int, default=PORT, help="0 takes a free one (%(default)s)")
+    parser.add_argument(
+        "--port",
+        type=number(int, ge=0, le=65535),
+        default=8090,
+        help="0 takes a free one (%(default)s)",
+    )
     parser.add_argument(
         "--host", default="127.0.0.1", help="any but a loopback address needs a token (%(default)s)"
     )
@@ -107,50 +108,4 @@ def parse(arguments: Sequence[str]) -> Namespace:
     )
     parser.add_argument("--new", action="store_true", help="leave out what is written already")
     parser.add_argument("--until-input-ends", action="store_true", help=SUPPRESS)
-    options = parser.parse_args(arguments)
-    if not 0 <= options.port <= LAST_PORT:
-        parser.error(f"--port must be between 0 and {LAST_PORT}, got {options.port}")
-    return options
-
-
-class WatchProcess:
-    """A process that serves the page of a run; it ends with this process, however that ends.
-
-    It has an interpreter of its own, so that the page takes no time from the run.
-
-    Args:
-        folders: created if missing; what they hold already is left out.
-        port: 0 takes a free one.
-    """
-
-    def __init__(self, folders: Sequence[Path], port: int) -> None:
-        for folder in folders:
-            folder.mkdir(parents=True, exist_ok=True)
-        program = [sys.executable, "-m", __package__.partition(".")[0], "watch"]
-        options = ["--port", str(port), "--new", "--until-input-ends"]
-        self._process = subprocess.Popen(
-            [*program, *map(str, folders), *options],
-            stdin=subprocess.PIPE,  # ends with this process
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # Ctrl-C ends the run first
-        )
-
-    def url(self) -> str:
-        """Wait until it serves, and return its address; FixableError if it can't start."""
-        assert self._process.stdout is not None
-        url = self._process.stdout.readline().strip()
-        if not url:
-            raise FixableError("--watch: the page can't be served, for the reason above")
-        return url
-
-    def close(self) -> None:
-        """End the process. Idempotent."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(_CLOSE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-        with self._process:  # closes its output
-            pass
+    return parser.parse(arguments)

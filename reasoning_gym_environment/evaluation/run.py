@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 DECISIVE = (
     "eval_attempts",
-    "eval_levels",
+    "eval_difficulties",
     "eval_seed",
     "eval_temperature",
     "generation_timeout",
@@ -54,7 +54,7 @@ DECISIVE = (
     "thinking_mode",
     "tokenizer_name",
 )
-"""Stored names of the options that determine an evaluation's results, besides those of scoring."""
+"""Options that determine an evaluation's results, besides those of scoring."""
 
 TOLERATED = 0.02
 """Share of items without a score up to which an evaluation counts as complete."""

@@ -105,7 +105,11 @@ class TaskOptions(Section):
     A strict model takes values alone, another one also their texts on a command line.
     """
 
-    exclude_tasks: Names = option([], "Tasks and categories to leave out; wins over those to use.")
+    exclude_tasks: Names = option(
+        [],
+        "Tasks and categories to leave out; wins over those to use.",
+        begins="Tasks and difficulty",
+    )
     task_weights: Weights = option(
         {},
         "Relative weight of tasks or categories in the draw, such as gcd=2,games=0.5; 1 where none "

@@ -11,11 +11,14 @@ import gzip
 import hmac
 import json
 import socket
-from collections.abc import Callable, Collection
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -26,6 +29,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..errors import FixableError
 from ..service.server import HttpServer
 from ..util.text import shorten
 from .follow import GoneError, LiveIndex
@@ -271,3 +275,46 @@ def _is_address(host: str) -> bool:
 def _is_any(host: str) -> bool:
     """Return whether a host stands for all addresses of this machine."""
     return _is_address(host) and ip_address(host).is_unspecified
+
+
+class WatchProcess:
+    """A process that serves the page of a run; it ends with this process, however that ends.
+
+    It has an interpreter of its own, so that the page takes no time from the run.
+
+    Args:
+        folders: created if missing; what they hold already is left out.
+        port: 0 takes a free one.
+    """
+
+    def __init__(self, folders: Sequence[Path], port: int) -> None:
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        program = [sys.executable, "-m", __package__.partition(".")[0], "watch"]
+        options = ["--port", str(port), "--new", "--until-input-ends"]
+        self._process = subprocess.Popen(
+            [*program, *map(str, folders), *options],
+            stdin=subprocess.PIPE,  # ends with this process
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C ends the run first
+        )
+
+    def url(self) -> str:
+        """Wait until it serves, and return its address; FixableError if it can't start."""
+        assert self._process.stdout is not None
+        url = self._process.stdout.readline().strip()
+        if not url:
+            raise FixableError("--watch: the page can't be served, for the reason above")
+        return url
+
+    def close(self) -> None:
+        """End the process. Idempotent."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        with self._process:  # closes its output
+            pass

@@ -1,82 +1,201 @@
-"""Options of the form `--section.name value` on top of a YAML file, checked by pydantic models."""
+"""Command lines and YAML files of settings, checked by pydantic models.
+
+Every mistake is a ConfigurationError of one sentence.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+import shutil
+import sys
+import textwrap
+from argparse import (
+    Action,
+    ArgumentError,
+    ArgumentParser,
+    ArgumentTypeError,
+    Namespace,
+    RawDescriptionHelpFormatter,
+)
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from types import NoneType
-from typing import Any, ClassVar, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, NoReturn, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
-from ..errors import ConfigurationError, did_you_mean
+from ..errors import ConfigurationError, FixableError, did_you_mean
 from .logs import WITHHELD
-from .text import shorten
+from .text import escape_control_characters, shorten
 
 ENV, SERVER, FLAGS = "env", "openai", ""
 """The sections; flags are options without one."""
 
-_FILE = "config"
-_SECRET = "api_key"
 KEY_VARIABLE = "OPENAI_API_KEY"
 """Environment variable with the API key of a chat endpoint, unless another is named."""
-_SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
-_NOUNS = {bool: "true or false", int: "an integer", float: "a number", str: "text"} | {
-    list: "a list",
-    dict: "a mapping",
-}
 
 
 class Section(BaseModel):
     """Settings that belong together.
 
     Attributes:
-        renamed: new by old name; both are accepted.
         otherwise: the hint for an unknown name if none is close.
     """
 
     model_config = ConfigDict(extra="forbid")
-    renamed: ClassVar[Mapping[str, str]] = {}
     otherwise: ClassVar[str] = "see --help-all"
-
-    @classmethod
-    def has(cls, name: Any) -> bool:
-        """Return whether there is a setting of that name, current or old."""
-        return name in cls.model_fields or name in cls.renamed
 
     @model_validator(mode="before")
     @classmethod
     def _known_names(cls, data: Any) -> Any:
-        return cls.with_new_names(data) if isinstance(data, dict) else data
+        cls.require_known(data if isinstance(data, dict) else {})
+        return data
 
     @classmethod
-    def with_new_names(cls, data: Mapping[Any, Any], *, prefix: str = "") -> dict[str, Any]:
-        """Replace old names; raise ConfigurationError for a name that is unknown or set twice."""
-        found: dict[str, Any] = {}
-        for name, value in data.items():
-            new = cls.renamed.get(name, name)
-            if new not in cls.model_fields:
+    def require_known(cls, names: Iterable[Any], *, prefix: str = "") -> None:
+        """Raise ConfigurationError for the first name that is unknown."""
+        for name in names:
+            if name not in cls.model_fields:
                 hint = did_you_mean(str(name), cls.model_fields, otherwise=cls.otherwise)
                 raise ConfigurationError(f"{prefix}unknown setting {name!r}; {hint}")
-            if new in found:
-                raise ConfigurationError(f"{prefix}{new} is set twice, once by its old name")
-            found[new] = value
-        return found
 
 
-def option(default: Any, about: str, **limits: Any) -> Any:
-    """Declare an option."""
-    return Field(default=default, description=about, **limits)
+def option(default: Any, about: str, *, begins: str = "", **limits: Any) -> Any:
+    """Declare an option.
+
+    Args:
+        begins: the heading of this option and of those that follow.
+    """
+    extra: Any = {"begins": begins} if begins else None
+    return Field(default=default, description=about, json_schema_extra=extra, **limits)
 
 
 Sections = Mapping[str, type[Section]]
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class Parser(ArgumentParser):
+    """The parser of a command: a mistake is a ConfigurationError, names are not abbreviated."""
+
+    def __init__(self, *, description: str = "", epilog: str = "", **more: Any) -> None:
+        texts = (
+            "\n".join(textwrap.fill(line, 100) for line in text.splitlines())
+            for text in (description, epilog)
+        )
+        super().__init__(
+            description=next(texts),
+            epilog=next(texts),
+            allow_abbrev=False,
+            exit_on_error=False,
+            **{"formatter_class": _Help, **more},
+        )
+
+    def parse(self, arguments: Sequence[str]) -> Namespace:
+        """Return the options; print the help and exit where `--help` is among them."""
+        try:
+            options, rest = self.parse_known_args(arguments)
+        except ArgumentError as error:
+            raise ConfigurationError(_explain(error)) from None
+        if rest and re.match("--?[A-Za-z_]", rest[0]):
+            raise ConfigurationError(_unknown(rest[0], self._option_string_actions))
+        if rest:
+            raise ConfigurationError(_stray(rest[0], arguments))
+        return options
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ConfigurationError."""
+        raise ConfigurationError(_explain(ArgumentError(None, message)))
+
+
+class _Help(RawDescriptionHelpFormatter):
+    """Help in at most 118 columns; a metavar that is empty is not shown."""
+
+    def __init__(self, prog: str) -> None:
+        columns = shutil.get_terminal_size((120, 24)).columns - 2
+        super().__init__(prog, max_help_position=37, width=min(118, columns))
+
+    def _format_args(self, action: Action, default_metavar: str) -> str:
+        return "" if action.metavar == "" else super()._format_args(action, default_metavar)
+
+
+def _explain(error: ArgumentError) -> str:
+    """Turn argparse's message into a sentence."""
+    name, sentence = error.argument_name, error.message
+    if match := re.fullmatch(r"invalid choice: (.*) \(choose from (.*)\)", sentence):
+        sentence = f"must be one of {match[2].replace(chr(39), '')}, got {match[1]}"
+    elif sentence.startswith("expected"):
+        sentence = "needs a value"
+    elif sentence.startswith("ignored explicit"):
+        sentence = "takes no value"
+    elif sentence.startswith("the following arguments are required: "):
+        sentence = f"missing {sentence.partition(chr(58) + chr(32))[2]}; see --help"
+    return f"{name} {sentence}" if name else sentence
+
+
+def _stray(argument: str, arguments: Sequence[str]) -> str:
+    before = [a for a in arguments[: arguments.index(argument)] if a.startswith("--")]
+    last = before[-1].partition("=")[0] if before else ""
+    is_secret = last.endswith("api_key") or "api_key" in argument
+    after = f" after the value of {last}" if last else ""
+    return (
+        f"unexpected {'argument' if is_secret else repr(argument)}{after}; "
+        "options start with --, see --help"
+    )
+
+
+def _unknown(argument: str, known: Iterable[str]) -> str:
+    name = argument.partition("=")[0]
+    section, _, last = name.lstrip("-").rpartition(".")
+    options: dict[str, list[str]] = {}  # by name without the section
+    for option in known:
+        options.setdefault(option.lstrip("-").rpartition(".")[2], []).append(option)
+    own = [other for other, full in options.items() if f"--{section}.{other}" in full]
+    close = [last] if last in options else get_close_matches(last, own or options)
+    full = [option for other in close for option in options[other]]
+    otherwise = "see --help-all" if "--help-all" in known else "see --help"
+    return f"unknown option {name}; {f'did you mean {chr(44).join(full)}?' if full else otherwise}"
+
+
+def number(kind: type[int] | type[float], **bounds: float) -> Callable[[str], Any]:
+    """Return the type of an option that is a number: `ge`, `gt`, `le` and `lt` bound it.
+
+    Example:
+        >>> number(int, ge=1)("0")
+        Traceback (most recent call last):
+        argparse.ArgumentTypeError: must be an integer ≥ 1, got '0'
+    """
+    model = create_model("Number", value=(kind, Field(**bounds)))  # type: ignore[call-overload]  # names vary
+
+    def read(text: str) -> Any:
+        try:
+            return model(value=text).model_dump()["value"]
+        except ValidationError:
+            needed = requirement(model.model_fields["value"])
+            raise ArgumentTypeError(f"must be {needed}, got {text!r}") from None
+
+    return read
+
+
+def exit_status(run: Callable[[], int]) -> int:
+    """Run a program; print an error that the user can fix as one sentence."""
+    try:
+        return run()
+    except FixableError as error:
+        sys.stderr.write(f"error: {escape_control_characters(str(error))}\n")
+        return error.exit_status
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,22 +214,26 @@ class Given:
     def keys(self) -> list[Any]:
         """The API keys, which must not be printed: given or in environment variables."""
         servers = self.servers or [{}]
-        variables = {str(server.get(f"{_SECRET}_var") or KEY_VARIABLE) for server in servers}
-        keys = [*(server.get(_SECRET) for server in servers), *map(os.environ.get, variables)]
+        variables = {str(server.get("api_key_var") or KEY_VARIABLE) for server in servers}
+        keys = [*(server.get("api_key") for server in servers), *map(os.environ.get, variables)]
         return [str(key).strip() for key in keys if key]
 
 
-def read_given(arguments: Sequence[str], sections: Sections) -> Given:
-    """Read the options and the file that they name; an option overrides the file.
+def read_given(options: Namespace, sections: Sections) -> Given:
+    """Return what is set by options, named `section.name`, on top of the file in `config`.
 
     Raises:
-        ConfigurationError: an option, a section or a setting is unknown, or has no value.
+        ConfigurationError: the file cannot be read, or has an unknown section or setting.
     """
-    options = read_options(arguments, _may_stand_alone(sections))
-    file = options.pop(_FILE, None)
-    content = read_file(Path(str(file)), sections) if file else Given()
+    values, file = vars(options), options.config
+    content = read_file(file, sections) if file else Given()
     env, server, flags = (
-        model.with_new_names(_of_section(options, section)) for section, model in sections.items()
+        {
+            name: values[key]
+            for name in model.model_fields
+            if (key := f"{section}.{name}".lstrip(".")) in values
+        }
+        for section, model in sections.items()
     )
     if server and len(content.servers) > 1:
         raise ConfigurationError(
@@ -125,79 +248,6 @@ def read_given(arguments: Sequence[str], sections: Sections) -> Given:
     )
 
 
-def _may_stand_alone(sections: Sections) -> dict[str, bool]:
-    """Return, for each option, whether it can stand without a value."""
-    known = {_FILE: False}
-    for section, model in sections.items():
-        alone = {
-            name: bool in _types(field.annotation) for name, field in model.model_fields.items()
-        }
-        alone |= {old: alone[new] for old, new in model.renamed.items()}
-        known |= {f"{section}.{name}".lstrip("."): value for name, value in alone.items()}
-    return known
-
-
-def _of_section(options: Mapping[str, Any], section: str) -> dict[str, Any]:
-    split = {name: name.rpartition(".") for name in options}
-    return {last: options[name] for name, (first, _, last) in split.items() if first == section}
-
-
-def read_options(arguments: Sequence[str], known: Mapping[str, bool]) -> dict[str, Any]:
-    """Read `--name value`, `--name=value` and `--name`; the value `None` unsets an option.
-
-    Args:
-        known: whether the option can stand without a value, by name.
-
-    Example:
-        >>> read_options(["--seed", "-3", "--debug"], {"seed": False, "debug": True})
-        {'seed': '-3', 'debug': True}
-    """
-    given: dict[str, Any] = {}
-    open_name = ""
-    for argument in arguments:
-        name, equals, value = argument[2:].partition("=")
-        if not argument.startswith("--"):
-            if not open_name:
-                raise ConfigurationError(_stray(argument, given))
-            given[open_name] = None if argument == "None" else argument
-            open_name = ""
-            continue
-        _require_value(open_name, known)
-        if name not in known:
-            raise ConfigurationError(_unknown(name, known))
-        given[name] = (None if value == "None" else value) if equals else True
-        open_name = "" if equals else name
-    _require_value(open_name, known)
-    if not given.get(_FILE, _FILE):
-        raise ConfigurationError(f"--{_FILE} needs the name of a file")
-    return given
-
-
-def _stray(argument: str, given: Mapping[str, Any]) -> str:
-    last = list(given)[-1] if given else ""
-    secret = last.endswith(_SECRET) or _SECRET in argument
-    shown = "argument" if secret else repr(argument)
-    after = f" after the value of --{last}" if last else ""
-    return f"unexpected {shown}{after}; options start with --, see --help"
-
-
-def _require_value(name: str, known: Mapping[str, bool]) -> None:
-    if name and not known[name]:
-        raise ConfigurationError(f"--{name} needs a value")
-
-
-def _unknown(name: str, known: Mapping[str, bool]) -> str:
-    section, _, last = name.rpartition(".")
-    options: dict[str, list[str]] = {}  # by name without the section
-    for option in known:
-        options.setdefault(option.rpartition(".")[2], []).append(f"--{option}")
-    own = [other for other, full in options.items() if f"--{section}.{other}" in full]
-    close = [last] if last in options else get_close_matches(last, own or options)
-    full = [option for other in close for option in options[other]]
-    hint = f"did you mean {', '.join(full)}?" if full else "see --help-all"
-    return f"unknown option --{name}; {hint}"
-
-
 def read_file(path: Path, sections: Sections) -> Given:
     """Read a YAML file of settings.
 
@@ -205,22 +255,37 @@ def read_file(path: Path, sections: Sections) -> Given:
         ConfigurationError: it can't be read, or a section or a setting is unknown.
     """
     content = _mapping(_load(path), path, "the file")
+    known = (ENV, SERVER, *sections[FLAGS].model_fields)
     for name in content:
-        _require_section(name, path, sections)
-    env = _mapping(content.get(ENV) or {}, path, ENV)
-    _require_own(env, ENV, path, sections)
+        if name not in known:
+            hint = did_you_mean(str(name), known, otherwise=f"the sections are {', '.join(known)}")
+            if place := _section_of(name, sections):
+                hint = f"it belongs below `{place}:`"
+            raise ConfigurationError(f"{path}: unknown section {name!r}; {hint}")
     servers = content.get(SERVER) or []
     servers = [servers] if isinstance(servers, dict) else servers
     if not isinstance(servers, list):
         raise ConfigurationError(f"{path}: {SERVER} must be a server's settings or a list of them")
-    checked = [_mapping(server, path, f"a server below {SERVER}") for server in servers]
-    for server in checked:
-        _require_own(server, SERVER, path, sections)
+    below = [(ENV, _mapping(content.get(ENV) or {}, path, ENV))]
+    below += [(SERVER, _mapping(one, path, f"a server below {SERVER}")) for one in servers]
+    for section, settings in below:
+        for name in settings:
+            place = _section_of(name, sections)
+            if name not in sections[section].model_fields and place:
+                raise ConfigurationError(
+                    f"{path}: unknown setting {name!r} below `{section}:`; it belongs below "
+                    f"`{place}:`"
+                )
+        sections[section].require_known(settings, prefix=f"{path}: ")
     return Given(
-        env=sections[ENV].with_new_names(env, prefix=f"{path}: "),
-        servers=[sections[SERVER].with_new_names(one, prefix=f"{path}: ") for one in checked],
+        env=below[0][1],
+        servers=[settings for _, settings in below[1:]],
         flags={name: content[name] for name in sections[FLAGS].model_fields if name in content},
     )
+
+
+def _section_of(name: Any, sections: Sections) -> str | None:
+    return next((each for each in (ENV, SERVER) if name in sections[each].model_fields), None)
 
 
 class _Loader(yaml.SafeLoader):
@@ -262,29 +327,6 @@ def _mapping(content: Any, path: Path, what: str) -> dict[str, Any]:
     )
 
 
-def _require_section(name: Any, path: Path, sections: Sections) -> None:
-    known = (ENV, SERVER, *sections[FLAGS].model_fields)
-    if name in known:
-        return
-    hint = did_you_mean(str(name), known, otherwise=f"the sections are {', '.join(known)}")
-    if section := _section_of(name, sections):
-        hint = f"it belongs below `{section}:`"
-    raise ConfigurationError(f"{path}: unknown section {name!r}; {hint}")
-
-
-def _require_own(settings: Mapping[str, Any], section: str, path: Path, sections: Sections) -> None:
-    """Raise ConfigurationError for a setting that belongs to the other section."""
-    for name in settings:
-        if not sections[section].has(name) and (other := _section_of(name, sections)):
-            raise ConfigurationError(
-                f"{path}: unknown setting {name!r} below `{section}:`; it belongs below `{other}:`"
-            )
-
-
-def _section_of(name: Any, sections: Sections) -> str | None:
-    return next((section for section in (ENV, SERVER) if sections[section].has(name)), None)
-
-
 def build(model: type[Model], settings: Mapping[str, Any], *, prefix: str = "") -> Model:
     """Build a model; raise ConfigurationError with a sentence for each bad value."""
     try:
@@ -306,7 +348,7 @@ def describe_validation(error: ValidationError, model: type[BaseModel], *, prefi
         if name and problem["type"] != "value_error":
             inner = len(problem["loc"]) > 1
             wanted = message.removeprefix("Input should be ") if inner else ""
-            value = WITHHELD if name == _SECRET else shorten(problem["input"])
+            value = WITHHELD if name == "api_key" else shorten(problem["input"])
             message = f"must be {wanted or requirement(model.model_fields[name])}, got {value}"
         path = ".".join(map(str, problem["loc"]))
         sentences.append(f"{prefix}{path} {message}" if path else message)
@@ -315,33 +357,31 @@ def describe_validation(error: ValidationError, model: type[BaseModel], *, prefi
 
 def requirement(setting: FieldInfo) -> str:
     """Return what a setting's value must be, such as `an integer ≥ 1`."""
-    types = _types(setting.annotation)
+    types = types_of(setting.annotation)
     if choices := choices_of(setting):
         return f"one of {', '.join(choices)}"
+    nouns = {bool: "true or false", int: "an integer", float: "a number", str: "text"}
+    nouns |= {list: "a list", dict: "a mapping"}
     container = get_origin(setting.annotation)
-    kinds = [container] if container in _NOUNS else types
-    noun = next((noun for kind, noun in _NOUNS.items() if kind in kinds), "of another form")
+    kinds = [container] if container in nouns else types
+    noun = next((noun for kind, noun in nouns.items() if kind in kinds), "of another form")
     bounds = limits(setting)
     return " ".join(filter(None, (noun, "from" if " to " in bounds else "", bounds)))
 
 
 def limits(setting: FieldInfo) -> str:
     """Return a setting's choices or bounds for people; empty if it has none."""
-    bounds = {
-        name: getattr(one, name)
-        for one in setting.metadata
-        for name in _SIGNS
-        if hasattr(one, name)
-    }
+    signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+    bounds = {n: getattr(one, n) for one in setting.metadata for n in signs if hasattr(one, n)}
     if bounds.keys() == {"ge", "le"}:
-        return f"{bounds['ge']:g} to {bounds['le']:g}"
+        return f"{bounds['ge']} to {bounds['le']}"
     choices = ", ".join(choices_of(setting))
-    return choices or " and ".join(f"{_SIGNS[name]} {bound}" for name, bound in bounds.items())
+    return choices or " and ".join(f"{signs[name]} {bound}" for name, bound in bounds.items())
 
 
 def choices_of(setting: FieldInfo) -> list[str]:
     """Return a setting's choices; empty if it takes other values."""
-    kinds = _types(setting.annotation)
+    kinds = types_of(setting.annotation)
     choices = [one.value for kind in kinds if _is_enum(kind) for one in kind]
     return choices + [kind for kind in kinds if isinstance(kind, str)]
 
@@ -350,7 +390,7 @@ def _is_enum(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Enum)
 
 
-def _types(annotation: Any) -> list[Any]:
+def types_of(annotation: Any) -> list[Any]:
     """Return the types in a union and the values of a Literal."""
-    inner = [kind for one in get_args(annotation) for kind in _types(one)]
+    inner = [kind for one in get_args(annotation) for kind in types_of(one)]
     return [kind for kind in inner or [annotation] if kind is not NoneType]

@@ -3,25 +3,17 @@
 from pathlib import Path
 
 import pytest
+from command_settings import checked
 
 from reasoning_gym_environment.commands.init import ENGINES, FOLDER, main
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.settings import (
-    build_settings,
-    check_start,
-    default_settings,
-    sections,
-)
-from reasoning_gym_environment.util.command_line import read_given
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_each_configuration_is_read_as_it_is(engine: str, tmp_path: Path) -> None:
     file = tmp_path / "new" / "mine.yaml"
     assert main([engine, "-o", str(file)]) == 0
-    given = read_given(["--config", str(file)], sections())
-    settings = build_settings(given, default_settings("process"))
-    check_start("process", settings.env)
+    settings = checked("process", "--config", str(file))
     assert settings.env.dump_all_rollouts
     kind = engine if engine in ("vllm", "sglang") else "openai"
     assert {server.server_type for server in settings.servers} == {kind}

@@ -14,7 +14,7 @@ from reasoning_gym_environment.problems.seeds import evaluation_seed, is_evaluat
 
 SMALL = ["--env.task_processes", "1", "--count", "12"]
 COINS = ["--env.include_tasks", "coin_flip", "--levels", "0", "--env.system_prompt", "direct"]
-HELD_OUT = ["--env.eval_levels", "0", "--env.num_eval_samples_per_task", "6"]
+HELD_OUT = ["--env.eval_difficulties", "0", "--env.num_eval_samples_per_task", "6"]
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
@@ -83,15 +83,13 @@ def test_levels_that_some_task_lacks_are_refused() -> None:
     [
         (["--count", "0"], "must be an integer ≥ 1, got '0'"),
         (["--count", "1", "--levels", "0,x"], "must be a list of levels such as 0,1, got '0,x'"),
-        ([], "the following arguments are required: --count"),
+        ([], "missing --count; see --help"),
     ],
 )
-def test_mistakes_are_told_at_once(
-    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
+def test_mistakes_are_told_at_once(options: list[str], said: str) -> None:
+    with pytest.raises(FixableError) as raised:
         main([*options, "-o", "out.jsonl"])
-    assert said in capsys.readouterr().err
+    assert said in str(raised.value)
 
 
 def test_another_suffix_is_refused_before_anything_starts() -> None:
@@ -130,9 +128,7 @@ def test_rows_of_verl_and_skyrl_have_the_messages_and_the_recipe(tmp_path: Path)
         (["-o", "rows.jsonl", "--demonstrations"], "--demonstrations needs --format prompts"),
     ],
 )
-def test_nemo_gym_reads_jsonl_without_demonstrations(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
+def test_nemo_gym_reads_jsonl_without_demonstrations(arguments: list[str], said: str) -> None:
+    with pytest.raises(FixableError) as raised:
         main(["--count", "1", "--format", "nemo-gym", *arguments])
-    assert said in capsys.readouterr().err
+    assert said in str(raised.value)

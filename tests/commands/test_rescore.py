@@ -7,14 +7,14 @@ import pytest
 import pytest_asyncio
 from stored_values import as_stored, said, write_dump
 
-from reasoning_gym_environment.commands.rescore import SETTINGS, build_parser, main
+from reasoning_gym_environment.commands.rescore import build_parser, main
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.records import FaultKind, Recipe
 from reasoning_gym_environment.report.data import read_metrics
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
 from reasoning_gym_environment.scoring.rewards import ScoreMode
-from reasoning_gym_environment.settings import default_settings, environment_of, settings_of
+from reasoning_gym_environment.settings import default_settings, read_environment, settings_of
 from reasoning_gym_environment.storage.dumps import read_dump
 
 SMALL = ["--env.task_processes", "1"]
@@ -133,7 +133,7 @@ def test_rescored_files_alone_are_refused() -> None:
 
 
 def config_of(*options: str) -> Any:
-    return environment_of(build_parser().parse_args(["dump.jsonl", *options]), SETTINGS)
+    return read_environment(build_parser().parse(["dump.jsonl", *options]))
 
 
 def test_settings_are_those_of_serve(tmp_path: Path) -> None:

@@ -2,40 +2,26 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_settings import checked, given
 
 from reasoning_gym_environment.cli import COMMANDS, main
-from reasoning_gym_environment.commands.run import help_text
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.settings import (
-    build_settings,
-    check_start,
-    default_settings,
-    list_options,
-    sections,
-)
-from reasoning_gym_environment.util.command_line import Given, read_given
+from reasoning_gym_environment.settings import build_settings, default_settings, list_options
+from reasoning_gym_environment.util.command_line import Given
 
-OPTIONS = list(list_options("serve"))
-KNOWN = sections()
+OPTIONS = list_options()
 KEY = "sk-0123456789"
 
 
 def refused(*arguments: str) -> str:
     """Return the error message of a command with these options."""
     with pytest.raises(FixableError) as raised:
-        check(arguments)
+        checked("serve", *arguments)
     return str(raised.value)
-
-
-def check(arguments: Sequence[str]) -> None:
-    """Run the checks of a command."""
-    settings = build_settings(read_given(arguments, KNOWN), default_settings("serve"))
-    check_start("serve", settings.env)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +71,7 @@ def check(arguments: Sequence[str]) -> None:
             "--openai.server_type tgi",
             "openai.server_type must be one of openai, trl, sglang, vllm, got 'tgi'",
         ),
-        ("--env.eval_levels 2", "eval_difficulties must be numbers from 0 to 1, got '2'"),
+        ("--env.eval_difficulties 2", "eval_difficulties must be numbers from 0 to 1, got '2'"),
         (
             "--env.task_weights gcd",
             "task_weights must be weights such as ",
@@ -143,8 +129,8 @@ FORM = "must be settings as `name: value`, below `env:` or `openai:`, got "
             "FILE: unknown setting 'model_name' below `env:`; it belongs below `openai:`",
         ),
         (
-            "openai: [{complexity_level: 1}]",
-            "FILE: unknown setting 'complexity_level' below `openai:`; it belongs below `env:`",
+            "openai: [{difficulty: 1}]",
+            "FILE: unknown setting 'difficulty' below `openai:`; it belongs below `env:`",
         ),
         (
             "env:\n  seed: 1\n  group_size: 2\n  seed: 3",
@@ -175,25 +161,16 @@ def test_options_win_over_the_file_and_belong_to_a_single_server(tmp_path: Path)
         "env: {seed: 1, top_p: 0.5}\nopenai: [{model_name: a, base_url: b}]\nslurm: true"
     )
     options = ["--config", str(file), "--env.seed", "2", "--openai.model_name", "c"]
-    assert read_given(options, KNOWN) == Given(
+    assert given(*options) == Given(
         env={"seed": "2", "top_p": 0.5},
         servers=[{"model_name": "c", "base_url": "b"}],
         flags={"slurm": True},
     )
     file.write_text("openai: [{model_name: a}, {model_name: b}]\nenv:")
-    assert len(read_given(["--config", str(file)], KNOWN).servers) == 2
+    assert len(given("--config", str(file)).servers) == 2
     assert refused(*options) == (
         f"--openai.model_name sets one server, but {file} has 2: set it in the file"
     )
-
-
-def test_an_option_by_its_old_name_overrides_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "settings.yaml"
-    file.write_text("env: {eval_difficulties: 0.5}")
-    options = ["--config", str(file), "--env.eval_levels", "0.25"]
-    assert read_given(options, KNOWN).env == {"eval_difficulties": "0.25"}
-    file.write_text("env: {eval_levels: 0.5}")
-    assert read_given(options[:2], KNOWN).env == {"eval_difficulties": 0.5}
 
 
 @pytest.mark.parametrize("options", [f"--openai.api_key=a {KEY}", f"--openai.api_key a {KEY}"])
@@ -216,47 +193,55 @@ def test_a_value_out_of_place_after_the_key_is_not_shown(options: str) -> None:
     ],
 )
 def test_values_are_converted_to_their_type(name: str, value: Any, read: Any) -> None:
-    given = Given(env={name: value})
+    one = Given(env={name: value})
     if read is not None:
-        assert getattr(build_settings(given, default_settings()).env, name) == read
+        assert getattr(build_settings(one, default_settings()).env, name) == read
         return
     with pytest.raises(FixableError, match=f"^{name} must be "):
-        build_settings(given, default_settings())
+        build_settings(one, default_settings())
 
 
 def test_several_mistakes_are_all_named() -> None:
     said = refused("--env.top_p", "2", "--env.worker_timeout", "soon")
     assert said == (
-        "top_p must be a number > 0 and ≤ 1, got '2'; worker_timeout must be a number, got 'soon'"
+        "worker_timeout must be a number, got 'soon'; top_p must be a number > 0 and ≤ 1, got '2'"
     )
 
 
-def test_the_short_help_has_a_line_for_each_option_and_counts_the_omitted_ones() -> None:
-    short = help_text("serve", everything=False)
-    whole = help_text("serve", everything=True)
-    assert all(f"--{option.name} " in f"{whole}\n".replace("\n", " \n") for option in OPTIONS)
-    shown = [line for line in short.splitlines() if line.startswith(("  --env.", "  --openai."))]
-    assert len(shown) == 60
+def help_of(command: str, option: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main([command, option]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_short_help_has_a_line_for_each_option_and_counts_the_omitted_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    short, whole = (help_of("serve", name, capsys) for name in ("--help", "--help-all"))
+    assert all(f"  --{option.name} " in whole.replace("\n", " \n") for option in OPTIONS)
+    shown = [option for option in OPTIONS if f"\n  --{option.name} " in short]
+    assert len(shown) == 61
     assert all(len(line) <= 120 for line in short.splitlines())
     assert f"--help-all has {len(OPTIONS) - len(shown)} more." in short
     headings = [line[:-1] for line in short.splitlines() if line.endswith(":") and line[0] != " "]
-    common = list(dict.fromkeys(option.heading for option in OPTIONS))[:-2]
-    assert headings == ["For example", *common, "Other options"]
+    assert headings == [
+        *("For example", "Common options", "Tasks and difficulty", "Scoring", "Evaluation"),
+        *("Storage", "Processes and logs", "Inference server", "Other options"),
+    ]
 
 
-def test_the_help_shows_the_commands_own_defaults() -> None:
-    def line(command: str, option: str) -> str:
-        lines = help_text(command, everything=True).splitlines()
-        start = next(n for n, line in enumerate(lines) if line.startswith(f"  --{option} "))
-        return " ".join(lines[start : start + 3])
-
-    assert "[8; ≥ 1]" in line("serve", "env.group_size")
-    assert "[8192; ≥ 2]" in line("serve", "env.max_token_length")
-    assert "[25]" in line("serve", "env.steps_per_eval")
-    assert "DeepHermes-3-Llama-3-8B-Preview]" in line("serve", "openai.model_name")
-    assert "[unset; random, curriculum, fixed]" in line("serve", "env.complexity_mode")
-    assert "is set. [unset]" in line("serve", "env.dump_all_rollouts")
-    assert "[True]" in line("process", "env.dump_all_rollouts")
+def test_the_help_shows_the_commands_own_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = {command: help_of(command, "--help-all", capsys) for command in ("serve", "process")}
+    for command, name, end in (
+        ("serve", "env.group_size", "[8; ≥ 1]"),
+        ("serve", "env.max_token_length", "[8192; ≥ 2]"),
+        ("serve", "env.steps_per_eval", "[25]"),
+        ("serve", "openai.model_name", "DeepHermes-3-Llama-3-8B-Preview]"),
+        ("serve", "env.complexity_mode", "[unset; random, curriculum, fixed]"),
+        ("serve", "env.dump_all_rollouts", "is set. [unset]"),
+        ("process", "env.dump_all_rollouts", "[True]"),
+    ):
+        own = texts[command].partition(f"  --{name} ")[2].partition("\n  --")[0]
+        assert " ".join(own.split()).endswith(end), name
 
 
 HEAVY = ("transformers", "atroposlib", "reasoning_gym", "wandb", "openai", "numpy")

@@ -80,15 +80,13 @@ def test_nothing_that_matches_is_a_failure(dump: Path) -> None:
     [
         (["--status", "right"], "--status must be among solved, wrong, "),
         (["--score", "half"], "'half' must be a comparison such as '<0.5'"),
-        (["--limit", "-1"], "--limit must be an integer ≥ 0, got -1"),
+        (["--limit", "-1"], "--limit must be an integer ≥ 0, got '-1'"),
     ],
 )
-def test_invalid_options_are_named(
-    options: list[str], said: str, dump: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
+def test_invalid_options_are_named(options: list[str], said: str, dump: Path) -> None:
+    with pytest.raises(FixableError) as raised:
         main([str(dump), *options])
-    assert said in capsys.readouterr().err
+    assert said in str(raised.value)
 
 
 def test_an_unknown_task_gets_close_names(dump: Path) -> None:

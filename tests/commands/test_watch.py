@@ -19,9 +19,6 @@ from process_tree import descendants, in_linux, survivors
 from report_files import row
 
 from reasoning_gym_environment.cli import main
-from reasoning_gym_environment.commands.run import take_port
-from reasoning_gym_environment.commands.watch import parse
-from reasoning_gym_environment.errors import ConfigurationError
 
 DUMP = "reasoning_gym_environment_rollouts_r_0000.jsonl"
 TOKEN = "a-token-of-24-characters"
@@ -114,18 +111,10 @@ def test_what_cannot_be_served_is_told(
 
 @pytest.mark.parametrize("port", ["-1", "65536", "x"])
 def test_ports_are_checked(port: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        parse([".", "--port", port])
-    assert "--port" in capsys.readouterr().err
-    with pytest.raises(ConfigurationError, match="--watch must be between 0 and 65535"):
-        take_port(["--watch", port])
-
-
-def test_the_port_is_taken_out_of_the_options() -> None:
-    assert take_port(["--env.seed=1", "--watch=0", "--slurm"]) == (["--env.seed=1", "--slurm"], 0)
-    assert take_port(["--env.seed", "1"]) == (["--env.seed", "1"], None)
-    with pytest.raises(ConfigurationError, match="got ''"):
-        take_port(["--watch"])
+    for command in (["watch", ".", "--port", port], ["serve", "--watch", port]):
+        assert main(command) == 2
+        said = f"{command[-2]} must be an integer from 0 to 65535, got '{port}'"
+        assert said in capsys.readouterr().err
 
 
 def test_a_run_without_dumps_has_nothing_to_show(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,14 +10,15 @@ from typing import Any, ClassVar
 
 import pytest
 from aiohttp import web
+from pydantic import Field
 from serve_loop import serving
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
 from reasoning_gym_environment.atropos.config import ServerConfig
-from reasoning_gym_environment.atropos.launch import headline, launch, run_command_line
+from reasoning_gym_environment.atropos.launch import headline, launch
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.errors import ConfigurationError, FixableError
+from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.settings import build_settings, check_start, default_settings
 from reasoning_gym_environment.storage.dumps import read_groups
 from reasoning_gym_environment.tasks.catalogue import UnknownTaskError
@@ -144,7 +146,7 @@ def test_an_unwritable_folder_is_named_with_its_setting(
     }
     settings = build_settings(Given(env={**bench.settings(), **given}), default_settings(command))
     with pytest.raises(UnwritableError) as raised:
-        check_start(command, settings.env)
+        check_start(command, settings)
     place = next(iter(given.values())).removesuffix("/groups.jsonl")
     assert str(raised.value) == (
         f"{named}: {place} is not writable ({file} is a file); choose another folder"
@@ -208,19 +210,32 @@ async def test_task_names_are_checked_before_waiting_for_a_server(bench: Any) ->
             await env.setup()
 
 
-def test_the_class_has_the_same_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+class ConfigWithOption(ReasoningGymEnvConfig):
+    of_a_subclass: int = Field(3, description="An option of a subclass.", ge=1)
+
+
+class WithOption(ReasoningGymEnv):
+    env_config_cls = ConfigWithOption
+
+
+def test_the_class_has_the_same_command_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`cli` is how Atropos's environments are started; its own prints the key."""
-    with pytest.raises(FixableError, match="unknown command 'srve'; the commands are"):
-        run_command_line(ReasoningGymEnv, ["srve"])
-    with pytest.raises(FixableError, match=r"unknown option --env\.sed; did you mean --env.seed"):
-        run_command_line(ReasoningGymEnv, ["serve", "--env.sed", "3"])
-    monkeypatch.setattr(
-        sys, "argv", ["env.py", "serve", "--openai.api_key", KEY, "--env.seed", "x"]
-    )
-    with pytest.raises(SystemExit) as raised:
-        ReasoningGymEnv.cli()
-    assert raised.value.code == 2
+    for arguments, said in (
+        (["srve"], "unknown command 'srve'; did you mean serve?"),
+        (["serve", "--env.sed", "3"], "unknown option --env.sed; did you mean --env.seed?"),
+        (["serve", "--openai.api_key", KEY, "--env.seed", "x"], "seed must be an integer, got 'x'"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["env.py", *arguments])
+        with pytest.raises(SystemExit, match="2"):
+            ReasoningGymEnv.cli()
+        assert capsys.readouterr().err == f"error: {said}\n"
     assert KEY not in sys.argv
+    monkeypatch.setattr(sys, "argv", ["env.py", "serve", "--help"])
+    WithOption.cli()
+    printed = capsys.readouterr().out
+    assert re.search(r"--env.of_a_subclass +An option of a subclass \[3; ≥ 1\]", printed)
 
 
 async def test_a_start_that_fails_leaves_no_file_behind(bench: Any) -> None:

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 import yaml
 from atroposlib.envs.base import APIServerConfig
+from command_settings import given
 from pydantic import ValidationError
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.util.command_line import describe_validation, read_options
+from reasoning_gym_environment.util.command_line import describe_validation
 
 
 def refusal(**settings: Any) -> str:
@@ -77,9 +78,9 @@ def test_the_defaults_of_the_command_line_are_valid() -> None:
             {"complexity_mode": "fixed"},
             "difficulty must be a number from 0 to 1 with ",
         ),
-        ({"complexity_level": 0.5}, "difficulty must be unset with complexity_mode unset, got 0.5"),
+        ({"difficulty": 0.5}, "difficulty must be unset with complexity_mode unset, got 0.5"),
         (
-            {"complexity_mode": "random", "complexity_level": 0},
+            {"complexity_mode": "random", "difficulty": 0},
             "difficulty must be unset with complexity_mode random, got 0",
         ),
     ],
@@ -102,18 +103,6 @@ def test_tasks_come_as_text_and_as_a_list(name: str, value: Any) -> None:
 @pytest.mark.parametrize("value", ["0.75, 0,0.75,", [0.75, 0.0], ["0", "0.75"]])
 def test_levels_come_as_text_and_as_a_list(value: Any) -> None:
     assert ReasoningGymEnvConfig(eval_difficulties=value).eval_difficulties == [0.0, 0.75]
-
-
-def test_old_names_of_settings_are_accepted() -> None:
-    config = ReasoningGymEnvConfig(
-        complexity_mode="fixed",
-        complexity_level=0.5,
-        eval_levels="0.75",
-    )
-    assert (config.difficulty, config.eval_difficulties) == (0.5, [0.75])
-    assert (config.complexity_level, config.eval_levels) == (0.5, [0.75])
-    said = refusal(complexity_level=0.5, difficulty=0.25)
-    assert said == "difficulty is set twice, once by its old name"
 
 
 @pytest.mark.parametrize("value", ["gcd=2, games=0.5", {"gcd": 2, "games": 0.5}])
@@ -184,37 +173,39 @@ async def test_the_command_line_refuses_in_one_sentence(bench: Any) -> None:
     assert "missing.yaml" in said
 
 
-STANDS_ALONE = dict.fromkeys(["total_steps", "temperature", "seed"], False) | {"x": True}
-STANDS_ALONE["use_wandb"] = True
-
-
 @pytest.mark.parametrize(
-    ("given", "read"),
+    ("arguments", "read"),
     [
-        (["--total_steps", "-1"], {"total_steps": "-1"}),
-        (["--temperature", "-0.5", "--x"], {"temperature": "-0.5", "x": True}),
-        (["--total_steps", "-.5"], {"total_steps": "-.5"}),
-        (["--use_wandb", "--seed", "3"], {"use_wandb": True, "seed": "3"}),
-        (["--use_wandb", "False", "--seed=None"], {"use_wandb": "False", "seed": None}),
+        (["--env.total_steps", "-1"], {"total_steps": "-1"}),
+        (
+            ["--env.temperature", "-0.5", "--env.sync_dumps"],
+            {"temperature": "-0.5", "sync_dumps": True},
+        ),
+        (["--env.total_steps", "-.5"], {"total_steps": "-.5"}),
+        (["--env.use_wandb", "--env.seed", "3"], {"use_wandb": True, "seed": "3"}),
+        (["--env.use_wandb", "False", "--env.seed=None"], {"use_wandb": "False", "seed": None}),
+        (["--env.use_wandb=false"], {"use_wandb": "false"}),
     ],
 )
-def test_negative_values_belong_to_their_option(given: list[str], read: dict[str, Any]) -> None:
-    assert read_options(given, STANDS_ALONE) == read
+def test_values_belong_to_their_option(arguments: list[str], read: dict[str, Any]) -> None:
+    assert given(*arguments).env == read
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("arguments", "said"),
     [
         (["-1"], "unexpected '-1'; options start with --"),
-        (["--seed", "1", "2"], "unexpected '2' after the value of --seed;"),
-        (["--sed", "1"], "unknown option --sed; did you mean --seed"),
-        (["--seed"], "--seed needs a value"),
-        (["--seed", "--x"], "--seed needs a value"),
+        (["--env.seed", "1", "2"], "unexpected '2' after the value of --env.seed;"),
+        (["--env.sed", "1"], "unknown option --env.sed; did you mean --env.seed?"),
+        (["--env.se", "1"], "unknown option --env.se; "),
+        (["--env.seed"], "--env.seed needs a value"),
+        (["--env.seed", "--env.use_wandb"], "--env.seed needs a value"),
+        (["--quiet=yes"], "--quiet takes no value"),
     ],
 )
-def test_a_command_line_that_cannot_be_read_is_refused(given: list[str], said: str) -> None:
+def test_a_command_line_that_cannot_be_read_is_refused(arguments: list[str], said: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
-        read_options(given, STANDS_ALONE)
+        given(*arguments)
     assert str(raised.value).startswith(said)
 
 

@@ -20,7 +20,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "tasks.md"
 
 def config_example() -> str:
     description = ReasoningGymEnvConfig.model_fields["task_parameters"].description or ""
-    return description.split("'")[1]
+    return description[description.index("{") : description.rindex("}") + 1]
 
 
 def page_example() -> str:
@@ -71,7 +71,7 @@ async def test_parameters_of_a_task_win_over_its_level(bench: Any, url: str) -> 
     settings = {
         "include_tasks": "chain_sum,gcd",
         "complexity_mode": "fixed",
-        "complexity_level": 0,
+        "difficulty": 0,
         "task_parameters": {"chain_sum": {"min_terms": 6, "max_terms": 6}},
     }
     async with bench.environment(url, **settings) as env:
@@ -102,7 +102,7 @@ async def test_parameters_of_a_task_win_over_its_level(bench: Any, url: str) -> 
             {
                 "task_parameters": {"gcd": {"min_value": 50000}},
                 "complexity_mode": "fixed",
-                "complexity_level": 0,
+                "difficulty": 0,
             },
             "no item of gcd with {'min_value': 50000} at its level 0",
         ),

@@ -56,6 +56,6 @@ async def test_a_suite_with_another_question_stops_before_the_first_request(
 
 async def test_a_suite_is_for_evaluate_alone(bench: Any) -> None:
     options = bench.options("http://localhost:1")
-    async with bench.command("serve", *options, "--env.eval_suite", "small") as command:
+    async with bench.command("serve", *options, "--suite", "small") as command:
         assert await command.exit_code() == 2
-    assert "eval_suite is for `evaluate` alone, got 'small' for `serve`" in command.said()
+    assert "--suite is for `evaluate` alone, got 'small' for `serve`" in command.said()

@@ -14,8 +14,8 @@ from filter_attempts import where_filtered
 from reward_requests import Post
 
 from reasoning_gym_environment import AsyncReasoningGym, contain
-from reasoning_gym_environment.commands.rewards import parse
-from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.commands.rewards import build_parser
+from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings, create_app
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.processes]
@@ -135,9 +135,7 @@ async def test_a_function_that_cannot_be_imported_stops_the_start(tmp_path: Path
 
 
 @pytest.mark.parametrize("text", ["mine", "my_rewards:verify"])
-async def test_a_function_without_a_name_is_refused(
-    text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        parse(["--contain", text])
-    assert "must be NAME=package.module:function, got" in capsys.readouterr().err
+async def test_a_function_without_a_name_is_refused(text: str) -> None:
+    with pytest.raises(FixableError) as raised:
+        build_parser().parse(["--contain", text])
+    assert "must be NAME=package.module:function, got" in str(raised.value)
