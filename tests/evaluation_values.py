@@ -40,9 +40,7 @@ def sample(
 ) -> StoredGroup:
     """A sample of these rollouts."""
     recipe = Recipe(task=task, seed=3)
-    return StoredGroup(
-        rollouts=outcomes, recipe=recipe, oracle="4", about={"difficulty": difficulty}
-    )
+    return StoredGroup(rollouts=list(outcomes), recipe=recipe, oracle="4", sampled_at=difficulty)
 
 
 def item(

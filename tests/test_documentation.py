@@ -62,9 +62,17 @@ def test_every_status_is_explained() -> None:
 def test_everything_that_is_stored_or_exported_is_explained() -> None:
     from stored_values import attempt, stored
 
-    from reasoning_gym_environment.storage.export import DPO_COLUMNS, RECORD_COLUMNS, SFT_COLUMNS
+    from reasoning_gym_environment.storage.export import dpo_rows, record_rows, sft_rows
+    from reasoning_gym_environment.storage.rows import StoredGroup
 
-    row = stored(attempt(1.0))
-    names = {*row, *row["rollouts"][0], *SFT_COLUMNS, *DPO_COLUMNS, *RECORD_COLUMNS}
+    row = stored(attempt(1.0), attempt(0.0))
+    group = StoredGroup.from_json(row)
+    names = {*row, *row["rollouts"][0], *StoredGroup.__struct_encode_fields__} - {
+        "(file)",
+        "(other)",
+    }
+    names |= {
+        key for rows in (sft_rows, dpo_rows, record_rows) for i in rows(group) for key in i.row
+    }
     page = (ROOT / "docs" / "data.md").read_text()
     assert sorted(name for name in names if f"`{name}`" not in page) == []

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from ..errors import ConfigurationError, FixableError
 from ..integrations.nemo_gym import stored_nemo_gym_rows
 from ..storage.dumps import distinct_files, read_groups
 from ..storage.export import (
-    DPO_COLUMNS,
-    RECORD_COLUMNS,
-    SFT_COLUMNS,
-    SKYRL_COLUMNS,
-    VERL_COLUMNS,
     Item,
     dpo_rows,
     item,
@@ -32,15 +26,7 @@ from ..storage.rows import StoredGroup
 from ..util.command_line import Parser, number
 from ..util.files import require_not_read
 
-COLUMNS: dict[str, Mapping[str, Any]] = {
-    "sft": SFT_COLUMNS,
-    "dpo": DPO_COLUMNS,
-    "records": RECORD_COLUMNS,
-    "nemo-gym": {},
-    "verl": VERL_COLUMNS,
-    "skyrl": SKYRL_COLUMNS,
-}
-"""By format; NeMo Gym's is JSONL, which needs none."""
+FORMATS = ("sft", "dpo", "records", "nemo-gym", "verl", "skyrl")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -60,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     for name, rows in prepared.splits.items():
         if not rows:
             raise FixableError(nothing(name, len(groups), options))
-    write_splits(options.output, prepared.splits, COLUMNS[options.format])
+    write_splits(options.output, prepared.splits)
 
     of_evaluations = sum(group.has_evaluation_seed for group in groups)
     for name, rows in prepared.splits.items():
@@ -94,7 +80,7 @@ def build_parser() -> Parser:
     parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="dumps or samples")
     parser.add_argument(
         "--format",
-        choices=COLUMNS,
+        choices=FORMATS,
         required=True,
         help="sft: good completions; dpo: a solved and an unsolved one of a group; records: all; "
         "nemo-gym, verl, skyrl: the problems as rows of NeMo Gym, verl or SkyRL",

@@ -12,7 +12,7 @@ from ..errors import ConfigurationError, FixableError
 from ..evaluation.plan import EvaluationPlan, EvaluationSet
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
-from ..integrations.shared import PROBLEM_COLUMNS, demonstration_row, problem_row
+from ..integrations.shared import demonstration_row, problem_row
 from ..problems.stream import (
     DecontaminatedPool,
     make_problems,
@@ -31,9 +31,6 @@ from ..settings import (
     settings_of,
 )
 from ..storage.export import (
-    SFT_COLUMNS,
-    SKYRL_COLUMNS,
-    VERL_COLUMNS,
     require_replaceable,
     skyrl_row,
     targets,
@@ -60,13 +57,7 @@ SETTINGS = (
 )
 """The settings of `serve` that apply here."""
 
-COLUMNS: dict[str, Mapping[str, Any]] = {
-    "prompts": PROBLEM_COLUMNS,
-    "nemo-gym": {},
-    "verl": VERL_COLUMNS,
-    "skyrl": SKYRL_COLUMNS,
-}
-"""By format; NeMo Gym's is JSONL, which needs none."""
+FORMATS = ("prompts", "nemo-gym", "verl", "skyrl")
 
 
 class Made(NamedTuple):
@@ -96,8 +87,7 @@ def main(arguments: Sequence[str]) -> int:
     made = asyncio.run(make(options, read_environment(options)))
     if not made.rows:
         raise FixableError(f"no problems to write: {'; '.join(skipped(made))}")
-    columns = SFT_COLUMNS if options.demonstrations else COLUMNS[options.format]
-    write_splits(options.output, {"train": made.rows}, columns)
+    write_splits(options.output, {"train": made.rows})
     what = "demonstrations" if options.demonstrations else "problems"
     print(f"{len(made.rows)} {what} of {made.tasks} tasks in {path}", *skipped(made), sep="\n")
     return 0
@@ -156,7 +146,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument(
         "--format",
-        choices=COLUMNS,
+        choices=FORMATS,
         default="prompts",
         help="prompts: messages and recipe, as TRL reads them; nemo-gym, verl, skyrl: the rows of "
         "NeMo Gym, verl or SkyRL",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field, SkipValidation
@@ -111,14 +110,8 @@ def parse_recipe(text: str) -> Mapping[str, Any]:
     return recipe
 
 
-PROBLEM_COLUMNS = MappingProxyType(
-    {"prompt": "messages", "question": "text", "oracle": "text", "task": "text", "recipe": "json"}
-)
-"""Kind of each column, as `storage.export` writes it. TRL's trainers read `prompt`."""
-
-
 def problem_row(problem: Problem, system_prompt: str) -> dict[str, Any]:
-    """Return the row of a problem, with the messages that the environment would send.
+    """Return the row of a problem, with the messages that the environment would send in `prompt`.
 
     Args:
         system_prompt: the name of a built-in prompt, or a text.

@@ -264,8 +264,7 @@ def group_id(group: StoredGroup) -> str:
 def run_of(group: StoredGroup) -> tuple[str, str]:
     """Return the key and the name of the run, or of the evaluation at one difficulty."""
     if split_of(group) == TRAINING:
-        run = str(group.about.get("run") or "")
-        return run, _training_name(run)
+        return group.run, _training_name(group.run)
     path = str(group.file or "")
     folder = next((path[: -len(end) - 1] for end in (SAMPLES, PARTIAL) if path.endswith(end)), path)
     name = short_name(folder) or EVALUATION

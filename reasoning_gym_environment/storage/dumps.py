@@ -298,10 +298,9 @@ def stored_files(paths: Sequence[Path]) -> list[Path]:
 
 def coverage(groups: Sequence[StoredGroup]) -> str:
     """Say which part of their runs' groups these groups of training are, by their numbers."""
-    last: dict[Any, int] = {}
+    last: dict[str, int] = {}
     for group in groups:
-        run = group.about.get("run")
-        last[run] = max(last.get(run, 0), group.number)
+        last[group.run] = max(last.get(group.run, 0), group.number)
     total, whose = sum(last.values()), "the run" if len(last) == 1 else f"{len(last)} runs"
     if not all(group.number for group in groups):
         return "perhaps a selection: these rows, of an older version, are not numbered"

@@ -9,10 +9,10 @@ dropped and lone surrogates replaced, and all rows of a question are in the same
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..errors import FixableError
@@ -22,78 +22,13 @@ from ..util.text import replace_surrogates, shorten
 from .dumps import read_rows
 from .rows import StoredGroup, StoredRollout, stable_json
 
-ORIGIN = MappingProxyType({"task": "text", "recipe": "json"})
-SFT_COLUMNS = MappingProxyType({"messages": "messages", **ORIGIN, "score": "number"})
-DPO_COLUMNS = MappingProxyType(
-    {
-        "prompt": "messages",
-        "chosen": "messages",
-        "rejected": "messages",
-        **ORIGIN,
-        "chosen_score": "number",
-        "rejected_score": "number",
-    }
-)
-RECORD_COLUMNS = MappingProxyType(
-    {
-        "item_id": "text",
-        "rollout": "integer",
-        "conversation": "messages",
-        "score": "number",
-        "answer": "text",
-        "oracle": "text",
-        "status": "text",
-        "detail": "text",
-        "raw_score": "number",
-        "raw_form_score": "number",
-        "tagged_form_score": "number",
-        "length_factor": "number",
-        "finish_reason": "text",
-        "tokens": "integer",
-        "completion_tokens": "integer",
-        "verify_seconds": "number",
-        "recipe": "json",
-        "difficulty": "number",
-        "time": "text",
-        "run": "text",
-        "replica": "text",
-        "schema_version": "integer",
-        "library_versions": "json",
-        "scoring": "json",
-        "other": "json",
-    }
-)
-"""Types by column. `json` is text, as its keys differ between tasks. `other` has unknown keys."""
-
-VERL_COLUMNS = MappingProxyType(
-    {
-        "data_source": "text",
-        "prompt": "messages",
-        "reward_model": {"style": "text", "ground_truth": "json"},
-        "extra_info": {"task": "text", "level": "integer"},
-    }
-)
-SKYRL_COLUMNS = MappingProxyType(
-    {
-        "data_source": "text",
-        "prompt": "messages",
-        "env_class": "text",
-        "reward_spec": {"method": "text", "ground_truth": "json"},
-    }
-)
-"""The ground truth is the recipe, by which the completion is scored."""
-
 SKYRL_ENVIRONMENT = "reasoning_gym"
 """The name under which SkyRL-gym knows our environment."""
 
-Messages = Sequence[Mapping[str, str]]
+Messages = Sequence[Mapping[str, Any]]
 """A prompt, each message with its role and content."""
 
-_FEATURES = {"text": "string", "json": "string", "number": "float64", "integer": "int64"}
-_DATASET_FILES = ("dataset_info.json", "dataset_dict.json")
-"""Every folder of `save_to_disk` has one of these."""
-
-_SUFFIXES = (".jsonl", ".parquet")
+SUFFIXES = (".jsonl", ".parquet")
 """Suffixes of files; a name without a suffix is the folder of a dataset."""
 
 
@@ -149,15 +84,18 @@ def dpo_rows(group: StoredGroup) -> Iterator[Item]:
 
 
 def record_rows(group: StoredGroup) -> Iterator[Item]:
-    """Yield one row for each rollout with all stored keys of it and of its group."""
+    """Yield one row for each rollout with all stored keys of it and of its group.
+
+    Objects and lists but the conversation are JSON text, as their keys differ between tasks.
+    """
     shared = group.to_json()
     for number, (rollout, own) in enumerate(
         zip(group.rollouts, shared.pop("rollouts"), strict=True)
     ):
-        everything = {**shared, "rollout": number, **own}
-        other = {key: everything[key] for key in everything.keys() - RECORD_COLUMNS.keys()}
-        values = {**everything, "other": other}
-        row = {name: _cell(values.get(name), kind) for name, kind in RECORD_COLUMNS.items()}
+        row = {**shared, "rollout": number, **own}
+        for name in row.keys() - {"conversation"}:
+            if isinstance(row[name], dict | list):
+                row[name] = stable_json(row[name])
         yield item(group, row, rollout.text)
 
 
@@ -188,13 +126,6 @@ def _examples(group: StoredGroup) -> Iterator[StoredRollout]:
 
 def _origin(group: StoredGroup) -> dict[str, str]:
     return {"task": group.task, "recipe": recipe_text(group.recipe)}
-
-
-def _cell(value: Any, kind: str) -> Any:
-    """Convert a value to its column's type; None stays None."""
-    if value is None or kind not in ("json", "text"):
-        return value
-    return stable_json(value) if kind == "json" else str(value)
 
 
 class Prepared(NamedTuple):
@@ -252,9 +183,9 @@ def targets(out: Path, splits: Sequence[str]) -> dict[str, Path]:
         >>> targets(Path("a.parquet"), ["train", "test"])["test"].name
         'a.test.parquet'
     """
-    if out.suffix and out.suffix not in _SUFFIXES:
+    if out.suffix and out.suffix not in SUFFIXES:
         raise FixableError(
-            f"{out} ends in {out.suffix}: give a name that ends in {' or '.join(_SUFFIXES)}, or "
+            f"{out} ends in {out.suffix}: give a name that ends in {' or '.join(SUFFIXES)}, or "
             "one without a suffix for the folder of a dataset"
         )
     if not out.suffix or len(splits) == 1:
@@ -265,59 +196,59 @@ def targets(out: Path, splits: Sequence[str]) -> dict[str, Path]:
 def require_replaceable(path: Path, *, force: bool) -> None:
     """Raise FixableError where the path holds something that must not be replaced."""
     require_free(path, force=force)
-    if path.is_file() and path.suffix not in _SUFFIXES:
+    if path.is_file() and path.suffix not in SUFFIXES:
         raise FixableError(f"{path} is a file, not the folder of a dataset; give another name")
     if path.is_dir() and path.suffix:
         raise FixableError(f"{path} is a folder; give another name")
     rows = read_rows(path).rows if path.is_file() and path.suffix == ".jsonl" else []
     if any("rollouts" in row for row in rows):
         raise FixableError(f"{path} holds stored groups, which are never replaced; rename it")
-    if path.is_dir() and not any((path / name).exists() for name in _DATASET_FILES):
+    dataset_files = (path / name for name in ("dataset_info.json", "dataset_dict.json"))
+    if path.is_dir() and not any(file.exists() for file in dataset_files):
         raise FixableError(f"{path} is a folder without a dataset; give another name")
 
 
-def write_splits(
-    out: Path, splits: Mapping[str, Sequence[dict[str, Any]]], columns: Mapping[str, Any]
-) -> None:
-    """Write one split, or "train" and "test".
+def write_splits(out: Path, splits: Mapping[str, Sequence[dict[str, Any]]]) -> None:
+    """Write one split, or "train" and "test", whose columns have the same types.
 
     Args:
         out: as of `targets`.
-        columns: type by column: messages, text, json, number or integer; or a mapping of such,
-            for a column whose values have keys.
     """
+    paths = targets(out, list(splits))
     if out.suffix == ".jsonl":
-        for name, path in targets(out, list(splits)).items():
-            lines = (json.dumps(row) + "\n" for row in splits[name])
-            write_whole(path, "".join(lines))
+        for name, path in paths.items():
+            write_whole(path, "".join(json.dumps(row) + "\n" for row in splits[name]))
         return
-    from datasets import Dataset, DatasetDict, Features
-
-    features = Features(_feature(columns))
-    try:
-        made = {
-            name: Dataset.from_list(list(rows), features=features) for name, rows in splits.items()
-        }
-    except (TypeError, ValueError, OverflowError) as error:
-        raise FixableError(
-            f"{out}: a row does not fit the columns of this format, such as a message with other "
-            f"keys than role and content ({shorten(str(error))}); give a name that ends in .jsonl"
-        ) from error
+    tables = _tables(out, splits)
     if out.suffix == ".parquet":
-        for name, path in targets(out, list(splits)).items():
+        from pyarrow import parquet
+
+        for name, path in paths.items():
             with replacing(path) as partial:
-                made[name].to_parquet(partial)
+                parquet.write_table(tables[name], partial)
         return
+    from datasets import Dataset, DatasetDict
+
+    made = {name: Dataset(table) for name, table in tables.items()}
     with replacing(out) as partial:
         (DatasetDict(made) if len(made) > 1 else made["train"]).save_to_disk(partial)
 
 
-def _feature(kind: str | Mapping[str, Any]) -> Any:
-    """Return the feature of a column's type."""
-    from datasets import Value
+def _tables(out: Path, splits: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, Any]:
+    """Return each split as a table of pyarrow; types follow the rows of all splits."""
+    import pyarrow
 
-    if not isinstance(kind, str):
-        return {name: _feature(inner) for name, inner in kind.items()}
-    if kind == "messages":
-        return [{"role": Value("string"), "content": Value("string")}]
-    return Value(_FEATURES[kind])
+    rows = [row for own in splits.values() for row in own]
+    names = dict.fromkeys(name for row in rows for name in row)
+    try:
+        table = pyarrow.table({name: [row.get(name) for row in rows] for name in names})
+    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise FixableError(
+            f"{out}: a column has values of several types ({shorten(str(error))}); give a name "
+            "that ends in .jsonl"
+        ) from error
+    ends = itertools.accumulate(len(own) for own in splits.values())
+    return {
+        name: table.slice(end - len(own), len(own))
+        for (name, own), end in zip(splits.items(), ends, strict=True)
+    }

@@ -128,10 +128,10 @@ def explain_reward(rollout: StoredRollout, scoring: Mapping[str, object]) -> str
         scoring: the settings it was scored with, as far as known.
 
     Example:
-        >>> rollout = StoredRollout.from_json({"conversation": [], "answer": "4",
-        ...     "status": "solved", "detail": "", "score": 0.5, "raw_score": 1.0,
-        ...     "raw_form_score": 1.0, "tagged_form_score": None, "length_factor": 0.5,
-        ...     "finish_reason": "stop", "tokens": 9, "completion_tokens": 4})
+        >>> rollout = StoredRollout(conversation=[], score=0.5, answer="4", status=Status.SOLVED,
+        ...     detail="", raw_score=1.0, raw_form_score=1.0, tagged_form_score=None,
+        ...     length_factor=0.5, verify_seconds=0.1, finish_reason="stop", tokens=9,
+        ...     completion_tokens=4)
         >>> explain_reward(rollout, {"score_mode": "binary"})
         '0.5: verifier 1 (bare 1, tagged not tried), mode binary, length factor 0.5'
     """

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from statistics import fmean
+
+from msgspec.structs import replace
 
 from ..errors import GenerationError
 from ..records import Problem
@@ -15,7 +17,7 @@ from ..sandbox.pool import TaskPool, generate_with_retry
 from ..scoring.grading import ScoringSettings, grade_texts
 from ..tasks.recipes import LIBRARY
 from ..util.progress import with_progress
-from .rows import StoredGroup, StoredRollout, fault_key
+from .rows import StoredGroup, StoredRollout, fault_of
 
 PACKAGE = "reasoning-gym-environment"
 
@@ -120,18 +122,14 @@ async def _rescore_group(
     texts, lengths = [r.text for r in given], [r.tokens for r in given]
     grades = iter(await grade_texts(problem, texts, lengths, pool, settings))
     installed = {name: version(name) for name in (LIBRARY, PACKAGE)}
-    about = {key: value for key, value in group.about.items() if key != "fault"}
     return replace(
         group,
         rollouts=[r.with_grade(*next(grades)) if r.tokens else r for r in group.rollouts],
         recipe=problem.recipe,
         oracle=problem.oracle,
-        about={
-            **about,
-            "scoring": settings.to_json(),
-            "library_versions": {**group.library_versions, **installed},
-            **fault_key(problem),
-        },
+        scoring=settings.to_json(),
+        library_versions={**group.library_versions, **installed},
+        fault=fault_of(problem),
     )
 
 
@@ -167,25 +165,7 @@ def _differences(groups: Sequence[StoredGroup], settings: ScoringSettings) -> It
 
 
 def describe_changes(changes: Sequence[ScoreChange]) -> list[str]:
-    """Return lines on how many scores changed, why, between which statuses, and by task.
-
-    Example:
-        >>> wrong = {"conversation": [], "answer": "4", "status": "wrong", "detail": "",
-        ...     "score": 0.0, "raw_score": 0.0, "raw_form_score": 0.0, "tagged_form_score": 0.0,
-        ...     "length_factor": 1.0, "finish_reason": "stop", "tokens": 9, "completion_tokens": 4}
-        >>> before = StoredRollout.from_json(wrong)
-        >>> solved = {"status": "solved", "score": 1.0, "raw_score": 1.0}
-        >>> after = StoredRollout.from_json({**wrong, **solved})
-        >>> change = ScoreChange(task="gcd", before=before, after=after)
-        >>> print(*describe_changes([change]), sep="\\n")
-        1 of 1 scores changed, 1 up, 0 down; mean 0.000 -> 1.000
-        reasons:
-          1  the verifier gives the answer another score
-        statuses:
-          1  wrong -> solved
-        tasks:
-          gcd: 1 of 1 scores changed, 1 up, 0 down; mean 0.000 -> 1.000
-    """
+    """Return lines on how many scores changed, why, between which statuses, and by task."""
     changed = [change for change in changes if change.reason]
     reasons = Counter(change.reason or "" for change in changed)
     statuses = Counter(

@@ -8,86 +8,34 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict, cast
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.structs import asdict, replace
 
 from ..problems.seeds import is_evaluation_seed
-from ..records import (
-    UPSTREAM_THRESHOLD,
-    Attempt,
-    GroupResult,
-    Problem,
-    Recipe,
-    Reward,
-    Signal,
-    Status,
-    Verdict,
-)
+from ..records import Attempt, GroupResult, Problem, Recipe, Reward, Signal, Status, Verdict
 from ..scoring.rewards import signal
 from ..tasks.recipes import LIBRARY, read_recipe
 from ..util.models import validate
 
 SCHEMA_VERSION = 1
 
-Message = dict[str, str]
-"""A `role` and a `content`."""
-
 # Integers up to 2**53 survive every format: JSON, Arrow and doubles.
-_Integer = Annotated[int, Meta(ge=-(2**53), le=2**53)]
-_Number = _Integer | Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
-_Score = Annotated[int, Meta(ge=0, le=1)] | Annotated[float, Meta(ge=0.0, le=1.0)]
+Integer = Annotated[int, Meta(ge=-(2**53), le=2**53)]
+Number = Integer | Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+VerifierScore = Annotated[int, Meta(ge=0, le=1)] | Annotated[float, Meta(ge=0.0, le=1.0)]
 
 
-class _Message(Struct):
+class Message(TypedDict):
+    """A message of a conversation."""
+
     role: str
     content: str
 
 
-class _Rollout(Struct):
-    conversation: Annotated[list[_Message], Meta(min_length=1)]
-    score: _Number
-    answer: str | None
-    status: Status
-    detail: str
-    raw_score: _Score | None
-    raw_form_score: _Number | None
-    tagged_form_score: _Number | None
-    length_factor: _Number
-    finish_reason: str
-    tokens: _Integer
-    completion_tokens: _Integer
-    verify_seconds: _Number = 0.0
-
-
-class _Recipe(Struct, forbid_unknown_fields=True):
-    task: str
-    seed: _Integer
-    level: _Number | None
-    parameters: dict[str, Any]
-    library_version: str | None = None
-
-
-class _Row(Struct):
-    """Keys with a default are missing in some rows."""
-
-    item_id: str
-    recipe: _Recipe
-    oracle: str | None
-    rollouts: Annotated[list[_Rollout], Meta(min_length=1)]
-    schema_version: _Integer
-    scoring: dict[str, Any] = {}
-    library_versions: dict[str, Any] = {}
-    time: str = ""
-    number: _Integer = 0
-    difficulty: _Number | None = None
-    asked_again: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StoredRollout:
+class StoredRollout(Struct, frozen=True, kw_only=True):
     """One rollout; fields have the names and the order of its stored keys.
 
     Attributes:
@@ -95,39 +43,32 @@ class StoredRollout:
         score: the reward that the trainer gets.
         raw_score: the verifier's score, in [0, 1]; None when unscored.
         raw_form_score, tagged_form_score: scores of the bare and of the tagged answer.
-        verify_seconds: None where the row lacks it.
         tokens: of prompt and completion; 0 without a completion.
         other: keys that this version doesn't know.
     """
 
-    conversation: Sequence[Message]
-    score: float
+    conversation: Annotated[list[Message], Meta(min_length=1)]
+    score: Number
     answer: str | None
     status: Status
     detail: str
-    raw_score: float | None
-    raw_form_score: float | None
-    tagged_form_score: float | None
-    length_factor: float
-    verify_seconds: float | None = None
+    raw_score: VerifierScore | None
+    raw_form_score: Number | None
+    tagged_form_score: Number | None
+    length_factor: Number
+    verify_seconds: Number = 0.0
     finish_reason: str
-    tokens: int
-    completion_tokens: int
-    other: Mapping[str, Any] = field(default_factory=dict)
+    tokens: Integer
+    completion_tokens: Integer
+    other: dict[str, Any] = field(default_factory=dict, name="(other)")
 
     @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> StoredRollout:
-        """Read a rollout of a validated row."""
-        known = {key: row[key] for key in _ROLLOUT_KEYS if key in row}
-        other = {key: value for key, value in row.items() if key not in known}
-        return cls(**{**known, "status": Status(row["status"])}, other=other)
-
-    @classmethod
-    def from_attempt(cls, attempt: Attempt, prompt: Sequence[Message]) -> StoredRollout:
+    def from_attempt(cls, attempt: Attempt, prompt: Sequence[Mapping[str, str]]) -> StoredRollout:
         """Record a fresh attempt after the messages of its prompt."""
         completion = attempt.completion
+        conversation = [*prompt, {"role": "assistant", "content": completion.text}]
         return cls(
-            conversation=[*prompt, {"role": "assistant", "content": completion.text}],
+            conversation=cast("list[Message]", conversation),
             finish_reason=completion.finish_reason,
             tokens=completion.length,
             completion_tokens=completion.completion_tokens,
@@ -139,11 +80,9 @@ class StoredRollout:
         return replace(self, **_grade(answer, verdict, reward))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stored row: the inverse of `from_json`, byte for byte."""
-        row = {key: getattr(self, key) for key in _ROLLOUT_KEYS}
-        row["status"] = self.status.value
-        if self.verify_seconds is None:
-            del row["verify_seconds"]
+        """Return the stored row."""
+        row = {**asdict(self), "status": self.status.value}
+        del row["other"]
         return {**row, **self.other}
 
     @property
@@ -180,9 +119,6 @@ class StoredRollout:
         return self.completion_tokens if self.tokens else None
 
 
-_ROLLOUT_KEYS = [entry.name for entry in fields(StoredRollout) if entry.name != "other"]
-
-
 def _grade(answer: str | None, verdict: Verdict, reward: Reward) -> dict[str, Any]:
     """Return the fields of a rollout that scoring determines."""
     return {
@@ -198,42 +134,61 @@ def _grade(answer: str | None, verdict: Verdict, reward: Reward) -> dict[str, An
     }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StoredGroup:
+class StoredGroup(Struct, frozen=True, kw_only=True):
     """All rollouts of one problem, with what regenerates and rescores it.
 
+    Fields have the names and the order of the row's keys, whose first is `item_id`, the task. A row
+    lacks the keys of fields with their default.
+
     Attributes:
-        about: the row's other keys in their order: run, library versions, scoring settings, time,
-            the difficulty of an evaluation sample, and unknown ones.
+        run, replica: that wrote it.
+        library_versions: versions by library.
+        number: among the training groups of its run, from 1.
+        scoring: the scoring settings.
+        time: when it was written, ISO 8601 in UTC.
+        fault: of an item that is known to be faulty.
+        asked_again: whether its run had asked the problem before.
+        sampled_at: the key `difficulty` of evaluation samples, in [0, 1]; None for the library's
+            default configuration.
+        other: keys that this version doesn't know.
         file: where it was read; not part of the row.
     """
 
-    rollouts: Sequence[StoredRollout]
-    schema_version: int = SCHEMA_VERSION
+    rollouts: Annotated[list[StoredRollout], Meta(min_length=1)]
+    schema_version: Integer = SCHEMA_VERSION
     recipe: Recipe
     oracle: str | None
-    about: Mapping[str, Any]
-    file: Path | None = field(default=None, compare=False)
+    run: str = ""
+    replica: str | UnsetType = UNSET
+    library_versions: dict[str, Any] = {}
+    number: Integer = 0
+    scoring: dict[str, Any] = {}
+    time: str = ""
+    fault: dict[str, Any] | UnsetType = UNSET
+    asked_again: bool = False
+    sampled_at: Number | UnsetType | None = field(default=UNSET, name="difficulty")
+    other: dict[str, Any] = field(default_factory=dict, name="(other)")
+    file: Path | None = field(default=None, name="(file)")
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any], *, file: Path | None = None) -> StoredGroup:
         """Validate and read a row; raises ValueError with what is wrong with it."""
-        validate(row, _Row)
-        recipe = read_recipe(row["recipe"])
-        if row["item_id"] != recipe.task:
-            raise ValueError(f"item_id must be its recipe's task, got {row['item_id']!r:.50}")
-        return cls(
-            rollouts=[StoredRollout.from_json(rollout) for rollout in row["rollouts"]],
-            schema_version=row["schema_version"],
-            recipe=recipe,
-            oracle=row["oracle"],
-            about={key: value for key, value in row.items() if key not in _GROUP_KEYS},
-            file=file,
-        )
+        recipe = read_recipe(validate(row, dict[str, Any]).get("recipe"))
+        plain = {"task": recipe.task, "seed": recipe.seed}  # its level may have a decimal point
+        group = validate({**row, "recipe": plain}, cls)
+        if row.get("item_id") != recipe.task:
+            raise ValueError(f"item_id must be its recipe's task, got {row.get('item_id')!r:.50}")
+        rollouts = [
+            replace(rollout, conversation=raw["conversation"], other=_unknown(raw, StoredRollout))
+            for rollout, raw in zip(group.rollouts, row["rollouts"], strict=True)
+        ]
+        other = _unknown(row, cls)
+        other.pop("item_id")
+        return replace(group, recipe=recipe, rollouts=rollouts, other=other, file=file)
 
     @classmethod
     def from_result(
-        cls, group: GroupResult, prompt: Sequence[Message], run: Mapping[str, Any]
+        cls, group: GroupResult, prompt: Sequence[Mapping[str, str]], run: Mapping[str, Any]
     ) -> StoredGroup:
         """Record a fresh group.
 
@@ -241,27 +196,34 @@ class StoredGroup:
             prompt: the messages that all rollouts begin with.
             run: keys with the same value in all rows of a run: its name, replica, library versions.
         """
+        problem = group.problem
+        other = {key: value for key, value in run.items() if key not in cls.__struct_fields__}
         return cls(
             rollouts=[StoredRollout.from_attempt(attempt, prompt) for attempt in group.attempts],
-            recipe=group.problem.recipe,
-            oracle=group.problem.oracle,
-            about={**run, **fault_key(group.problem), **asked_again_key(group.problem)},
+            recipe=problem.recipe,
+            oracle=problem.oracle,
+            fault=fault_of(problem),
+            asked_again=problem.asked_again,
+            other=other,
+            **{key: value for key, value in run.items() if key not in other},
         )
 
     def as_sample(self, difficulty: float | None) -> StoredGroup:
         """Return it as an evaluation sample; None is the task's default difficulty."""
-        return replace(self, about={**self.about, "difficulty": difficulty})
+        return replace(self, sampled_at=difficulty)
 
     def to_json(self) -> dict[str, Any]:
         """Return the stored row: the inverse of `from_json`, with our keys first."""
-        return {
-            "item_id": self.task,
-            "rollouts": [rollout.to_json() for rollout in self.rollouts],
-            "schema_version": self.schema_version,
-            "recipe": self.recipe.to_json(),
-            "oracle": self.oracle,
-            **self.about,
-        }
+        row = asdict(self)
+        del row["file"], row["other"]
+        row["difficulty"] = row.pop("sampled_at")
+        row["rollouts"] = [rollout.to_json() for rollout in self.rollouts]
+        row["recipe"] = self.recipe.to_json()
+        for key in ("run", "library_versions", "number", "scoring", "time", "asked_again"):
+            if not row[key]:
+                del row[key]
+        known = {key: value for key, value in row.items() if value is not UNSET}
+        return {"item_id": self.task, **known, **self.other}
 
     def line(self) -> str:
         """Return the stored row as an ASCII line."""
@@ -304,41 +266,27 @@ class StoredGroup:
     @property
     def is_sample(self) -> bool:
         """Whether it is an evaluation sample: only those have a difficulty, possibly None."""
-        return "difficulty" in self.about
+        return self.sampled_at is not UNSET
+
+    @property
+    def difficulty(self) -> float | None:
+        """The evaluation's difficulty, in [0, 1]; None for the library's default configuration."""
+        return None if isinstance(self.sampled_at, UnsetType) else self.sampled_at
+
+    @property
+    def is_faulty(self) -> bool:
+        """Whether the item is known to be faulty."""
+        return self.fault is not UNSET
 
     @property
     def has_evaluation_seed(self) -> bool:
         return is_evaluation_seed(self.recipe.seed)
 
     @property
-    def difficulty(self) -> float | None:
-        """The evaluation's difficulty, in [0, 1]; None for the library's default configuration."""
-        difficulty: float | None = self.about.get("difficulty")
-        return difficulty
-
-    @property
-    def asked_again(self) -> bool:
-        """Whether its run had asked the problem before."""
-        return bool(self.about.get("asked_again"))
-
-    @property
-    def scoring(self) -> Mapping[str, Any]:
-        """The scoring settings; empty in rows without them."""
-        return dict(self.about.get("scoring", {}))
-
-    @property
     def solved_threshold(self) -> float | None:
-        """The score from which its rollouts count as solved; None is each task's own.
-
-        Rows without one are of versions that knew upstream's rule alone.
-        """
-        threshold: float | None = self.scoring.get("solved_threshold", UPSTREAM_THRESHOLD)
+        """The score from which its rollouts count as solved; None is each task's own."""
+        threshold: float | None = self.scoring.get("solved_threshold")
         return threshold
-
-    @property
-    def library_versions(self) -> Mapping[str, Any]:
-        """Versions by library; empty in rows without them."""
-        return dict(self.about.get("library_versions", {}))
 
     @property
     def library_version(self) -> str:
@@ -346,33 +294,15 @@ class StoredGroup:
         made = self.recipe.library_version or self.library_versions.get(LIBRARY)
         return str(made or "an unknown version")
 
-    @property
-    def is_faulty(self) -> bool:
-        """Whether the item is known to be faulty: see `rescore` for rows of older versions."""
-        return "fault" in self.about
 
-    @property
-    def number(self) -> int:
-        """Its number among the training groups of its run, from 1; 0 where rows have none."""
-        return int(self.about.get("number", 0))
-
-    @property
-    def time(self) -> str:
-        """When it was written, ISO 8601 in UTC; empty in rows without it."""
-        return str(self.about.get("time", ""))
+def fault_of(problem: Problem) -> dict[str, Any] | UnsetType:
+    """Return the fault of a faulty item's rows; no other row has one."""
+    return UNSET if problem.fault is None else problem.fault.to_json()
 
 
-def fault_key(problem: Problem) -> dict[str, Any]:
-    """Return the key of a faulty item's rows; no other row has it."""
-    return {} if problem.fault is None else {"fault": problem.fault.to_json()}
-
-
-def asked_again_key(problem: Problem) -> dict[str, bool]:
-    """Return the row's key for a problem that was asked before; empty for a fresh one."""
-    return {"asked_again": True} if problem.asked_again else {}
-
-
-_GROUP_KEYS = ("item_id", "rollouts", "schema_version", "recipe", "oracle")
+def _unknown(row: Mapping[str, Any], model: type[Struct]) -> dict[str, Any]:
+    """Return the keys that a model doesn't know."""
+    return {key: value for key, value in row.items() if key not in model.__struct_encode_fields__}
 
 
 def stable_json(value: Any) -> str:

@@ -12,11 +12,12 @@ import json
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from reasoning_gym_environment.errors import ConfigurationError, GenerationError
 from reasoning_gym_environment.problems.suites import question_sha256
@@ -24,10 +25,9 @@ from reasoning_gym_environment.records import MASKED, Attempt, Completion, Probl
 from reasoning_gym_environment.sandbox.pool import TaskPool, generate_with_retry
 from reasoning_gym_environment.scoring.grading import Grade, ScoringSettings, grade_texts
 from reasoning_gym_environment.storage.rows import (
-    SCHEMA_VERSION,
     StoredGroup,
     StoredRollout,
-    fault_key,
+    fault_of,
 )
 from reasoning_gym_environment.tasks.recipes import require_valid_recipe
 from reasoning_gym_environment.util.models import validate
@@ -162,10 +162,11 @@ def _by_model(
     return {
         model: StoredGroup(
             rollouts=own,
-            schema_version=SCHEMA_VERSION,
             recipe=problem.recipe,
             oracle=problem.oracle,
-            about={**about, **fault_key(problem), "difficulty": None},
+            fault=fault_of(problem),
+            sampled_at=None,
+            **about,
         )
         for model, own in rollouts.items()
     }

@@ -47,9 +47,10 @@ def test_parquet_with_a_summary(dump: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize("name", ["out.parquet", "out"])
 def test_a_message_that_no_column_holds_is_an_error(tmp_path: Path, name: str) -> None:
     row = stored(attempt(1.0, "right"))
-    row["rollouts"][0]["conversation"][-1]["name"] = 0
+    system, user, *_ = row["rollouts"][0]["conversation"]
+    system["name"], user["name"] = 0, "x"
     dump = write_dump(tmp_path / "dump.jsonl", [row])
-    with pytest.raises(FixableError, match="a row does not fit the columns of this format"):
+    with pytest.raises(FixableError, match="a column has values of several types"):
         main([str(dump), "--format", "sft", "-o", str(tmp_path / name)])
     assert [path.name for path in tmp_path.iterdir()] == ["dump.jsonl"]
     assert main([str(dump), "--format", "sft", "-o", str(tmp_path / "out.jsonl")]) == 0

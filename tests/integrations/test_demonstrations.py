@@ -6,7 +6,6 @@ import pytest
 
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
 from reasoning_gym_environment.integrations.shared import (
-    PROBLEM_COLUMNS,
     demonstration,
     demonstration_row,
     problem_row,
@@ -14,7 +13,6 @@ from reasoning_gym_environment.integrations.shared import (
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.extraction import extract_answer
-from reasoning_gym_environment.storage.export import SFT_COLUMNS
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -38,7 +36,7 @@ async def test_a_solved_problem_is_a_row_of_the_sft_layout(pool: TaskPool) -> No
     problem = await pool.generate(Recipe(task="gcd", seed=2))
     row = await demonstration_row(problem, "direct", pool)
     assert row is not None
-    assert list(row) == list(SFT_COLUMNS)
+    assert list(row) == ["messages", "task", "recipe", "score"]
     assert row["messages"] == [
         {"role": "system", "content": SYSTEM_PROMPTS["direct"]},
         {"role": "user", "content": problem.question},
@@ -58,7 +56,7 @@ async def test_what_the_verifier_refuses_is_no_demonstration(pool: TaskPool) -> 
 async def test_a_problems_row_has_the_messages_that_would_be_sent() -> None:
     recipe = Recipe(task="gcd", seed=2, level=0, parameters={"min_numbers": 2})
     row = problem_row(Problem(recipe=recipe, question="why?", oracle=None, entry=b""), "")
-    assert list(row) == list(PROBLEM_COLUMNS)
+    assert list(row) == ["prompt", "question", "oracle", "task", "recipe"]
     assert row["prompt"] == [{"role": "user", "content": "why?"}]
     assert (row["question"], row["oracle"], row["task"]) == ("why?", None, "gcd")
     assert Recipe.from_json(json.loads(row["recipe"])) == recipe

@@ -129,7 +129,7 @@ async def test_progress_is_logged_every_ten_groups_and_at_the_end_of_a_file(
 def test_a_row_holds_each_score_beside_the_conversation_it_belongs_to() -> None:
     texts = ("<answer>a</answer>", "<answer>b</answer>", "<answer>c</answer>")
     result = group(0.0, 1.0, 0.25, texts=texts)
-    row = StoredGroup.from_result(result, PROMPT, {"run": "r", "replica": 3}).to_json()
+    row = StoredGroup.from_result(result, PROMPT, {"run": "r", "replica": "3"}).to_json()
     for rollout, text, score in zip(row["rollouts"], texts, (0.0, 1.0, 0.25), strict=True):
         assert rollout["conversation"] == [*PROMPT, {"role": "assistant", "content": text}]
         assert (rollout["score"], rollout["answer"]) == (score, text)
@@ -138,12 +138,12 @@ def test_a_row_holds_each_score_beside_the_conversation_it_belongs_to() -> None:
 
 def test_a_row_holds_the_keys_users_rely_on_and_what_regenerates_its_problem() -> None:
     result = group(1.0, 0.0)
-    stored = StoredGroup.from_result(result, PROMPT, {"run": "r", "replica": 3})
+    stored = StoredGroup.from_result(result, PROMPT, {"run": "r", "replica": "3"})
     row = json.loads(json.dumps(stored.to_json()))
     assert row["item_id"] == "gcd"
     assert Recipe.from_json(row["recipe"]) == result.problem.recipe
     assert row["oracle"] == result.problem.oracle
-    assert (row["schema_version"], row["run"], row["replica"]) == (SCHEMA_VERSION, "r", 3)
+    assert (row["schema_version"], row["run"], row["replica"]) == (SCHEMA_VERSION, "r", "3")
     rollout = row["rollouts"][0]
     assert (rollout["finish_reason"], rollout["tokens"], rollout["completion_tokens"]) == (
         "stop",

@@ -5,16 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from datasets import DatasetDict, List, Value, load_dataset, load_from_disk
+from datasets import DatasetDict, load_dataset, load_from_disk
 from pyarrow import parquet
 from stored_values import attempt, stored
 
 from reasoning_gym_environment.demo.server import build_tokenizer
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.storage.export import (
-    DPO_COLUMNS,
-    RECORD_COLUMNS,
-    SFT_COLUMNS,
     dpo_rows,
     prepare,
     record_rows,
@@ -28,26 +25,20 @@ GROUPS = [
     stored(attempt(1.0, f"right {seed}"), attempt(0.0, "wrong\x00é😀"), attempt(None), seed=seed)
     for seed in range(2, 42, 2)
 ]
-FORMATS = {
-    "sft": (sft_rows, SFT_COLUMNS),
-    "dpo": (dpo_rows, DPO_COLUMNS),
-    "records": (record_rows, RECORD_COLUMNS),
-}
+FORMATS = {"sft": sft_rows, "dpo": dpo_rows, "records": record_rows}
 every_format = pytest.mark.parametrize("layout", FORMATS)
 
 
 def splits_of(layout: str, share: float = 0.0) -> dict[str, list[dict[str, Any]]]:
-    rows_of, _ = FORMATS[layout]
-    return prepare(
-        [item for group in GROUPS for item in rows_of(StoredGroup.from_json(group))], share
-    ).splits
+    groups = map(StoredGroup.from_json, GROUPS)
+    return prepare([item for group in groups for item in FORMATS[layout](group)], share).splits
 
 
 @every_format
 def test_a_parquet_file_holds_the_rows(layout: str, tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     splits = splits_of(layout)
-    write_splits(path, splits, FORMATS[layout][1])
+    write_splits(path, splits)
     assert parquet.read_table(path).to_pylist() == splits["train"]
     loaded = load_dataset("parquet", data_files=str(path), cache_dir=str(tmp_path / "cache"))
     assert loaded["train"].to_list() == splits["train"]
@@ -56,25 +47,28 @@ def test_a_parquet_file_holds_the_rows(layout: str, tmp_path: Path) -> None:
 @every_format
 def test_a_folder_is_loaded_from_disk(layout: str, tmp_path: Path) -> None:
     splits = splits_of(layout)
-    write_splits(tmp_path / "rows", splits, FORMATS[layout][1])
+    write_splits(tmp_path / "rows", splits)
     assert load_from_disk(str(tmp_path / "rows")).to_list() == splits["train"]
 
 
-@every_format
-def test_columns_have_the_same_types_whatever_they_hold(layout: str, tmp_path: Path) -> None:
-    columns = FORMATS[layout][1]
-    write_splits(tmp_path / "rows", {"train": [dict.fromkeys(columns)]}, columns)
-    features = load_from_disk(str(tmp_path / "rows")).features
-    message = List({"role": Value("string"), "content": Value("string")})
-    types = {"text": Value("string"), "number": Value("float64"), "integer": Value("int64")}
-    kinds = {**types, "json": Value("string"), "messages": message}
-    assert dict(features) == {name: kinds[kind] for name, kind in columns.items()}
+def test_a_column_has_one_type_in_all_splits_and_several_types_are_refused(tmp_path: Path) -> None:
+    splits: dict[str, Any] = {"train": [{"a": None, "b": 1}], "test": [{"a": "x", "c": 0.5}]}
+    write_splits(tmp_path / "rows.parquet", splits)
+    files = (parquet.read_table(tmp_path / f"rows.{name}.parquet") for name in splits)
+    train, test = files
+    assert train.schema == test.schema
+    assert train.to_pylist() + test.to_pylist() == [
+        {"a": None, "b": 1, "c": None},
+        {"a": "x", "b": None, "c": 0.5},
+    ]
+    with pytest.raises(FixableError, match=r"several types .*; give a name that ends in \.jsonl"):
+        write_splits(tmp_path / "rows.parquet", {"train": [{"a": 1}, {"a": "x"}]})
 
 
 def test_splits_are_a_dataset_dict_or_two_files_and_share_no_item(tmp_path: Path) -> None:
     splits = splits_of("records", 0.3)
-    write_splits(tmp_path / "folder", splits, RECORD_COLUMNS)
-    write_splits(tmp_path / "files" / "rows.parquet", splits, RECORD_COLUMNS)
+    write_splits(tmp_path / "folder", splits)
+    write_splits(tmp_path / "files" / "rows.parquet", splits)
     folder = load_from_disk(str(tmp_path / "folder"))
     files = load_dataset(str(tmp_path / "files"), cache_dir=str(tmp_path / "cache"))
     for loaded in (folder, files):
@@ -91,7 +85,7 @@ def test_broken_unicode_is_written_as_replacement_characters(tmp_path: Path) -> 
     group["rollouts"][0]["conversation"][-1]["content"] = "half \ud800"
     group["rollouts"][0]["answer"] = "\udfff"
     prepared = prepare(list(record_rows(StoredGroup.from_json(group))), 0.0)
-    write_splits(tmp_path / "rows.parquet", prepared.splits, RECORD_COLUMNS)
+    write_splits(tmp_path / "rows.parquet", prepared.splits)
     first = parquet.read_table(tmp_path / "rows.parquet").to_pylist()[0]
     assert (first["conversation"][-1]["content"], first["answer"]) == ("half \ufffd", "\ufffd")
     assert prepared.broken == 2
@@ -102,7 +96,7 @@ def test_a_folder_without_a_dataset_is_never_replaced(tmp_path: Path) -> None:
     with pytest.raises(FixableError, match="thesis is a folder without a dataset"):
         require_replaceable(tmp_path / "thesis", force=True)
     for share in (0.0, 0.3):
-        write_splits(tmp_path / "rows", splits_of("sft", share), SFT_COLUMNS)
+        write_splits(tmp_path / "rows", splits_of("sft", share))
         require_replaceable(tmp_path / "rows", force=True)
         with pytest.raises(FixableError, match="rows exists; --force replaces it"):
             require_replaceable(tmp_path / "rows", force=False)
@@ -120,7 +114,7 @@ def test_trl_takes_the_rows_for_its_conversational_format(
     layout: str, tmp_path: Path, tokenizer: Any
 ) -> None:
     trl = pytest.importorskip("trl.data_utils")
-    write_splits(tmp_path / "rows", splits_of(layout), FORMATS[layout][1])
+    write_splits(tmp_path / "rows", splits_of(layout))
     for example in load_from_disk(str(tmp_path / "rows")):
         assert trl.is_conversational(example)
         assert trl.maybe_extract_prompt(example) == example
@@ -143,7 +137,7 @@ def conversation(messages: list[dict[str, str]]) -> list[str]:
 def test_rows_are_as_trl_documents_them(tmp_path: Path) -> None:
     """https://huggingface.co/docs/trl/dataset_formats: language modeling and preference."""
     for layout in ("sft", "dpo"):
-        write_splits(tmp_path / layout, splits_of(layout), FORMATS[layout][1])
+        write_splits(tmp_path / layout, splits_of(layout))
     for row in load_from_disk(str(tmp_path / "sft")):
         assert conversation(row["messages"]) == ["system", "user", "assistant"]
     for row in load_from_disk(str(tmp_path / "dpo")):
@@ -157,6 +151,6 @@ def test_the_largest_numbers_that_are_read_can_be_written(tmp_path: Path) -> Non
     rollout = row["rollouts"][0]
     rollout |= {"tokens": 2**53, "completion_tokens": -(2**53), "score": 2**53}
     items = list(record_rows(StoredGroup.from_json(row)))
-    write_splits(tmp_path / "r.parquet", prepare(items, 0.0).splits, RECORD_COLUMNS)
+    write_splits(tmp_path / "r.parquet", prepare(items, 0.0).splits)
     [first, *_] = parquet.read_table(tmp_path / "r.parquet").to_pylist()
     assert (first["tokens"], first["score"], first["difficulty"]) == (2**53, 2.0**53, -(2.0**53))

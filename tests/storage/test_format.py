@@ -26,7 +26,7 @@ from reasoning_gym_environment.tasks.catalogue import known_categories
 
 STORED = Path(__file__).parents[1] / "stored"
 FILES = [STORED / "dump.jsonl", STORED / "evaluation" / "samples.jsonl"]
-OF_THE_GROUP = {"item_id", "rollouts", "schema_version", "recipe", "oracle"}
+OF_THE_GROUP = {"item_id", "rollouts", "schema_version", "recipe", "oracle", "difficulty"}
 
 
 def lines(path: Path) -> list[str]:
@@ -75,7 +75,10 @@ def test_groups_are_written_as_before(path: Path) -> None:
         row = json.loads(line)
         prompt = row["rollouts"][0]["conversation"][:-1]
         run = {key: value for key, value in row.items() if key not in OF_THE_GROUP}
-        assert json.dumps(StoredGroup.from_result(group(row), prompt, run).to_json()) == line
+        stored = StoredGroup.from_result(group(row), prompt, run)
+        if "difficulty" in row:
+            stored = stored.as_sample(row["difficulty"])
+        assert json.dumps(stored.to_json()) == line
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

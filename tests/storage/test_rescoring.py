@@ -89,8 +89,11 @@ async def test_scores_that_were_tampered_with_are_restored(pool: TaskPool, gcd: 
     assert row_of(result)["oracle"] == gcd.oracle
     assert result.before.oracle != result.after.oracle
     assert {change.reason for change in result.changes} == {REASONS["answer"]}
-    [headline, *_] = describe_changes(result.changes)
+    headline, *lines = describe_changes(result.changes)
     assert headline.startswith("6 of 6 scores changed, 1 up, 5 down; mean 0.900 -> ")
+    assert lines[:3] == ["reasons:", f"  6  {REASONS['answer']}", "statuses:"]
+    assert "  2  solved -> wrong" in lines
+    assert lines[-2:] == ["tasks:", f"  gcd: {headline}"]
 
 
 async def test_a_row_whose_question_has_changed_stays_as_it_is(

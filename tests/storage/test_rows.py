@@ -25,6 +25,7 @@ def row(**changes: Any) -> dict[str, Any]:
         "raw_form_score": 1.0,
         "tagged_form_score": None,
         "length_factor": 0.5,
+        "verify_seconds": 0.25,
         "finish_reason": "length",
         "tokens": 12,
         "completion_tokens": 7,
@@ -82,10 +83,10 @@ def test_an_invalid_score_condition_is_refused(score: object) -> None:
         StoredGroup.from_json(row(rollouts=[scored]))
 
 
-def test_what_a_row_lacks_or_adds_stays_so() -> None:
-    assert "verify_seconds" not in StoredGroup.from_json(row()).to_json()["rollouts"][0]
-    known = {**row()["rollouts"][0], "verify_seconds": 0.25, "note": "seen"}
-    later = row(rollouts=[known], later={"step": 3})
+def test_keys_that_this_version_does_not_know_stay() -> None:
+    [known] = row()["rollouts"]
+    known["conversation"][0]["name"] = "a name"
+    later = row(rollouts=[{**known, "note": "seen", "other": 5}], later={"step": 3}, file=[])
     assert StoredGroup.from_json(row()).to_json() == row()
     assert StoredGroup.from_json(later).to_json() == later
 

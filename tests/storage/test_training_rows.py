@@ -4,14 +4,7 @@ import json
 
 from stored_values import attempt, stored
 
-from reasoning_gym_environment.storage.export import (
-    DPO_COLUMNS,
-    RECORD_COLUMNS,
-    SFT_COLUMNS,
-    dpo_rows,
-    record_rows,
-    sft_rows,
-)
+from reasoning_gym_environment.storage.export import dpo_rows, record_rows, sft_rows
 from reasoning_gym_environment.storage.rows import StoredGroup
 
 SYSTEM = {"role": "system", "content": "Think."}
@@ -30,7 +23,7 @@ def test_solved_completions_are_examples_with_their_whole_conversation() -> None
         [SYSTEM, USER, by_assistant("fair")],
     ]
     assert [row["score"] for row in rows] == [1.0, 0.5]
-    assert all(row.keys() == SFT_COLUMNS.keys() for row in rows)
+    assert list(rows[0]) == ["messages", "task", "recipe", "score"]
     assert (rows[0]["task"], json.loads(rows[0]["recipe"])) == ("gcd", group["recipe"])
 
 
@@ -69,7 +62,6 @@ def test_a_pair_is_the_best_solved_and_the_worst_unsolved_completion() -> None:
         "chosen_score": 1.0,
         "rejected_score": 0.0,
     }
-    assert item.row.keys() == DPO_COLUMNS.keys()
 
 
 def test_a_group_that_is_all_solved_or_all_unsolved_gives_no_pair() -> None:
@@ -79,17 +71,15 @@ def test_a_group_that_is_all_solved_or_all_unsolved_gives_no_pair() -> None:
 
 
 def test_records_hold_all_that_is_stored() -> None:
-    group = {**stored(attempt(1.0, "a"), attempt(None, "b")), "new": {"key": 1}, "replica": 3}
+    group = {**stored(attempt(1.0, "a"), attempt(None, "b")), "new": {"key": 1}, "replica": "3"}
     group |= {"time": "2026-01-01T00:00:00+00:00", "difficulty": 0.5}
     rows = [item.row for item in record_rows(StoredGroup.from_json(group))]
-    texts = {name for name, kind in RECORD_COLUMNS.items() if kind == "json"}
     shared = {key: value for key, value in group.items() if key != "rollouts"}
-    for number, (row, rollout) in enumerate(zip(rows, group["rollouts"], strict=True)):
-        assert row.keys() == RECORD_COLUMNS.keys()
-        read = {key: json.loads(row[key]) if key in texts and row[key] else row[key] for key in row}
-        other = read.pop("other")
-        assert read.pop("scoring") is None
-        assert {**read, **other} == {**shared, **rollout, "rollout": number, "replica": "3"}
+    for name in ("recipe", "library_versions", "new"):
+        shared[name] = json.dumps(shared[name], sort_keys=True)
+    assert rows == [
+        {**shared, **rollout, "rollout": number} for number, rollout in enumerate(group["rollouts"])
+    ]
 
 
 def test_rows_are_the_same_only_when_recipe_and_text_are() -> None:
