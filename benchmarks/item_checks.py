@@ -20,7 +20,7 @@ from typing import Any
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.records import FaultKind, Recipe
 from reasoning_gym_environment.tasks.datasets import Datasets
-from reasoning_gym_environment.tasks.item_checks import CHECKS, Entry, find_fault
+from reasoning_gym_environment.tasks.item_checks import CHECKS, Entry, item_fault
 from reasoning_gym_environment.tasks.ladders import build_ladders
 
 
@@ -41,7 +41,7 @@ def measure(
     rows = []
     for entry in entries(task, parameters, items):
         begin = time.perf_counter()
-        fault = find_fault(task, entry)
+        fault = item_fault(task, entry)
         seconds = time.perf_counter() - begin
         trained = fault is not None and fault.kind is not FaultKind.AMBIGUOUS
         rows.append((1000 * seconds, float(trained), float(fault is not None)))

@@ -10,9 +10,10 @@ import json
 from collections import Counter
 from dataclasses import asdict
 from importlib.metadata import version
+from pathlib import Path
 
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
-from reasoning_gym_environment.tasks.catalogue import SNAPSHOT_FILE
+from reasoning_gym_environment.tasks import catalogue
 
 
 async def main() -> None:
@@ -30,7 +31,7 @@ async def main() -> None:
         }
     )
     one_task_per_line = f'{head[:-1]}, "ladders": {{\n{ladders}\n}}}}\n'
-    SNAPSHOT_FILE.write_text(one_task_per_line)
+    Path(catalogue.__file__).with_name("library_snapshot.json").write_text(one_task_per_line)
 
 
 if __name__ == "__main__":

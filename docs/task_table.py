@@ -14,8 +14,7 @@ from reasoning_gym_environment.tasks.catalogue import (
     bundled_snapshot,
     select_tasks,
 )
-from reasoning_gym_environment.tasks.chance_floors import floors
-from reasoning_gym_environment.tasks.facts import NOT_A_TASK
+from reasoning_gym_environment.tasks.facts import NOT_A_TASK, floors
 from reasoning_gym_environment.util.grouping import group_by
 
 PAGE = Path(__file__).with_name("tasks.md")

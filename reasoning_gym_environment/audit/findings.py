@@ -12,8 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from ..records import UPSTREAM_THRESHOLD, Status, Verdict
-from ..tasks.chance_floors import Floors
-from ..tasks.facts import PAYS_ANY_ANSWER
+from ..tasks.facts import PAYS_ANY_ANSWER, Floors
 from ..util.grouping import group_by
 from .ladder_proof import LevelProof
 

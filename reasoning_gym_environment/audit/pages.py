@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from ..records import UPSTREAM_THRESHOLD
-from ..tasks.chance_floors import Floor, Floors
+from ..tasks.facts import Floor, Floors
 from ..util.grouping import group_by
 from .findings import DEGENERATE, TOLERATED_SHARE, Finding, Kind, TaskAudit
 from .run import Audit

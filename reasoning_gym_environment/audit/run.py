@@ -22,8 +22,14 @@ from ..problems.stream import SoundItems
 from ..records import Ladder, Problem
 from ..sandbox.pool import PoolSettings, TaskPool, default_processes
 from ..tasks.catalogue import Discovery, require_known
-from ..tasks.chance_floors import Floor, Floors
-from ..tasks.facts import EXECUTES_ANSWERS, NOT_A_TASK, SLOW_ON_WRONG_ANSWERS, solved_score
+from ..tasks.facts import (
+    EXECUTES_ANSWERS,
+    NOT_A_TASK,
+    SLOW_ON_WRONG_ANSWERS,
+    Floor,
+    Floors,
+    solved_score,
+)
 from ..util.progress import with_progress
 from ._strategies import OWN_WORK, strategies
 from .findings import (

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..records import FORMAT_FAILURES, UPSTREAM_THRESHOLD, Status
 from ..storage.rows import StoredGroup, StoredRollout
-from ..tasks.chance_floors import floors
+from ..tasks.facts import floors
 from ..util.grouping import group_by
 from .estimators import Clusters, Estimate, macro_share, pass_at_k, share
 

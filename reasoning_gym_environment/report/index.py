@@ -21,7 +21,7 @@ from ..records import FORMAT_FAILURES, Signal, Status
 from ..storage.rows import StoredGroup, StoredRollout
 from ..storage.runs import RunRecord, read_run
 from ..tasks.catalogue import ladder_heights
-from ..tasks.chance_floors import Floors, floors
+from ..tasks.facts import Floors, floors
 from .data import EVALUATION, TRAINING, category_of, split_of
 
 INDEX_VERSION: Final = 1

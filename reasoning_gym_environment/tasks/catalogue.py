@@ -12,14 +12,11 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, did_you_mean
 from .facts import NOT_A_TASK, PAYS_ANY_ANSWER, UNTRUSTED_ENTRIES
 from .ladders import TaskLadder
-
-SNAPSHOT_FILE = Path(__file__).with_name("library_snapshot.json")
 
 
 class Discovery(NamedTuple):
@@ -59,7 +56,9 @@ class UnknownTaskError(ConfigurationError):
 
 @cache
 def _stored_snapshot() -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(SNAPSHOT_FILE.read_text(encoding="utf-8"))
+    content: dict[str, Any] = json.loads(
+        Path(__file__).with_name("library_snapshot.json").read_text(encoding="utf-8")
+    )
     return content
 
 
@@ -210,26 +209,6 @@ def task_weights(tasks: Sequence[TaskInfo], configured: Mapping[str, float]) -> 
     return weights
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-def _list_of_tuples(value: Any) -> Any:
-    return list(map(_tuples, value)) if isinstance(value, list) else value
-
-
-_RESTORE: Mapping[str, tuple[str, Callable[[Any], Any]]] = MappingProxyType(
-    {
-        "advanced_geometry": ("ortho", _tuples),
-        "arc_agi": ("output", _tuples),
-        "complex_arithmetic": ("result", _tuples),
-        "knight_swap": ("solution", _list_of_tuples),
-        "rearc": ("output", _tuples),
-    }
-)
-"""Task to the metadata field that its verifier reads and JSON changes, and how to restore it."""
-
-
 def restore_json_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Restore an entry that went through JSON, which turns tuples into lists.
 
@@ -252,8 +231,22 @@ def restore_json_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"entries of {task} are not scored: {UNTRUSTED_ENTRIES[task]}; {hint}")
     if entry["answer"] is None:
         raise ValueError(f"answer is null, so this {task} entry can't be checked; {hint}")
-    if task in _RESTORE:
-        name, restore = _RESTORE[task]
-        if name in metadata:
-            metadata = {**metadata, name: restore(metadata[name])}
+
+    def tuples(value: Any) -> Any:
+        return tuple(map(tuples, value)) if isinstance(value, list) else value
+
+    # The field that a verifier reads and JSON changes.
+    fields = {
+        "advanced_geometry": "ortho",
+        "arc_agi": "output",
+        "complex_arithmetic": "result",
+        "knight_swap": "solution",
+        "rearc": "output",
+    }
+    name = fields.get(task)
+    if name in metadata:
+        value = metadata[name]
+        restored = tuples(value)
+        is_list = task == "knight_swap" and isinstance(value, list)
+        metadata = {**metadata, name: list(restored) if is_list else restored}
     return {"question": entry["question"], "answer": entry["answer"], "metadata": dict(metadata)}

@@ -10,9 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
@@ -22,14 +23,20 @@ Entry = Mapping[str, Any]
 """An entry of the library: question, answer and metadata."""
 
 
+def _false_label(detail: str) -> Fault:
+    return Fault(kind=FaultKind.FALSE_LABEL, detail=detail)
+
+
+def _ambiguous(detail: str) -> Fault:
+    return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
+
+
+def _unanswerable(detail: str) -> Fault:
+    return Fault(kind=FaultKind.UNANSWERABLE, detail=detail)
+
+
 def _ab(entry: Entry) -> Fault | None:
-    return _empty_answer(entry)
-
-
-def _empty_answer(entry: Entry) -> Fault | None:
-    if entry["answer"]:
-        return None
-    return Fault(kind=FaultKind.UNANSWERABLE, detail="the right answer is an empty text")
+    return None if entry["answer"] else _unanswerable("the right answer is an empty text")
 
 
 def _aiw(entry: Entry) -> Fault | None:
@@ -37,68 +44,60 @@ def _aiw(entry: Entry) -> Fault | None:
     question = entry["question"]
     if sibling := re.search(r"^(\w+) has .* does (\w+)'s brother have", question):
         if sibling[1] != sibling[2]:
-            return Fault(kind=FaultKind.UNANSWERABLE, detail=f"{sibling[2]} is not introduced")
+            return _unanswerable(f"{sibling[2]} is not introduced")
         return None
     first, *second = map(int, re.findall(r"(\d+) female", question))
     if second and entry["answer"] != str(first + second[0] - 1):
-        return Fault(kind=FaultKind.FALSE_LABEL, detail=f"right: {first} - 1 + {second[0]} - 1 + 1")
+        return _false_label(f"right: {first} - 1 + {second[0]} - 1 + 1")
     return None
 
 
-_PRIORITY = {"+": 1, "-": 1, "*": 2, "/": 2}
-_MINUS = 3
+def _exact(expression: str) -> Fraction:
+    """Return the value of an expression of numbers, signs and parentheses."""
+    tokens = re.findall(r"[\d.]+|[-+*/()]", expression)[::-1]
+    priorities = {"+": 1, "-": 1, "*": 2, "/": 2}
 
-
-def _exact(tokens: list[str], priority: int = 0) -> Fraction:
-    """Return the value of an expression, given as its tokens from last to first."""
-    token = tokens.pop()
-    if token == "-":
-        value = -_exact(tokens, _MINUS)
-    elif token == "(":
-        value = _exact(tokens)
-        tokens.pop()
-    else:
-        value = Fraction(token)
-    while tokens and _PRIORITY.get(tokens[-1], 0) > priority:
-        sign = tokens.pop()
-        other = _exact(tokens, _PRIORITY[sign])
-        if sign in "+-":
-            value += other if sign == "+" else -other
+    def value_of(priority: int) -> Fraction:
+        token = tokens.pop()
+        if token == "-":
+            value = -value_of(3)
+        elif token == "(":
+            value = value_of(0)
+            tokens.pop()
         else:
-            value *= other if sign == "*" else 1 / other
-    return value
+            value = Fraction(token)
+        while tokens and priorities.get(tokens[-1], 0) > priority:
+            sign = tokens.pop()
+            other = value_of(priorities[sign])
+            if sign in "+-":
+                value += other if sign == "+" else -other
+            else:
+                value *= other if sign == "*" else 1 / other
+        return value
 
-
-def _tokens(expression: str) -> list[str]:
-    return re.findall(r"[\d.]+|[-+*/()]", expression)[::-1]
+    return value_of(0)
 
 
 def _basic_arithmetic(entry: Entry) -> Fault | None:
     """Find quotients that the library cut to integers."""
-    value = _exact(_tokens(entry["metadata"]["expression"]))
+    value = _exact(entry["metadata"]["expression"])
     if value == int(entry["answer"]):
         return None
-    return Fault(kind=FaultKind.FALSE_LABEL, detail=f"the value is {value}")
-
-
-_TELLING_WORDS = frozenset({"MRS", "YES"})
-"""Texts of three letters that no other shift turns into a word."""
+    return _false_label(f"the value is {value}")
 
 
 def _caesar_cipher(entry: Entry) -> Fault | None:
     text = entry["answer"]
     if not text.isascii():
-        return Fault(
-            kind=FaultKind.FALSE_LABEL, detail="a letter outside A to Z is lost in the cipher"
-        )
-    if len(text.replace(" ", "")) > 3 or text in _TELLING_WORDS:
+        return _false_label("a letter outside A to Z is lost in the cipher")
+    # No other shift turns these two words of three letters into a word.
+    if len(text.replace(" ", "")) > 3 or text in ("MRS", "YES"):
         return None
-    return Fault(kind=FaultKind.AMBIGUOUS, detail=f"{len(text)} letters don't tell the shift")
+    return _ambiguous(f"{len(text)} letters don't tell the shift")
 
 
-_MONTH_OR_DAY = Fault(
-    kind=FaultKind.AMBIGUOUS, detail="the month and the day may stand in either order"
-)
+def _two_orders() -> Fault:
+    return _ambiguous("the month and the day may stand in either order")
 
 
 def _day_first(day: datetime) -> datetime:
@@ -112,16 +111,17 @@ def _calendar_arithmetic(entry: Entry) -> Fault | None:
     if metadata["task"] == "count_business_days":
         if metadata["start_date"][:4] == metadata["end_date"][:4]:
             return None
-        detail = f"the question names {metadata['end_date']} with the year of the start"
-        return Fault(kind=FaultKind.UNANSWERABLE, detail=detail)
+        return _unanswerable(
+            f"the question names {metadata['end_date']} with the year of the start"
+        )
     if metadata["task"] == "weekday_of_date_from_first_date":
         if int(metadata["target_date"][5:7]) < 3:
             return None
-        return Fault(kind=FaultKind.AMBIGUOUS, detail="the year may be a leap year")
+        return _ambiguous("the year may be a leap year")
     if metadata["task"] == "weekday_of_date" and "/" in entry["question"]:
         day = datetime.fromisoformat(metadata["target_date"])
         if _day_first(day).weekday() != day.weekday():
-            return _MONTH_OR_DAY
+            return _two_orders()
     return None
 
 
@@ -129,16 +129,14 @@ def _circuit_logic(entry: Entry) -> Fault | None:
     """Find the final gate that is not drawn: with one input, NOR alone changes it."""
     metadata = entry["metadata"]
     if len(metadata["term_strings"]) == 1 and metadata["final_gate"] == "NOR":
-        return Fault(kind=FaultKind.FALSE_LABEL, detail="the final gate is not drawn")
+        return _false_label("the final gate is not drawn")
     return None
-
-
-_COMPLEX_PRODUCT = re.compile(r": \((\S+) ([-+]) (\S+)i\) \u00d7 \((\S+) ([-+]) (\S+)i\)$")
 
 
 def _complex_arithmetic(entry: Entry) -> Fault | None:
     """Find products of more digits than a float has."""
-    found = _COMPLEX_PRODUCT.search(entry["question"])
+    number = r"\((\S+) ([-+]) (\S+)i\)"
+    found = re.search(f": {number} \u00d7 {number}$", entry["question"])
     if not found:
         return None
     a, b = int(float(found[1])), int(float(found[2] + found[3]))
@@ -149,124 +147,113 @@ def _complex_arithmetic(entry: Entry) -> Fault | None:
     label = complex(entry["answer"].replace(" ", "").replace("i", "j"))
     if (int(label.real), int(label.imag)) == (real, imaginary):
         return None
-    return Fault(kind=FaultKind.FALSE_LABEL, detail=f"right: {real} + {imaginary}i, unrounded")
+    return _false_label(f"right: {real} + {imaginary}i, unrounded")
 
 
 def _decimal_arithmetic(entry: Entry) -> Fault | None:
     """Find results that the library rounded before the end."""
     header, expression = entry["question"].split("\n")
-    value = _exact(_tokens(expression.removesuffix("= ?")))
+    value = _exact(expression.removesuffix("= ?"))
     digits = re.findall(r"(\d+) significant", header)[0]
     with localcontext(Context(prec=100)):
         quotient = Decimal(value.numerator) / value.denominator
     rounded = Context(prec=int(digits), rounding=ROUND_HALF_UP).plus(quotient)
     if rounded == Decimal(entry["answer"]):
         return None
-    return Fault(kind=FaultKind.FALSE_LABEL, detail=f"to {digits} digits the value is {rounded}")
+    return _false_label(f"to {digits} digits the value is {rounded}")
 
 
 def _emoji_mystery(entry: Entry) -> Fault | None:
     if "\ufe0f" not in entry["metadata"]["emoji"]:
         return None
-    detail = "the hint's code decodes the emoji's own selector as a control character"
-    return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
-
-
-_MARRIED = re.compile(r"(\w+) is married to (\w+)\.")
-_CHILDREN = re.compile(
-    r"(\w+) is married to (\w+)\. They have (?:a child|children) called ([^.]*)\."
-)
-_UNISEX = frozenset({"Phoenix", "Rain", "River", "Sage", "Sky", "Winter"})
-_NIECES = re.compile(
-    "A(bigail|lice|melia|nna|ria|urora|va)|Barbara|C(harlotte|hloe)|E(leanor|lizabeth|mily|mma)"
-    "|Grace|Hannah|Isabella|Je(nnifer|ssica)|Karen|L(ily|inda|isa|ucy|una)|M(argaret|ary|ia)|Nova"
-    "|Olivia|Patricia|S(arah|ophia|ophie|usan)|Victoria|Willow|Zoe"
-)
-
-
-def _is_parent_in_law(story: str, person: str, other: str) -> bool:
-    spouses = {one for pair in _MARRIED.findall(story) if other in pair for one in pair} - {other}
-    return any(
-        person in couple and spouses & set(re.findall(r"[A-Z]\w+", children))
-        for *couple, children in _CHILDREN.findall(story)
-    )
+    return _ambiguous("the hint's code decodes the emoji's own selector as a control character")
 
 
 def _family_relationships(entry: Entry) -> Fault | None:
     """Find words for the other person, and names that men and women have."""
-    question, word = entry["question"], entry["answer"]
-    story, _, asked = question.rstrip().rpartition("\n")
-    person, other = re.findall(r"\b[A-Z]\w+", asked)[1:3]
-    if word.endswith("-in-law") and not _is_parent_in_law(story, person, other):
-        return Fault(kind=FaultKind.FALSE_LABEL, detail="the word for the other person")
-    couple = next((pair for pair in _MARRIED.findall(story) if person in pair), [person])
-    if _UNISEX.issuperset(couple):
-        return Fault(kind=FaultKind.AMBIGUOUS, detail=f"{person} is a man's and a woman's name")
+    story, _, asked = entry["question"].rstrip().rpartition("\n")
+    word, names = entry["answer"], r"[A-Z]\w+"
+    person, other = re.findall(rf"\b{names}", asked)[1:3]
+    couples = re.findall(r"(\w+) is married to (\w+)\.", story)
+    if word.endswith("-in-law"):
+        spouses = {one for pair in couples if other in pair for one in pair} - {other}
+        families = re.findall(
+            r"(\w+) is married to (\w+)\. They have (?:a child|children) called ([^.]*)\.", story
+        )
+        if not any(
+            person in parents and spouses & set(re.findall(names, children))
+            for *parents, children in families
+        ):
+            return _false_label("the word for the other person")
+    couple = next((pair for pair in couples if person in pair), [person])
+    if {"Phoenix", "Rain", "River", "Sage", "Sky", "Winter"}.issuperset(couple):
+        return _ambiguous(f"{person} is a man's and a woman's name")
     if word in ("niece", "nephew"):
-        is_niece = bool(_NIECES.fullmatch(person))
+        is_niece = bool(
+            re.fullmatch(
+                "A(bigail|lice|melia|nna|ria|urora|va)|Barbara|C(harlotte|hloe)"
+                "|E(leanor|lizabeth|mily|mma)|Grace|Hannah|Isabella|Je(nnifer|ssica)|Karen"
+                "|L(ily|inda|isa|ucy|una)|M(argaret|ary|ia)|Nova|Olivia|Patricia"
+                "|S(arah|ophia|ophie|usan)|Victoria|Willow|Zoe",
+                person,
+            )
+        )
         if len(couple) == 2:
             is_niece = person == couple[1]
         if is_niece != (word == "niece"):
-            return Fault(kind=FaultKind.FALSE_LABEL, detail="the word for a person of other sex")
+            return _false_label("the word for a person of other sex")
     return None
-
-
-_ALIKE = {
-    "b_m__200": ["BCDEFGKLMNO"],
-    "runic": ["QXZ", "UV"],
-    "smisome1": ["DO"],
-    "stencil2": ["CI"],
-    "test1": ["CE"],
-}
-"""Capital letters that look the same in a font."""
 
 
 def _figlet_font(entry: Entry) -> Fault | None:
     font = entry["metadata"]["font"]
-    for letters in _ALIKE.get(font, ()):
+    look_alike = {
+        "b_m__200": ["BCDEFGKLMNO"],
+        "runic": ["QXZ", "UV"],
+        "smisome1": ["DO"],
+        "stencil2": ["CI"],
+        "test1": ["CE"],
+    }
+    for letters in look_alike.get(font, ()):
         if found := sorted(set(entry["answer"]) & set(letters)):
-            detail = f"{found[0]} is one of {letters} in the font {font}"
-            return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
+            return _ambiguous(f"{found[0]} is one of {letters} in the font {font}")
     return None
-
-
-_GSM: Mapping[str, Callable[..., Fraction]] = {
-    r"has (\d+) tubes .* and (\d+) tubes .* half as many tubes .* three times as many tubes": (
-        lambda halved, tripled: halved / 2 + 3 * tripled
-    ),
-    r"class of (\d+) students, (\d+)% .* remaining class, (\d+)% of": (
-        lambda all_, first, second: all_ * (first + (100 - first) * second / 100) / 100
-    ),
-    r"for (\d+) cents and .* for (\d+) cents.* spent \D(\d+) and got (\d+) .* had (\d+)% of": (
-        lambda first, second, money, count, left: (money * (100 - left) - count * first) / second
-    ),
-    r"includes (\d+) .* on the beach and (\d+) .* twice the rate .* If (\d+) minutes": (
-        lambda beach, sidewalk, minutes: minutes + sidewalk * minutes / (2 * beach)
-    ),
-    r"has (\d+) jars .* can decorate (\d+) .* holds (\d+)": (
-        lambda jars, decorated, held: jars * decorated / held
-    ),
-    r"has \D([\d.]+) and wants to buy (\d+) .* from a bin .* costs \D([\d.]+\d)": (
-        lambda money, count, price: money - count * price
-    ),
-}
-"""Questions whose numbers the library cuts to integers on the way, and their answers."""
 
 
 def _gsm_symbolic(entry: Entry) -> Fault | None:
     """Find answers that were cut to integers, and an age below zero."""
     if entry["answer"].startswith("-"):
-        return Fault(kind=FaultKind.UNANSWERABLE, detail="the answer is below zero")
-    for pattern, formula in _GSM.items():
+        return _unanswerable("the answer is below zero")
+    # The numbers that the library cuts to integers on the way, and the answers.
+    formulas: Mapping[str, Callable[..., Fraction]] = {
+        r"has (\d+) tubes .* and (\d+) tubes .* half as many tubes .* three times as many tubes": (
+            lambda halved, tripled: halved / 2 + 3 * tripled
+        ),
+        r"class of (\d+) students, (\d+)% .* remaining class, (\d+)% of": (
+            lambda all_, first, second: all_ * (first + (100 - first) * second / 100) / 100
+        ),
+        r"for (\d+) cents and .* for (\d+) cents.* spent \D(\d+) and got (\d+) .* had (\d+)% of": (
+            lambda first, second, money, count, left: (
+                (money * (100 - left) - count * first) / second
+            )
+        ),
+        r"includes (\d+) .* on the beach and (\d+) .* twice the rate .* If (\d+) minutes": (
+            lambda beach, sidewalk, minutes: minutes + sidewalk * minutes / (2 * beach)
+        ),
+        r"has (\d+) jars .* can decorate (\d+) .* holds (\d+)": (
+            lambda jars, decorated, held: jars * decorated / held
+        ),
+        r"has \D([\d.]+) and wants to buy (\d+) .* from a bin .* costs \D([\d.]+\d)": (
+            lambda money, count, price: money - count * price
+        ),
+    }
+    for pattern, formula in formulas.items():
         found = re.search(pattern, entry["question"])
         if found:
             value = formula(*(Fraction(number) for number in found.groups()))
             if value != Fraction(entry["answer"]):
-                return Fault(kind=FaultKind.FALSE_LABEL, detail=f"the value is {value}")
+                return _false_label(f"the value is {value}")
     return None
-
-
-_KNIGHT_STEPS = tuple((x, y) for x in (-2, -1, 1, 2) for y in (-2, -1, 1, 2) if abs(x) != abs(y))
 
 
 class _Knights(NamedTuple):
@@ -284,8 +271,8 @@ def _knight_swap(entry: Entry) -> Fault | None:
     near = {
         at: [
             to
-            for x, y in _KNIGHT_STEPS
-            if (to := f"{chr(ord(at[0]) + x)}{int(at[1:]) + y}") in pieces
+            for x, y in product((-2, -1, 1, 2), repeat=2)
+            if abs(x) != abs(y) and (to := f"{chr(ord(at[0]) + x)}{int(at[1:]) + y}") in pieces
         ]
         for at in pieces
     }
@@ -296,7 +283,7 @@ def _knight_swap(entry: Entry) -> Fault | None:
     moves = _moves_to_swap(start, near)
     if moves is None:
         return None
-    return Fault(kind=FaultKind.FALSE_LABEL, detail=f"{moves} moves swap the knights on this board")
+    return _false_label(f"{moves} moves swap the knights on this board")
 
 
 def _moves_to_swap(start: _Knights, near: Mapping[str, Sequence[str]]) -> int | None:
@@ -324,24 +311,7 @@ def _letter_counting(entry: Entry) -> Fault | None:
     capitals = sum(word.count(letter.upper()) for word in span)
     if not capitals or not letter.isalpha():
         return None
-    return Fault(kind=FaultKind.AMBIGUOUS, detail=f"{letter} also stands there as a capital")
-
-
-_ANAGRAMS = """
-act cat|agree eager|aside ideas|asleep please|begin being|below elbow|care race|continued unnoticed
-|course source|credit direct|dear read|den end|early layer|earnest eastern|earth heart|evil live
-|except expect|felt left|file life|form from|general enlarge|hate heat|horses shores|how who
-|impression permission|item time|items times|its sit|last salt|least steal|license silence
-|listen silent|mean name|means names|miles smile|net ten|night thing|nights things|no on|note tone
-|now own won|optics topics|part trap|quiet quite|raw war|saw was|shut thus|sorted stored|state taste
-|sure user|there three|tired tried
-"""
-_OTHER_WORDS = {
-    word: [other for other in group.split() if other != word]
-    for group in _ANAGRAMS.split("|")
-    for word in group.split()
-}
-"""Common words by a common word with the same letters."""
+    return _ambiguous(f"{letter} also stands there as a capital")
 
 
 def _letter_jumble(entry: Entry) -> Fault | None:
@@ -349,11 +319,22 @@ def _letter_jumble(entry: Entry) -> Fault | None:
     shortest, _ = entry["metadata"]["difficulty"]["word_len"]
     if shortest < 2:
         return None
+    common = (
+        "act cat|agree eager|aside ideas|asleep please|begin being|below elbow|care "
+        "race|continued unnoticed|course source|credit direct|dear read|den end|early "
+        "layer|earnest eastern|earth heart|evil live|except expect|felt left|file life|form "
+        "from|general enlarge|hate heat|horses shores|how who|impression permission|item "
+        "time|items times|its sit|last salt|least steal|license silence|listen silent|mean "
+        "name|means names|miles smile|net ten|night thing|nights things|no on|note tone|now "
+        "own won|optics topics|part trap|quiet quite|raw war|saw was|shut thus|sorted "
+        "stored|state taste|sure user|there three|tired tried"
+    )
+    groups = [group.split() for group in common.split("|")]
     for word in entry["answer"].split():
-        others = _OTHER_WORDS.get(word.lower(), ())
+        lower = word.lower()
+        others = [other for group in groups if lower in group for other in group if other != lower]
         if fitting := [other for other in others if word.islower() or other[0] == word[0].lower()]:
-            detail = f"{word} could also be {fitting[0]}"
-            return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
+            return _ambiguous(f"{word} could also be {fitting[0]}")
     return None
 
 
@@ -370,7 +351,7 @@ def _mahjong_puzzle(entry: Entry) -> Fault | None:
         right = "Pass"
     if entry["answer"] == right:
         return None
-    return Fault(kind=FaultKind.FALSE_LABEL, detail=f"the last card makes {right}")
+    return _false_label(f"the last card makes {right}")
 
 
 Matrix = Sequence[Sequence[int]]
@@ -427,37 +408,7 @@ def _manipulate_matrix(entry: Entry) -> Fault | None:
         unclear = "in which direction to rotate"
     else:
         return None
-    return Fault(kind=FaultKind.AMBIGUOUS, detail=f"the text does not say {unclear}")
-
-
-_GRID_OPERATIONS: tuple[Callable[[int, int, int], int], ...] = (
-    lambda row, column, divisor: (row + column) % divisor,
-    lambda row, column, divisor: abs(row - column) % divisor,
-    lambda row, column, divisor: row * column % divisor,
-    pow,
-    lambda row, column, divisor: pow(column, row, divisor),
-)
-
-
-class _GridPattern(NamedTuple):
-    """A rule that marks a cell if the operation on its row and column has the same remainder.
-
-    Attributes:
-        start: number of the first row and column.
-        example: a cell that is marked.
-    """
-
-    operation: Callable[[int, int, int], int]
-    divisor: int
-    start: int
-    example: tuple[int, int]
-
-    def marked(self, cells: Sequence[tuple[int, int]]) -> Iterator[bool]:
-        operation, divisor, start, (row, column) = self
-        remainder = operation(row + start, column + start, divisor)
-        return (
-            operation(row + start, column + start, divisor) == remainder for row, column in cells
-        )
+    return _ambiguous(f"the text does not say {unclear}")
 
 
 def _modulo_grid(entry: Entry) -> Fault | None:
@@ -470,18 +421,37 @@ def _modulo_grid(entry: Entry) -> Fault | None:
             cells[mark].append((row, column))
     marked, unmarked, blanks = cells.values()
     if not marked:
-        return Fault(kind=FaultKind.AMBIGUOUS, detail="no cell of the pattern is known")
+        return _ambiguous("no cell of the pattern is known")
     label = [answer[row][column] == "✅" for row, column in blanks]
     largest = max(len(asked), len(asked[0])) + 30
-    for operation, divisor, start in product(_GRID_OPERATIONS, range(1, largest), (0, 1)):
-        pattern = _GridPattern(operation, divisor, start, marked[0])
+    operations: tuple[Callable[[int, int, int], int], ...] = (
+        lambda row, column, divisor: (row + column) % divisor,
+        lambda row, column, divisor: abs(row - column) % divisor,
+        lambda row, column, divisor: row * column % divisor,
+        pow,
+        lambda row, column, divisor: pow(column, row, divisor),
+    )
+
+    # A pattern marks the cells whose numbers, counted from `start`, leave one remainder.
+    def is_marked(
+        operation: Callable[[int, int, int], int],
+        divisor: int,
+        start: int,
+        remainder: int,
+        cell: tuple[int, int],
+    ) -> bool:
+        return operation(cell[0] + start, cell[1] + start, divisor) == remainder
+
+    row, column = marked[0]
+    for operation, divisor, start in product(operations, range(1, largest), (0, 1)):
+        remainder = operation(row + start, column + start, divisor)
+        rule = partial(is_marked, operation, divisor, start, remainder)
         if (
-            all(pattern.marked(marked))
-            and not any(pattern.marked(unmarked))
-            and list(pattern.marked(blanks)) != label
+            all(map(rule, marked))
+            and not any(map(rule, unmarked))
+            and list(map(rule, blanks)) != label
         ):
-            detail = f"another pattern fits, modulo {divisor}"
-            return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
+            return _ambiguous(f"another pattern fits, modulo {divisor}")
     return None
 
 
@@ -491,19 +461,18 @@ def _needle_haystack(entry: Entry) -> Fault | None:
     asked = question.removeprefix("Who ").removesuffix("? Reply only with a name.")
     if text.count(f" {asked}.") < 2:
         return None
-    return Fault(kind=FaultKind.AMBIGUOUS, detail=f"several persons: {asked}")
-
-
-_QUOTED = re.compile("'([^']*)'")
+    return _ambiguous(f"several persons: {asked}")
 
 
 def _number_filtering(entry: Entry) -> Fault | None:
     """Find a number in the label that is not in the list, which has it in another form."""
-    added = Counter(_QUOTED.findall(entry["answer"])) - Counter(_QUOTED.findall(entry["question"]))
+    given, asked = (re.findall("'([^']*)'", entry[key]) for key in ("answer", "question"))
+    added = Counter(given) - Counter(asked)
     if not added:
         return None
-    detail = f"{next(iter(added))} stands for an equal number of the list in another form"
-    return Fault(kind=FaultKind.FALSE_LABEL, detail=detail)
+    return _false_label(
+        f"{next(iter(added))} stands for an equal number of the list in another form"
+    )
 
 
 def _pool_matrix(entry: Entry) -> Fault | None:
@@ -512,20 +481,15 @@ def _pool_matrix(entry: Entry) -> Fault | None:
     rows, columns, size = metadata["rows"], metadata["cols"], metadata["pool_size"]
     if (rows % size == 0 and columns % size == 0) or size > min(rows, columns):
         return None
-    detail = "the text does not say what happens to regions that the edge cuts off"
-    return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
-
-
-_TERM = re.compile(r"([+-]?)(\d*)(?:\*?([a-z])(?:\*\*(\d+))?)?")
-_SAMPLES = 400
+    return _ambiguous("the text does not say what happens to regions that the edge cuts off")
 
 
 def _polynomial_equations(entry: Entry) -> Fault | None:
     """Find roots that the label lacks: the polynomial changes its sign more often than it says."""
     coefficients: Counter[int] = Counter()
-    for sign, number, variable, power in _TERM.findall(
-        entry["metadata"]["polynomial_expr"].replace(" ", "")
-    ):
+    polynomial = entry["metadata"]["polynomial_expr"].replace(" ", "")
+    term = r"([+-]?)(\d*)(?:\*?([a-z])(?:\*\*(\d+))?)?"
+    for sign, number, variable, power in re.findall(term, polynomial):
         if number or variable:
             degree = int(power or 1) if variable else 0
             coefficients[degree] += int(f"{sign}{number or 1}")
@@ -533,21 +497,21 @@ def _polynomial_equations(entry: Entry) -> Fault | None:
     if not highest:
         return None
     bound = 1 + max(abs(c / coefficients[highest]) for c in coefficients.values())
-    xs = [bound * (2 * step / _SAMPLES - 1) for step in range(_SAMPLES + 1)]
+    xs = [bound * (step / 200 - 1) for step in range(401)]
     values = [sum(c * x**degree for degree, c in coefficients.items()) for x in xs]
     positive = [value > 0 for value in values if value]
     changes = sum(one != other for one, other in pairwise(positive))
     known = entry["metadata"]["real_solutions"]
     if changes <= len(set(known)):
         return None
-    return Fault(kind=FaultKind.FALSE_LABEL, detail=f"{changes} real solutions, not {len(known)}")
+    return _false_label(f"{changes} real solutions, not {len(known)}")
 
 
 def _power_function(entry: Entry) -> Fault | None:
     """Find even powers of a negative number, which the question writes without brackets."""
     if entry["metadata"]["base"] > 0 or entry["metadata"]["exponent"] % 2:
         return None
-    return Fault(kind=FaultKind.AMBIGUOUS, detail="the minus sign may belong to the power")
+    return _ambiguous("the minus sign may belong to the power")
 
 
 def _table(tokens: Iterator[str], variables: Mapping[str, int], full: int) -> int:
@@ -581,9 +545,9 @@ def _propositional_logic(entry: Entry) -> Fault | None:
     for premise in premises:
         given &= _table(iter(premise.replace(" ", "")), variables, full)
     if not given:
-        return Fault(kind=FaultKind.AMBIGUOUS, detail="the premises contradict one another")
+        return _ambiguous("the premises contradict one another")
     if given == full:
-        return Fault(kind=FaultKind.UNANSWERABLE, detail="only tautologies follow")
+        return _unanswerable("only tautologies follow")
     return None
 
 
@@ -605,17 +569,12 @@ def _quantum_lock(entry: Entry) -> Fault | None:
                     else:
                         result += value if button["type"] == "add" else -value
                 if result == target:
-                    return Fault(
-                        kind=FaultKind.AMBIGUOUS, detail="shorter with a press in the wrong light"
-                    )
+                    return _ambiguous("shorter with a press in the wrong light")
                 if abs(result) < limit:
                     following.add((result, not red))
         layer = following - seen
         seen |= layer
     return None
-
-
-_CUT_OFF = re.compile(r"(?:^|\W)(?:Mrs?|Dr|www)\.$|(?:^| )[\"'](?: |$)")
 
 
 def _sentence_reordering(entry: Entry) -> Fault | None:
@@ -627,10 +586,9 @@ def _sentence_reordering(entry: Entry) -> Fault | None:
     words = entry["answer"].split()
     if len(set(words)) < len(words):
         repeated = next(word for word in words if words.count(word) > 1)
-        detail = f"{repeated!r} occurs several times, all in a row"
-        return Fault(kind=FaultKind.FALSE_LABEL, detail=detail)
-    if _CUT_OFF.search(entry["answer"]):
-        return Fault(kind=FaultKind.AMBIGUOUS, detail="the words are not those of one sentence")
+        return _false_label(f"{repeated!r} occurs several times, all in a row")
+    if re.search(r"(?:^|\W)(?:Mrs?|Dr|www)\.$|(?:^| )[\"'](?: |$)", entry["answer"]):
+        return _ambiguous("the words are not those of one sentence")
     return None
 
 
@@ -656,28 +614,18 @@ _EDITS = {
 }
 """Rules of string_manipulation: what replaces a part, and what is added at the other end."""
 
-_PLACES = {
-    "prefix is": "start",
-    "starts with": "start",
-    "suffix is": "end",
-    "ends with": "end",
-    "contains": "inside",
-}
-_EDIT = re.compile(rf"\d+\. If the string ({'|'.join(_PLACES)}) '([abc]+)'")
-_MIDDLE_REMOVED = "length is greater than 15"
-_MOST_STATES = 2000
-
 
 def _string_manipulation(entry: Entry) -> Fault | None:
     """Compare with the other middle of an even length, where the library takes the right one."""
     rules = [rule for rule in entry["question"].splitlines() if ". If the string" in rule]
     if not entry["answer"]:
-        return _empty_answer(entry)
-    if not any(_MIDDLE_REMOVED in rule for rule in rules):
+        return _ab(entry)
+    if not any("length is greater than 15" in rule for rule in rules):
         return None
+    form = r"\d+\. If the string (prefix is|starts with|suffix is|ends with|contains) '([abc]+)'"
+    edits = [re.match(form, rule) or rule for rule in rules]
     text, states = entry["metadata"]["string"], set[str]()
-    edits = [_EDIT.match(rule) or rule for rule in rules]
-    while len(states) < _MOST_STATES:
+    while len(states) < 2000:
         states.add(text)
         following = next((new for edit in edits if (new := _edited(edit, text)) is not None), text)
         if following in states:
@@ -685,29 +633,30 @@ def _string_manipulation(entry: Entry) -> Fault | None:
         text = following
     if text == entry["answer"]:
         return None
-    detail = "an even number of characters has two middles"
-    return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
+    return _ambiguous("an even number of characters has two middles")
 
 
 def _edited(edit: re.Match[str] | str, text: str) -> str | None:
     """Return a text after one rule, None if the rule does not apply."""
     if isinstance(edit, str):
-        if _MIDDLE_REMOVED in edit:
+        if "length is greater than 15" in edit:
             middle = (len(text) - 1) // 2
             return text[:middle] + text[middle + 1 :] if len(text) > 15 else None
         count = text.count("b")
         return None if count % 2 or not count else text + "ab"
-    place, part = _PLACES[edit[1]], edit[2]
-    new, added = _EDITS[place, part]
-    if place == "start":
+    place, part = edit.groups()
+    if place in ("prefix is", "starts with"):
         if not text.startswith(part):
             return None
+        new, added = _EDITS["start", part]
         edited = new + text[len(part) :] + added
         return edited[:-1] if part == "cb" else edited
-    if place == "end":
+    if place in ("suffix is", "ends with"):
+        new, added = _EDITS["end", part]
         return added + text[: -len(part)] + new if text.endswith(part) else None
-    found = text.find(part, part == "ca")
-    return None if found < 0 else text[:found] + new + text[found + len(part) :]
+    new, _ = _EDITS["inside", part]
+    at = text.find(part, part == "ca")
+    return None if at < 0 else text[:at] + new + text[at + len(part) :]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -757,7 +706,7 @@ def _survo(entry: Entry) -> Fault | None:
     )
     if _count_matrices(board, known) < 2:
         return None
-    return Fault(kind=FaultKind.AMBIGUOUS, detail="several matrices satisfy the sums")
+    return _ambiguous("several matrices satisfy the sums")
 
 
 def _count_matrices(board: _Survo, known: Mapping[tuple[int, int], int]) -> int:
@@ -804,14 +753,10 @@ class _Categorical(NamedTuple):
         return {self.subject} if self.negative else {self.subject, self.predicate}
 
 
-_CATEGORICAL = re.compile(r"(All|No|Some) (\w+) are (not )?(\w+)")
-
-
 def _syllogism(entry: Entry) -> Fault | None:
     """Judge a conclusion by the rules of quality and distribution."""
-    first, second, conclusion = (
-        _Categorical(*found) for found in _CATEGORICAL.findall(entry["question"])
-    )
+    statements = re.findall(r"(All|No|Some) (\w+) are (not )?(\w+)", entry["question"])
+    first, second, conclusion = (_Categorical(*found) for found in statements)
     terms = {conclusion.subject, conclusion.predicate}
     used = [each for each in (first, second) if {each.subject, each.predicate} == terms]
     used = used or [first, second]
@@ -825,9 +770,7 @@ def _syllogism(entry: Entry) -> Fault | None:
     if follows and conclusion.particular and not any(each.particular for each in used):
         source = used[0].subject if not conclusion.negative else conclusion.subject
         if len(used) == 2 or source not in first.inhabited | second.inhabited:
-            return Fault(
-                kind=FaultKind.AMBIGUOUS, detail="the conclusion follows only if no kind is empty"
-            )
+            return _ambiguous("the conclusion follows only if no kind is empty")
     if follows == (entry["answer"] == "Yes"):
         return None
     return Fault(
@@ -836,30 +779,19 @@ def _syllogism(entry: Entry) -> Fault | None:
     )
 
 
-_STAMP = re.compile(r"(\d{4}-\d\d-\d\d) \(\w+\) (\d\d:\d\d:\d\d) ([-+]\d\d)(\d\d)")
-
-
 def _time_intervals(entry: Entry) -> Fault | None:
     """Find labels that lack the time of the day or a millisecond, and ends before the start."""
     metadata, form = entry["metadata"], entry["metadata"]["expected_format"]
+    stamp = r"(\d{4}-\d\d-\d\d) \(\w+\) (\d\d:\d\d:\d\d) ([-+]\d\d)(\d\d)"
     stamps = [
-        f"{day}T{time}{hour}:{rest}" for day, time, hour, rest in _STAMP.findall(entry["question"])
+        f"{day}T{time}{hour}:{rest}"
+        for day, time, hour, rest in re.findall(stamp, entry["question"])
     ]
     texts = stamps or [metadata["start_time"], metadata["end_time"]]
     start, end = (datetime.fromisoformat(text) for text in texts)
     if form.startswith("D") and end < start:
-        return Fault(kind=FaultKind.UNANSWERABLE, detail="it ends before it starts")
-    right = _duration(end - start, form)
-    if right != entry["answer"]:
-        return Fault(kind=FaultKind.FALSE_LABEL, detail=f"right: {right}")
-    if form.endswith("HH:MM") and (end - start).seconds % 60 >= 30:
-        return Fault(kind=FaultKind.AMBIGUOUS, detail="the minutes may be cut or rounded")
-    if metadata["format"] == "%m/%d/%Y" and max(start.day, end.day) < 13:
-        return _MONTH_OR_DAY if _day_first(end) - _day_first(start) != end - start else None
-    return None
-
-
-def _duration(duration: timedelta, form: str) -> str:
+        return _unanswerable("it ends before it starts")
+    duration = end - start
     parts = {
         "D": f"{duration.days}",
         "HH": f"{duration.seconds // 3600:02}",
@@ -867,7 +799,14 @@ def _duration(duration: timedelta, form: str) -> str:
         "SS": f"{duration.seconds % 60:02}",
         "mmm": f"{duration.microseconds // 1000:03}",
     }
-    return re.sub("|".join(parts), lambda found: parts[found[0]], form)
+    right = re.sub("|".join(parts), lambda found: parts[found[0]], form)
+    if right != entry["answer"]:
+        return _false_label(f"right: {right}")
+    if form.endswith("HH:MM") and duration.seconds % 60 >= 30:
+        return _ambiguous("the minutes may be cut or rounded")
+    if metadata["format"] == "%m/%d/%Y" and max(start.day, end.day) < 13:
+        return _two_orders() if _day_first(end) - _day_first(start) != duration else None
+    return None
 
 
 _Point = tuple[int, int]
@@ -889,10 +828,10 @@ def _tsumego(entry: Entry) -> Fault | None:
     most = max(taken.values())
     if "as many white stones as possible" in entry["question"]:
         if taken[label] < most:
-            return Fault(kind=FaultKind.FALSE_LABEL, detail=f"another move captures {most} stones")
+            return _false_label(f"another move captures {most} stones")
         if list(taken.values()).count(most) == 1:
             return None
-    return Fault(kind=FaultKind.AMBIGUOUS, detail="several moves capture stones")
+    return _ambiguous("several moves capture stones")
 
 
 def _last_liberties(board: Mapping[_Point, str]) -> dict[_Point, list[set[_Point]]]:
@@ -952,7 +891,7 @@ CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
 """The check of each task that is known to make faulty items."""
 
 
-def find_fault(task: str, entry: Entry) -> Fault | None:
+def item_fault(task: str, entry: Entry) -> Fault | None:
     """Return the fault of an item, or None if there is none."""
     check = CHECKS.get(task)
     return check(entry) if check else None

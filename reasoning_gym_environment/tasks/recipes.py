@@ -16,29 +16,12 @@ from ..errors import did_you_mean
 from ..records import Recipe
 from ..util.text import shorten
 
-SYMBOL_PARAMETERS = frozenset({"symbols", "variables"})
-"""Names of variables in expressions that sympy evaluates."""
-
-WORD_PARAMETERS = frozenset(
-    {"colour_list", "female_names", "male_names", "static_font", "static_word"}
-)
-"""Words that go into a question, or name a font. All other texts must be known values."""
-
-MAX_FACTOR = 100
-"""A number may exceed the largest known value of its parameter by this factor."""
-
 LIBRARY = "reasoning-gym"
 
 VERSION = re.compile(r"^[0-9][0-9A-Za-z.+!_-]{0,39}$")
 """The version of a package; the pattern is also one of JSON Schema."""
 
-_SYMBOL = re.compile(r"[A-Za-z][0-9]{0,3}")
-_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
-
-_MAX_NUMBER = 2**53
-_MAX_LEVEL = 1000
 _MAX_VALUES = 1000
-_MAX_DEPTH = 4
 _MAX_LENGTH = 100
 
 
@@ -58,7 +41,7 @@ def leaves(value: Any) -> Iterator[tuple[int, Any]]:
         if not isinstance(value, list | tuple):
             yield depth, value
             continue
-        if depth == _MAX_DEPTH or len(value) > _MAX_VALUES:
+        if depth == 4 or len(value) > _MAX_VALUES:
             raise ValueError("is nested too deeply or too long")
         ahead += [(depth + 1, inner) for inner in reversed(value)]
 
@@ -77,11 +60,11 @@ def require_valid_recipe(recipe: Recipe) -> None:
     task, seed, level, parameters = recipe.task, recipe.seed, recipe.level, recipe.parameters
     if not isinstance(task, str) or len(task) > _MAX_LENGTH:
         raise ValueError(f"task must be a short text, got {shorten(task)}")
-    if not _is_number(seed, int, below=_MAX_NUMBER):
+    if not _is_number(seed, int, below=2**53):
         raise ValueError(f"seed must be an integer in [0, 2**53), got {shorten(seed)}")
     # Stored levels may have a decimal point.
-    if level is not None and not _is_number(level, int, float, below=_MAX_LEVEL):
-        raise ValueError(f"level must be a number in [0, {_MAX_LEVEL}), got {shorten(level)}")
+    if level is not None and not _is_number(level, int, float, below=1000):
+        raise ValueError(f"level must be a number in [0, 1000), got {shorten(level)}")
     if not isinstance(parameters, Mapping) or len(parameters) > _MAX_LENGTH:
         raise ValueError(f"parameters must be a small object, got {shorten(parameters)}")
     made = recipe.library_version
@@ -97,23 +80,19 @@ def _require_plain(name: str, value: Any) -> None:
     """Check that a parameter's value is small JSON; raise ValueError otherwise."""
     try:
         for _, leaf in leaves(value):
-            _require_plain_leaf(leaf)
+            match leaf:
+                case bool() | None:
+                    pass
+                case int() | float():
+                    if not abs(leaf) <= 2**53:  # also refuses NaN
+                        raise ValueError("has a number that is not finite or beyond 2**53")
+                case str():
+                    if len(leaf) > _MAX_LENGTH:
+                        raise ValueError(f"has a text of more than {_MAX_LENGTH} characters")
+                case _:
+                    raise ValueError("must be a number, text, boolean or list of them")
     except ValueError as error:
         raise ValueError(f"{shorten(name)} {error}: {shorten(value)}") from None
-
-
-def _require_plain_leaf(leaf: Any) -> None:
-    match leaf:
-        case bool() | None:
-            pass
-        case int() | float():
-            if not abs(leaf) <= _MAX_NUMBER:  # also refuses NaN
-                raise ValueError("has a number that is not finite or beyond 2**53")
-        case str():
-            if len(leaf) > _MAX_LENGTH:
-                raise ValueError(f"has a text of more than {_MAX_LENGTH} characters")
-        case _:
-            raise ValueError("must be a number, text, boolean or list of them")
 
 
 def read_recipe(data: Any) -> Recipe:
@@ -196,23 +175,18 @@ def _refusal(name: str, depth: int, leaf: Any, known: KnownParameter) -> str:
     if depth not in known.depths or (leaf is None and depth):
         return "a list is missing, misplaced or too deep"
     if kind not in known.kinds and not (kind is int and float in known.kinds):
-        kinds = ", ".join(sorted(k.__name__ for k in known.kinds if k in _PLAIN))
+        kinds = ", ".join(sorted(k.__name__ for k in known.kinds & {bool, int, float, str}))
         return f"its type is {kinds}" if kinds else "a recipe can't hold its type"
     if isinstance(leaf, str):
-        return _text_refusal(name, leaf, known.texts)
-    if leaf is not None and abs(leaf) > MAX_FACTOR * known.largest:
-        return f"the limit is {MAX_FACTOR * known.largest:g}"
+        if name in ("symbols", "variables"):  # of expressions that sympy evaluates
+            ok = re.fullmatch("[A-Za-z][0-9]{0,3}", leaf)
+            return "" if ok else "a symbol is a letter followed by digits"
+        if name in ("colour_list", "female_names", "male_names", "static_font", "static_word"):
+            # Words that go into a question, or name a font. All other texts must be known values.
+            ok = re.fullmatch("[A-Za-z][A-Za-z0-9_]{0,39}", leaf)
+            return "" if ok else "a word is a letter followed by letters, digits or _"
+        return "" if leaf in known.texts else f"its texts are {shorten(sorted(known.texts))}"
+    most = 100 * known.largest
+    if leaf is not None and abs(leaf) > most:
+        return f"the limit is {most:g}"
     return ""
-
-
-_PLAIN = (bool, int, float, str)
-
-
-def _text_refusal(name: str, text: str, texts: frozenset[str]) -> str:
-    if name in SYMBOL_PARAMETERS:
-        return "" if _SYMBOL.fullmatch(text) else "a symbol is a letter followed by digits"
-    if name in WORD_PARAMETERS:
-        return (
-            "" if _WORD.fullmatch(text) else "a word is a letter followed by letters, digits or _"
-        )
-    return "" if text in texts else f"its texts are {shorten(sorted(texts))}"

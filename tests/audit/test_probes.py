@@ -26,13 +26,9 @@ from reasoning_gym_environment.audit.findings import (
 from reasoning_gym_environment.audit.ladder_proof import LevelProof
 from reasoning_gym_environment.audit.run import best, constants_to_try, floor
 from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
-from reasoning_gym_environment.tasks import chance_floors as chance
+from reasoning_gym_environment.tasks import facts
 from reasoning_gym_environment.tasks.catalogue import known_categories
-from reasoning_gym_environment.tasks.chance_floors import (
-    Floors,
-    floors,
-)
-from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER
+from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER, Floors, floors
 
 FEWEST = {"futoshiki": 150, "intermediate_integration": 100, "knight_swap": 100}
 """Items on which a floor was measured: fewer than 300 where they take seconds."""
@@ -250,7 +246,7 @@ def test_a_task_that_pays_any_answer_is_known() -> None:
 
 
 def test_the_floors_are_of_the_installed_library() -> None:
-    stored = json.loads(Path(chance.__file__).with_name("chance_floors.json").read_text())
+    stored = json.loads(Path(facts.__file__).with_name("chance_floors.json").read_text())
     assert stored["reasoning_gym"] == version("reasoning-gym")
 
 

@@ -27,8 +27,7 @@ from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.problems.stream import SoundItems
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.tasks.chance_floors import Floor, floors
-from reasoning_gym_environment.tasks.facts import solved_score
+from reasoning_gym_environment.tasks.facts import Floor, floors, solved_score
 
 SESSION = pytest.mark.asyncio(loop_scope="session")
 

@@ -8,7 +8,7 @@ import pytest
 
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.tasks.datasets import Datasets
-from reasoning_gym_environment.tasks.item_checks import find_fault
+from reasoning_gym_environment.tasks.item_checks import item_fault
 from research.labels.solvers.registry import PROPERTIES, SOLVERS
 from research.labels.solvers.solution import UnreadableQuestionError
 
@@ -53,7 +53,7 @@ def test_every_solver_has_cases_made_by_hand() -> None:
 @pytest.mark.parametrize("task", sorted(SOLVERS))
 def test_the_solver_accepts_the_labels_of_sound_items(task: str, datasets: Datasets) -> None:
     entries = [datasets.entry(Recipe(task=task, seed=seed)) for seed in SEEDS]
-    sound = [entry for entry in entries if find_fault(task, entry) is None]
+    sound = [entry for entry in entries if item_fault(task, entry) is None]
     solved = [(SOLVERS[task](entry["question"]), entry["answer"]) for entry in sound]
     assert [
         label for found, label in solved if label is not None and not found.accepts(str(label))
@@ -68,7 +68,7 @@ def test_the_solver_accepts_the_labels_of_sound_items(task: str, datasets: Datas
 @pytest.mark.parametrize("task", sorted(PROPERTIES))
 def test_the_property_holds_for_sound_items(task: str, datasets: Datasets) -> None:
     entries = [datasets.entry(Recipe(task=task, seed=seed)) for seed in SEEDS]
-    sound = [entry for entry in entries if find_fault(task, entry) is None]
+    sound = [entry for entry in entries if item_fault(task, entry) is None]
     assert {PROPERTIES[task].violation(entry) for entry in sound} <= {""}
 
 

@@ -9,7 +9,7 @@ import pytest
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.tasks._extra_parameters import library_parameters, parameter_names
+from reasoning_gym_environment.tasks.ladders import library_parameters, parameter_names
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reasoning_gym_environment.tasks.item_checks import CHECKS, find_fault
+from reasoning_gym_environment.tasks.item_checks import CHECKS, item_fault
 
 CASES: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("item_checks.json").read_text(encoding="utf-8")
@@ -18,7 +18,7 @@ CASES: list[dict[str, Any]] = json.loads(
     "case", [pytest.param(each, id=f"{each['task']}: {each['why']}") for each in CASES]
 )
 def test_the_check_judges_an_entry_made_by_hand(case: dict[str, Any]) -> None:
-    fault = find_fault(case["task"], case["entry"])
+    fault = item_fault(case["task"], case["entry"])
     assert (fault.kind.value if fault else None) == case["fault"]
     assert fault is None or fault.detail
 
@@ -31,4 +31,4 @@ def test_every_check_has_a_faulty_and_a_sound_case(task: str) -> None:
 
 
 def test_a_task_without_a_check_has_no_faults() -> None:
-    assert find_fault("no such task", {"question": "", "answer": "", "metadata": {}}) is None
+    assert item_fault("no such task", {"question": "", "answer": "", "metadata": {}}) is None

@@ -16,7 +16,6 @@ from reasoning_gym_environment.tasks.catalogue import known_categories
 from reasoning_gym_environment.tasks.datasets import Datasets, known_parameters, require_allowed
 from reasoning_gym_environment.tasks.ladders import build_ladders
 from reasoning_gym_environment.tasks.recipes import (
-    SYMBOL_PARAMETERS,
     leaves,
     read_recipe,
     require_valid_recipe,
@@ -208,7 +207,7 @@ def test_reasonable_values_are_allowed(task: str, parameters: dict[str, Any]) ->
 def test_an_allowed_symbol_can_be_used_in_an_answer() -> None:
     """Symbols allowed in a recipe must pass the screen, or no answer could be rewarded."""
     for task in TASKS:
-        for name in SYMBOL_PARAMETERS & known_parameters(task).keys():
+        for name in {"symbols", "variables"} & known_parameters(task).keys():
             for symbol in ("t", "Q", "b12"):
                 require_allowed(Recipe(task=task, seed=1, parameters={name: [symbol]}))
                 assert screen(task, f"3*{symbol}**2 + 1") is None
