@@ -62,7 +62,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     datasets = Datasets()
     table = {task: _made(datasets, task) for task in KEPT}
-    TABLE.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    text = json.dumps(table).replace("], [", "],\n [")  # a level on each line
+    TABLE.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from suite_values import RECIPES, manifest, problems_of, write_suite
 
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.problems.suites import (
+    FOLDER,
     UnequalItemsError,
     built_in,
     encode_suite,
@@ -32,6 +33,10 @@ SHA256 = {
     "paper-hard": "12c722a75bbb96dcdfcef46322891820d678b128699ed7fa3d5e80419de9e2d7",
 }
 """What results on the suites of the package carry: none of these may change."""
+
+
+async def test_every_file_of_a_suite_is_a_suite_of_the_package() -> None:
+    assert {path.stem for path in FOLDER.glob("*.json")} == {*built_in()} == SHA256.keys()
 
 
 @pytest.mark.parametrize("name", built_in())
