@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from reasoning_gym_environment.sandbox import _verifier_host as verifier_host
-from reasoning_gym_environment.sandbox._protocol import VerifyRequest
+from reasoning_gym_environment.sandbox._protocol import EntryAnswers
 from reasoning_gym_environment.tasks.datasets import Datasets
 
 
@@ -31,7 +31,7 @@ def main(path: str) -> None:
     for recipe, answers in jobs:
         problem = generators.problem(recipe)
         if contained:
-            request = VerifyRequest(
+            request = EntryAnswers(
                 task=recipe.task,
                 parameters=recipe.parameters,
                 entry=problem.entry,

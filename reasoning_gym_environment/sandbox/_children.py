@@ -14,15 +14,8 @@ from typing import NoReturn, TypeVar
 
 from ._protocol import FORM_SCORES, FormScores, Outcome
 
-_OUT_OF_MEMORY_EXIT = 77
-_TIMEOUT_EXIT = 78
-_EXITS = {_OUT_OF_MEMORY_EXIT: Outcome.OUT_OF_MEMORY, _TIMEOUT_EXIT: Outcome.TIMEOUT}
-
-_MAX_KILLS = 3
-"""Attempts at an answer whose child is killed from outside, as when memory runs out."""
-
-_END_SECONDS = 1.0
-"""For a child to end after its reply has closed; a killed one closes it shortly before its end."""
+_EXIT_CODES = {Outcome.OUT_OF_MEMORY: 77, Outcome.TIMEOUT: 78}
+"""How a child says what ended it."""
 
 Input = TypeVar("Input")
 
@@ -50,7 +43,7 @@ def _work_and_exit(work: Work, reply: int) -> NoReturn:
         work(reply)
         code = 0
     except MemoryError:
-        code = _OUT_OF_MEMORY_EXIT
+        code = _EXIT_CODES[Outcome.OUT_OF_MEMORY]
     finally:
         os._exit(code)
 
@@ -137,7 +130,7 @@ def _failure(wait_status: int, *, timed_out: bool) -> Outcome:
     if number == signal.SIGKILL:
         return Outcome.KILLED
     code = os.WEXITSTATUS(wait_status) if os.WIFEXITED(wait_status) else 1
-    return _EXITS.get(code, Outcome.CRASHED)
+    return next((end for end, own in _EXIT_CODES.items() if own == code), Outcome.CRASHED)
 
 
 def run_child(
@@ -165,7 +158,7 @@ def run_child(
             reply, count, timeout=timeout, group_deadline=group_deadline, parent=parent
         )
         if timed_out and not can_kill:
-            os._exit(_TIMEOUT_EXIT)
+            os._exit(_EXIT_CODES[Outcome.TIMEOUT])
         complete = timed_out or len(data) == count * FORM_SCORES.size
         hides = can_close_reply and not complete and not _ends_by_itself(pid)
     finally:
@@ -177,8 +170,11 @@ def run_child(
 
 
 def _ends_by_itself(pid: int) -> bool:
-    """Wait a moment for a child whose reply has closed; return whether it ended."""
-    deadline = time.monotonic() + _END_SECONDS
+    """Wait a second for a child whose reply has closed; return whether it ended.
+
+    A killed one closes it shortly before its end.
+    """
+    deadline = time.monotonic() + 1
     while time.monotonic() < deadline:
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
             return True
@@ -189,7 +185,10 @@ def _ends_by_itself(pid: int) -> bool:
 def score_all(
     score: Callable[[Sequence[Input]], list[FormScores]], answers: Sequence[Input], deadline: float
 ) -> list[FormScores]:
-    """Score every answer with a function that stops at one that ends its child."""
+    """Score every answer with a function that stops at one that ends its child.
+
+    An answer whose child is killed from outside, as when memory runs out, has three attempts.
+    """
     scores: list[FormScores] = []
     kills = 0
     while len(scores) < len(answers):
@@ -202,7 +201,7 @@ def score_all(
         kills = 0 if scored else kills
         if len(scored) < len(new):
             kills += 1
-            if kills == _MAX_KILLS:
+            if kills == 3:
                 scores.append(FormScores(outcome=Outcome.KILLED))
                 kills = 0
     return scores

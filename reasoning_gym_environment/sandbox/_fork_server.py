@@ -36,17 +36,7 @@ from ._protocol import LENGTH, MAX_REPLY, OUT_OF_MEMORY
 START_TIMEOUT = 120.0
 """Importing the library takes about 2 s; a loaded machine may take many times that."""
 
-_KILL_TIMEOUT = 10.0
-"""For a killed worker's end of the socket to close."""
-
-_NICENESS = 5
-"""The event loop, which waits for workers, must not wait for the processor because of them."""
-
 _IMPORT_ROOT = Path(__file__).resolve().parents[2]
-_STDERR_TAIL = 2000
-
-_MAX_ERROR = 1000
-"""Bytes of an error that the server process replies."""
 
 
 def worker_environment() -> dict[str, str]:
@@ -137,7 +127,7 @@ class WorkerProcess:
         """
         if self._server.kill(self.pid):
             with contextlib.suppress(asyncio.TimeoutError, OSError):
-                await asyncio.wait_for(self._reader.read(), _KILL_TIMEOUT)
+                await asyncio.wait_for(self._reader.read(), 10)
         self._writer.close()
 
 
@@ -287,7 +277,7 @@ class ForkServer:
         if self._stderr is None:
             return ""
         self._stderr.seek(0)
-        return self._stderr.read()[-_STDERR_TAIL:].decode(errors="replace").strip()
+        return self._stderr.read()[-2000:].decode(errors="replace").strip()
 
     async def _stop(self) -> None:
         """Kill the server process. Its workers end when their sockets close."""
@@ -374,7 +364,7 @@ def run_server(load_roles: Callable[[], Roles]) -> None:
     Standard input is the control socket. A message is a role, with the worker's end of a socket
     pair, or `kill` and a process id.
     """
-    os.nice(_NICENESS)
+    os.nice(5)  # the event loop must not wait for the processor because of its workers
     control = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1):  # libraries print
@@ -432,7 +422,7 @@ class _Workers:
             pid = os.fork()
         except (OSError, WorkerStartError) as error:
             # Too many processes, no memory, or nothing to serve: the others go on.
-            self._control.send(f"0 {error}".encode(errors="replace")[:_MAX_ERROR])
+            self._control.send(f"0 {error}".encode(errors="replace")[:1000])
             os.close(worker_end)
             return
         if pid == 0:

@@ -22,7 +22,7 @@ from ..errors import WorkerStartError
 from ..util.text import shorten
 from . import _limits as limits
 from . import _protocol as protocol
-from ._children import ParentGoneError, Work, run_child, score_all
+from ._children import ParentGoneError, run_child, score_all
 from ._fork_server import Roles, Serve, run_server
 from ._protocol import FormScores, FunctionCall, Outcome
 
@@ -143,14 +143,6 @@ def _call(function: Callable[..., Any], text: str, data: str) -> FormScores:
     )
 
 
-def _call_work(function: Callable[..., Any], call: FunctionCall, enter: Callable[..., Any]) -> Work:
-    def work(reply: int) -> None:
-        enter(reply)
-        os.write(reply, _call(function, call.text, call.data).pack())
-
-    return work
-
-
 def run(
     requests: BinaryIO,
     replies: BinaryIO,
@@ -164,15 +156,20 @@ def run(
         "seconds": source.timeout,
         "allow": frozenset(source.allow),
     }
-    enter = partial(limits.enter_function_child, **own)
+    enter: Callable[..., Any] = partial(limits.enter_function_child, **own)
     protocol.write_frame(replies, limits.function_gaps(**own).encode())
 
     def call_in_child(deadline: float, calls: Sequence[FunctionCall]) -> list[FormScores]:
-        [call] = calls
+        [(text, data)] = calls
+
+        def work(reply: int) -> None:
+            enter(reply)
+            os.write(reply, _call(function, text, data).pack())
+
         return run_child(
-            _call_work(function, call, enter),
+            work,
             1,
-            timeout=call.timeout,
+            timeout=source.timeout,
             group_deadline=deadline,
             parent=requests.fileno(),
             can_close_reply=hasattr(os, "waitid"),  # macOS has it from Python 3.13 on
@@ -180,7 +177,7 @@ def run(
 
     while (frame := protocol.read_frame(requests)) is not None:
         call: FunctionCall = pickle.loads(frame)
-        deadline = time.monotonic() + call.timeout  # of all attempts, where one is killed
+        deadline = time.monotonic() + source.timeout  # of all attempts, where one is killed
         try:
             [scores] = score_all(partial(call_in_child, deadline), [call], deadline)
         except ParentGoneError:

@@ -7,7 +7,6 @@ import pickle
 import queue
 import tempfile
 import threading
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from ..records import Problem, Recipe
@@ -18,21 +17,10 @@ from ..tasks.ladders import TaskLadder, build_ladders
 from . import _limits as limits
 from . import _protocol as protocol
 
+Request = Recipe | frozenset[str] | None
+"""Asks for a recipe's `Problem`; for a `Discovery`, where these tasks are known to build and not
+tried; or for every task's `TaskLadder`."""
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CatalogueRequest:
-    """A request for a `Discovery`. Tasks that are `proven` to build are not tried."""
-
-    proven: frozenset[str]
-
-
-_MAX_ERROR = 1000
-"""Characters of an error; the library puts values into some."""
-
-LADDERS_REQUEST = "ladders"
-"""A request for every task's `TaskLadder`."""
-
-Request = Recipe | CatalogueRequest | str
 Reply = Discovery | dict[str, TaskLadder] | Problem | str
 """The result, or text that says what went wrong."""
 
@@ -49,16 +37,15 @@ def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
 def answer(request: Request, datasets: Datasets) -> Reply:
     """Return the reply to one request; raise MemoryError if the memory is used up."""
     try:
-        if request == LADDERS_REQUEST:
+        if request is None:
             return build_ladders(read_registry().keys() - NOT_A_TASK.keys())
-        if isinstance(request, CatalogueRequest):
-            return discover(lambda name: datasets.get(name, {}), proven=request.proven)
-        assert isinstance(request, Recipe)
+        if isinstance(request, frozenset):
+            return discover(lambda name: datasets.get(name, {}), proven=request)
         return datasets.problem(request)
     except MemoryError:  # another generator has more: see `run`
         raise
     except Exception as error:  # noqa: BLE001 - a generator may raise anything: the parent counts it
-        return f"{type(error).__name__}: {error}"[:_MAX_ERROR]
+        return f"{type(error).__name__}: {error}"[:1000]  # the library puts values into some
 
 
 def run(requests: BinaryIO, replies: BinaryIO, datasets: Datasets) -> None:

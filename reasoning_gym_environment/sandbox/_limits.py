@@ -24,9 +24,6 @@ times what the hungriest level needs."""
 DATASET_MEMORY = 512 * 2**20
 """Bytes by which a worker may grow before it evicts datasets."""
 
-MAX_GROWTH = 768 * 2**20
-"""Bytes by which a worker may have grown after a request before it is replaced."""
-
 
 def address_space(pid: int | str = "self") -> int:
     """Measure a process's address space in bytes; return 0 if the system does not report it.

@@ -31,9 +31,7 @@ MAX_ANSWER = 2**20
 OUT_OF_MEMORY = b""
 """The reply of a worker that ends because its memory is used up."""
 
-_DETAIL_BYTES = 200
-
-FORM_SCORES = struct.Struct(f"<Bdddi{_DETAIL_BYTES}s")
+FORM_SCORES = struct.Struct("<Bdddi200s")
 """`Outcome`, raw and tagged score (NaN if the form was not tried or raised), seconds, errors, and
 the error of a contained function."""
 
@@ -49,12 +47,8 @@ class Outcome(IntEnum):
     KILLED = 5
 
 
-_DEFERRED = -1
-"""In place of the number of errors."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class VerifyRequest:
+class EntryAnswers:
     """A request to score the answers to one entry.
 
     Attributes:
@@ -71,18 +65,8 @@ class VerifyRequest:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FunctionCall:
-    """A request to call a contained function.
-
-    Attributes:
-        data: JSON text. The child reads it, not its host.
-        timeout: seconds.
-    """
-
-    text: str
-    data: str
-    timeout: float
+FunctionCall = tuple[str, str]
+"""A request to call a contained function: a text, and JSON that the child reads, not its host."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,12 +91,12 @@ class FormScores:
     @property
     def deferred(self) -> bool:
         """Whether the answer was not scored, since it needs a single-use child."""
-        return self.errors == _DEFERRED
+        return self.errors == -1
 
     @classmethod
     def defer(cls) -> FormScores:
         """Return a persistent worker's result for an answer that it does not score."""
-        return cls(outcome=Outcome.REJECTED, errors=_DEFERRED)
+        return cls(outcome=Outcome.REJECTED, errors=-1)
 
     @classmethod
     def unpack(cls, data: bytes) -> FormScores:

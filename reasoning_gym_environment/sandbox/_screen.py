@@ -26,16 +26,6 @@ NOT_AN_EXPRESSION = "not an expression that this verifier reads"
 UNREADABLE = "("
 """Earns what a verifier gives to any text that it can't read."""
 
-_MAX_LITERAL_LENGTH = 128 * 1024
-_MAX_EXPRESSION_LENGTH = 32 * 1024
-_MAX_NODES = 16 * 1024
-_MAX_TERMS_BITS = 11
-_MAX_FUNCTIONS = 12  # honest answers have up to 4
-_MAX_DEPTH = 4
-_MAX_BITS = 1024  # honest coefficients have up to 275
-_MAX_EXPONENT_BITS = 12
-_MAX_EXPONENT_BITS_WITH_FUNCTIONS = 6
-
 
 class _RefusedError(Exception):
     """The answer may not be evaluated; the message says why."""
@@ -59,41 +49,35 @@ class _Rules:
     names: re.Pattern[str] | None = None
     functions: re.Pattern[str] | None = None
     max_nodes: int = 1024
-    max_terms_bits: float = _MAX_TERMS_BITS
+    max_terms_bits: float = 11
 
 
-_DIGITS = re.compile(r"[0-9 \t\n+\-*/().^]*")
-_WORDS = re.compile(r"[A-Za-z0-9 \t\n+\-*/().,^]*")
-_SYMBOLS = re.compile(r"[A-Za-z][0-9]*|pi|[Cc]onst(ant)?")
-_FUNCTIONS = re.compile("a?(sin|cos|tan|cot|sec|csc)h?|exp|log|ln|sqrt|cbrt|[Aa]bs|Rational")
+def _rules_by_task() -> dict[str, _Rules]:
+    words = re.compile(r"[A-Za-z0-9 \t\n+\-*/().,^]*")
+    symbols = re.compile(r"[A-Za-z][0-9]*|pi|[Cc]onst(ant)?")
+    functions = re.compile("a?(sin|cos|tan|cot|sec|csc)h?|exp|log|ln|sqrt|cbrt|[Aa]bs|Rational")
+    arithmetic = _Rules(characters=re.compile(r"[0-9 \t\n+\-*/().^]*"))
+    integration = _Rules(characters=words, names=symbols, functions=functions)
+    return {
+        "countdown": arithmetic,
+        "intermediate_integration": integration,
+        # It compares and never multiplies out: a product may be as long as its text.
+        "polynomial_multiplication": _Rules(
+            characters=words, names=symbols, max_nodes=16 * 1024, max_terms_bits=math.inf
+        ),
+        "puzzle24": arithmetic,
+        "simple_integration": integration,
+    }
 
-_ARITHMETIC = _Rules(characters=_DIGITS)
-_INTEGRATION = _Rules(characters=_WORDS, names=_SYMBOLS, functions=_FUNCTIONS)
-_EXPRESSION_TASKS = {
-    "countdown": _ARITHMETIC,
-    "intermediate_integration": _INTEGRATION,
-    # It compares and never multiplies out: a product may be as long as its text.
-    "polynomial_multiplication": _Rules(
-        characters=_WORDS, names=_SYMBOLS, max_nodes=_MAX_NODES, max_terms_bits=math.inf
-    ),
-    "puzzle24": _ARITHMETIC,
-    "simple_integration": _INTEGRATION,
-}
-_WHOLE_NUMBER_TASKS = frozenset({"countdown", "puzzle24"})
-"""Tasks of which nothing but the answer goes through sympy, not even the problem."""
 
+_EXPRESSION_TASKS = _rules_by_task()
 _WHOLE_NUMBERS = re.compile(r"(?:[0-9 \t\n()+-]|\*(?!\*)|/(?!/))*")
 _LITERAL_TASKS = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
 
-_LITERAL_NODES = (
-    *(ast.Expression, ast.List, ast.Tuple, ast.Constant),
-    *(ast.UnaryOp, ast.USub, ast.UAdd, ast.Name, ast.Load),
-)
 _UNQUOTED = re.compile(r"[A-Z]+|_")
 """Letters and empty squares without quotes; no verifier has a variable of such a name."""
 
-_LONG_EXPONENT = re.compile(r"[0-9.][eE][+-]?[0-9]{3}")
-_LONG_FRACTION = re.compile(r"\.[0-9]{100}")
+_LONG_NUMBER = re.compile(r"[0-9.][eE][+-]?[0-9]{3}|\.[0-9]{100}")
 _SIGN_RUN = re.compile(r"(?:[-+~]\s*){50}")
 
 
@@ -121,7 +105,8 @@ def executes_nothing(task: str, answer: str) -> bool:
     """
     if task in _LITERAL_TASKS:
         return True
-    if task in _WHOLE_NUMBER_TASKS and _WHOLE_NUMBERS.fullmatch(answer):
+    # Nothing but their answer goes through sympy, not even the problem.
+    if task in ("countdown", "puzzle24") and _WHOLE_NUMBERS.fullmatch(answer):
         return True
     return screen(task, answer) is not None
 
@@ -149,9 +134,13 @@ def _parse(text: str, max_length: int) -> ast.Expression | None:
 
 def _check_literal(text: str) -> None:
     """Refuse what `eval` would do more with than build numbers, strings and lists."""
-    tree = _parse(text, _MAX_LITERAL_LENGTH)
+    tree = _parse(text, 128 * 1024)
+    harmless = (
+        *(ast.Expression, ast.List, ast.Tuple, ast.Constant),
+        *(ast.UnaryOp, ast.USub, ast.UAdd, ast.Name, ast.Load),
+    )
     for node in ast.walk(tree) if tree else ():
-        if not isinstance(node, _LITERAL_NODES):
+        if not isinstance(node, harmless):
             raise _RefusedError(f"{type(node).__name__} in a literal")
         if isinstance(node, ast.Name) and not _UNQUOTED.fullmatch(node.id):
             raise _RefusedError("a name in a literal")
@@ -161,18 +150,18 @@ def _check_literal(text: str) -> None:
 
 def _check_expression(text: str, rules: _Rules) -> None:
     """Refuse what sympy would do more with than arithmetic of bounded size."""
-    tree = _parse(text, _MAX_EXPRESSION_LENGTH)
+    tree = _parse(text, 32 * 1024)
     if tree is None:
         raise _RefusedError(NOT_AN_EXPRESSION)
     if not rules.characters.fullmatch(text.strip()):
         raise _RefusedError("a character that expressions of this task do without")
-    if _LONG_EXPONENT.search(text) or _LONG_FRACTION.search(text):
+    if _LONG_NUMBER.search(text):
         raise _RefusedError("a number too long")
     nodes = list(ast.walk(tree))
     if len(nodes) > rules.max_nodes:
         raise _RefusedError("too many parts")
     size = _expression_size(nodes, rules)
-    if size.functions > _MAX_FUNCTIONS or size.depth > _MAX_DEPTH:
+    if size.functions > 12 or size.depth > 4:  # honest answers have 4 functions
         raise _RefusedError("too many functions")
     if max(size.terms, size.under) > rules.max_terms_bits:
         raise _RefusedError("too many terms once multiplied out")
@@ -203,11 +192,6 @@ class _Size(NamedTuple):
     value: Fraction | None = None
 
 
-_NAME = _Size(bits=1)
-_ONE = _Size(bits=1, value=Fraction(1))
-_FUNCTION = _Size(bits=0, terms=2, functions=1, depth=1)
-
-
 def _expression_size(nodes: list[ast.AST], rules: _Rules) -> _Size:
     """Measure the expression of these nodes, which list parents before children."""
     called = {node.func for node in nodes if isinstance(node, ast.Call)}
@@ -224,7 +208,7 @@ def _node_size(node: ast.expr, parts: Mapping[ast.AST, _Size], rules: _Rules) ->
         case ast.Constant():
             return _constant_size(node.value)
         case ast.Name() if rules.names and rules.names.fullmatch(node.id):
-            return _NAME
+            return _Size(bits=1)
         case ast.UnaryOp(op=ast.UAdd()):
             return parts[node.operand]
         case ast.UnaryOp(op=ast.USub()):
@@ -254,7 +238,7 @@ def _number_size(value: Fraction) -> _Size:
 
 
 def _check_bits(bits: float, reason: str) -> None:
-    if bits > _MAX_BITS:
+    if bits > 1024:  # honest coefficients have up to 275
         raise _RefusedError(reason)
 
 
@@ -265,12 +249,13 @@ def _call_size(node: ast.Call, arguments: list[_Size], rules: _Rules) -> _Size:
     if not known or node.keywords or not 1 <= len(arguments) <= 2:
         raise _RefusedError("a call of something other than an elementary function")
     if name == "Rational":
-        return _operation_size(ast.Div(), *[*arguments, _ONE][:2])
+        one = _Size(bits=1, value=Fraction(1))
+        return _operation_size(ast.Div(), *[*arguments, one][:2])
     if name == "exp":
         _check_exponent(arguments[0])
     return _Size(
         bits=sum(argument.bits for argument in arguments),
-        terms=_FUNCTION.terms,
+        terms=2,
         functions=1 + sum(argument.functions for argument in arguments),
         depth=1 + max(argument.depth for argument in arguments),
     )
@@ -282,7 +267,7 @@ def _check_exponent(exponent: _Size) -> None:
     `exp(99999*log(x))` is `x**99999`, and `2**(99999*x)` is simplified to `(2**99999)**x`.
     """
     bits = exponent.bits if exponent.value is None else math.log2(abs(exponent.value) + 1)
-    if bits > (_MAX_EXPONENT_BITS_WITH_FUNCTIONS if exponent.depth else _MAX_EXPONENT_BITS):
+    if bits > (6 if exponent.depth else 12):
         raise _RefusedError("a power too large")
 
 
@@ -339,7 +324,8 @@ def _inverse(size: _Size) -> _Size:
 def _power_size(base: _Size, exponent: _Size) -> _Size:
     _check_exponent(exponent)
     if exponent.value is None:
-        size = _product_size(_product_size(base, exponent), _FUNCTION)
+        function = _Size(bits=0, terms=2, functions=1, depth=1)
+        size = _product_size(_product_size(base, exponent), function)
         return size._replace(depth=size.depth + 1)
     times = max(1, math.ceil(abs(exponent.value)))
     is_root = exponent.value.denominator != 1

@@ -20,8 +20,8 @@ import platform
 import signal
 import struct
 import sys
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from types import MappingProxyType
 
 AUDIT = MappingProxyType({"x86_64": 0xC000003E, "aarch64": 0xC00000B7})
@@ -67,53 +67,53 @@ SYSTEM_CALLS: Mapping[str, list[int | None]] = MappingProxyType(
 )
 """Numbers in the order of `AUDIT`; None where an architecture lacks the call."""
 
-_LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
-_JUMP_IF_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
-_JUMP_IF_AT_LEAST = 0x35  # BPF_JMP | BPF_JGE | BPF_K
-_JUMP_IF_ANY_BIT = 0x45  # BPF_JMP | BPF_JSET | BPF_K
-_RETURN = 0x06  # BPF_RET | BPF_K
+_CODES = MappingProxyType(
+    {
+        "load": 0x20,  # BPF_LD | BPF_W | BPF_ABS
+        "if equal": 0x15,  # BPF_JMP | BPF_JEQ | BPF_K
+        "if at least": 0x35,  # BPF_JMP | BPF_JGE | BPF_K
+        "if any bit": 0x45,  # BPF_JMP | BPF_JSET | BPF_K
+        "return": 0x06,  # BPF_RET | BPF_K
+    }
+)
 
-# Offsets into struct seccomp_data. Both architectures are little-endian: the low word comes first.
-_NUMBER = 0
-_ARCHITECTURE = 4
-_FIRST, _SECOND, _THIRD, _FIFTH = 16, 24, 32, 48  # arguments
-_HIGH = 4  # from an argument's low word to its high one
-
-_X32_NUMBERS = 0x40000000
+_OFFSETS = MappingProxyType(
+    {"number": 0, "architecture": 4, "first": 16, "second": 24, "third": 32, "fifth": 48}
+)
+"""Of the call's number, the architecture and the arguments in struct seccomp_data. Both
+architectures are little-endian: an argument's low word comes first, its high one 4 bytes later."""
 
 
-def _instruction(code: int, operand: int, *, then: int = 0, otherwise: int = 0) -> bytes:
+def _instruction(code: str, operand: int, *, then: int = 0, otherwise: int = 0) -> bytes:
     """Pack one struct sock_filter; jumps count the instructions to skip."""
-    return struct.pack("=HBBI", code, then, otherwise, operand)
+    return struct.pack("=HBBI", _CODES[code], then, otherwise, operand)
 
 
-_ALLOW = _instruction(_RETURN, 0x7FFF0000)
-_REFUSE = _instruction(_RETURN, 0x00050000 | errno.EPERM)
-_UNKNOWN = _instruction(_RETURN, 0x00050000 | errno.ENOSYS)  # libraries then use an older call
-_KILL = _instruction(_RETURN, 0x80000000)
+_ALLOW = _instruction("return", 0x7FFF0000)
+_REFUSE = _instruction("return", 0x00050000 | errno.EPERM)
 
 
 def _if_equal(operand: int, body: Sequence[bytes]) -> list[bytes]:
     """Run the body if the loaded word equals the operand."""
-    return [_instruction(_JUMP_IF_EQUAL, operand, otherwise=len(body)), *body]
+    return [_instruction("if equal", operand, otherwise=len(body)), *body]
 
 
-def _unless_any_bit(argument: int, bits: int) -> list[bytes]:
+def _unless_any_bit(argument: str, bits: int) -> list[bytes]:
     """Allow the call unless the argument has one of these bits."""
-    test = [_instruction(_LOAD, argument), _instruction(_JUMP_IF_ANY_BIT, bits, then=1)]
-    return [*test, _ALLOW, _REFUSE]
+    load = _instruction("load", _OFFSETS[argument])
+    return [load, _instruction("if any bit", bits, then=1), _ALLOW, _REFUSE]
 
 
-def _if_one_of(argument: int, *values: int) -> list[bytes]:
+def _if_one_of(argument: str, *values: int) -> list[bytes]:
     """Allow the call if the argument is one of these values."""
     equal = [step for value in values for step in _if_equal(value, [_ALLOW])]
-    return [_instruction(_LOAD, argument), *equal, _REFUSE]
+    return [_instruction("load", _OFFSETS[argument]), *equal, _REFUSE]
 
 
-def _if_null(argument: int) -> list[bytes]:
+def _if_null(argument: str) -> list[bytes]:
     """Allow the call if the argument is a null pointer."""
-    high = [_instruction(_LOAD, argument + _HIGH), *_if_equal(0, [_ALLOW])]
-    return [_instruction(_LOAD, argument), *_if_equal(0, high), _REFUSE]
+    low, high = (_instruction("load", _OFFSETS[argument] + half) for half in (0, 4))
+    return [low, *_if_equal(0, [high, *_if_equal(0, [_ALLOW])]), _REFUSE]
 
 
 _Rules = Mapping[str, Sequence[bytes]]
@@ -125,33 +125,24 @@ def _allow(names: str) -> dict[str, Sequence[bytes]]:
     return {name: [_ALLOW] for name in names.split()}
 
 
-_PROT_EXEC = 4
-_MADV_DONTNEED = 4
-_NO_PLAIN_FORK = 0x7E82A100  # CLONE_NEW*, CLONE_UNTRACED, CLONE_PARENT, CLONE_PTRACE, CLONE_VM
-_THREADS = (0x3D0F00, 0x7D0F00)  # the flags of pthread_create, of glibc and of musl
-_WRITES = 0x1 | 0x2 | 0x40 | 0x200  # O_WRONLY, O_RDWR, O_CREAT, O_TRUNC
-_STREAM = 0x80001  # SOCK_STREAM | SOCK_CLOEXEC: the two ends are connected to each other alone
-_FCNTL_QUERIES = (1, 2, 3, 1030)  # F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC
-_IOCTL_QUERIES = (0x5401, 0x5413, 0x5421)  # TCGETS, TIOCGWINSZ, FIONBIO
-_PR_SET_PDEATHSIG = 1
-_PR_SET_DUMPABLE = 4
-_PR_SET_SECCOMP = 22
-_PR_SET_NO_NEW_PRIVS = 38
-_PROTECTIONS = (_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS)
+# Not CLONE_NEW*, CLONE_UNTRACED, CLONE_PARENT, CLONE_PTRACE, CLONE_VM
+_PLAIN_FORK = _unless_any_bit("first", 0x7E82A100)
+_THREAD = _if_one_of("first", 0x3D0F00, 0x7D0F00)  # pthread_create's flags, of glibc and of musl
+_PR_SET = MappingProxyType({"PDEATHSIG": 1, "DUMPABLE": 4, "SECCOMP": 22, "NO_NEW_PRIVS": 38})
 
 _COMPUTE: _Rules = {
-    "mmap": _unless_any_bit(_THIRD, _PROT_EXEC),
-    "mprotect": _unless_any_bit(_THIRD, _PROT_EXEC),
-    "madvise": _if_one_of(_THIRD, _MADV_DONTNEED),  # all that malloc asks for
+    "mmap": _unless_any_bit("third", 0x4),  # PROT_EXEC
+    "mprotect": _unless_any_bit("third", 0x4),
+    "madvise": _if_one_of("third", 4),  # MADV_DONTNEED, all that malloc asks for
     **_allow("brk munmap mremap futex getrandom clock_gettime gettimeofday getpid gettid"),
     **_allow("sched_yield rt_sigreturn restart_syscall exit exit_group"),
 }
 """What a running interpreter needs: memory that is not executable, the clock, and an end."""
 
 _FORK_AND_WAIT: _Rules = {
-    "clone": _unless_any_bit(_FIRST, _NO_PLAIN_FORK),
-    "prctl": _if_one_of(_FIRST, *_PROTECTIONS),
-    "prlimit64": _if_one_of(_FIRST, 0),
+    "clone": _PLAIN_FORK,
+    "prctl": _if_one_of("first", *_PR_SET.values()),
+    "prlimit64": _if_one_of("first", 0),
     **_allow("write read close rt_sigprocmask pipe2 wait4 setsid close_range"),
     **_allow("set_robust_list rseq"),
 }
@@ -161,16 +152,19 @@ It can't kill: a filter can't tell its own children from other processes.
 """
 
 _GENERATE: _Rules = {
-    "open": _unless_any_bit(_SECOND, _WRITES),
-    "ioctl": _if_one_of(_SECOND, *_IOCTL_QUERIES),
-    "madvise": _if_one_of(_THIRD, _MADV_DONTNEED),
-    "sendto": _if_one_of(_FIFTH, 0),
-    "socketpair": _if_one_of(_SECOND, _STREAM),
-    "clone": _if_one_of(_FIRST, *_THREADS),
-    "fcntl": _if_one_of(_SECOND, *_FCNTL_QUERIES),
-    "openat": _unless_any_bit(_THIRD, _WRITES),
-    "prlimit64": _if_one_of(_FIRST, 0),
-    "clone3": [_UNKNOWN],  # its flags are in memory; libraries then call clone
+    "open": _unless_any_bit("second", 0x243),  # O_WRONLY, O_RDWR, O_CREAT, O_TRUNC
+    "ioctl": _if_one_of("second", 0x5401, 0x5413, 0x5421),  # TCGETS, TIOCGWINSZ, FIONBIO
+    "madvise": _if_one_of("third", 4),  # MADV_DONTNEED
+    "sendto": _if_one_of("fifth", 0),
+    # SOCK_STREAM | SOCK_CLOEXEC: the two ends are connected to each other alone
+    "socketpair": _if_one_of("second", 0x80001),
+    "clone": _THREAD,
+    # F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC
+    "fcntl": _if_one_of("second", 1, 2, 3, 1030),
+    "openat": _unless_any_bit("third", 0x243),
+    "prlimit64": _if_one_of("first", 0),
+    # its flags are in memory; libraries then call clone
+    "clone3": [_instruction("return", 0x00050000 | errno.ENOSYS)],
     **_allow("mmap mprotect munmap brk mremap"),
     # files for reading; writing needs a descriptor that is open already
     **_allow("read write close stat fstat lstat lseek pread64 writev access dup getcwd readlink"),
@@ -192,30 +186,23 @@ process started or signaled, no socket opened to anybody."""
 
 _FUNCTION: _Rules = {
     **_GENERATE,
-    "prlimit64": _if_null(_THIRD),  # asks; to root, hard limits are no obstacle
+    "prlimit64": _if_null("third"),  # asks; to root, hard limits are no obstacle
     **_allow("alarm getitimer setitimer dup2 dup3 readv chdir getpgrp getpgid statfs fstatfs"),
     **_allow("fadvise64"),
 }
 """What contained functions need: as making problems, and alarms, which end some computations."""
 
-_IOCTL_UNREAD = 0x541B  # FIONREAD
-_ARCH_SET_FS = 0x1002
-
 _LOOSER: Mapping[str, _Rules] = MappingProxyType(
     {
         "network": {
-            "ioctl": _if_one_of(_SECOND, *_IOCTL_QUERIES, _IOCTL_UNREAD),
+            "ioctl": _if_one_of("second", 0x5401, 0x5413, 0x5421, 0x541B),  # FIONREAD as well
             **_allow("socket connect bind shutdown getsockopt setsockopt fcntl"),
             **_allow("sendto sendmsg sendmmsg recvmsg recvmmsg"),
         },
         # They can't leave the process group, with which they are killed, nor send signals.
         "processes": {
-            "clone": [
-                _instruction(_LOAD, _FIRST),
-                *(step for flags in _THREADS for step in _if_equal(flags, [_ALLOW])),
-                *_unless_any_bit(_FIRST, _NO_PLAIN_FORK),
-            ],
-            "arch_prctl": _if_one_of(_FIRST, _ARCH_SET_FS),
+            "clone": [*_THREAD[:-1], *_PLAIN_FORK],
+            "arch_prctl": _if_one_of("first", 0x1002),  # ARCH_SET_FS
             **_allow("execve wait4 waitid pipe umask close_range"),
         },
         "write": {
@@ -241,14 +228,15 @@ def _assemble(architecture: str, rules: _Rules) -> bytes:
 
 def _begin(architecture: str) -> bytes:
     """Kill callers of a foreign architecture or of the x32 ABI, then load the call's number."""
+    kill = _instruction("return", 0x80000000)
     return b"".join(
         [
-            _instruction(_LOAD, _ARCHITECTURE),
-            _instruction(_JUMP_IF_EQUAL, AUDIT[architecture], then=1),
-            _KILL,
-            _instruction(_LOAD, _NUMBER),
-            _instruction(_JUMP_IF_AT_LEAST, _X32_NUMBERS, otherwise=1),
-            _KILL,
+            _instruction("load", _OFFSETS["architecture"]),
+            _instruction("if equal", AUDIT[architecture], then=1),
+            kill,
+            _instruction("load", _OFFSETS["number"]),
+            _instruction("if at least", 0x40000000, otherwise=1),  # the numbers of x32
+            kill,
         ]
     )
 
@@ -262,9 +250,9 @@ def verifier_child_filter(
     architecture: str, reply_fd: int, *, requests_fd: int | None = None
 ) -> bytes:
     """Assemble the filter of a child that may write to one descriptor and read from another."""
-    pipes = {"write": _if_one_of(_FIRST, reply_fd)}
+    pipes = {"write": _if_one_of("first", reply_fd)}
     if requests_fd is not None:
-        pipes["read"] = _if_one_of(_FIRST, requests_fd)
+        pipes["read"] = _if_one_of("first", requests_fd)
     return _begin_compute(architecture) + _assemble(architecture, pipes) + _REFUSE
 
 
@@ -294,14 +282,10 @@ def function_filter(architecture: str, allow: frozenset[str]) -> bytes:
     return _begin(architecture) + _assemble(architecture, rules) + _REFUSE
 
 
-def _own_architecture() -> str | None:
-    """Return None where there is no filter; a 32-bit interpreter uses other numbers."""
-    machine = os.uname().machine if sys.platform == "linux" and sys.maxsize > 2**32 else ""
-    return machine if machine in AUDIT else None
+_OWN = os.uname().machine if sys.platform == "linux" and sys.maxsize > 2**32 else ""
+"""The architecture, if there is a filter for it; a 32-bit interpreter uses other numbers."""
 
-
-_OWN = _own_architecture()
-if _OWN:  # cached before any fork: the first use costs a child more than the filter itself
+if _OWN in AUDIT:  # cached before any fork: the first use costs a child more than the filter itself
     zygote_filter(_OWN)
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 if _LIBC:
@@ -314,9 +298,9 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def _prctl(option: int, first: int, second: int = 0) -> None:
+def _prctl(option: str, first: int, second: int = 0) -> None:
     """Set a property of this process; raises OSError if the kernel refuses."""
-    if _LIBC is None or _LIBC.prctl(option, first, second, 0, 0) != 0:
+    if _LIBC is None or _LIBC.prctl(_PR_SET[option], first, second, 0, 0) != 0:
         number = ctypes.get_errno() or errno.ENOSYS
         raise OSError(number, os.strerror(number))
 
@@ -334,7 +318,7 @@ def filter_verifier_child(reply_fd: int, *, requests_fd: int | None = None) -> s
     Returns:
         None when the filter holds, else a sentence that says what is not enforced.
     """
-    return _install(verifier_child_filter(_OWN, reply_fd, requests_fd=requests_fd) if _OWN else b"")
+    return _install(partial(verifier_child_filter, reply_fd=reply_fd, requests_fd=requests_fd))
 
 
 def filter_zygote() -> str | None:
@@ -342,39 +326,34 @@ def filter_zygote() -> str | None:
 
     Its children can put the narrower filter on top. Returns as `filter_verifier_child`.
     """
-    return _install(zygote_filter(_OWN) if _OWN else b"")
+    return _install(zygote_filter)
 
 
 def filter_generator() -> str | None:
-    """Restrict the calling thread for good to what making problems needs.
-
-    Returns as `filter_verifier_child`.
-    """
-    return _install(generator_filter(_OWN) if _OWN else b"")
+    """Restrict the calling thread for good to making problems: see `filter_verifier_child`."""
+    return _install(generator_filter)
 
 
 def assemble_function_filter(allow: frozenset[str]) -> None:
     """Assemble a filter before the forks that need it: it takes them longer than all else."""
-    if _OWN:
+    if _OWN in AUDIT:
         function_filter(_OWN, allow)
 
 
 def filter_function(allow: frozenset[str]) -> str | None:
-    """Restrict the calling thread for good to what contained functions may do.
-
-    Returns as `filter_verifier_child`.
-    """
-    return _install(function_filter(_OWN, allow) if _OWN else b"")
+    """Restrict the calling thread for good to a contained function: see `filter_verifier_child`."""
+    return _install(lambda architecture: function_filter(architecture, allow))
 
 
-def _install(program: bytes) -> str | None:
-    """Put the calling thread under a filter; empty where there is none for this system."""
-    if not program:
+def _install(assemble: Callable[[str], bytes]) -> str | None:
+    """Put the calling thread under the filter of its architecture."""
+    if _OWN not in AUDIT:
         return f"No system call filter: unsupported on {platform.system()}, {platform.machine()}."
+    program = assemble(_OWN)
     header = _FilterProgram(len(program) // 8, program)
     try:
-        _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-        _prctl(_PR_SET_SECCOMP, 2, ctypes.addressof(header))  # SECCOMP_MODE_FILTER
+        _prctl("NO_NEW_PRIVS", 1)
+        _prctl("SECCOMP", 2, ctypes.addressof(header))  # SECCOMP_MODE_FILTER
     except OSError as error:
         return f"No system call filter: the kernel refuses it ({error.strerror})."
     return None
@@ -391,8 +370,8 @@ def protect_process() -> str | None:
     if sys.platform != "linux":
         return f"No protection from tracing, no end with the parent: {sys.platform} has neither."
     try:
-        _prctl(_PR_SET_DUMPABLE, 0)
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        _prctl("DUMPABLE", 0)
+        _prctl("PDEATHSIG", signal.SIGKILL)
     except OSError as error:
         return f"No protection from tracing or no end with the parent: {error.strerror}."
     return None

@@ -31,7 +31,7 @@ from ..tasks.facts import EXECUTES_ANSWERS, SLOW_ON_WRONG_ANSWERS
 from . import _limits as limits
 from . import _protocol as protocol
 from ._children import Work, run_child
-from ._protocol import FormScores, Outcome, VerifyRequest
+from ._protocol import EntryAnswers, FormScores, Outcome
 from ._screen import NOT_AN_EXPRESSION, UNREADABLE, executes_nothing, screen
 
 Verify = Callable[[str, Any], float]
@@ -87,7 +87,7 @@ def _at_most(most: float, score: float) -> float:
     return score if math.isnan(score) else min(most, score)
 
 
-def zygote_work(dataset: Any, request: VerifyRequest, answers: Sequence[str]) -> Work:
+def zygote_work(dataset: Any, request: EntryAnswers, answers: Sequence[str]) -> Work:
     """Return the work of a zygote: score each answer in a single-use child.
 
     The zygote sees no effect of any answer. It first scores the oracle, and a wrong answer where
@@ -121,7 +121,7 @@ def zygote_work(dataset: Any, request: VerifyRequest, answers: Sequence[str]) ->
     return work
 
 
-def _single_use_work(dataset: Any, request: VerifyRequest, answer: str) -> Work:
+def _single_use_work(dataset: Any, request: EntryAnswers, answer: str) -> Work:
     def work(reply: int) -> None:
         limits.enter_single_use_child(reply, seconds=request.timeout)
         entry = pickle.loads(request.entry)
@@ -177,7 +177,7 @@ def _load_dataset(dataset_pickle: bytes) -> Any:
         return None
 
 
-def _score_unless_executed(dataset: Any, request: VerifyRequest, answer: str) -> FormScores:
+def _score_unless_executed(dataset: Any, request: EntryAnswers, answer: str) -> FormScores:
     """Score an answer, or defer it if its verifier may execute it or could not be loaded."""
     executed = request.task in EXECUTES_ANSWERS and not executes_nothing(request.task, answer)
     if dataset is None or executed:

@@ -31,18 +31,11 @@ from ._children import (
     start_child,
     unpack_scores,
 )
-from ._protocol import FormScores, Outcome, VerifyRequest
+from ._protocol import EntryAnswers, FormScores, Outcome
 from ._verifier_child import persistent_work, zygote_work
 
 _MAX_GROUPS = 256
-_SPARE_SECONDS = 60.0
-"""Processor time of a persistent worker, beyond what its first group may need."""
-_MAX_GROWTH = 16 * 2**20
-"""Bytes of address space that answers may take away from those after them."""
-_MAX_DATASET_PICKLE = 128 * 1024
-"""Bytes. Loading a larger one takes as long as forking another worker."""
-_WARM_UP_SEEDS = {"countdown": (3, 4), "intermediate_integration": range(5), "puzzle24": (2, 4)}
-"""Items that are quick to make, of tasks with slow ones. Of the others, the first eight."""
+"""Groups that one persistent worker scores."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +49,7 @@ class Group:
     """
 
     dataset: Any
-    request: VerifyRequest
+    request: EntryAnswers
     deadline: float
     parent: int
 
@@ -69,10 +62,10 @@ class PersistentWorker:
         request: the first request, which sets the worker's limits.
     """
 
-    def __init__(self, datasets: Datasets, request: VerifyRequest) -> None:
+    def __init__(self, datasets: Datasets, request: EntryAnswers) -> None:
         self._known = {id(dataset): dataset for dataset in datasets.cached()}
         self._groups = 0
-        self._seconds = _SPARE_SECONDS + _max_seconds(request)
+        self._seconds = 60 + _max_seconds(request)  # of processor time, for this group and others
         self._initial_size = limits.address_space()
         self._wait_status: int | None = None
         requests, self._requests = os.pipe()
@@ -168,7 +161,8 @@ class PersistentWorker:
             {score.outcome for score in scores} <= {Outcome.SCORED, Outcome.REJECTED}
             and scores[-1].raw == self._groups
             and self._is_quiet()
-            and 0 < limits.address_space(self._pid) <= self._initial_size + _MAX_GROWTH
+            # Answers may take some memory away from those after them.
+            and 0 < limits.address_space(self._pid) <= self._initial_size + 16 * 2**20
         )
 
     def end(self) -> int:
@@ -188,10 +182,10 @@ def _pickle(dataset: Any, task: str) -> bytes | None:
         pickled = pickle.dumps(dataset)
     except (pickle.PicklingError, AttributeError, TypeError):  # a lambda, a local function, a lock
         return None
-    return pickled if len(pickled) <= _MAX_DATASET_PICKLE else None
+    return pickled if len(pickled) <= 128 * 1024 else None  # else a fork is as fast
 
 
-def _max_seconds(request: VerifyRequest) -> float:
+def _max_seconds(request: EntryAnswers) -> float:
     return request.timeout * len(request.answers)
 
 
@@ -206,7 +200,7 @@ class VerifierHost:
         self._datasets = datasets
         self._worker: PersistentWorker | None = None
 
-    def verify(self, request: VerifyRequest, parent: int) -> list[FormScores]:
+    def verify(self, request: EntryAnswers, parent: int) -> list[FormScores]:
         """Score every answer; one that ends its child costs the others nothing.
 
         Raises:
@@ -258,9 +252,10 @@ def warm_up(datasets: Datasets) -> None:
 
     Right and wrong answers, and different integrands, take different paths through sympy.
     """
+    quick = {"countdown": (3, 4), "intermediate_integration": range(5), "puzzle24": (2, 4)}
     for task in sorted(EXECUTES_ANSWERS):
         verify = datasets.get(task, {}).score_answer
-        for seed in _WARM_UP_SEEDS.get(task, range(8)):
+        for seed in quick.get(task, range(8)):  # of tasks with slow items, quick ones
             entry = datasets.entry(Recipe(task=task, seed=seed))
             for answer in (entry["answer"], "2*x + 3", "<answer>0</answer>"):
                 verify(answer, entry)

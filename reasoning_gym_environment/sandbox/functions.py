@@ -15,7 +15,7 @@ from ..records import Status, Verdict
 from ..util.text import escape_control_characters
 from ._fork_server import ForkServer
 from ._function_host import PROGRAM, ROLE, FunctionSource
-from ._protocol import FormScores, FunctionCall, Outcome, to_verdict
+from ._protocol import FormScores, Outcome, to_verdict
 from .pool import HOST_GRACE_SECONDS, WorkerGroup, require_no_gaps, verdict_of_lost
 
 __all__ = ["MAX_TEXT", "FunctionPool", "FunctionSource"]
@@ -128,7 +128,7 @@ class FunctionPool:
     async def _call(self, text: str, data: str) -> Verdict:
         """Call the function; if that costs a host, once more."""
         timeout = self._source.timeout
-        request = pickle.dumps(FunctionCall(text=text, data=data, timeout=timeout))
+        request = pickle.dumps((text, data))
         lost: WorkerLostError
         for _ in range(2):
             try:

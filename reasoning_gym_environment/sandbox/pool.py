@@ -6,7 +6,6 @@ All reasoning-gym code runs in these processes, never in the event loop's own.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import os
 import pickle
@@ -35,18 +34,13 @@ from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import LIBRARY, require_valid_recipe
 from ..util.text import shorten
 from ._fork_server import ForkServer, WorkerProcess
-from ._generator import LADDERS_REQUEST, CatalogueRequest, Request
-from ._limits import MAX_GROWTH
-from ._protocol import MAX_ANSWER, MAX_ANSWERS, VerifyRequest, unpack_verdicts
+from ._generator import Request
+from ._protocol import MAX_ANSWER, MAX_ANSWERS, EntryAnswers, unpack_verdicts
 
 logger = logging.getLogger(__name__)
 
-CATALOGUE_TIMEOUT = 120.0
 HOST_GRACE_SECONDS = 5.0
 """What a host may take beyond the deadlines that it enforces itself before it is killed."""
-
-RESTART_DELAY = 5
-"""Seconds between attempts to replace a worker that does not start."""
 
 MAX_ATTEMPTS = 3
 """At an item of a set: an occasional failure must not change the set."""
@@ -54,11 +48,6 @@ MAX_ATTEMPTS = 3
 MAX_TIMEOUTS = 2
 """Attempts that may time out. A busy machine may cause one; a recipe that always times out should
 cost no more."""
-
-
-_TOO_LONG = Verdict(
-    score=0.0, status=Status.WRONG, detail=f"an answer of more than {MAX_ANSWER} characters"
-)
 
 
 def default_processes() -> int:
@@ -113,7 +102,7 @@ class WorkerGroup:
         size: int,
         counts: Counter[str],
         start_worker: StartWorker,
-        max_growth: int = MAX_GROWTH,
+        max_growth: int = 768 * 2**20,
     ) -> None:
         self._role = role
         self._size = size
@@ -170,13 +159,10 @@ class WorkerGroup:
             raise PoolClosedError(f"the {self._role} processes are closed")
         request = asyncio.create_task(self._request(payload, timeout))
         self._requests.add(request)
-        request.add_done_callback(self._request_done)
+        request.add_done_callback(self._requests.discard)
+        # Retrieve an exception here: the caller may have been cancelled.
+        request.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(request)
-
-    def _request_done(self, request: asyncio.Task[bytes]) -> None:
-        self._requests.discard(request)
-        if not request.cancelled():
-            request.exception()  # retrieved here: its caller may have been cancelled
 
     async def _request(self, payload: bytes, timeout: float) -> bytes:
         worker = await self._idle.get()
@@ -211,8 +197,8 @@ class WorkerGroup:
                 return
             except WorkerStartError as error:
                 self._counts["sandbox/failed_starts"] += 1
-                logger.error("Retrying in %d s: %s", RESTART_DELAY, error)
-                await asyncio.sleep(RESTART_DELAY)
+                logger.error("Retrying in 5 s: %s", error)
+                await asyncio.sleep(5)
 
     async def close(self) -> None:
         """Cancel pending requests and kill every worker. May be called again."""
@@ -313,8 +299,7 @@ class TaskPool:
         Args:
             proven: tasks that are known to build and are not tried; trying all takes a second.
         """
-        request = CatalogueRequest(proven=proven)
-        discovery: Discovery = await self._ask_generator(request, CATALOGUE_TIMEOUT)
+        discovery: Discovery = await self._ask_generator(proven)
         return discovery
 
     async def ladders(self) -> dict[str, TaskLadder]:
@@ -324,7 +309,7 @@ class TaskPool:
             GenerationError: the levels of a task can't be read.
         """
         ladders: dict[str, TaskLadder] | str
-        ladders = await self._ask_generator(LADDERS_REQUEST, CATALOGUE_TIMEOUT)
+        ladders = await self._ask_generator(None)
         if isinstance(ladders, str):
             raise GenerationError(
                 f"{ladders}; the tested version of reasoning-gym is in requirements.txt"
@@ -344,19 +329,22 @@ class TaskPool:
             self._counts["generation/errors"] += 1
             raise GenerationError(f"{shorten(recipe.task)}: invalid recipe: {error}") from error
         self._warn_of_version(recipe.library_version)
-        try:
-            result = await self._generate_with_restarts(recipe)
-        except WorkerTimeoutError as error:
-            self._counts["generation/timeouts"] += 1
-            raise GenerationTimeoutError(f"{recipe.task}: {error}") from error
-        except (
-            WorkerOutOfMemoryError
-        ) as error:  # in several processes, so the recipe needs too much
-            self._counts["generation/errors"] += 1
-            raise GenerationError(f"{recipe.task}: {error}") from None
-        except WorkerLostError as error:
-            self._counts["generation/errors"] += 1
-            raise GenerationError(f"{recipe.task}: {error}") from error
+        result: Problem | str = ""
+        for attempts_left in reversed(range(MAX_ATTEMPTS)):
+            try:
+                result = await self._ask_generator(recipe, self._settings.generation_timeout)
+                break
+            except WorkerTimeoutError as error:
+                self._counts["generation/timeouts"] += 1
+                raise GenerationTimeoutError(f"{recipe.task}: {error}") from error
+            except WorkerLostError as error:
+                if attempts_left and isinstance(error, WorkerDiedError):  # another one may not
+                    self._counts["generation/asked_again"] += 1
+                    continue
+                self._counts["generation/errors"] += 1
+                # Memory ran out in several processes, so the recipe needs too much: no lost worker.
+                cause = None if isinstance(error, WorkerOutOfMemoryError) else error
+                raise GenerationError(f"{recipe.task}: {error}") from cause
         if isinstance(result, str):
             self._counts["generation/errors"] += 1
             raise GenerationError(f"{recipe.task}: {result}")
@@ -372,28 +360,16 @@ class TaskPool:
                 stacklevel=3,
             )
 
-    async def _generate_with_restarts(self, recipe: Recipe) -> Problem | str:
-        """Ask another generator if one died, in MAX_ATTEMPTS attempts; raise WorkerLostError."""
-        result: Problem | str
-        for attempt in itertools.count(1):
-            try:
-                result = await self._ask_generator(recipe, self._settings.generation_timeout)
-            except WorkerDiedError:
-                if attempt == MAX_ATTEMPTS:
-                    raise
-                self._counts["generation/asked_again"] += 1
-            else:
-                break
-        return result
-
-    async def _ask_generator(self, request: Request, timeout: float) -> Any:
+    async def _ask_generator(self, request: Request, timeout: float = 120.0) -> Any:
         """Return the unpickled reply: generators never see model text."""
         reply = await self._generators.submit(pickle.dumps(request), timeout=timeout)
         return pickle.loads(reply)
 
     async def verify(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]:
         """Return one verdict per answer, in order. Equal answers are verified once."""
-        verdicts = {a: _TOO_LONG for a in answers if len(a) > MAX_ANSWER}
+        detail = f"an answer of more than {MAX_ANSWER} characters"
+        too_long = Verdict(score=0.0, status=Status.WRONG, detail=detail)
+        verdicts = {answer: too_long for answer in answers if len(answer) > MAX_ANSWER}
         distinct = tuple(a for a in dict.fromkeys(answers) if a not in verdicts)
         verdicts |= zip(distinct, await self._verify(problem, distinct), strict=True)
         return [verdicts[answer] for answer in answers]
@@ -421,7 +397,7 @@ class TaskPool:
 
     async def _ask_host(self, problem: Problem, answers: tuple[str, ...]) -> list[Verdict]:
         settings = self._settings
-        request = VerifyRequest(
+        request = EntryAnswers(
             task=problem.recipe.task,
             parameters=problem.recipe.parameters,
             entry=problem.entry,

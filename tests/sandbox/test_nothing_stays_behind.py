@@ -17,7 +17,7 @@ import pytest
 from hostile_answers import CASES, hostile_answer
 
 from reasoning_gym_environment.records import Problem, Recipe
-from reasoning_gym_environment.sandbox._protocol import VerifyRequest
+from reasoning_gym_environment.sandbox._protocol import EntryAnswers
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 
@@ -37,8 +37,8 @@ UNTOLD = {
 """Their datasets are too large to send, can't be pickled, or share data."""
 
 
-def request(problem: Problem, answers: list[str], timeout: float) -> VerifyRequest:
-    return VerifyRequest(
+def request(problem: Problem, answers: list[str], timeout: float) -> EntryAnswers:
+    return EntryAnswers(
         task=problem.recipe.task,
         parameters=problem.recipe.parameters,
         entry=problem.entry,
@@ -102,11 +102,11 @@ def main() -> None:
         datasets.get(one.task, one.parameters)
     silent, _ = os.pipe()
 
-    def scores(host: VerifierHost, asked: VerifyRequest) -> list[Any]:
+    def scores(host: VerifierHost, asked: EntryAnswers) -> list[Any]:
         found = host.verify(asked, silent)
         return [(s.outcome, repr(s.raw), repr(s.tagged), s.errors) for s in found]
 
-    def fresh(asked: VerifyRequest) -> list[Any]:
+    def fresh(asked: EntryAnswers) -> list[Any]:
         host = VerifierHost(datasets)
         try:
             return scores(host, asked)
@@ -117,7 +117,7 @@ def main() -> None:
     expected = [fresh(asked) for asked in honest]
     old, different, shared = VerifierHost(Datasets()), [], 0  # its child is told of each dataset
 
-    def compare(asked: VerifyRequest, right: list[Any]) -> None:
+    def compare(asked: EntryAnswers, right: list[Any]) -> None:
         nonlocal shared
         child = old._worker
         if scores(old, asked) != right:

@@ -26,9 +26,9 @@ from reasoning_gym_environment.sandbox import _verifier_child
 from reasoning_gym_environment.sandbox._children import ParentGoneError
 from reasoning_gym_environment.sandbox._protocol import (
     FORM_SCORES,
+    EntryAnswers,
     FormScores,
     Outcome,
-    VerifyRequest,
 )
 from reasoning_gym_environment.sandbox._verifier_host import _MAX_GROUPS, VerifierHost
 
@@ -87,7 +87,7 @@ class Asked:
             "timeout": 2.0,
             "group_timeout": 20.0,
         }
-        return self.host.verify(VerifyRequest(**request | changes), self._silent)
+        return self.host.verify(EntryAnswers(**request | changes), self._silent)
 
     def outcomes(self, *answers: str) -> list[Outcome]:
         return [score.outcome for score in self.scores(*answers)]
