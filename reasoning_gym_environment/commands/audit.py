@@ -47,19 +47,17 @@ def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int
 
 def build_parser() -> Parser:
     parser = Parser(
-        prog="reasoning-gym-environment audit",
-        description="Check what every task's verifier pays for, and its levels.",
+        "audit",
+        "Check what every task's verifier pays for, and its levels.",
     )
-    parser.add_argument("--tasks", default="", help="names, separated by commas (default: all)")
-    parser.add_argument(
+    parser.option("--tasks", "names, separated by commas (default: all)", default="")
+    parser.option(
         "--items",
+        "items of each task; floors use ten times as many",
         type=number(int, ge=1),
         default=30,
-        help="items of each task (default: 30); floors use ten times as many",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    parser.flag("--json", "print JSON instead of text")
     for kind in PAGES:
-        parser.add_argument(
-            f"--{kind}", metavar="FILE", type=Path, help=f"also write {PAGES[kind]}"
-        )
+        parser.option(f"--{kind}", f"also write {PAGES[kind]}", metavar="FILE", type=Path)
     return parser

@@ -22,17 +22,16 @@ _SHOWN = 60
 def main(arguments: Sequence[str]) -> int:
     """Print what changed between two evaluations."""
     parser = Parser(
-        prog="reasoning-gym-environment compare",
-        description="Compare two evaluations, paired by item.",
+        "compare",
+        "Compare two evaluations, paired by item.",
     )
     for name in ("before", "after"):
-        parser.add_argument(name, type=Path, help="folder of an evaluation, or its samples file")
-    parser.add_argument(
+        parser.option(name, "folder of an evaluation, or its samples file", type=Path)
+    parser.flag(
         "--without-faulty-items",
-        action="store_true",
-        help="leave out items that one of them marks as faulty; `rescore` marks older ones",
+        "leave out items that one of them marks as faulty; `rescore` marks older ones",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.flag("--json", "print JSON instead of a table")
     options = parser.parse(arguments)
     before, after = read_results(options.before), read_results(options.after)
     settings = before.differing(after)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
-from argparse import SUPPRESS, Namespace
+from argparse import SUPPRESS
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -14,79 +13,64 @@ from pathlib import Path
 from ..util.command_line import Parser, number
 from ..util.files import require_place
 
-SERVER_TYPES = ("openai", "vllm", "sglang", "trl")
-
 
 def build_parser() -> Parser:
     parser = Parser(
-        prog="reasoning-gym-environment demo",
-        description="Run the real environment between a simulated policy and a stand-in trainer "
+        "demo",
+        "Run the real environment between a simulated policy and a stand-in trainer "
         "that fetches batches and trains nothing. With --trainer-only, run the stand-in alone, to "
         "try `serve` with your own model.",
     )
-    parser.add_argument(
+    parser.option(
         "--seconds",
+        "time to run (default: 30; with --trainer-only, until Ctrl-C)",
         type=number(float, gt=0),
         default=SUPPRESS,
-        help="time to run (default: 30; with --trainer-only, until Ctrl-C)",
     )
-    parser.add_argument(
+    parser.option(
         "--trainer-only",
+        "run the stand-in trainer alone, at the Atropos API (`run-api`) of this URL "
+        "(%(const)s if none is given)",
         metavar="URL",
         nargs="?",
         const="http://localhost:8000",
         default=SUPPRESS,
-        help="run the stand-in trainer alone, at the Atropos API (`run-api`) of this URL "
-        "(%(const)s if none is given)",
     )
-    parser.add_argument(
+    parser.option(
         "--server-type",
-        choices=SERVER_TYPES,
+        "type of inference client",
+        choices=("openai", "vllm", "sglang", "trl"),
         default="openai",
-        help="type of inference client (default: %(default)s)",
     )
-    parser.add_argument(
-        "--group-size",
-        type=number(int, ge=2),
-        default=8,
-        help="rollouts of one problem (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--data-dumps-dir",
-        type=Path,
-        default=Path("data_dumps"),
-        help="folder of the dumps (default: %(default)s)",
-    )
-    _add_watch(parser)
-    parser.add_argument(
-        "--seed", type=int, default=0, help="seed of problems and policy (default: 0)"
-    )
-    return parser
-
-
-def _add_watch(parser: Parser) -> None:
-    parser.add_argument(
+    parser.option("--group-size", "rollouts of one problem", type=number(int, ge=2), default=8)
+    parser.option("--data-dumps-dir", "folder of the dumps", type=Path, default=Path("data_dumps"))
+    parser.option(
         "--watch",
+        "show the rollouts at this port meanwhile; 0 takes a free one",
         metavar="PORT",
         type=number(int, ge=0, le=65535),
         default=0,
-        help="show the rollouts at this port meanwhile; 0 takes a free one (default: %(default)s)",
     )
     parser.add_argument(
-        "--no-watch",
-        action="store_const",
-        const=None,
-        dest="watch",
-        default=SUPPRESS,
-        help="show them nowhere",
+        "--no-watch", action="store_const", const=None, dest="watch", help="show them nowhere"
     )
+    parser.option("--seed", "seed of problems and policy", type=int, default=0)
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the demo; 0 only if groups were collected, sent and received by the trainer."""
     options = build_parser().parse(arguments)
     if "trainer_only" in options:
-        return _run_trainer(options)
+        from ..demo.trainer import Trainer, run_alone  # slow, and not needed for --help
+
+        trainer = Trainer.for_groups(
+            options.trainer_only,
+            group_size=options.group_size,
+            checkpoint_dir=options.data_dumps_dir,
+        )
+        asyncio.run(run_alone(trainer, seconds=getattr(options, "seconds", math.inf)))
+        return 0
     folder: Path = options.data_dumps_dir
     require_place(folder, "--data-dumps-dir")
     log, page = folder / "demo.log", folder / "demo-report.html"
@@ -98,7 +82,6 @@ def main(arguments: Sequence[str]) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         force=True,
     )
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch is not needed
     from ..report.live import WatchProcess  # slow, as all that follows
 
     port = vars(options).pop("watch")
@@ -114,13 +97,3 @@ def main(arguments: Sequence[str]) -> int:
         write_report(report.dumps, page)
         print(f"\nOpen the rollouts in a browser: {page.resolve()}")
     return 0 if report.succeeded else 1
-
-
-def _run_trainer(options: Namespace) -> int:
-    from ..demo.trainer import Trainer, run_alone  # slow, and not needed for --help
-
-    trainer = Trainer.for_groups(
-        options.trainer_only, group_size=options.group_size, checkpoint_dir=options.data_dumps_dir
-    )
-    asyncio.run(run_alone(trainer, seconds=getattr(options, "seconds", math.inf)))
-    return 0

@@ -74,41 +74,38 @@ def parse(arguments: Sequence[str]) -> Namespace:
 
 def build_parser() -> Parser:
     parser = Parser(
-        prog="reasoning-gym-environment export",
-        description="Write stored rollouts as training data.",
+        "export",
+        "Write stored rollouts as training data.",
     )
-    parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="dumps or samples")
-    parser.add_argument(
+    parser.option("files", "dumps or samples", nargs="+", metavar="FILE", type=Path)
+    parser.option(
         "--format",
+        "sft: good completions; dpo: a solved and an unsolved one of a group; records: all; "
+        "nemo-gym, verl, skyrl: the problems as rows of NeMo Gym, verl or SkyRL",
         choices=FORMATS,
         required=True,
-        help="sft: good completions; dpo: a solved and an unsolved one of a group; records: all; "
-        "nemo-gym, verl, skyrl: the problems as rows of NeMo Gym, verl or SkyRL",
     )
     add_output_options(parser)
-    parser.add_argument(
-        "--min-score", type=number(float), help="sft: least reward (default: status solved)"
-    )
-    parser.add_argument(
+    parser.option("--min-score", "sft: least reward (default: status solved)", type=number(float))
+    parser.option(
         "--test-share",
+        "share of the questions for a test split",
         type=number(float, ge=0, lt=1),
         default=0.0,
-        help="share of the questions for a test split (default: 0)",
     )
     return parser
 
 
 def add_output_options(parser: Parser) -> None:
     """Add `-o` and `--force`, as of every command that writes training data."""
-    parser.add_argument(
-        "-o",
-        "--output",
+    parser.option(
+        "-o/--output",
+        "a .jsonl or .parquet file, or a folder for a Hugging Face dataset",
         metavar="OUT",
         type=Path,
         required=True,
-        help="a .jsonl or .parquet file, or a folder for a Hugging Face dataset",
     )
-    parser.add_argument("--force", action="store_true", help="replace existing output")
+    parser.flag("--force", "replace existing output")
 
 
 def require_jsonl_for_nemo_gym(options: Namespace) -> None:

@@ -22,16 +22,16 @@ ENGINES = {
 def main(arguments: Sequence[str]) -> int:
     """Print the configuration or write it to a file."""
     parser = Parser(
-        prog="reasoning-gym-environment init",
-        description="Write a commented configuration to start from.",
+        "init",
+        "Write a commented configuration to start from.",
         epilog="For example: reasoning-gym-environment init vllm -o vllm.yaml",
     )
     engines = "; ".join(f"{name}: {about}" for name, about in ENGINES.items())
-    parser.add_argument("engine", choices=ENGINES, help=engines)
-    parser.add_argument(
-        "-o", "--output", metavar="FILE.yaml", type=Path, help="file to write (default: print it)"
+    parser.option("engine", engines, choices=ENGINES)
+    parser.option(
+        "-o/--output", "file to write (default: print it)", metavar="FILE.yaml", type=Path
     )
-    parser.add_argument("--force", action="store_true", help="replace an existing file")
+    parser.flag("--force", "replace an existing file")
     options = parser.parse(arguments)
     text = (FOLDER / f"{options.engine}.yaml").read_text(encoding="utf-8")
     if options.output is None:

@@ -81,7 +81,10 @@ class Made(NamedTuple):
 
 def main(arguments: Sequence[str]) -> int:
     """Write the rows and print their counts."""
-    options = parse(arguments)
+    options = build_parser().parse(arguments)
+    if options.demonstrations and options.format != "prompts":
+        raise ConfigurationError("--demonstrations needs --format prompts")
+    require_jsonl_for_nemo_gym(options)
     path = targets(options.output, ["train"])["train"]
     require_replaceable(path, force=options.force)
     made = asyncio.run(make(options, read_environment(options)))
@@ -107,55 +110,44 @@ def skipped(made: Made) -> list[str]:
     return lines
 
 
-def parse(arguments: Sequence[str]) -> Namespace:
-    """Parse the options; raise ConfigurationError if they are incompatible."""
-    options = build_parser().parse(arguments)
-    if options.demonstrations and options.format != "prompts":
-        raise ConfigurationError("--demonstrations needs --format prompts")
-    require_jsonl_for_nemo_gym(options)
-    return options
-
-
 def build_parser() -> Parser:
     parser = Parser(
-        prog="reasoning-gym-environment problems",
-        description="Write problems of chosen tasks and levels, without the questions of the "
+        "problems",
+        "Write problems of chosen tasks and levels, without the questions of the "
         "configured evaluation set. No server is used.",
     )
     add_output_options(parser)
-    parser.add_argument(
-        "--count", type=number(int, ge=1), required=True, help="problems of each task and level"
+    parser.option(
+        "--count", "problems of each task and level", type=number(int, ge=1), required=True
     )
-    parser.add_argument(
+    parser.option(
         "--levels",
-        type=levels,
-        default=[None],
+        "levels of each task, 0 is the easiest (default: the library's configuration)",
+        type=read_levels,
         metavar="N,N",
-        help="levels of each task, 0 is the easiest (default: the library's configuration)",
     )
-    parser.add_argument(
+    parser.option(
         "--split",
+        "train uses env.seed; eval uses env.eval_seed and seeds that are never trained on",
         choices=("train", "eval"),
         default="train",
-        help="train uses env.seed; eval uses env.eval_seed and seeds that are never trained on",
     )
-    parser.add_argument(
+    parser.flag(
         "--demonstrations",
-        action="store_true",
-        help="add the oracle as the assistant's answer, in the format of export --format sft",
+        "add the oracle as the assistant's answer, in the format of export --format sft",
     )
-    parser.add_argument(
+    parser.option(
         "--format",
+        "prompts: messages and recipe, as TRL reads them; nemo-gym, verl, skyrl: the rows of "
+        "NeMo Gym, verl or SkyRL",
         choices=FORMATS,
         default="prompts",
-        help="prompts: messages and recipe, as TRL reads them; nemo-gym, verl, skyrl: the rows of "
-        "NeMo Gym, verl or SkyRL",
     )
     add_settings(parser, SETTINGS)
     return parser
 
 
-def levels(text: str) -> list[int | None]:
+def read_levels(text: str) -> list[int]:
     if not all(part.isascii() and part.isdigit() for part in text.split(",")):
         raise ArgumentTypeError(f"must be a list of levels such as 0,1, got {text!r}")
     return list(dict.fromkeys(map(int, text.split(","))))
@@ -164,17 +156,18 @@ def levels(text: str) -> list[int | None]:
 async def make(options: Namespace, config: EnvironmentSettings) -> Made:
     """Generate the problems and their rows, ordered by task, level and seed."""
     trains = options.split == "train"
+    levels: Sequence[int | None] = options.levels or [None]
     run_seed = config.seed if trains else config.eval_seed
     async with TaskPool(pool_settings(config), Counter()) as pool:
         selection = await select(pool, config, tasks=config.include_tasks, with_ladders=True)
         ladders = {task: selection.ladders[task] for task in sorted(selection.categories)}
-        require_levels(options.levels, ladders)
+        require_levels(levels, ladders)
         reserved = await evaluated_questions(pool, config, ladders) if trains else frozenset()
         own = config.task_parameters if trains else {}
         series = [
             set_recipes(options.split, run_seed, task, level, {**parameters, **own.get(task, {})})
             for task, ladder in ladders.items()
-            for level in options.levels
+            for level in levels
             for parameters in [{} if level is None else ladder[level]]
         ]
         counts: Counter[str] = Counter()

@@ -12,22 +12,16 @@ from ..util.command_line import Parser
 def main(arguments: Sequence[str]) -> int:
     """Write the page; raises FixableError on unusable files."""
     parser = Parser(
-        prog="reasoning-gym-environment report",
-        description="Make one self-contained HTML page from dumps and evaluation results.",
+        "report",
+        "Make one self-contained HTML page from dumps and evaluation results.",
     )
-    parser.add_argument(
+    parser.option(
         "files",
+        "dumps, evaluation samples (.jsonl), metrics.json, folders with any of them",
         nargs="+",
         type=Path,
-        help="dumps, evaluation samples (.jsonl), metrics.json, folders with any of them",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        default=Path("report.html"),
-        help="file to write (default: report.html)",
-    )
+    parser.option("-o/--output", "file to write", type=Path, default=Path("report.html"))
     options = parser.parse(arguments)
     write_report(options.files, options.output)
     print(f"{options.output.resolve()} ({options.output.stat().st_size / 1e6:.1f} MB)")

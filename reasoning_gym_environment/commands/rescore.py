@@ -6,7 +6,7 @@ import asyncio
 import logging
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -39,23 +39,55 @@ def main(arguments: Sequence[str]) -> int:
     contents = {path: read_groups(path) for path in files}
     for path in files:
         require_writable(path.parent)
-    scoring = settings_of(ScoringSettings, config)
-    rescoring = rescore_files(
-        contents, pool_settings(config), scoring, leave_out=options.without_faulty_items
-    )
-    by_file = asyncio.run(rescoring)
-    results = [result for done in by_file.values() for result in done]
-    written = [f"{path} -> {rescored_path(path).name}" for path in files]
-    torn = sum(content.torn for content in contents.values())
-    summary = describe_rescoring(results, scoring, torn=torn)
-    print(escape_control_characters("\n".join([*written, *summary])))
+    scoring, pool = settings_of(ScoringSettings, config), pool_settings(config)
+    leave_out = options.without_faulty_items
+    by_file = asyncio.run(rescore_files(contents, pool, scoring, leave_out=leave_out))
+    lines, tables, results = [], [], [result for done in by_file.values() for result in done]
     for path, done in by_file.items():
-        groups = written_groups(done, leave_out=options.without_faulty_items)
+        groups = written_groups(done, leave_out=leave_out)
+        lines.append(f"{path} -> {rescored_path(path).name}")
         if groups and all(group.is_sample for group in groups):
-            target = metrics_path(path)
-            table = measure(groups, target, solved_threshold=config.solved_threshold)
-            print(f"\n{target}\n{escape_control_characters(table)}")
+            attempts = max(len(sample.rollouts) for sample in groups)
+            baselines = Baselines.at_threshold(
+                config.solved_threshold, categories=known_categories(), attempts=attempts
+            )
+            report = evaluation_report(groups, baselines)
+            write_metrics(metrics_path(path), report)
+            tables.append(f"\n{metrics_path(path)}\n{evaluation_table(report)}")
+    torn = sum(content.torn for content in contents.values())
+    lines += [*describe_rescoring(results, scoring, torn=torn), *tables]
+    print(escape_control_characters("\n".join(lines)))
     return 1 if any(result.kept for result in results) else 0
+
+
+async def rescore_files(
+    contents: Mapping[Path, GroupFile],
+    settings: PoolSettings,
+    scoring: ScoringSettings,
+    *,
+    leave_out: bool,
+) -> dict[Path, list[Rescored]]:
+    """Score all files again, and write each as soon as it is done."""
+    results = {}
+    async with TaskPool(settings, Counter()) as pool:
+        for path, content in contents.items():
+            logger.info("Rescoring %d groups of %s", len(content.groups), path)
+            done = await rescore(content.groups, pool, scoring, concurrency=2 * settings.processes)
+            groups = written_groups(done, leave_out=leave_out)
+            write_whole(rescored_path(path), "".join(group.line() for group in groups))
+            results[path] = done
+    return results
+
+
+def written_groups(results: Sequence[Rescored], *, leave_out: bool) -> list[StoredGroup]:
+    """Return the rescored groups, without those of faulty items if `leave_out` is set."""
+    groups = [result.after for result in results]
+    return [group for group in groups if not (leave_out and group.is_faulty)]
+
+
+def metrics_path(path: Path) -> Path:
+    """Return the path of the metrics of an evaluation's rescored samples."""
+    return rescored_path(path).with_suffix(".metrics.json")
 
 
 def chosen_files(options: Namespace) -> list[Path]:
@@ -78,64 +110,17 @@ def chosen_files(options: Namespace) -> list[Path]:
 
 def build_parser() -> Parser:
     parser = Parser(
-        prog="reasoning-gym-environment rescore",
-        description="Regenerate every row's problem from its recipe, score the stored texts again "
+        "rescore",
+        "Regenerate every row's problem from its recipe, score the stored texts again "
         f"and write NAME{RESCORED} beside each NAME.jsonl. No inference is used.",
         epilog="Exits with 1 if rows could not be rescored; those stay unchanged.",
     )
-    parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="dumps or samples")
-    parser.add_argument("--force", action="store_true", help="replace rescored files")
-    parser.add_argument(
+    parser.option("files", "dumps or samples", nargs="+", metavar="FILE", type=Path)
+    parser.flag("--force", "replace rescored files")
+    parser.flag(
         "--without-faulty-items",
-        action="store_true",
-        help="leave out rows whose label is known to be false, or whose question has no or "
+        "leave out rows whose label is known to be false, or whose question has no or "
         "several right answers",
     )
     add_settings(parser, SETTINGS)
     return parser
-
-
-async def rescore_files(
-    contents: dict[Path, GroupFile],
-    settings: PoolSettings,
-    scoring: ScoringSettings,
-    *,
-    leave_out: bool,
-) -> dict[Path, list[Rescored]]:
-    """Score all files again and write each as soon as it is done.
-
-    Args:
-        leave_out: whether rows of faulty items are not written.
-    """
-    results: dict[Path, list[Rescored]] = {}
-    async with TaskPool(settings, Counter()) as pool:
-        for path, content in contents.items():
-            logger.info("Rescoring %d groups of %s", len(content.groups), path)
-            done = await rescore(content.groups, pool, scoring, concurrency=2 * settings.processes)
-            groups = written_groups(done, leave_out=leave_out)
-            write_whole(rescored_path(path), "".join(group.line() for group in groups))
-            results[path] = done
-    return results
-
-
-def written_groups(results: Sequence[Rescored], *, leave_out: bool) -> list[StoredGroup]:
-    """Return the rescored groups, without those of faulty items if `leave_out` is set."""
-    groups = [result.after for result in results]
-    return [group for group in groups if not (leave_out and group.is_faulty)]
-
-
-def metrics_path(path: Path) -> Path:
-    """Return the path of the metrics of an evaluation's rescored samples."""
-    return rescored_path(path).with_suffix(".metrics.json")
-
-
-def measure(samples: Sequence[StoredGroup], path: Path, *, solved_threshold: float | None) -> str:
-    """Write an evaluation's metrics as Atropos does, and return them as a table."""
-    baselines = Baselines.at_threshold(
-        solved_threshold,
-        categories=known_categories(),
-        attempts=max(len(sample.rollouts) for sample in samples),
-    )
-    report = evaluation_report(samples, baselines)
-    write_metrics(path, report)
-    return evaluation_table(report)

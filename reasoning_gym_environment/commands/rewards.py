@@ -76,15 +76,15 @@ def _contained(text: str) -> tuple[str, str]:
 
 def build_parser() -> Parser:
     parser = Parser(
-        prog="reasoning-gym-environment rewards",
-        description="Serve scores and problems over HTTP to NeMo Gym, OpenRLHF, slime or your own.",
+        "rewards",
+        "Serve scores and problems over HTTP to NeMo Gym, OpenRLHF, slime or your own.",
     )
-    parser.add_argument("--host", default="127.0.0.1", help="address (default: %(default)s)")
-    parser.add_argument(
+    parser.option("--host", "address", default="127.0.0.1")
+    parser.option(
         "--token-file",
-        type=Path,
-        help=f"file with the bearer token that clients must send, or with several, one a line "
+        f"file with the bearer token that clients must send, or with several, one a line "
         f"(default: ${TOKEN_VARIABLE})",
+        type=Path,
     )
     for name, unit, default, least, most, about in (
         ("port", "PORT", 8080, 0, 65535, "0 takes a free one"),
@@ -93,46 +93,41 @@ def build_parser() -> Parser:
         ("max-body", "MIB", 4, 1, 1024, "largest request; larger ones get 413"),
         ("drain", "SECONDS", 20, 0, 3600, "time for in-flight requests after SIGTERM"),
     ):
-        parser.add_argument(
+        parser.option(
             f"--{name}",
+            f"{about}",
             metavar=unit,
             type=number(int, ge=least, le=most),
             default=default,
-            help=f"{about} (default: %(default)s)",
         )
-    parser.add_argument(
+    parser.option(
         "--streams",
+        "enable streams of problems and save their states here (default: disabled)",
         type=Path,
         metavar="FOLDER",
-        help="enable streams of problems and save their states here (default: disabled)",
     )
-    parser.add_argument(
+    parser.option(
         "--contain",
+        "score with this function at /contain/NAME; may be given again",
         type=_contained,
         action="append",
         default=[],
         metavar="NAME=MODULE:FUNCTION",
-        help="score with this function at /contain/NAME; may be given again",
     )
-    parser.add_argument(
+    parser.option(
         "--contain-timeout",
+        "deadline of a contained function's call",
         type=number(float),
         default=5.0,
         metavar="SECONDS",
-        help="deadline of a contained function's call (default: %(default)s)",
     )
-    parser.add_argument(
-        "--contain-memory",
-        default="512MB",
-        metavar="SIZE",
-        help="what such a call may use (default: %(default)s)",
-    )
+    parser.option("--contain-memory", "what such a call may use", default="512MB", metavar="SIZE")
     for name, about in (
         ("answer-tolerance", "as env.answer_tolerance"),
         ("keep-faulty-items", "streams also ask items that env.skip_faulty_items leaves out"),
         ("require-containment", "refuse to start where the sandbox is incomplete"),
     ):
-        parser.add_argument(f"--{name}", action="store_true", help=about)
+        parser.flag(f"--{name}", about)
     return parser
 
 

@@ -35,28 +35,15 @@ def main(arguments: Sequence[str]) -> int:
 
 def build_parser() -> Parser:
     parser = Parser(
-        prog="reasoning-gym-environment show",
-        description="Print rollouts of dumps or evaluation samples.",
+        "show",
+        "Print rollouts of dumps or evaluation samples.",
     )
-    parser.add_argument(
-        "files", nargs="+", metavar="PATH", type=Path, help="dumps, samples, or folders"
-    )
-    parser.add_argument("--task", default="", help="tasks, separated by commas")
-    parser.add_argument(
-        "--status", default="", help=f"statuses, separated by commas: {', '.join(STATUSES)}"
-    )
-    parser.add_argument(
-        "--score", metavar="TEST", help="condition on the reward: '<0.5', '>=1', '=0'"
-    )
-    parser.add_argument(
-        "--limit",
-        type=number(int, ge=0),
-        default=5,
-        help="rollouts to print; 0 for all (default: 5)",
-    )
-    parser.add_argument(
-        "--full", action="store_true", help="print reasoning in full, and system prompts"
-    )
+    parser.option("files", "dumps, samples, or folders", nargs="+", metavar="PATH", type=Path)
+    parser.option("--task", "tasks, separated by commas", default="")
+    parser.option("--status", f"statuses, separated by commas: {', '.join(STATUSES)}", default="")
+    parser.option("--score", "condition on the reward: '<0.5', '>=1', '=0'", metavar="TEST")
+    parser.option("--limit", "rollouts to print; 0 for all", type=number(int, ge=0), default=5)
+    parser.flag("--full", "print reasoning in full, and system prompts")
     return parser
 
 

@@ -29,8 +29,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def build_parser() -> Parser:
     parser = Parser(
-        prog="reasoning-gym-environment suite",
-        description="Fixed evaluation sets with the hash of every question, for results that can "
+        "suite",
+        "Fixed evaluation sets with the hash of every question, for results that can "
         "be compared: `evaluate --suite NAME` runs one.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -39,13 +39,13 @@ def build_parser() -> Parser:
     verify = commands.add_parser(
         "verify", help="generate every item of a suite and compare its question's hash"
     )
-    verify.add_argument("suite", help="a name of `suite list`, or a file")
+    verify.option("suite", "a name of `suite list`, or a file")
     verify.set_defaults(run=verify_suite)
     table = commands.add_parser("table", help="print the leaderboard of evaluations on a suite")
-    table.add_argument("results", nargs="+", type=Path, help="folders of evaluations")
-    table.add_argument("--suite", required=True, help="of the results: a name or a file")
-    table.add_argument("--json", action="store_true", help="print JSON, with shares by task")
-    table.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it to a file")
+    table.option("results", "folders of evaluations", nargs="+", type=Path)
+    table.option("--suite", "of the results: a name or a file", required=True)
+    table.flag("--json", "print JSON, with shares by task")
+    table.option("-o/--output", "write it to a file", type=Path, metavar="FILE")
     table.set_defaults(run=print_table)
     return parser
 

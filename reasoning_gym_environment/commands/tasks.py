@@ -31,15 +31,13 @@ logger = logging.getLogger(__name__)
 def main(arguments: Sequence[str]) -> int:
     """List every task, or the levels of one."""
     parser = Parser(
-        prog="reasoning-gym-environment tasks",
-        description="List all tasks of reasoning-gym, or the levels of one.",
+        "tasks",
+        "List all tasks of reasoning-gym, or the levels of one.",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, with the levels")
-    parser.add_argument(
-        "--levels", metavar="TASK", help="print a task's levels, each with a sample question"
-    )
-    parser.add_argument("--include-tasks", default="", help="as env.include_tasks")
-    parser.add_argument("--exclude-tasks", default="", help="as env.exclude_tasks")
+    parser.flag("--json", "print JSON, with the levels")
+    parser.option("--levels", "print a task's levels, each with a sample question", metavar="TASK")
+    parser.option("--include-tasks", "as env.include_tasks", default="")
+    parser.option("--exclude-tasks", "as env.exclude_tasks", default="")
     print(asyncio.run(_answer(parser.parse(arguments))))
     return 0
 

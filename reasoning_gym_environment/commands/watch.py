@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from argparse import SUPPRESS, Namespace
+from argparse import SUPPRESS
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,12 +24,10 @@ if TYPE_CHECKING:
 
 TOKEN_VARIABLE = "REASONING_GYM_WATCH_TOKEN"
 
-_TUNNEL = "From another machine: ssh -L {port}:127.0.0.1:{port} {host}, then open the same address"
-
 
 def main(arguments: Sequence[str]) -> int:
     """Serve the page until SIGTERM or SIGINT; FixableError if it cannot start."""
-    options = parse(arguments)
+    options = build_parser().parse(arguments)
     from ..report.follow import LiveIndex
     from ..report.live import LiveServer, LiveSettings
     from ..report.page import live_page
@@ -65,47 +63,41 @@ async def _serve(server: LiveServer, *, until_input_ends: bool) -> None:
     async with server:
         print(server.url, flush=True)
         if not until_input_ends and is_loopback(server.settings.host):
-            port, host = urlsplit(server.url).port, socket.gethostname()
-            print(_TUNNEL.format(port=port, host=host), flush=True)
+            tunnel = (
+                f"{(port := urlsplit(server.url).port)}:127.0.0.1:{port} {socket.gethostname()}"
+            )
+            print(f"From another machine: ssh -L {tunnel}, then open the same address", flush=True)
         await server.serve_until(ended)
 
 
-def parse(arguments: Sequence[str]) -> Namespace:
-    """Parse the options; raise ConfigurationError if one is invalid."""
+def build_parser() -> Parser:
     parser = Parser(
-        prog="reasoning-gym-environment watch",
-        description="Show the report's page of runs and evaluations while they write, at an "
+        "watch",
+        "Show the report's page of runs and evaluations while they write, at an "
         "address on this machine. It only reads.",
     )
-    parser.add_argument(
+    parser.option(
         "files",
+        "folders in which runs write, dumps, evaluation samples",
         nargs="+",
         type=Path,
         metavar="PATH",
-        help="folders in which runs write, dumps, evaluation samples",
     )
-    parser.add_argument(
-        "--port",
-        type=number(int, ge=0, le=65535),
-        default=8090,
-        help="0 takes a free one (%(default)s)",
-    )
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="any but a loopback address needs a token (%(default)s)"
-    )
-    parser.add_argument(
+    parser.option("--port", "0 takes a free one", type=number(int, ge=0, le=65535), default=8090)
+    parser.option("--host", "any but a loopback address needs a token", default="127.0.0.1")
+    parser.option(
         "--token-file",
-        type=Path,
-        help=f"file with the token that readers must have (default: ${TOKEN_VARIABLE}, else a "
+        f"file with the token that readers must have (default: ${TOKEN_VARIABLE}, else a "
         "random one where --host needs one)",
+        type=Path,
     )
-    parser.add_argument(
+    parser.option(
         "--allow-host",
+        "a name, such as a proxy's, under which the page may be opened; may be repeated",
         action="append",
         default=[],
         metavar="NAME",
-        help="a name, such as a proxy's, under which the page may be opened; may be repeated",
     )
-    parser.add_argument("--new", action="store_true", help="leave out what is written already")
-    parser.add_argument("--until-input-ends", action="store_true", help=SUPPRESS)
-    return parser.parse(arguments)
+    parser.flag("--new", "leave out what is written already")
+    parser.flag("--until-input-ends", SUPPRESS)
+    return parser

@@ -11,6 +11,7 @@ import shutil
 import sys
 import textwrap
 from argparse import (
+    SUPPRESS,
     Action,
     ArgumentError,
     ArgumentParser,
@@ -90,18 +91,24 @@ Model = TypeVar("Model", bound=BaseModel)
 class Parser(ArgumentParser):
     """The parser of a command: a mistake is a ConfigurationError, names are not abbreviated."""
 
-    def __init__(self, *, description: str = "", epilog: str = "", **more: Any) -> None:
-        texts = (
-            "\n".join(textwrap.fill(line, 100) for line in text.splitlines())
-            for text in (description, epilog)
-        )
-        super().__init__(
-            description=next(texts),
-            epilog=next(texts),
-            allow_abbrev=False,
-            exit_on_error=False,
-            **{"formatter_class": _Help, **more},
-        )
+    def __init__(self, command: str = "", description: str = "", **more: Any) -> None:
+        filled = "\n".join(textwrap.fill(line, 100) for line in description.splitlines())
+        given = {"prog": f"reasoning-gym-environment {command}", "formatter_class": _Help, **more}
+        super().__init__(description=filled, allow_abbrev=False, exit_on_error=False, **given)
+
+    def option(self, names: str, about: str, **more: Any) -> None:
+        """Add an argument, with its default in the help.
+
+        Args:
+            names: such as `files`, `--limit` or `-o/--output`.
+        """
+        default = more.get("default")
+        shown = "" if default in (None, "", [], SUPPRESS) else f" [{default}]"
+        self.add_argument(*names.split("/"), help=f"{about}{shown}", **more)
+
+    def flag(self, name: str, about: str) -> None:
+        """Add an option without a value."""
+        self.add_argument(name, action="store_true", help=about)
 
     def parse(self, arguments: Sequence[str]) -> Namespace:
         """Return the options; print the help and exit where `--help` is among them."""
