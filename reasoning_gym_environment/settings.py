@@ -31,7 +31,6 @@ from .records import UPSTREAM_THRESHOLD
 from .scoring.rewards import ScoreMode
 from .util.command_line import (
     ENV,
-    FLAGS,
     SERVER,
     Given,
     Section,
@@ -398,7 +397,7 @@ def list_options(defaults: Settings | None = None) -> list[Option]:
     """List the options in the order of the help: by heading, those named `More …` near the end."""
     defaults = defaults or default_settings()
     found = []
-    models = {ENV: defaults.env, SERVER: defaults.servers[0], FLAGS: defaults.flags}
+    models = {ENV: defaults.env, SERVER: defaults.servers[0], "": defaults.flags}
     for section, values in models.items():
         begun = HEADINGS[0]
         for name, field in type(values).model_fields.items():
@@ -447,7 +446,7 @@ def read_environment(options: Namespace) -> EnvironmentSettings:
 
 def sections(env: type[Section] = EnvironmentSettings) -> dict[str, type[Section]]:
     """Return the model of each section of the command line and the file."""
-    return {ENV: env, SERVER: ServerSettings, FLAGS: RunFlags}
+    return {ENV: env, SERVER: ServerSettings, "": RunFlags}
 
 
 def build_settings(given: Given, defaults: Settings) -> Settings:

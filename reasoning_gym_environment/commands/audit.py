@@ -13,12 +13,6 @@ from ..audit.run import audit_tasks
 from ..util.command_line import Parser, number
 from ..util.files import require_place
 
-PAGES = {
-    "html": "an HTML page",
-    "markdown": "a Markdown page, and its data as JSON beside it",
-    "floors": "the floors",
-}
-
 
 def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int:
     """Audit every task; return 1 if there are unknown findings.
@@ -46,10 +40,7 @@ def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int
 
 
 def build_parser() -> Parser:
-    parser = Parser(
-        "audit",
-        "Check what every task's verifier pays for, and its levels.",
-    )
+    parser = Parser("audit", "Check what every task's verifier pays for, and its levels.")
     parser.option("--tasks", "names, separated by commas (default: all)", default="")
     parser.option(
         "--items",
@@ -58,6 +49,10 @@ def build_parser() -> Parser:
         default=30,
     )
     parser.flag("--json", "print JSON instead of text")
-    for kind in PAGES:
-        parser.option(f"--{kind}", f"also write {PAGES[kind]}", metavar="FILE", type=Path)
+    for name, what in (
+        ("--html", "an HTML page"),
+        ("--markdown", "a Markdown page, and its data as JSON beside it"),
+        ("--floors", "the floors"),
+    ):
+        parser.option(name, f"also write {what}", metavar="FILE", type=Path)
     return parser

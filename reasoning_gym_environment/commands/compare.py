@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,10 @@ from ..tasks.recipes import LIBRARY
 from ..util.command_line import Parser
 from ..util.text import escape_control_characters
 
-_SHOWN = 60
-
 
 def main(arguments: Sequence[str]) -> int:
     """Print what changed between two evaluations."""
-    parser = Parser(
-        "compare",
-        "Compare two evaluations, paired by item.",
-    )
+    parser = Parser("compare", "Compare two evaluations, paired by item.")
     for name in ("before", "after"):
         parser.option(name, "folder of an evaluation, or its samples file", type=Path)
     parser.flag(
@@ -39,13 +34,15 @@ def main(arguments: Sequence[str]) -> int:
     left_out = 0
     if options.without_faulty_items:
         faulty = {s.item_key for s in (*before.samples, *after.samples) if s.is_faulty}
-        before, after = without(faulty, before), without(faulty, after)
+        before, after = (
+            replace(one, samples=tuple(s for s in one.samples if s.item_key not in faulty))
+            for one in (before, after)
+        )
         left_out = len(faulty)
     comparison = compare(before.samples, after.samples)
     if comparison is None:
         raise FixableError(escape_control_characters(nothing_in_common(before, after)))
-    require_one_rule(before, after)
-    require_one_suite(before, after)
+    require_comparable(before, after)
     if options.json:
         about = {"settings": settings, "made_with": versions, "faulty_items_left_out": left_out}
         print(json.dumps({**about, **comparison.to_json()}, indent=2))
@@ -63,8 +60,8 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def require_one_rule(before: EvaluationResults, after: EvaluationResults) -> None:
-    """Raise FixableError if the evaluations count different scores as solved."""
+def require_comparable(before: EvaluationResults, after: EvaluationResults) -> None:
+    """Raise FixableError if different scores count as solved, or the suites differ."""
     rules = [
         results.settings.get("solved_threshold", UPSTREAM_THRESHOLD) for results in (before, after)
     ]
@@ -76,22 +73,12 @@ def require_one_rule(before: EvaluationResults, after: EvaluationResults) -> Non
             f"{before.path} counts {one} as solved, {after.path} {other}: `rescore` one of them, "
             "and compare with what it writes"
         )
-
-
-def require_one_suite(before: EvaluationResults, after: EvaluationResults) -> None:
-    """Raise FixableError if the evaluations were made on different suites."""
     suites = [results.settings.get("suite") for results in (before, after)]
     if suites[0] != suites[1]:
         one, other = ("no suite" if suite is None else shown(suite) for suite in suites)
         raise FixableError(
             f"{before.path} was made on {one}, {after.path} on {other}: evaluate both on one suite"
         )
-
-
-def without(faulty: Collection[str], results: EvaluationResults) -> EvaluationResults:
-    """Return an evaluation without some items."""
-    kept = tuple(sample for sample in results.samples if sample.item_key not in faulty)
-    return replace(results, samples=kept)
 
 
 def nothing_in_common(before: EvaluationResults, after: EvaluationResults) -> str:
@@ -106,4 +93,4 @@ def nothing_in_common(before: EvaluationResults, after: EvaluationResults) -> st
 def shown(value: Any) -> str:
     """Return a setting's value as JSON, shortened."""
     text = json.dumps(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= 60 else f"{text[:60]}..."

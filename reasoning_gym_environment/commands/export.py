@@ -26,12 +26,13 @@ from ..storage.rows import StoredGroup
 from ..util.command_line import Parser, number
 from ..util.files import require_not_read
 
-FORMATS = ("sft", "dpo", "records", "nemo-gym", "verl", "skyrl")
-
 
 def main(arguments: Sequence[str]) -> int:
     """Write the rows of all files and print their counts."""
-    options = parse(arguments)
+    options = build_parser().parse(arguments)
+    if options.min_score is not None and options.format != "sft":
+        raise ConfigurationError("--min-score needs --format sft")
+    require_jsonl_for_nemo_gym(options)
     files = distinct_files(options.files)
     names = ["train", "test"] if options.test_share else ["train"]
     paths = targets(options.output, names)
@@ -63,26 +64,14 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def parse(arguments: Sequence[str]) -> Namespace:
-    """Parse the options; raise ConfigurationError if they are incompatible."""
-    options = build_parser().parse(arguments)
-    if options.min_score is not None and options.format != "sft":
-        raise ConfigurationError("--min-score needs --format sft")
-    require_jsonl_for_nemo_gym(options)
-    return options
-
-
 def build_parser() -> Parser:
-    parser = Parser(
-        "export",
-        "Write stored rollouts as training data.",
-    )
+    parser = Parser("export", "Write stored rollouts as training data.")
     parser.option("files", "dumps or samples", nargs="+", metavar="FILE", type=Path)
     parser.option(
         "--format",
         "sft: good completions; dpo: a solved and an unsolved one of a group; records: all; "
         "nemo-gym, verl, skyrl: the problems as rows of NeMo Gym, verl or SkyRL",
-        choices=FORMATS,
+        choices=("sft", "dpo", "records", "nemo-gym", "verl", "skyrl"),
         required=True,
     )
     add_output_options(parser)

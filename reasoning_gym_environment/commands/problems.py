@@ -57,8 +57,6 @@ SETTINGS = (
 )
 """The settings of `serve` that apply here."""
 
-FORMATS = ("prompts", "nemo-gym", "verl", "skyrl")
-
 
 class Made(NamedTuple):
     """The rows, and what was skipped.
@@ -140,7 +138,7 @@ def build_parser() -> Parser:
         "--format",
         "prompts: messages and recipe, as TRL reads them; nemo-gym, verl, skyrl: the rows of "
         "NeMo Gym, verl or SkyRL",
-        choices=FORMATS,
+        choices=("prompts", "nemo-gym", "verl", "skyrl"),
         default="prompts",
     )
     add_settings(parser, SETTINGS)

@@ -12,8 +12,7 @@ from ..util.command_line import Parser
 def main(arguments: Sequence[str]) -> int:
     """Write the page; raises FixableError on unusable files."""
     parser = Parser(
-        "report",
-        "Make one self-contained HTML page from dumps and evaluation results.",
+        "report", "Make one self-contained HTML page from dumps and evaluation results."
     )
     parser.option(
         "files",

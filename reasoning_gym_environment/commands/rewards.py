@@ -76,8 +76,7 @@ def _contained(text: str) -> tuple[str, str]:
 
 def build_parser() -> Parser:
     parser = Parser(
-        "rewards",
-        "Serve scores and problems over HTTP to NeMo Gym, OpenRLHF, slime or your own.",
+        "rewards", "Serve scores and problems over HTTP to NeMo Gym, OpenRLHF, slime or your own."
     )
     parser.option("--host", "address", default="127.0.0.1")
     parser.option(

@@ -34,10 +34,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def build_parser() -> Parser:
-    parser = Parser(
-        "show",
-        "Print rollouts of dumps or evaluation samples.",
-    )
+    parser = Parser("show", "Print rollouts of dumps or evaluation samples.")
     parser.option("files", "dumps, samples, or folders", nargs="+", metavar="PATH", type=Path)
     parser.option("--task", "tasks, separated by commas", default="")
     parser.option("--status", f"statuses, separated by commas: {', '.join(STATUSES)}", default="")

@@ -30,10 +30,7 @@ logger = logging.getLogger(__name__)
 
 def main(arguments: Sequence[str]) -> int:
     """List every task, or the levels of one."""
-    parser = Parser(
-        "tasks",
-        "List all tasks of reasoning-gym, or the levels of one.",
-    )
+    parser = Parser("tasks", "List all tasks of reasoning-gym, or the levels of one.")
     parser.flag("--json", "print JSON, with the levels")
     parser.option("--levels", "print a task's levels, each with a sample question", metavar="TASK")
     parser.option("--include-tasks", "as env.include_tasks", default="")
@@ -49,7 +46,11 @@ async def _answer(options: Namespace) -> str:
     if snapshot is None or options.levels:
         logger.info("Starting the library, which takes a few seconds")
         async with TaskPool(PoolSettings(processes=1), Counter()) as pool:
-            snapshot = snapshot or await _ask(pool)
+            if snapshot is None:  # another version of the library is installed
+                discovery = await pool.discover()
+                if discovery.warning:
+                    logger.warning("%s", discovery.warning)
+                snapshot = LibrarySnapshot(discovery, await pool.ladders())
             if options.levels:
                 require_known([options.levels], snapshot.ladders, "--levels", what="task")
                 return await _levels(pool, options.levels, snapshot.ladders[options.levels])
@@ -59,14 +60,6 @@ async def _answer(options: Namespace) -> str:
         exclude=[name for name in options.exclude_tasks.split(",") if name],
     )
     return _json(tasks, snapshot.ladders) if options.json else _table(tasks, snapshot.ladders)
-
-
-async def _ask(pool: TaskPool) -> LibrarySnapshot:
-    """Query the installed library, if it has another version than the snapshot."""
-    discovery = await pool.discover()
-    if discovery.warning:
-        logger.warning("%s", discovery.warning)
-    return LibrarySnapshot(discovery, await pool.ladders())
 
 
 def _json(tasks: Sequence[TaskInfo], ladders: Mapping[str, TaskLadder]) -> str:

@@ -63,9 +63,8 @@ async def _serve(server: LiveServer, *, until_input_ends: bool) -> None:
     async with server:
         print(server.url, flush=True)
         if not until_input_ends and is_loopback(server.settings.host):
-            tunnel = (
-                f"{(port := urlsplit(server.url).port)}:127.0.0.1:{port} {socket.gethostname()}"
-            )
+            port = urlsplit(server.url).port
+            tunnel = f"{port}:127.0.0.1:{port} {socket.gethostname()}"
             print(f"From another machine: ssh -L {tunnel}, then open the same address", flush=True)
         await server.serve_until(ended)
 

@@ -5,20 +5,12 @@ Every mistake is a ConfigurationError of one sentence.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
 import sys
 import textwrap
-from argparse import (
-    SUPPRESS,
-    Action,
-    ArgumentError,
-    ArgumentParser,
-    ArgumentTypeError,
-    Namespace,
-    RawDescriptionHelpFormatter,
-)
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -28,22 +20,15 @@ from types import NoneType
 from typing import Any, ClassVar, NoReturn, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    create_model,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 from pydantic.fields import FieldInfo
 
 from ..errors import ConfigurationError, FixableError, did_you_mean
 from .logs import WITHHELD
 from .text import escape_control_characters, shorten
 
-ENV, SERVER, FLAGS = "env", "openai", ""
-"""The sections; flags are options without one."""
+ENV, SERVER = "env", "openai"
+"""The sections of the command line and the file."""
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 """Environment variable with the API key of a chat endpoint, unless another is named."""
@@ -85,10 +70,12 @@ def option(default: Any, about: str, *, begins: str = "", **limits: Any) -> Any:
 
 
 Sections = Mapping[str, type[Section]]
+"""Model by section; that of the options outside a section has the name ""."""
+
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class Parser(ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """The parser of a command: a mistake is a ConfigurationError, names are not abbreviated."""
 
     def __init__(self, command: str = "", description: str = "", **more: Any) -> None:
@@ -97,25 +84,21 @@ class Parser(ArgumentParser):
         super().__init__(description=filled, allow_abbrev=False, exit_on_error=False, **given)
 
     def option(self, names: str, about: str, **more: Any) -> None:
-        """Add an argument, with its default in the help.
-
-        Args:
-            names: such as `files`, `--limit` or `-o/--output`.
-        """
+        """Add an argument, named as in `-o/--output`; the help shows its default."""
         default = more.get("default")
-        shown = "" if default in (None, "", [], SUPPRESS) else f" [{default}]"
+        shown = "" if default in (None, "", [], argparse.SUPPRESS) else f" [{default}]"
         self.add_argument(*names.split("/"), help=f"{about}{shown}", **more)
 
     def flag(self, name: str, about: str) -> None:
         """Add an option without a value."""
         self.add_argument(name, action="store_true", help=about)
 
-    def parse(self, arguments: Sequence[str]) -> Namespace:
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Return the options; print the help and exit where `--help` is among them."""
         try:
             options, rest = self.parse_known_args(arguments)
-        except ArgumentError as error:
-            raise ConfigurationError(_explain(error)) from None
+        except argparse.ArgumentError as error:
+            self.error(f"{error.argument_name or ''} {error.message}".lstrip())
         if rest and re.match("--?[A-Za-z_]", rest[0]):
             raise ConfigurationError(_unknown(rest[0], self._option_string_actions))
         if rest:
@@ -123,57 +106,49 @@ class Parser(ArgumentParser):
         return options
 
     def error(self, message: str) -> NoReturn:
-        """Raise ConfigurationError."""
-        raise ConfigurationError(_explain(ArgumentError(None, message)))
+        """Raise ConfigurationError; argparse's own messages become sentences."""
+        for pattern, sentence in (
+            (r"(\S+) expected .*", r"\1 needs a value"),
+            (r"(\S+) ignored explicit .*", r"\1 takes no value"),
+            (r"the following arguments are required: (.*)", r"missing \1; see --help"),
+        ):
+            message = re.sub(pattern, sentence, message)
+        if choice := re.fullmatch(r"(\S+) invalid choice: (.*) \(choose from (.*)\)", message):
+            known = choice[3].replace("'", "")
+            message = f"{choice[1]} must be one of {known}, got {choice[2]}"
+        raise ConfigurationError(message)
 
 
-class _Help(RawDescriptionHelpFormatter):
+class _Help(argparse.RawDescriptionHelpFormatter):
     """Help in at most 118 columns; a metavar that is empty is not shown."""
 
     def __init__(self, prog: str) -> None:
         columns = shutil.get_terminal_size((120, 24)).columns - 2
         super().__init__(prog, max_help_position=37, width=min(118, columns))
 
-    def _format_args(self, action: Action, default_metavar: str) -> str:
+    def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
         return "" if action.metavar == "" else super()._format_args(action, default_metavar)
-
-
-def _explain(error: ArgumentError) -> str:
-    """Turn argparse's message into a sentence."""
-    name, sentence = error.argument_name, error.message
-    if match := re.fullmatch(r"invalid choice: (.*) \(choose from (.*)\)", sentence):
-        sentence = f"must be one of {match[2].replace(chr(39), '')}, got {match[1]}"
-    elif sentence.startswith("expected"):
-        sentence = "needs a value"
-    elif sentence.startswith("ignored explicit"):
-        sentence = "takes no value"
-    elif sentence.startswith("the following arguments are required: "):
-        sentence = f"missing {sentence.partition(chr(58) + chr(32))[2]}; see --help"
-    return f"{name} {sentence}" if name else sentence
 
 
 def _stray(argument: str, arguments: Sequence[str]) -> str:
     before = [a for a in arguments[: arguments.index(argument)] if a.startswith("--")]
     last = before[-1].partition("=")[0] if before else ""
-    is_secret = last.endswith("api_key") or "api_key" in argument
+    shown = "argument" if "api_key" in f"{last[-7:]} {argument}" else repr(argument)
     after = f" after the value of {last}" if last else ""
-    return (
-        f"unexpected {'argument' if is_secret else repr(argument)}{after}; "
-        "options start with --, see --help"
-    )
+    return f"unexpected {shown}{after}; options start with --, see --help"
 
 
 def _unknown(argument: str, known: Iterable[str]) -> str:
     name = argument.partition("=")[0]
     section, _, last = name.lstrip("-").rpartition(".")
     options: dict[str, list[str]] = {}  # by name without the section
-    for option in known:
-        options.setdefault(option.lstrip("-").rpartition(".")[2], []).append(option)
-    own = [other for other, full in options.items() if f"--{section}.{other}" in full]
+    for full in known:
+        options.setdefault(full.lstrip("-").rpartition(".")[2], []).append(full)
+    own = [other for other in options if f"--{section}.{other}" in options[other]]
     close = [last] if last in options else get_close_matches(last, own or options)
-    full = [option for other in close for option in options[other]]
+    hint = ", ".join(full for other in close for full in options[other])
     otherwise = "see --help-all" if "--help-all" in known else "see --help"
-    return f"unknown option {name}; {f'did you mean {chr(44).join(full)}?' if full else otherwise}"
+    return f"unknown option {name}; {f'did you mean {hint}?' if hint else otherwise}"
 
 
 def number(kind: type[int] | type[float], **bounds: float) -> Callable[[str], Any]:
@@ -189,9 +164,9 @@ def number(kind: type[int] | type[float], **bounds: float) -> Callable[[str], An
     def read(text: str) -> Any:
         try:
             return model(value=text).model_dump()["value"]
-        except ValidationError:
-            needed = requirement(model.model_fields["value"])
-            raise ArgumentTypeError(f"must be {needed}, got {text!r}") from None
+        except ValidationError as error:
+            said = describe_validation(error, model).removeprefix("value ")
+            raise argparse.ArgumentTypeError(said) from None
 
     return read
 
@@ -226,7 +201,7 @@ class Given:
         return [str(key).strip() for key in keys if key]
 
 
-def read_given(options: Namespace, sections: Sections) -> Given:
+def read_given(options: argparse.Namespace, sections: Sections) -> Given:
     """Return what is set by options, named `section.name`, on top of the file in `config`.
 
     Raises:
@@ -262,7 +237,7 @@ def read_file(path: Path, sections: Sections) -> Given:
         ConfigurationError: it can't be read, or a section or a setting is unknown.
     """
     content = _mapping(_load(path), path, "the file")
-    known = (ENV, SERVER, *sections[FLAGS].model_fields)
+    known = (ENV, SERVER, *sections[""].model_fields)
     for name in content:
         if name not in known:
             hint = did_you_mean(str(name), known, otherwise=f"the sections are {', '.join(known)}")
@@ -287,7 +262,7 @@ def read_file(path: Path, sections: Sections) -> Given:
     return Given(
         env=below[0][1],
         servers=[settings for _, settings in below[1:]],
-        flags={name: content[name] for name in sections[FLAGS].model_fields if name in content},
+        flags={name: content[name] for name in sections[""].model_fields if name in content},
     )
 
 
@@ -313,15 +288,15 @@ def _load(path: Path) -> Any:
     try:
         return yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except ConfigurationError as error:
-        raise ConfigurationError(f"--config {path}: {error}") from None
+        reason = f": {error}"
     except OSError as error:
-        raise ConfigurationError(f"--config {path} can't be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"--config {path} can't be read: it is not UTF-8") from error
+        reason = f" can't be read: {error.strerror}"
+    except UnicodeDecodeError:
+        reason = " can't be read: it is not UTF-8"
     except yaml.YAMLError as error:  # its own words show the line, which may hold an API key
         mark = getattr(error, "problem_mark", None)
-        line = f" (line {mark.line + 1})" if mark else ""
-        raise ConfigurationError(f"--config {path} is not valid YAML{line}") from None
+        reason = f" is not valid YAML{f' (line {mark.line + 1})' if mark else ''}"
+    raise ConfigurationError(f"--config {path}{reason}")
 
 
 def _mapping(content: Any, path: Path, what: str) -> dict[str, Any]:
@@ -389,12 +364,8 @@ def limits(setting: FieldInfo) -> str:
 def choices_of(setting: FieldInfo) -> list[str]:
     """Return a setting's choices; empty if it takes other values."""
     kinds = types_of(setting.annotation)
-    choices = [one.value for kind in kinds if _is_enum(kind) for one in kind]
-    return choices + [kind for kind in kinds if isinstance(kind, str)]
-
-
-def _is_enum(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Enum)
+    enums = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Enum)]
+    return [one.value for kind in enums for one in kind] + [k for k in kinds if isinstance(k, str)]
 
 
 def types_of(annotation: Any) -> list[Any]:
