@@ -435,7 +435,7 @@ class ReasoningGymEnv(BaseEnv):
             await self._shared.start()
             self._observers.append(self._shared.group_finished)
         selected = self.problems.selection
-        self.evaluation.prepare(self._pool, selected.categories, selected.ladders)
+        self.evaluation.prepare(self._pool.generate, selected.categories, selected.ladders)
         gc.collect()
         gc.freeze()  # collecting all that Atropos imports stalls the loop for 80 ms
         sizes = len(self.categories), len(self.evaluation.set)

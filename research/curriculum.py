@@ -24,7 +24,7 @@ from simulation import Group, Rule, Setting, simulate
 
 from reasoning_gym_environment.demo.policy import Learner
 from reasoning_gym_environment.problems.curriculum import Curriculum
-from reasoning_gym_environment.problems.levels import Levels, RandomLevels
+from reasoning_gym_environment.problems.levels import DefaultLevels, LevelPolicy, RandomLevels
 from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.records import Ladder
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
@@ -34,7 +34,7 @@ LEARNERS = ("fixed", "rising", "jump")
 IN_FLIGHT = 64
 
 
-class Oracle(Levels):
+class Oracle(LevelPolicy):
     """A rule that knows where a constant learner solves the target share."""
 
     def __init__(self, ladders: Mapping[str, Ladder], learner: Learner, target: float) -> None:
@@ -60,8 +60,8 @@ class Oracle(Levels):
 
 
 MODES: dict[str, tuple[Rule, bool]] = {
-    "unset": (lambda ladders, learner: Levels(), False),
-    "unset, signal": (lambda ladders, learner: Levels(), True),
+    "unset": (lambda ladders, learner: DefaultLevels(), False),
+    "unset, signal": (lambda ladders, learner: DefaultLevels(), True),
     "random": (lambda ladders, learner: RandomLevels(ladders), False),
     "random, signal": (lambda ladders, learner: RandomLevels(ladders), True),
     "curriculum": (lambda ladders, learner: Curriculum(ladders), False),
@@ -201,7 +201,7 @@ def _assumption_row(
         chosen = replace(setting, by_signal=by_signal)
         return [simulate(rule, chosen, heights, seed) for seed in seeds]
 
-    unset = runs(lambda ladders, learner: Levels(), by_signal=False)
+    unset = runs(lambda ladders, learner: DefaultLevels(), by_signal=False)
     anywhere = runs(lambda ladders, learner: RandomLevels(ladders), by_signal=True)
     plain = runs(lambda ladders, learner: Curriculum(ladders, target), by_signal=False)
     chosen = runs(lambda ladders, learner: Curriculum(ladders, target), by_signal=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from reasoning_gym_environment.problems.levels import Levels, Move, level_at
+from reasoning_gym_environment.problems.levels import LevelPolicy, Move, level_at
 from reasoning_gym_environment.records import Ladder
 
 TARGET = 0.7
 
 
-class Steps(Levels):
+class Steps(LevelPolicy):
     """A position per task that every result moves by some step; results from elsewhere don't.
 
     Steps are in levels of a ladder of four; on other ladders they are scaled to its height.
@@ -95,10 +95,10 @@ class AdaRFT(Steps):
         return 0.2 * math.tanh(2 * surplus)
 
 
-class RLVE(Levels):
+class RLVE(LevelPolicy):
     """RLVE's window of levels that moves up when the highest one is solved.
 
-    Levels are drawn from the four up to the highest reached; when nine in ten of 64 answers
+    LevelPolicy are drawn from the four up to the highest reached; when nine in ten of 64 answers
     at the highest are right, the next one opens. It never goes down.
     """
 

@@ -19,12 +19,12 @@ from typing import Any
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.evaluation.plan import EvaluationPlan
 from reasoning_gym_environment.problems.seeds import evaluation_seed, redrawn_seed
-from reasoning_gym_environment.problems.stream import sound_items
+from reasoning_gym_environment.problems.stream import skip_faulty
 from reasoning_gym_environment.problems.suites import encode_suite, question_sha256
 from reasoning_gym_environment.records import Fault, FaultKind, Ladder, Problem, Recipe, recipe_key
 from reasoning_gym_environment.sandbox.pool import (
+    Generate,
     PoolSettings,
-    ProblemGenerator,
     TaskPool,
     default_processes,
     generate_with_retry,
@@ -139,7 +139,7 @@ async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
     try:
         await pool.discover(proven=proven_tasks())
         ladders = {task: known.levels for task, known in (await pool.ladders()).items()}
-        sound = sound_items(pool, Counter(), skip=True)
+        sound = skip_faulty(pool.generate, Counter())
         for name, about, items in (
             ("small", "five items of every task", planned(ladders, 5, [])),
             (
@@ -160,7 +160,9 @@ async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
             write(folder, manifest(name, about, made, []))
         for name in {"paper-easy", "paper-hard"} & only if paper else ():
             items = of_paper(paper, name)
-            problems = await with_progress([make_or_fault(pool, r) for r, _ in items], name)
+            problems = await with_progress(
+                [make_or_fault(pool.generate, r) for r, _ in items], name
+            )
             clean = [(problem, None) for problem in problems if problem.fault is None]
             about = f"the items of the reasoning-gym paper, set {name.partition('-')[2]}"
             write(folder, manifest(name, about, clean, problems))
@@ -168,20 +170,20 @@ async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
         await pool.close()
 
 
-async def make(pool: ProblemGenerator, recipe: Recipe) -> Problem:
+async def make(generate: Generate, recipe: Recipe) -> Problem:
     """Make a problem; draw again where the library fails."""
     while True:
         try:
-            return await generate_with_retry(pool, recipe)
+            return await generate_with_retry(generate, recipe)
         except GenerationError as error:
             print(f"drawn again: {error}")
             recipe = replace(recipe, seed=redrawn_seed(recipe.seed))
 
 
-async def make_or_fault(pool: ProblemGenerator, recipe: Recipe) -> Problem:
+async def make_or_fault(generate: Generate, recipe: Recipe) -> Problem:
     """Make a problem; where the library has none, return one without a question."""
     try:
-        return await generate_with_retry(pool, recipe)
+        return await generate_with_retry(generate, recipe)
     except GenerationError as error:
         fault = Fault(kind=FaultKind.UNANSWERABLE, detail=str(error))
         return Problem(recipe=recipe, question="", oracle=None, entry=b"", fault=fault)

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from reasoning_gym_environment.demo.policy import Learner, spread_skills
-from reasoning_gym_environment.problems.levels import Levels
+from reasoning_gym_environment.problems.levels import LevelPolicy
 from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.records import Ladder
 
 GROUP_SIZE = 8
 
-Rule = Callable[[Mapping[str, Ladder], Learner], Levels]
+Rule = Callable[[Mapping[str, Ladder], Learner], LevelPolicy]
 """Makes the rule of one run; only the oracle looks at the learner."""
 
 
@@ -120,7 +120,7 @@ def _within(learner: Learner, task: str, height: int, target: float) -> bool:
     return easiest >= target >= hardest
 
 
-def _standing(levels: Levels, learner: Learner, task: str, height: int) -> tuple[float, float]:
+def _standing(levels: LevelPolicy, learner: Learner, task: str, height: int) -> tuple[float, float]:
     """Work out the mean level, and the solved share, of what the rule would draw now."""
     drawn = Counter(levels.level(task, (k + 0.5) / 20) for k in range(20))
     level = sum((level or 0) * count for level, count in drawn.items()) / 20

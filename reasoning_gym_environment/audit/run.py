@@ -18,7 +18,7 @@ from importlib.metadata import version
 from ..errors import GenerationError
 from ..evaluation.estimators import share
 from ..problems.seeds import evaluation_recipes
-from ..problems.stream import SoundItems
+from ..problems.stream import skip_faulty
 from ..records import Ladder, Problem
 from ..sandbox.pool import PoolSettings, TaskPool, default_processes
 from ..tasks.catalogue import Discovery, require_known
@@ -191,11 +191,11 @@ def _copies(problem: Problem, only: str | None = None) -> Answers:
 async def _problems(pool: TaskPool, task: str, count: int) -> list[Problem]:
     """Generate problems, with others in place of those that fail."""
     problems: list[Problem] = []
-    sound = SoundItems(pool, Counter())
+    generate = skip_faulty(pool.generate, Counter())
     for recipe in evaluation_recipes(_FLOOR_SEED, [task], 2 * count):
         if len(problems) < count:
             with contextlib.suppress(GenerationError):
-                problems.append(await sound.generate(recipe))
+                problems.append(await generate(recipe))
     return problems
 
 

@@ -6,6 +6,7 @@ import asyncio
 from argparse import ArgumentTypeError, Namespace
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, FixableError
@@ -14,15 +15,14 @@ from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
 from ..integrations.shared import demonstration_row, problem_row
 from ..problems.stream import (
-    DecontaminatedPool,
     make_problems,
     question_hash,
     set_recipes,
-    sound_items,
+    skip_faulty,
 )
 from ..problems.training import select
 from ..records import Ladder, Problem, Recipe
-from ..sandbox.pool import ProblemGenerator, TaskPool
+from ..sandbox.pool import Generate, TaskPool, generate_with_retry
 from ..settings import (
     EnvironmentSettings,
     add_settings,
@@ -169,8 +169,9 @@ async def make(options: Namespace, config: EnvironmentSettings) -> Made:
             for parameters in [{} if level is None else ladder[level]]
         ]
         counts: Counter[str] = Counter()
-        source = sound_items(pool, counts, skip=config.skip_faulty_items)
-        problems, refused = await make_all(source, series, options.count, reserved)
+        generate = skip_faulty(pool.generate, counts, skip=config.skip_faulty_items)
+        problems = await make_all(generate, series, options.count, reserved, counts)
+        refused = counts["refused"]
         faulty = counts["sampling/faulty_items_redrawn"]
         if not options.demonstrations:
             rows = [row_of(problem, config.system_prompt, options.format) for problem in problems]
@@ -206,7 +207,7 @@ async def evaluated_questions(
         difficulties=config.eval_difficulties,
         ladders=ladders,
     )
-    source = sound_items(pool, Counter(), skip=config.skip_faulty_items)
+    source = skip_faulty(pool.generate, Counter(), skip=config.skip_faulty_items)
     items = await EvaluationSet(source, plan).items()
     return frozenset(question_hash(item.problem.question) for item in items)
 
@@ -224,14 +225,26 @@ def require_levels(chosen: Sequence[int | None], ladders: Mapping[str, Ladder]) 
 
 
 async def make_all(
-    pool: ProblemGenerator,
+    generate: Generate,
     series: Sequence[Iterator[Recipe]],
     count: int,
     reserved: Collection[bytes],
-) -> tuple[list[Problem], int]:
-    """Generate `count` problems of each series; return them and the number of refused questions."""
+    counts: Counter[str],
+) -> list[Problem]:
+    """Generate `count` problems of each series; count the "refused" questions."""
     progress = Progress("problems", total=len(series) * count)
-    source = DecontaminatedPool(pool, reserved, progress.advance)
     async with progress.shown():
-        made = await asyncio.gather(*(make_problems(source, each, count) for each in series))
-    return [problem for problems in made for problem in problems], source.refused
+        made = await asyncio.gather(
+            *(
+                make_problems(
+                    partial(generate_with_retry, generate),
+                    each,
+                    count,
+                    excluded=reserved,
+                    on_excluded=lambda: counts.update(["refused"]),
+                    on_made=progress.advance,
+                )
+                for each in series
+            )
+        )
+    return [problem for problems in made for problem in problems]

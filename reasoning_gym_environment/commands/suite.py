@@ -66,7 +66,7 @@ def verify_suite(options: Namespace) -> str:
 
     async def generate() -> None:
         async with TaskPool(PoolSettings(processes=default_processes()), Counter()) as pool:
-            made = [generate_with_retry(pool, recipe) for recipe, _ in suite.recipes()]
+            made = [generate_with_retry(pool.generate, recipe) for recipe, _ in suite.recipes()]
             require_same_questions(suite, await with_progress(made, suite.name))
 
     asyncio.run(generate())

@@ -12,7 +12,7 @@ from ..errors import GenerationError
 from ..problems.seeds import evaluation_recipe_at, evaluation_recipes
 from ..problems.stream import question_hash
 from ..records import Ladder, Problem, Recipe
-from ..sandbox.pool import ProblemGenerator, generate_with_retry
+from ..sandbox.pool import Generate, generate_with_retry
 from ..util.progress import with_progress
 
 logger = logging.getLogger(__name__)
@@ -72,8 +72,8 @@ class PlannedItems(Protocol):
 class EvaluationSet:
     """The problems of the evaluation set; failed ones are skipped with a warning."""
 
-    def __init__(self, pool: ProblemGenerator, plan: PlannedItems) -> None:
-        self._pool = pool
+    def __init__(self, generate: Generate, plan: PlannedItems) -> None:
+        self._make = generate
         self._planned = plan.recipes()
         self._generating: dict[int, asyncio.Task[EvaluationItem | None]] = {}
         self._items: list[EvaluationItem] | None = None
@@ -116,7 +116,7 @@ class EvaluationSet:
 
     async def _generate(self, recipe: Recipe, difficulty: float | None) -> EvaluationItem | None:
         try:
-            problem = await generate_with_retry(self._pool, recipe)
+            problem = await generate_with_retry(self._make, recipe)
         except GenerationError as error:
             logger.warning("The evaluation set lacks an item: %s", error)
             return None

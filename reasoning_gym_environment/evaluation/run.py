@@ -15,7 +15,7 @@ from typing import Any, TextIO
 from ..errors import INCOMPLETE
 from ..inference.dialects import SamplingParams
 from ..inference.errors import NO_ROOM, InferenceError
-from ..problems.stream import sound_items
+from ..problems.stream import skip_faulty
 from ..problems.suites import Suite, require_same_questions
 from ..records import (
     Attempt,
@@ -30,7 +30,7 @@ from ..records import (
 )
 from ..rollouts.metrics import GROUPS, AnswerCheck
 from ..rollouts.rollouts import Rollouts
-from ..sandbox.pool import ProblemGenerator
+from ..sandbox.pool import Generate
 from ..scoring.grading import ScoringSettings
 from ..storage.rows import StoredGroup, stable_json
 from ..util.outages import Outage
@@ -133,7 +133,7 @@ class Evaluation:
         self._refused = 0
 
     def prepare(
-        self, pool: ProblemGenerator, categories: Mapping[str, str], ladders: Mapping[str, Ladder]
+        self, generate: Generate, categories: Mapping[str, str], ladders: Mapping[str, Ladder]
     ) -> None:
         """Plan the evaluation set; its items are generated when first needed.
 
@@ -144,7 +144,7 @@ class Evaluation:
         suite = self.settings.suite
         if suite is not None:
             self._categories = {t: c for t, c in categories.items() if t in suite.tasks}
-            self.set = EvaluationSet(pool, suite)
+            self.set = EvaluationSet(generate, suite)
             return
         self._categories = categories
         plan = EvaluationPlan(
@@ -154,7 +154,7 @@ class Evaluation:
             difficulties=self.settings.eval_difficulties,
             ladders=ladders,
         )
-        source = sound_items(pool, self._counts, skip=self.settings.skip_faulty_items)
+        source = skip_faulty(generate, self._counts, skip=self.settings.skip_faulty_items)
         self.set = EvaluationSet(source, plan)
 
     async def run(

@@ -12,19 +12,18 @@ from weakref import WeakSet
 from pydantic import BeforeValidator, Field
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
-from ..problems.gathering import GroupGathering
 from ..problems.levels import require_difficulty_where_fixed
 from ..problems.memory import sampling_metrics
 from ..problems.options import StreamOptions
 from ..problems.stream import (
-    RememberedProblems,
+    ProblemCache,
     fixed_exclusions,
     make_problems,
     question_hash,
     set_recipes,
-    sound_items,
+    skip_faulty,
 )
-from ..problems.training import TrainingProblems
+from ..problems.training import GroupGathering, TrainingProblems
 from ..records import Problem, Recipe, Score, Status, recipe_key
 from ..sandbox.pool import PoolSettings, StartWorker, TaskPool, default_processes
 from ..scoring.grading import verify_texts
@@ -101,7 +100,7 @@ class AsyncProblemStream:
 
     def expect(self, recipe: Recipe) -> None:
         """Await scores of a problem that was handed out, such as before a restart."""
-        self._gathering.expect(recipe)
+        self._gathering.assign(recipe)
 
     def gather(self, recipe: Recipe, scores: Sequence[Score]) -> list[Recipe]:
         """Take scores of a problem; record its group once it is whole.
@@ -109,14 +108,14 @@ class AsyncProblemStream:
         Returns:
             The recipes whose groups were recorded.
         """
-        whole = self._gathering.add(
+        whole = self._gathering.report_result(
             recipe,
             completions=len(scores),
             scored=sum(score.score is not None for score in scores),
             solved=sum(score.solved for score in scores),
         )
         for group in whole:
-            self._problems.record(group.recipe, solved=group.solved, scored=group.scored)
+            self._problems.report_result(group.recipe, solved=group.solved, scored=group.scored)
         return [group.recipe for group in whole]
 
     @checked
@@ -138,7 +137,7 @@ class AsyncProblemStream:
         if recipe.task not in self._problems.selection.weights:
             raise ConfigurationError(f"problem is of {recipe.task}, which this stream never draws")
         if self._gathering.withdraw(recipe):
-            self._problems.record(recipe, solved=solved, scored=attempts)
+            self._problems.report_result(recipe, solved=solved, scored=attempts)
 
     def levels(self) -> dict[str, Any]:
         """Return the curriculum's state: see `TrainingProblems.curriculum_stats`."""
@@ -259,7 +258,7 @@ class AsyncReasoningGym:
         create = partial(TaskPool, self._settings, start_worker=start_worker)
         self._pool: LazyPool[TaskPool] = LazyPool(create, name="gym")
         self._ladders: Mapping[str, TaskLadder] = {}
-        self._remembered, self._fed = RememberedProblems(), WeakSet[AsyncProblemStream]()
+        self._remembered, self._fed = ProblemCache(), WeakSet[AsyncProblemStream]()
         self.counts = self._pool.counts
 
     async def __aenter__(self) -> AsyncReasoningGym:
@@ -339,8 +338,9 @@ class AsyncReasoningGym:
         await self._require_task(task)
         at_level = {} if level is None else await self._level(task, level)
         recipes = set_recipes(split, seed, task, level, {**at_level, **(parameters or {})})
-        pool = sound_items(await self._workers(), self.counts, skip=self._skip_faulty_items)
-        return await make_problems(pool, recipes, count)
+        pool, skip = await self._workers(), self._skip_faulty_items
+        generate = skip_faulty(pool.generate, self.counts, skip=skip)
+        return await make_problems(generate, recipes, count)
 
     async def _require_task(self, name: str) -> None:
         known = await self._known_ladders()
@@ -368,7 +368,7 @@ class AsyncReasoningGym:
             GenerationError: its problem can't be made.
         """
         recipe = validated(recipe)
-        return await self._remembered.get(await self._workers(), recipe)
+        return await self._remembered.get((await self._workers()).generate, recipe)
 
     async def score(self, problem: Scorable, completion: str) -> Score:
         """Score one completion; see `score_many`."""

@@ -8,38 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, convert
+from msgspec.structs import asdict
 
 from ..records import Ladder
 from ..util.grouping import group_by
-from .levels import Levels, Move, level_at
+from .levels import LevelPolicy, Move, level_at
 
 DEAD_BAND = 0.04
 """A task stays while its expected share is within this distance of the target."""
 
-DECAY = 0.93
-"""The weight of older evidence on the same level after a group."""
-
-DECAY_ELSEWHERE = 0.98
-"""The weight of older evidence on other levels after a group. It outlasts the groups in flight, so
-that a task does not oscillate between two levels."""
-
-MAX_STREAK = 12
-"""Evidence decays once more for every result in a row on the same side of the target, up to this
-many, since the skill has then probably changed."""
-
-MIN_EVIDENCE = 0.01
-"""Evidence of fewer answers is dropped."""
-
-CORRELATION = 0.1
-"""The correlation of the answers to one question, by which a group counts less than its answers."""
-
-STEP = 2.0
-"""Prior log-odds between neighboring levels of a short ladder."""
-
-SPAN = 6.0
-"""Prior log-odds between the ends of a tall ladder."""
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Amount = Annotated[float, Meta(ge=0, le=2**53)]
+Height = Annotated[int, Meta(ge=1, le=2**53)]
 
 Evidence = Mapping[int, tuple[float, float]]
 """Level to decayed counts (solved, answered)."""
@@ -82,16 +66,16 @@ class Curve:
 def fit_curve(evidence: Evidence, height: int, target: float) -> Curve:
     """Fit a logistic regression with a prior, by Newton's method with bounded steps.
 
-    The prior expects the target share somewhere on the ladder, and slopes from STEP and SPAN. Both
-    are wide: a few groups outweigh them. Bounded steps can't overshoot if all answers are right,
-    or all wrong.
+    The prior expects the target share somewhere on the ladder, and log-odds that fall by 2 from
+    level to level, or by 6 over a tall ladder. Both are wide: a few groups outweigh them.
+    Bounded steps can't overshoot if all answers are right, or all wrong.
 
     Args:
         height: the number of levels of the ladder, at least 2.
         target: in (0, 1).
     """
     middle = (height - 1) / 2
-    prior_log_odds, prior_slope = _log_odds(target), min(STEP, SPAN / (height - 1))
+    prior_log_odds, prior_slope = _log_odds(target), min(2.0, 6.0 / (height - 1))
     log_odds_precision = 1 / ((middle * prior_slope) ** 2 + 1)
     slope_precision = 1 / (prior_slope / 2) ** 2
     log_odds, slope = prior_log_odds, prior_slope
@@ -125,34 +109,48 @@ def _log_odds(share: float) -> float:
     return math.log(share / (1 - share))
 
 
-@dataclass(slots=True)
-class _TaskState:
-    """A task's position and evidence; `record` changes it.
+class TaskState(Struct):
+    """A task in the curriculum; its stored state has these keys.
 
     Attributes:
-        evidence: level to decayed counts (solved, answered).
+        height: of its ladder.
+        evidence: rows of a level and its decayed counts (solved, answered).
         streak: the number of results in a row on one side of the target; negative below it.
         groups: results from the task's position at the time.
         stale: results from other levels.
     """
 
-    position: float
-    evidence: dict[int, tuple[float, float]] = field(default_factory=dict)
-    streak: int = 0
-    groups: int = 0
-    stale: int = 0
-    moves: int = 0
+    height: Height
+    position: Amount
+    evidence: list[tuple[Count, Amount, Amount]]
+    streak: Annotated[int, Meta(ge=-(2**53), le=2**53)]
+    groups: Count
+    stale: Count
+    moves: Count
+
+    @classmethod
+    def at(cls, position: float, height: int) -> TaskState:
+        """Return a task without results."""
+        return cls(height, position, evidence=[], streak=0, groups=0, stale=0, moves=0)
+
+    def counts(self) -> dict[int, tuple[float, float]]:
+        """Return the evidence by level."""
+        return {level: (solved, answered) for level, solved, answered in self.evidence}
 
     def learn(self, level: int, times: int, solved: float, answered: float) -> None:
-        """Decay the evidence `times` times and add a group."""
+        """Decay the evidence `times` times and add a group.
+
+        Evidence on other levels outlasts the groups in flight, so that a task does not oscillate
+        between two levels. Evidence of nearly no answers is dropped.
+        """
         decayed = {}
-        for known, (good, all_) in self.evidence.items():
-            keep = (DECAY if known == level else DECAY_ELSEWHERE) ** times
-            if keep * all_ > MIN_EVIDENCE:
+        for known, (good, all_) in self.counts().items():
+            keep = (0.93 if known == level else 0.98) ** times
+            if keep * all_ > 0.01:
                 decayed[known] = (keep * good, keep * all_)
         good, all_ = decayed.get(level, (0.0, 0.0))
         decayed[level] = (good + solved, all_ + answered)
-        self.evidence = decayed
+        self.evidence = [(known, *counts) for known, counts in decayed.items()]
 
     def levels(self) -> tuple[int, int]:
         """Return the two levels that mix here, which are equal at an integer position."""
@@ -160,12 +158,26 @@ class _TaskState:
 
     def solved_share(self) -> float | None:
         """Return the solved share of the recent answers at the levels drawn here."""
-        here = [self.evidence[level] for level in {*self.levels()} if level in self.evidence]
+        here = [counts for level, counts in self.counts().items() if level in self.levels()]
         answered = sum(counts[1] for counts in here)
         return sum(counts[0] for counts in here) / answered if answered else None
 
 
-class Curriculum(Levels):
+class Cap(Struct):
+    """A stored cap on a task's levels, and the height of the ladder it was for."""
+
+    top_level: Count
+    height: Height
+
+
+class LevelsState(Struct):
+    """The stored state of a run's levels: caps, and the curriculum's tasks."""
+
+    caps: dict[str, Cap] = {}
+    tasks: dict[str, TaskState] = {}
+
+
+class Curriculum(LevelPolicy):
     """Levels that keep every task where the share `target` of its answers is solved.
 
     A stale group, made at another level than the task's present one, adds evidence on its level
@@ -184,7 +196,9 @@ class Curriculum(Levels):
     def __init__(self, ladders: Mapping[str, Ladder], target: float = 0.7) -> None:
         super().__init__(ladders)
         self._target = target
-        self._tasks = {task: _TaskState(position=top / 2) for task, top in self._tops.items()}
+        self._tasks = {
+            task: TaskState.at(top / 2, height=top + 1) for task, top in self._tops.items()
+        }
 
     def level(self, task: str, uniform: float) -> int:
         return level_at(self._tasks[task].position, uniform)
@@ -198,19 +212,21 @@ class Curriculum(Levels):
             surplus = solved - self._target * scored
             side = (surplus > 0) - (surplus < 0)
             state.streak = state.streak + side if state.streak * side > 0 else side
-        times = min(max(1, abs(state.streak)), MAX_STREAK) if fresh else 1
-        weight = 1 / (1 + CORRELATION * (scored - 1))
+        # Evidence decays faster after results in a row on one side: the skill has changed.
+        times = min(max(1, abs(state.streak)), 12) if fresh else 1
+        # Answers to one question correlate, so a group counts less than its answers.
+        weight = 1 / (1 + 0.1 * (scored - 1))
         state.learn(level, times, weight * solved, weight * scored)
         state.groups += fresh
         state.stale += not fresh
         return self._move(task, state) if fresh else None
 
-    def _move(self, task: str, state: _TaskState) -> Move | None:
+    def _move(self, task: str, state: TaskState) -> Move | None:
         """Move to where the curve meets the target, unless the share here is near it."""
-        height, top, before = len(self._ladders[task]), self._tops[task], state.position
+        top, before = self._tops[task], state.position
         if top == 0:
             return None
-        curve = fit_curve(state.evidence, height, self._target)
+        curve = fit_curve(state.counts(), state.height, self._target)
         share = curve.at(before)
         after = curve.position(self._target, top)
         if abs(share - self._target) <= DEAD_BAND or after == before:
@@ -239,12 +255,12 @@ class Curriculum(Levels):
         }
 
     def _details(self, task: str) -> dict[str, Any]:
-        state, height = self._tasks[task], len(self._ladders[task])
+        state = self._tasks[task]
         return {
             "level": state.position,
-            "height": height,
+            "height": state.height,
             "top_level": self._tops[task],
-            "difficulty": state.position / (height - 1) if height > 1 else 0.0,
+            "difficulty": state.position / (state.height - 1) if state.height > 1 else 0.0,
             "solved_share": state.solved_share(),
             "groups": state.groups,
             "stale_groups": state.stale,
@@ -252,33 +268,21 @@ class Curriculum(Levels):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        tasks = {
-            task: {
-                "height": len(self._ladders[task]),
-                **asdict(state),
-                "evidence": [[level, *counts] for level, counts in state.evidence.items()],
-            }
-            for task, state in self._tasks.items()
-        }
+        tasks = {task: asdict(state) for task, state in self._tasks.items()}
         return {**super().state_dict(), "tasks": tasks}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore all tasks; if a ladder's height has changed, a task keeps only its difficulty."""
         super().load_state_dict(state)
-        for task, stored in state.get("tasks", {}).items():
-            if task in self._tasks:
-                self._tasks[task] = self._restored(task, stored)
-
-    def _restored(self, task: str, stored: Mapping[str, Any]) -> _TaskState:
-        top, height = len(self._ladders[task]) - 1, stored["height"]
-        if height != top + 1:
-            difficulty = stored["position"] / (height - 1) if height > 1 else 0.5
-            return _TaskState(position=min(difficulty * top, self._tops[task]))
-        return _TaskState(
-            position=min(stored["position"], self._tops[task]),
-            evidence={level: (good, answered) for level, good, answered in stored["evidence"]},
-            **{name: stored[name] for name in ("streak", "groups", "stale", "moves")},
-        )
+        for task, stored in convert(state, LevelsState).tasks.items():
+            if task not in self._tasks:
+                continue
+            height, top = self._tasks[task].height, self._tops[task]
+            if stored.height != height:
+                difficulty = stored.position / (stored.height - 1) if stored.height > 1 else 0.5
+                stored = TaskState.at(difficulty * (height - 1), height)
+            stored.position = min(stored.position, top)
+            self._tasks[task] = stored
 
 
 def curriculum_metrics(stats: Mapping[str, Any], categories: Mapping[str, str]) -> dict[str, float]:

@@ -1,18 +1,15 @@
-"""The choice of a level on a task's ladder, and caps on levels whose prompts are too long."""
+"""The choice of a level on a task's ladder, with caps on levels."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from ..errors import ConfigurationError
 from ..records import Ladder
-
-MIN_TOO_LONG = 5
-"""The number of too long questions from which a level may be capped."""
 
 
 class ComplexityMode(str, Enum):
@@ -83,24 +80,24 @@ class Move:
         )
 
 
-class Levels:
-    """Levels that are not set: every task has the library's default configuration.
+class LevelPolicy(ABC):
+    """The choice of levels on the ladders of a run's tasks.
 
     Args:
         ladders: task name to its levels, for all tasks of the run; empty if none is used.
     """
 
-    def __init__(self, ladders: Mapping[str, Ladder] | None = None) -> None:
-        self._ladders = ladders or {}
+    def __init__(self, ladders: Mapping[str, Ladder]) -> None:
+        self._ladders = ladders
         self._tops = {task: len(ladder) - 1 for task, ladder in self._ladders.items()}
 
+    @abstractmethod
     def level(self, task: str, uniform: float) -> int | None:
         """Return the level of the next problem; None is the library's default configuration.
 
         Args:
             uniform: a random number in [0, 1).
         """
-        return None
 
     def has(self, task: str, level: int | None) -> bool:
         """Return whether a task has this level."""
@@ -140,14 +137,24 @@ class Levels:
                 self.cap(task, cap["top_level"])
 
 
-class RandomLevels(Levels):
+class DefaultLevels(LevelPolicy):
+    """The library's default configuration for every task."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+
+    def level(self, task: str, uniform: float) -> None:
+        return None
+
+
+class RandomLevels(LevelPolicy):
     """Levels drawn uniformly."""
 
     def level(self, task: str, uniform: float) -> int:
         return int(uniform * (self._tops[task] + 1))
 
 
-class FixedLevels(Levels):
+class FixedLevels(LevelPolicy):
     """Levels of one difficulty.
 
     Args:
@@ -161,29 +168,3 @@ class FixedLevels(Levels):
     def level(self, task: str, uniform: float) -> int:
         position = position_of(self._difficulty, len(self._ladders[task]))
         return min(level_at(position, uniform), self._tops[task])
-
-
-class PromptRoom:
-    """Counts of the questions that fit the token budget, and that don't, by task and level.
-
-    Example:
-        >>> room = PromptRoom()
-        >>> [room.too_long("gcd", 3, fits=False) for _ in range(5)]
-        [False, False, False, False, True]
-    """
-
-    def __init__(self) -> None:
-        self._seen: Counter[tuple[str, int, bool]] = Counter()
-
-    def too_long(self, task: str, level: int, *, fits: bool) -> bool:
-        """Count a question; return whether most questions of its level are too long."""
-        self._seen[task, level, fits] += 1
-        without = self._seen[task, level, False]
-        return without >= MIN_TOO_LONG and without > self._seen[task, level, True]
-
-    def state_dict(self) -> list[Any]:
-        """Return the counts as JSON."""
-        return [[*key, count] for key, count in self._seen.items()]
-
-    def load_state_dict(self, state: Iterable[Any]) -> None:
-        self._seen = Counter({(task, level, fits): count for task, level, fits, count in state})

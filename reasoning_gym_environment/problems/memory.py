@@ -11,9 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, fields
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, convert
 
 from ..records import Recipe
+from .curriculum import Amount, Count
 
 WAIT = 200
 """Draws before a problem is asked again, so that the policy has moved."""
@@ -29,14 +32,6 @@ HALF_LIFE = 1000
 
 MAX_PROBLEMS = 2000
 """Problems that are remembered at the most, and as many whose result is awaited."""
-
-MAX_OF_TASK = 256
-"""Problems of one task that are compared in a draw at the most."""
-
-_PRIOR_CORRELATION = 0.1
-_PRIOR_GROUPS = 10.0
-_FADING = 0.99
-_CORRELATIONS = (0.02, 0.9)
 
 
 @dataclass(slots=True)
@@ -140,7 +135,30 @@ def sampling_metrics(counts: Mapping[str, int]) -> dict[str, float]:
     return {f"sampling/{name}": part / whole for name, (part, whole) in shares.items() if whole}
 
 
-class ProblemMemory:
+KnownRow = tuple[
+    dict[str, Any],
+    Count,
+    Count,
+    Amount,
+    Amount,
+    Count,
+    Count | None,
+    Annotated[float, Meta(ge=0, le=1)],
+]
+"""A stored problem: recipe, askings, size, solved, failed, last draw, step, expected signal."""
+
+
+class MemoryState(Struct):
+    """The stored state; level rows are (task, level, groups, shares, pairs, last draw)."""
+
+    step: Count | None
+    correction: tuple[Amount, Annotated[float, Meta(ge=0.01, le=2**53)]]
+    levels: list[tuple[str, Count | None, Amount, Amount, Amount, Count]]
+    ready: list[KnownRow]
+    awaited: list[KnownRow]
+
+
+class ReplayBuffer:
     """Problems whose last group had signal, each with the probability that its next one has.
 
     The solve probability of a level's problems has a Beta distribution; its mean and spread are
@@ -153,13 +171,13 @@ class ProblemMemory:
     """
 
     def __init__(self, tasks: Collection[str], level_half_life: float) -> None:
-        self._room = max(8, min(MAX_OF_TASK, MAX_PROBLEMS // len(tasks)))
+        self._room = max(8, min(256, MAX_PROBLEMS // len(tasks)))  # compared in a draw
         self._level_half_life = level_half_life
         self._levels: dict[str, dict[int | None, _Level]] = {task: {} for task in tasks}
         self._ready: dict[str, dict[int, _Known]] = {task: {} for task in tasks}
         self._awaited: dict[tuple[str, int], _Known] = {}
         self._step: int | None = None
-        self._mixed = self._expected = _PRIOR_GROUPS
+        self._mixed = self._expected = 10.0  # a prior of ten groups as expected
 
     def is_asked_again(self, recipe: Recipe) -> bool:
         """Return whether a recipe was handed out by `take` and has no result yet."""
@@ -199,9 +217,8 @@ class ProblemMemory:
         levels = self._levels[task].values()
         between = sum(one.pairs - one.groups * one.mean**2 for one in levels)
         total = sum(one.groups * one.mean * (1 - one.mean) for one in levels)
-        prior = _PRIOR_GROUPS / 4
-        low, high = _CORRELATIONS
-        return min(max((prior * _PRIOR_CORRELATION + between) / (prior + total), low), high)
+        prior = 10 / 4  # ten groups at one half, with a correlation of 0.1
+        return min(max((prior * 0.1 + between) / (prior + total), 0.02), 0.9)
 
     def take(self, recipe: Recipe) -> None:
         """Hand out a problem of `best`; it is not offered again before its result."""
@@ -224,8 +241,8 @@ class ProblemMemory:
         again = known is not None
         known = known or _Known(recipe=recipe)
         if again:
-            self._mixed = _FADING * self._mixed + (0 < solved < scored)
-            self._expected = _FADING * self._expected + known.expected
+            self._mixed = 0.99 * self._mixed + (0 < solved < scored)
+            self._expected = 0.99 * self._expected + known.expected
         else:
             self._learn_level(recipe, draw, solved, scored)
         keep = 0.5 ** ((draw - known.since) / HALF_LIFE)
@@ -272,14 +289,15 @@ class ProblemMemory:
         Args:
             is_drawn: whether this run can draw a recipe; others are forgotten.
         """
-        self._step = state["step"]
-        self._mixed, self._expected = state["correction"]
-        for task, level, *sums in state["levels"]:
+        stored = convert(state, MemoryState)
+        self._step = stored.step
+        self._mixed, self._expected = stored.correction
+        for task, level, groups, shares, pairs, since in stored.levels:
             if task in self._levels:
-                self._levels[task][level] = _Level(*sums)
-        for known in _read(state["ready"], is_drawn):
+                self._levels[task][level] = _Level(groups, shares, pairs, since)
+        for known in _read(stored.ready, is_drawn):
             self._keep(known)
-        for known in islice(_read(state["awaited"], is_drawn), MAX_PROBLEMS):
+        for known in islice(_read(stored.awaited, is_drawn), MAX_PROBLEMS):
             self._awaited[known.recipe.task, known.recipe.seed] = known
 
 
@@ -288,8 +306,8 @@ def _row(known: _Known) -> list[Any]:
     return [known.recipe.to_json(), *numbers]
 
 
-def _read(rows: Iterable[Any], is_drawn: Callable[[Recipe], bool]) -> Iterator[_Known]:
-    for recipe, *numbers in rows:
-        known = _Known(Recipe.from_json(recipe), *numbers)
-        if is_drawn(known.recipe):
-            yield known
+def _read(rows: Iterable[KnownRow], is_drawn: Callable[[Recipe], bool]) -> Iterator[_Known]:
+    for data, askings, size, solved, failed, since, step, expected in rows:
+        recipe = Recipe.from_json(data)
+        if is_drawn(recipe):
+            yield _Known(recipe, askings, size, solved, failed, since, step, expected)

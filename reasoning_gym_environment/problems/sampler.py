@@ -14,10 +14,13 @@ from enum import Enum
 from functools import cache, partial
 from typing import Any
 
+from msgspec import UNSET, Struct, UnsetType
+
 from ..records import Recipe
 from ..util.text import shorten
-from .levels import Levels, Move
-from .memory import FRESH_SHARE, ProblemMemory
+from .curriculum import Amount, Count, LevelsState
+from .levels import DefaultLevels, LevelPolicy, Move
+from .memory import FRESH_SHARE, MemoryState, ReplayBuffer
 from .seeds import SEED_BITS, hash_bits, training_seed
 
 
@@ -27,9 +30,6 @@ class TaskSampling(str, Enum):
     UNIFORM = "uniform"
     SIGNAL = "signal"
 
-
-PRIOR = 0.5
-"""Both parameters of the Beta prior: Jeffreys' prior."""
 
 FLOOR = 0.05
 """The lowest acceptance probability, so that every level is sampled again."""
@@ -64,7 +64,7 @@ class SignalEstimates:
     def sample_signal(self, task: str, level: int | None, draw: int, rng: random.Random) -> float:
         """Sample the probability of signal at a draw."""
         mixed, flat = self._aged(task, level, draw)
-        return rng.betavariate(PRIOR + mixed, PRIOR + flat)
+        return rng.betavariate(0.5 + mixed, 0.5 + flat)  # Jeffreys' prior
 
     def record(self, task: str, level: int | None, draw: int, *, mixed: bool) -> None:
         """Learn from a group that was scored after `draw` recipes had been drawn."""
@@ -82,6 +82,17 @@ class SignalEstimates:
             for task, level, mixed, flat, since in state
             if task in self._tasks
         }
+
+
+class SamplerState(Struct):
+    """The stored state; signal rows are (task, level, groups with signal, without, last draw)."""
+
+    run_seed: int
+    replica: str
+    draw: Count
+    levels: LevelsState | UnsetType = UNSET
+    signal: list[tuple[str, Count | None, Amount, Amount, Count]] = []
+    memory: MemoryState | UnsetType = UNSET
 
 
 class Sampler:
@@ -109,7 +120,7 @@ class Sampler:
         *,
         run_seed: int,
         replica: str,
-        levels: Levels | None = None,
+        levels: LevelPolicy | None = None,
         overrides: Mapping[str, Mapping[str, Any]] | None = None,
         by_signal: bool = False,
     ) -> None:
@@ -119,10 +130,10 @@ class Sampler:
         self._cumulative = list(itertools.accumulate(weights[task] for task in self._tasks))
         self._run_seed = run_seed
         self._replica = replica
-        self._levels = levels or Levels()
+        self._levels = levels or DefaultLevels()
         self._overrides = overrides or {}
         self._signal = SignalEstimates(self._tasks) if by_signal else None
-        self._memory = ProblemMemory(self._tasks, HALF_LIFE * len(self._tasks))
+        self._memory = ReplayBuffer(self._tasks, HALF_LIFE * len(self._tasks))
         self._draw = 0
 
     def next_recipe(self) -> Recipe:

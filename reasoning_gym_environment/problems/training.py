@@ -8,29 +8,33 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import UNSET, Struct, UnsetType
+
 from ..errors import ConfigurationError, GenerationError, GenerationTimeoutError, did_you_mean
-from ..records import GroupResult, Ladder, Problem, Recipe
-from ..sandbox.pool import MAX_TIMEOUTS, ProblemGenerator, TaskPool
+from ..records import GroupResult, Ladder, Problem, Recipe, recipe_key
+from ..sandbox.pool import MAX_TIMEOUTS, Generate, TaskPool
 from ..tasks.catalogue import TaskInfo, proven_tasks, require_known, select_tasks, task_weights
 from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import read_recipe
-from .curriculum import Curriculum
-from .levels import ComplexityMode, FixedLevels, Levels, PromptRoom, RandomLevels
+from ..util.models import validate
+from ..util.text import shorten
+from .curriculum import Count, Curriculum
+from .levels import ComplexityMode, DefaultLevels, FixedLevels, LevelPolicy, RandomLevels
 from .memory import count_group
 from .options import TaskOptions
-from .sampler import Sampler, TaskSampling
+from .sampler import Sampler, SamplerState, TaskSampling
 from .seeds import evaluation_seed
-from .stream import ExcludedQuestions, RecipeStream, require_stream_state, sound_items
+from .stream import MAX_SKIPPED, ExcludedQuestions, RecipeStream, skip_faulty
 
 logger = logging.getLogger(__name__)
 PROBLEM_LOGGER = logging.getLogger(f"{__name__}.problems")
 """For a line per problem; the commands show them only under debug_logging."""
 
-_TRIES = 3
-"""The number of items to try before refusing parameters: single items of some tasks fail."""
+MAX_AWAITED = 4096
+"""Problems that may await their first result; beyond that the oldest is forgotten."""
 
-MAX_TOO_LONG = 1000
-"""Give up after this many prompts in a row that leave no room for a completion."""
+MAX_PARTIAL = 1024
+"""Groups that may be partly scored; beyond that the one without news for longest is closed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +51,7 @@ class Selection:
     categories: Mapping[str, str]
     weights: Mapping[str, float]
     ladders: Mapping[str, Ladder]
-    levels: Levels
+    levels: LevelPolicy
 
 
 async def select(
@@ -78,7 +82,7 @@ async def select(
         if options.complexity_mode:
             drawn = {task: ladder for task, ladder in ladders.items() if weights[task] > 0}
         used = {t: values for t, values in options.task_parameters.items() if t in ladders}
-        await require_values(pool, used, drawn)
+        await require_values(pool.generate, used, drawn)
     return Selection(
         categories={task.name: task.category for task in found if task.used},
         weights=weights,
@@ -95,7 +99,7 @@ def _summary(tasks: Sequence[TaskInfo]) -> str:
     return f"{used}; {left_out}" if left_out else used
 
 
-def _levels_of(options: TaskOptions, ladders: Mapping[str, Ladder]) -> Levels:
+def _levels_of(options: TaskOptions, ladders: Mapping[str, Ladder]) -> LevelPolicy:
     """Return the levels for the options' mode."""
     match options.complexity_mode:
         case ComplexityMode.RANDOM:
@@ -105,7 +109,7 @@ def _levels_of(options: TaskOptions, ladders: Mapping[str, Ladder]) -> Levels:
         case ComplexityMode.CURRICULUM:
             return Curriculum(ladders, options.curriculum_target_accuracy)
         case None:
-            return Levels()
+            return DefaultLevels()
 
 
 def require_names(
@@ -124,7 +128,7 @@ def require_names(
 
 
 async def require_values(
-    pool: ProblemGenerator,
+    generate: Generate,
     parameters: Mapping[str, Mapping[str, Any]],
     ladders: Mapping[str, Ladder],
 ) -> None:
@@ -139,18 +143,18 @@ async def require_values(
     for task, values in parameters.items():
         for number, level in enumerate(ladders.get(task, ({},))):
             at = f" at its level {number} ({dict(level)})" if task in ladders else ""
-            await _require_item(pool, task, {**level, **values}, f"{dict(values)}{at}")
+            await _require_item(generate, task, {**level, **values}, f"{dict(values)}{at}")
 
 
 async def _require_item(
-    pool: ProblemGenerator, task: str, parameters: Mapping[str, Any], described: str
+    generate: Generate, task: str, parameters: Mapping[str, Any], described: str
 ) -> None:
     error: GenerationError | None = None
     missed = 0
-    for index in range(_TRIES):
+    for index in range(3):  # single items of some tasks fail
         recipe = Recipe(task=task, seed=evaluation_seed(0, task, index), parameters=parameters)
         try:
-            await pool.generate(recipe)
+            await generate(recipe)
             return
         except GenerationError as raised:
             error = raised
@@ -161,6 +165,32 @@ async def _require_item(
         f"task_parameters: no item of {task} with {described}: {error}; levels set both ends of a "
         "range, so set both"
     ) from error
+
+
+class StreamState(Struct):
+    """The stored state of a run's stream; prompt_room rows are (task, level, fits, questions)."""
+
+    sampler: SamplerState
+    ahead: list[Any]
+    prompt_room: list[tuple[str, Count, bool, Count]]
+    max_token_length: Count | UnsetType = UNSET
+
+
+def require_stream_state(state: Any) -> None:
+    """Validate a stored stream state, except the recipes in `ahead`.
+
+    Raises:
+        ValueError: a value is missing or invalid; the message has its path.
+    """
+    sampler = validate(state, StreamState).sampler
+    dated = [(f"signal of {shorten(task)}", since) for task, *_, since in sampler.signal]
+    if memory := sampler.memory:
+        dated += [(f"the level of {shorten(task)}", since) for task, *_, since in memory.levels]
+        for recipe, _, _, _, _, since, *_ in (*memory.ready, *memory.awaited):
+            dated.append((f"a problem of {read_recipe(recipe).task} in the memory", since))
+    for what, since in dated:
+        if since > sampler.draw:
+            raise ValueError(f"{what} is from draw {since}, after the last, {sampler.draw}")
 
 
 class TrainingProblems:
@@ -197,10 +227,12 @@ class TrainingProblems:
         self._max_token_length = max_token_length
         self._pool = pool
         self._counts = counts
-        self.selection = Selection(categories={}, weights={}, ladders={}, levels=Levels())
+        self.selection = Selection(categories={}, weights={}, ladders={}, levels=DefaultLevels())
         self.sampling: Counter[str] = Counter()
         self.step: int | None = None
-        self._room = PromptRoom()
+        self._questions: Counter[tuple[str, int, bool]] = (
+            Counter()
+        )  # by task, level, whether it fits
         self._sampler: Sampler | None = None
         self._stream: RecipeStream | None = None
 
@@ -226,9 +258,9 @@ class TrainingProblems:
             overrides=self._options.task_parameters,
             by_signal=self._options.sampling is TaskSampling.SIGNAL,
         )
-        pool = sound_items(self._pool, self._counts, skip=self._skip_faulty_items)
+        generate = skip_faulty(self._pool.generate, self._counts, skip=self._skip_faulty_items)
         self._stream = RecipeStream(
-            self._sampler, pool, prefetch=prefetch, excluded=excluded, counts=self._counts
+            self._sampler, generate, prefetch=prefetch, excluded=excluded, counts=self._counts
         )
 
     @property
@@ -251,7 +283,7 @@ class TrainingProblems:
         """
         assert self._stream is not None
         tries = 0
-        while tries < MAX_TOO_LONG:
+        while tries < MAX_SKIPPED:
             problem = await self._stream.next_problem()
             recipe = problem.recipe
             if self._sampler and self._sampler.is_asked_again(recipe):
@@ -267,7 +299,7 @@ class TrainingProblems:
             )
         raise ConfigurationError(
             f"max_token_length {self._max_token_length} leaves no room after any of "
-            f"{MAX_TOO_LONG} prompts: raise it, or shorten system_prompt"
+            f"{MAX_SKIPPED} prompts: raise it, or shorten system_prompt"
         )
 
     async def make(
@@ -290,7 +322,11 @@ class TrainingProblems:
         """Cap the ladder below a level whose questions mostly don't fit; return whether it did."""
         assert self._sampler is not None
         task, level = recipe.task, recipe.level
-        if not level or not self._room.too_long(task, level, fits=fits):
+        if not level:
+            return False
+        self._questions[task, level, fits] += 1
+        too_long = self._questions[task, level, False]
+        if too_long < 5 or too_long <= self._questions[task, level, True]:
             return False
         if not self._sampler.cap(task, level - 1):
             return False
@@ -304,9 +340,9 @@ class TrainingProblems:
 
     def group_finished(self, group: GroupResult) -> None:
         """Update levels and task sampling with a training group."""
-        self.record(group.problem.recipe, solved=group.solved, scored=len(group.scored))
+        self.report_result(group.problem.recipe, solved=group.solved, scored=len(group.scored))
 
-    def record(self, recipe: Recipe, *, solved: int, scored: int) -> None:
+    def report_result(self, recipe: Recipe, *, solved: int, scored: int) -> None:
         """Update the curriculum and the sampler with a group: `solved` of its `scored` rollouts."""
         assert self._sampler is not None
         count_group(
@@ -347,7 +383,7 @@ class TrainingProblems:
             **state,
             **({} if budget is None else {"max_token_length": budget}),
             "ahead": [p.recipe.to_json() for p in unfinished] + state["ahead"],
-            "prompt_room": self._room.state_dict(),
+            "prompt_room": [[*key, count] for key, count in self._questions.items()],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -374,7 +410,9 @@ class TrainingProblems:
         if dropped := len(drawn) - len(ahead):
             logger.info("Dropped %d problems of tasks that this run does not use", dropped)
         if state.get("max_token_length") == self._max_token_length:
-            self._room.load_state_dict(state["prompt_room"])
+            self._questions = Counter(
+                {(task, level, fits): n for task, level, fits, n in state["prompt_room"]}
+            )
         else:
             sampler = {**sampler, "levels": {**sampler.get("levels", {}), "caps": {}}}
         self._stream.load_state_dict({"sampler": sampler, "ahead": ahead})
@@ -394,3 +432,123 @@ def _read(recipe: Any) -> Recipe:
 
 def _log_fields(recipe: Recipe) -> tuple[str, int, str]:
     return recipe.task, recipe.seed, "default" if recipe.level is None else str(recipe.level)
+
+
+@dataclass(kw_only=True, slots=True)
+class GatheredGroup:
+    """The results of a problem so far.
+
+    Attributes:
+        completions: their number, with those whose scoring failed.
+        scored: completions that have a score.
+        solved: completions that are right.
+    """
+
+    recipe: Recipe
+    completions: int = 0
+    scored: int = 0
+    solved: int = 0
+
+
+class GroupGathering:
+    """Gathers results by problem; they may come in any order, and from several processes.
+
+    Args:
+        size: completions of a group. None learns it: from the first result, from more results of
+            a problem whose group was taken for whole, and from groups that never become whole.
+
+    Attributes:
+        incomplete: groups that were closed with fewer completions.
+
+    Example:
+        gathering = GroupGathering(8)
+        gathering.assign(recipe)
+        for group in gathering.report_result(recipe, completions=8, scored=8, solved=3):
+            problems.report_result(group.recipe, solved=group.solved, scored=group.scored)
+    """
+
+    def __init__(self, size: int | None) -> None:
+        self.incomplete = 0
+        self._size = size or 0
+        self._learns = size is None
+        self._awaited: dict[str, Recipe] = {}
+        self._partial: dict[str, GatheredGroup] = {}  # the last one with news is last
+        self._closed: dict[str, int] = {}
+
+    @property
+    def size(self) -> int | None:
+        """Completions of a group; None until it is known."""
+        return self._size or None
+
+    def assign(self, recipe: Recipe) -> None:
+        """Await the results of a problem that is handed out, for the first time or again."""
+        key = recipe_key(recipe)
+        self._forget(key)
+        self._awaited[key] = recipe
+        if len(self._awaited) > MAX_AWAITED:
+            del self._awaited[next(iter(self._awaited))]
+
+    def report_result(
+        self, recipe: Recipe, *, completions: int, scored: int, solved: int
+    ) -> list[GatheredGroup]:
+        """Add results; return the groups to record, if any. Other problems' are ignored."""
+        key = recipe_key(recipe)
+        group = self._partial.pop(key, None)
+        if group is None and key in self._awaited:
+            group = GatheredGroup(recipe=self._awaited.pop(key))
+        if group is None:
+            self._learn_from_late(key, completions)
+            return []
+        group.completions += completions
+        group.scored += scored
+        group.solved += solved
+        self._size = self._size or group.completions
+        if group.completions >= self._size:
+            self._close(key, group.completions)
+            return [group]
+        self._partial[key] = group
+        return self._close_stalled()
+
+    def _close_stalled(self) -> list[GatheredGroup]:
+        """Close the group without news for longest if there are too many; return it if learning."""
+        if len(self._partial) <= MAX_PARTIAL:
+            return []
+        key = next(iter(self._partial))
+        group = self._partial.pop(key)
+        self.incomplete += 1
+        if not self._learns:
+            if self.incomplete == 1:
+                logger.warning(
+                    "group_size is %d, but a problem of %s got %d scores while %d others were "
+                    "scored: such groups are not counted",
+                    *(self._size, group.recipe.task, group.completions, MAX_PARTIAL),
+                )
+            return []
+        self._size = group.completions
+        self._close(key, group.completions)
+        return [group]
+
+    def _learn_from_late(self, key: str, completions: int) -> None:
+        """Raise the learned size if a group that was closed gets more results."""
+        if key in self._closed:
+            self._closed[key] += completions
+            if self._learns:
+                self._size = max(self._size, self._closed[key])
+
+    def withdraw(self, recipe: Recipe) -> bool:
+        """Await no more results of a problem; return False if its group is recorded already."""
+        key = recipe_key(recipe)
+        recorded = key in self._closed
+        if not recorded:
+            self._forget(key)
+        return not recorded
+
+    def _close(self, key: str, completions: int) -> None:
+        self._closed[key] = completions
+        if len(self._closed) > MAX_PARTIAL:
+            del self._closed[next(iter(self._closed))]
+
+    def _forget(self, key: str) -> None:
+        self._awaited.pop(key, None)
+        self._partial.pop(key, None)
+        self._closed.pop(key, None)

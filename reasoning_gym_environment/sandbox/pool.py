@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, Protocol
+from typing import Any
 
 from ..errors import (
     ConfigurationError,
@@ -428,13 +428,11 @@ def verdict_of_lost(error: WorkerLostError) -> Verdict:
     return Verdict(score=0.0, status=Status.CRASHED, detail=detail)
 
 
-class ProblemGenerator(Protocol):
-    """What `generate_with_retry` needs of a task pool."""
-
-    async def generate(self, recipe: Recipe) -> Problem: ...
+Generate = Callable[[Recipe], Coroutine[Any, Any, Problem]]
+"""Makes the problem of a recipe, as `TaskPool.generate` does."""
 
 
-async def generate_with_retry(pool: ProblemGenerator, recipe: Recipe) -> Problem:
+async def generate_with_retry(generate: Generate, recipe: Recipe) -> Problem:
     """Make a problem that a set needs, in MAX_ATTEMPTS attempts.
 
     Raises:
@@ -443,11 +441,11 @@ async def generate_with_retry(pool: ProblemGenerator, recipe: Recipe) -> Problem
     timeouts = 0
     for _ in range(MAX_ATTEMPTS - 1):
         try:
-            return await pool.generate(recipe)
+            return await generate(recipe)
         except GenerationTimeoutError:
             timeouts += 1
             if timeouts == MAX_TIMEOUTS:
                 raise
         except GenerationError:
             continue
-    return await pool.generate(recipe)
+    return await generate(recipe)

@@ -91,7 +91,7 @@ async def rescore(
     async def rescore_one(group: StoredGroup) -> Rescored:
         async with slots:
             try:
-                problem = await generate_with_retry(pool, group.recipe)
+                problem = await generate_with_retry(pool.generate, group.recipe)
             except GenerationError as error:
                 kept = f"the problem can't be regenerated: {error}"
                 return Rescored(before=group, after=group, kept=kept)

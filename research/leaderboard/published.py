@@ -100,7 +100,7 @@ def read_published(path: Path) -> Iterator[PublishedItem]:
 async def made_again(pool: TaskPool, item: PublishedItem) -> Problem | None:
     """Return the item's problem, None if it has another question or can't be made."""
     try:
-        problem = await generate_with_retry(pool, item.recipe)
+        problem = await generate_with_retry(pool.generate, item.recipe)
     except GenerationError:
         return None
     digest = question_sha256(problem.question)

@@ -24,7 +24,7 @@ from reasoning_gym_environment.audit.run import (
 from reasoning_gym_environment.cli import main
 from reasoning_gym_environment.commands.audit import main as run_audit
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
-from reasoning_gym_environment.problems.stream import SoundItems
+from reasoning_gym_environment.problems.stream import generate_faultless
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.facts import Floor, floors, solved_score
@@ -93,7 +93,7 @@ async def test_the_floors_that_are_kept_hold_on_new_items(pool: TaskPool, task: 
     kept = floors()[task]
     scores: dict[Floor, list[dict[str, float]]] = {kept.chance: [], kept.no_reasoning: []}
     for recipe in evaluation_recipes(99, [task], 40):
-        problem = await SoundItems(pool, Counter()).generate(recipe)
+        problem = await generate_faultless(pool.generate, Counter(), recipe)
         copied = strategies(problem.question).get(kept.no_reasoning.label, "")
         verdicts = await pool.verify(problem, [kept.chance.label, copied])
         for one, verdict in zip(kept, verdicts, strict=True):

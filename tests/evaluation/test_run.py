@@ -138,7 +138,7 @@ async def prepared(
         model="a model",
     )
     evaluation = Evaluation(settings, policy, Counter())
-    evaluation.prepare(Numbered(), {"gcd": "arithmetic"}, {})
+    evaluation.prepare(Numbered().generate, {"gcd": "arithmetic"}, {})
     await evaluation.set.items()
     return evaluation
 
@@ -157,7 +157,7 @@ def question_of(sample: dict[str, Any]) -> int:
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_evaluation_set_is_made_in_the_order_of_its_recipes(pool: TaskPool) -> None:
     tasks = ["gcd", "sudoku", "coin_flip"]
-    made = await EvaluationSet(pool, plan(*tasks, per_task=4)).items()
+    made = await EvaluationSet(pool.generate, plan(*tasks, per_task=4)).items()
     assert [item.problem.recipe for item in made] == evaluation_recipes(5, tasks, 4)
     assert {item.difficulty for item in made} == {None}
 
@@ -166,7 +166,7 @@ async def test_the_evaluation_set_is_made_in_the_order_of_its_recipes(pool: Task
 async def test_an_item_that_cannot_be_generated_is_skipped_with_a_warning(
     pool: TaskPool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = await EvaluationSet(pool, plan("gcd", "no_such_task", "coin_flip")).items()
+    made = await EvaluationSet(pool.generate, plan("gcd", "no_such_task", "coin_flip")).items()
     assert [item.problem.recipe.task for item in made] == ["gcd", "coin_flip"]
     assert caplog.text.count("The evaluation set lacks an item: no_such_task") == 1
 
@@ -176,7 +176,9 @@ async def test_items_at_a_difficulty_are_made_of_its_levels(
     pool: TaskPool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        made = await EvaluationSet(pool, plan("coin_flip", "gcd", difficulties=[0.5])).items()
+        made = await EvaluationSet(
+            pool.generate, plan("coin_flip", "gcd", difficulties=[0.5])
+        ).items()
     assert [(i.problem.recipe.task, i.difficulty) for i in made] == [
         ("coin_flip", None),
         ("gcd", None),
@@ -189,7 +191,7 @@ async def test_items_at_a_difficulty_are_made_of_its_levels(
 
 async def test_a_tasks_questions_are_generated_on_demand_and_only_once() -> None:
     source = Numbered()
-    made = EvaluationSet(source, plan("gcd", "coin_flip", per_task=2, difficulties=[0.5]))
+    made = EvaluationSet(source.generate, plan("gcd", "coin_flip", per_task=2, difficulties=[0.5]))
     assert (len(made), source.made) == (6, 0)
     assert await made.questions("gcd") == {question_hash(str(number)) for number in range(4)}
     assert await made.questions("gcd") == await made.questions("gcd")
@@ -207,7 +209,7 @@ async def test_a_tasks_questions_are_generated_on_demand_and_only_once() -> None
 
 async def test_an_item_is_generated_though_its_first_caller_is_cancelled() -> None:
     source = Numbered()
-    made = EvaluationSet(source, plan("gcd", per_task=2))
+    made = EvaluationSet(source.generate, plan("gcd", per_task=2))
     asking = asyncio.create_task(made.questions("gcd"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -440,5 +442,5 @@ class SometimesBusy(Numbered):
 
 
 async def test_a_failed_item_is_retried_at_the_next_evaluation() -> None:
-    items = EvaluationSet(SometimesBusy(), plan("gcd", per_task=4))
+    items = EvaluationSet(SometimesBusy().generate, plan("gcd", per_task=4))
     assert [len(await items.items()) for _ in range(3)] == [3, 4, 4]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.problems.gathering import (
+from reasoning_gym_environment.problems.training import (
     MAX_AWAITED,
     MAX_PARTIAL,
     GatheredGroup,
@@ -19,7 +19,7 @@ def recipe(seed: int) -> Recipe:
 
 def add(gathering: GroupGathering, seed: int, *results: bool | None) -> list[GatheredGroup]:
     scored = [result for result in results if result is not None]
-    return gathering.add(
+    return gathering.report_result(
         recipe(seed), completions=len(results), scored=len(scored), solved=sum(scored)
     )
 
@@ -27,7 +27,7 @@ def add(gathering: GroupGathering, seed: int, *results: bool | None) -> list[Gat
 def expecting(size: int | None, problems: int = 8) -> GroupGathering:
     gathering = GroupGathering(size)
     for seed in range(problems):
-        gathering.expect(recipe(seed))
+        gathering.assign(recipe(seed))
     return gathering
 
 
@@ -95,7 +95,7 @@ def test_a_problem_that_is_asked_again_is_a_new_group() -> None:
     for _ in range(2):
         assert len(add(gathering, 0, True)) == 1
         assert not gathering.withdraw(recipe(0))
-        gathering.expect(recipe(0))
+        gathering.assign(recipe(0))
 
 
 def test_the_number_of_awaited_problems_is_bounded() -> None:

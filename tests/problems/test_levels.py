@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.problems.curriculum import Curriculum
-from reasoning_gym_environment.problems.levels import FixedLevels, Levels, RandomLevels
+from reasoning_gym_environment.problems.levels import (
+    DefaultLevels,
+    FixedLevels,
+    LevelPolicy,
+    RandomLevels,
+)
 
 LADDERS = {"gcd": ({"size": 1}, {"size": 2}, {"size": 3}, {"size": 4}), "flat": ({},)}
 MODES = (RandomLevels(LADDERS), FixedLevels(LADDERS, 0.9), Curriculum(LADDERS))
@@ -16,7 +21,7 @@ MODES = (RandomLevels(LADDERS), FixedLevels(LADDERS, 0.9), Curriculum(LADDERS))
 uniforms = st.floats(0.0, 1.0, exclude_max=True)
 
 
-def drawn(levels: Levels, task: str = "gcd") -> dict[int | None, float]:
+def drawn(levels: LevelPolicy, task: str = "gcd") -> dict[int | None, float]:
     """Return the share of each level among many draws."""
     counts = Counter(levels.level(task, k / 1000) for k in range(1000))
     return {level: count / 1000 for level, count in counts.items()}
@@ -24,8 +29,8 @@ def drawn(levels: Levels, task: str = "gcd") -> dict[int | None, float]:
 
 @given(uniforms)
 def test_unset_levels_are_the_librarys_configuration(uniform: float) -> None:
-    assert Levels().level("gcd", uniform) is None
-    assert Levels().parameters("gcd", None) == {}
+    assert DefaultLevels().level("gcd", uniform) is None
+    assert DefaultLevels().parameters("gcd", None) == {}
 
 
 def test_random_levels_are_uniform() -> None:
@@ -44,12 +49,12 @@ def test_a_fixed_difficulty_mixes_the_levels_around_it(
 
 @pytest.mark.parametrize("levels", MODES, ids=lambda levels: type(levels).__name__)
 @given(uniform=uniforms)
-def test_a_ladder_of_one_level_gives_that_level(levels: Levels, uniform: float) -> None:
+def test_a_ladder_of_one_level_gives_that_level(levels: LevelPolicy, uniform: float) -> None:
     assert levels.level("flat", uniform) == 0
 
 
 @pytest.mark.parametrize("levels", MODES, ids=lambda levels: type(levels).__name__)
-def test_the_parameters_are_those_of_the_level(levels: Levels) -> None:
+def test_the_parameters_are_those_of_the_level(levels: LevelPolicy) -> None:
     assert levels.parameters("gcd", 2) == {"size": 3}
 
 

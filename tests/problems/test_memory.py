@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from reasoning_gym_environment.demo.policy import Learner, Skill
 from reasoning_gym_environment.problems.curriculum import Curriculum
-from reasoning_gym_environment.problems.levels import Levels, RandomLevels
+from reasoning_gym_environment.problems.levels import LevelPolicy, RandomLevels
 from reasoning_gym_environment.problems.memory import (
     FRESH_SHARE,
     MAX_ASKINGS,
     MAX_PROBLEMS,
     WAIT,
-    ProblemMemory,
+    ReplayBuffer,
     count_group,
     sampling_metrics,
     signal_probability,
@@ -32,7 +32,7 @@ SIZE = 8
 Result = Callable[[Recipe], int]
 
 
-def by_signal(replica: str = "a", levels: Levels | None = None) -> Sampler:
+def by_signal(replica: str = "a", levels: LevelPolicy | None = None) -> Sampler:
     weights = dict.fromkeys(TASKS, 1.0)
     return Sampler(weights, run_seed=1, replica=replica, levels=levels, by_signal=True)
 
@@ -182,7 +182,7 @@ def test_nothing_is_lost_where_problems_are_alike() -> None:
 
 
 def test_a_memory_that_knows_nothing_offers_nothing() -> None:
-    assert ProblemMemory(TASKS, 60.0).best("gcd", 10**6) == (0.0, None)
+    assert ReplayBuffer(TASKS, 60.0).best("gcd", 10**6) == (0.0, None)
 
 
 def test_the_account_tells_fresh_groups_from_those_asked_again() -> None:

@@ -9,10 +9,9 @@ from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.evaluation.plan import EvaluationPlan, EvaluationSet
 from reasoning_gym_environment.problems.seeds import is_evaluation_seed, redrawn_seed
 from reasoning_gym_environment.problems.stream import (
-    MAX_FAULTY,
-    SoundItems,
-    is_left_out,
-    sound_items,
+    MAX_SKIPPED,
+    is_skipped,
+    skip_faulty,
 )
 from reasoning_gym_environment.records import Fault, FaultKind, Problem, Recipe
 
@@ -35,7 +34,7 @@ class Pool:
 @pytest.mark.parametrize("kind", FaultKind)
 async def test_an_ambiguous_item_is_asked_in_training_alone(kind: FaultKind, seed: int) -> None:
     counts: Counter[str] = Counter()
-    made = await SoundItems(Pool(kind, seed), counts).generate(Recipe(task="gcd", seed=seed))
+    made = await skip_faulty(Pool(kind, seed).generate, counts)(Recipe(task="gcd", seed=seed))
     asked = kind is FaultKind.AMBIGUOUS and not is_evaluation_seed(seed)
     assert made.recipe.seed == (seed if asked else redrawn_seed(seed))
     assert counts["sampling/faulty_items_redrawn"] == (not asked)
@@ -49,9 +48,9 @@ def test_a_redrawn_item_stays_in_its_split(seed: int) -> None:
 
 
 async def test_a_task_whose_items_are_all_faulty_is_an_error_that_names_it() -> None:
-    pool = SoundItems(Pool(FaultKind.UNANSWERABLE, all_faulty=True), Counter())
-    with pytest.raises(GenerationError, match=f"gcd: {MAX_FAULTY} items in a row are faulty"):
-        await pool.generate(Recipe(task="gcd", seed=0))
+    generate = skip_faulty(Pool(FaultKind.UNANSWERABLE, all_faulty=True).generate, Counter())
+    with pytest.raises(GenerationError, match=f"gcd: {MAX_SKIPPED} items in a row are faulty"):
+        await generate(Recipe(task="gcd", seed=0))
 
 
 async def test_evaluation_draws_the_same_items_whatever_their_number() -> None:
@@ -59,9 +58,9 @@ async def test_evaluation_draws_the_same_items_whatever_their_number() -> None:
         return EvaluationPlan(seed=1, tasks=["gcd"], per_task=count, difficulties=[], ladders={})
 
     planned = [recipe.seed for recipe, _ in plan(3).recipes()]
-    pool = sound_items(Pool(FaultKind.FALSE_LABEL, planned[1]), Counter(), skip=True)
+    generate = skip_faulty(Pool(FaultKind.FALSE_LABEL, planned[1]).generate, Counter())
     few, many = [
-        [item.problem.recipe.seed for item in await EvaluationSet(pool, plan(count)).items()]
+        [item.problem.recipe.seed for item in await EvaluationSet(generate, plan(count)).items()]
         for count in (3, 6)
     ]
     assert few == [planned[0], redrawn_seed(planned[1]), planned[2]] == many[:3]
@@ -71,16 +70,16 @@ async def test_evaluation_draws_the_same_items_whatever_their_number() -> None:
 async def test_the_python_api_asks_no_faulty_item_but_regenerates_one() -> None:
     async with AsyncReasoningGym() as gym, AsyncReasoningGym(skip_faulty_items=False) as all_items:
         drawn = await all_items.problems("syllogism", count=40)
-        faulty = [problem for problem in drawn if is_left_out(problem)]
+        faulty = [problem for problem in drawn if is_skipped(problem)]
         assert 0 < len(faulty) < 20
         sound = await gym.problems("syllogism", count=40)
-        assert not any(map(is_left_out, sound))
+        assert not any(map(is_skipped, sound))
         assert [s == d for s, d in zip(sound, drawn, strict=True)] == [
-            not is_left_out(problem) for problem in drawn
+            not is_skipped(problem) for problem in drawn
         ]
         assert gym.counts["sampling/faulty_items_redrawn/syllogism"] >= len(faulty)
         assert await gym.problem(faulty[0].recipe) == faulty[0]
         held_out = await gym.problems("syllogism", count=40, split="eval")
         assert not any(problem.fault for problem in held_out)
         stream = await gym.stream(["syllogism"])
-        assert not any([is_left_out(await stream.next()) for _ in range(40)])
+        assert not any([is_skipped(await stream.next()) for _ in range(40)])

@@ -54,7 +54,7 @@ async def make_stream(pool: TaskPool) -> AsyncIterator[MakeStream]:
         counts = Counter() if counts is None else counts
         stream = RecipeStream(
             source or sampler(),
-            pool,
+            pool.generate,
             prefetch=prefetch,
             excluded=fixed_exclusions(excluded),
             counts=counts,
@@ -183,7 +183,7 @@ async def test_excluded_questions_are_requested_for_drawn_tasks(
         asked.append(task)
         return ()
 
-    stream = RecipeStream(sampler(), pool, prefetch=2, excluded=excluded, counts=Counter())
+    stream = RecipeStream(sampler(), pool.generate, prefetch=2, excluded=excluded, counts=Counter())
     assert await take(stream, 1) == drawn(1)
     stream.cancel()
     assert len(asked) in (2, 3)
@@ -199,7 +199,7 @@ async def test_a_problem_waits_only_for_its_own_tasks_questions(pool: TaskPool) 
             await never.wait()
         return ()
 
-    stream = RecipeStream(sampler(), pool, prefetch=8, excluded=excluded, counts=Counter())
+    stream = RecipeStream(sampler(), pool.generate, prefetch=8, excluded=excluded, counts=Counter())
     assert await take(stream, 1) == [first]
     stream.cancel()
 
@@ -240,7 +240,7 @@ async def test_a_stream_gives_up_if_no_item_can_be_made(make_stream: MakeStream)
 async def test_a_stream_raises_if_the_pool_is_closed() -> None:
     async with closed_pool() as pool:
         stream = RecipeStream(
-            sampler(), pool, prefetch=2, excluded=fixed_exclusions(()), counts=Counter()
+            sampler(), pool.generate, prefetch=2, excluded=fixed_exclusions(()), counts=Counter()
         )
         with pytest.raises(PoolClosedError):
             await stream.next_problem()

@@ -2,14 +2,14 @@
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
 from reasoning_gym_environment.errors import ConfigurationError, GenerationError
 from reasoning_gym_environment.problems.stream import (
-    DecontaminatedPool,
-    RememberedProblems,
+    ProblemCache,
     make_problems,
     question_hash,
 )
@@ -33,37 +33,41 @@ def recipes() -> Iterator[Recipe]:
 
 
 async def test_failed_items_are_replaced() -> None:
-    made = await make_problems(Pool(fails=range(1, 4)), recipes(), 3)
+    made = await make_problems(Pool(fails=range(1, 4)).generate, recipes(), 3)
     assert [problem.recipe.seed for problem in made] == [0, 4, 5]
 
 
 async def test_a_longer_set_starts_with_the_shorter_one() -> None:
     pool = Pool(fails=range(2, 5))
-    made = [await make_problems(pool, recipes(), count) for count in (3, 30)]
+    made = [await make_problems(pool.generate, recipes(), count) for count in (3, 30)]
     assert made[1][:3] == made[0]
 
 
 async def test_twenty_failures_in_a_row_raise() -> None:
     with pytest.raises(ConfigurationError) as error:
-        await make_problems(Pool(fails=range(1000)), recipes(), 100)
+        await make_problems(Pool(fails=range(1000)).generate, recipes(), 100)
     assert str(error.value) == "20 items in a row can't be made: no item of seed 19"
-    assert len(await make_problems(Pool(fails=range(19)), recipes(), 1)) == 1
+    assert len(await make_problems(Pool(fails=range(19)).generate, recipes(), 1)) == 1
 
 
 async def test_evaluation_questions_are_left_out_and_counted() -> None:
-    shown: list[None] = []
-    pool = DecontaminatedPool(
-        Pool(), {question_hash("1"), question_hash("3")}, lambda: shown.append(None)
+    counts: Counter[str] = Counter()
+    made = await make_problems(
+        Pool().generate,
+        recipes(),
+        4,
+        excluded={question_hash("1"), question_hash("3")},
+        on_excluded=lambda: counts.update(["excluded"]),
+        on_made=lambda: counts.update(["made"]),
     )
-    made = await make_problems(pool, recipes(), 4)
     assert [problem.question for problem in made] == ["0", "2", "4", "5"]
-    assert (pool.refused, len(shown)) == (2, 4)
+    assert counts == {"excluded": 2, "made": 4}
 
 
 async def test_a_set_without_questions_outside_the_evaluation_set_raises() -> None:
-    pool = DecontaminatedPool(Pool(), {question_hash(str(n)) for n in range(1000)}, lambda: None)
+    excluded = {question_hash(str(n)) for n in range(1000)}
     with pytest.raises(ConfigurationError) as error:
-        await make_problems(pool, recipes(), 1)
+        await make_problems(Pool().generate, recipes(), 1, excluded=excluded)
     assert str(error.value) == (
         "1000 items in a row can't be made: gcd: the question is in the evaluation set; use "
         "harder levels or fewer evaluation items"
@@ -71,11 +75,9 @@ async def test_a_set_without_questions_outside_the_evaluation_set_raises() -> No
 
 
 async def test_a_small_task_gives_the_questions_outside_the_evaluation_set() -> None:
-    pool = DecontaminatedPool(Pool(), {question_hash(str(n)) for n in range(999)}, lambda: None)
-    assert [problem.question for problem in await make_problems(pool, recipes(), 2)] == [
-        "999",
-        "1000",
-    ]
+    excluded = {question_hash(str(n)) for n in range(999)}
+    made = await make_problems(Pool().generate, recipes(), 2, excluded=excluded)
+    assert [problem.question for problem in made] == ["999", "1000"]
 
 
 class Large:
@@ -93,19 +95,21 @@ class Large:
 
 
 async def test_problems_are_remembered_within_a_number_of_bytes() -> None:
-    pool, remembered = Large(), RememberedProblems(most=3 * 10**6)
+    pool, remembered = Large(), ProblemCache(most=3 * 10**6)
     for seed in (1, 2, 3, 1, 3, 2):
-        assert (await remembered.get(pool, Recipe(task="gcd", seed=seed))).recipe.seed == seed
+        assert (
+            await remembered.get(pool.generate, Recipe(task="gcd", seed=seed))
+        ).recipe.seed == seed
     assert pool.asked == [1, 2, 3, 1, 2], "two fit, and the last used are kept"
 
 
 async def test_concurrent_callers_share_a_problem_and_a_failure_is_not_remembered() -> None:
-    pool, remembered = Large(fails=7), RememberedProblems()
+    pool, remembered = Large(fails=7), ProblemCache()
     recipe = Recipe(task="gcd", seed=7)
     failed = await asyncio.gather(
-        *(remembered.get(pool, recipe) for _ in range(3)), return_exceptions=True
+        *(remembered.get(pool.generate, recipe) for _ in range(3)), return_exceptions=True
     )
     assert [str(error) for error in failed] == ["missed"] * 3
-    again = await asyncio.gather(*(remembered.get(pool, recipe) for _ in range(3)))
+    again = await asyncio.gather(*(remembered.get(pool.generate, recipe) for _ in range(3)))
     assert again[0] is again[1] is again[2]
     assert pool.asked == [7, 7]

@@ -31,14 +31,14 @@ class Busy:
 @pytest.mark.parametrize("misses", range(MAX_ATTEMPTS))
 async def test_a_problem_is_made_again_where_it_failed(misses: int) -> None:
     pool = Busy(misses)
-    assert (await generate_with_retry(pool, RECIPE)).recipe == RECIPE
+    assert (await generate_with_retry(pool.generate, RECIPE)).recipe == RECIPE
     assert pool.asked == misses + 1
 
 
 async def test_what_always_fails_is_tried_three_times() -> None:
     pool = Busy(9)
     with pytest.raises(GenerationError, match="missed 3"):
-        await generate_with_retry(pool, RECIPE)
+        await generate_with_retry(pool.generate, RECIPE)
     assert pool.asked == MAX_ATTEMPTS == 3
 
 
@@ -54,19 +54,19 @@ class Late(Busy):
 
 async def test_a_deadline_missed_once_is_forgiven() -> None:
     pool = Late(1)
-    assert (await generate_with_retry(pool, RECIPE)).recipe == RECIPE
+    assert (await generate_with_retry(pool.generate, RECIPE)).recipe == RECIPE
     assert pool.asked == 2
 
 
 async def test_a_recipe_that_runs_into_the_deadline_is_not_tried_three_times() -> None:
     pool = Late(9)
     with pytest.raises(GenerationTimeoutError, match="missed 2"):
-        await generate_with_retry(pool, RECIPE)
+        await generate_with_retry(pool.generate, RECIPE)
     assert pool.asked == MAX_TIMEOUTS == 2 < MAX_ATTEMPTS
 
 
 async def test_parameters_whose_items_run_into_the_deadline_are_not_tried_three_times() -> None:
     pool = Late(9)
     with pytest.raises(ConfigurationError, match=r"no item of gcd with .*: missed 2"):
-        await require_values(pool, {"gcd": {"max_value": 9}}, {})
+        await require_values(pool.generate, {"gcd": {"max_value": 9}}, {})
     assert pool.asked == MAX_TIMEOUTS
