@@ -16,7 +16,7 @@ itself and from packages listed before it:
     service                 the same over HTTP
     inference               client library for inference servers
     rollouts                one group: completions, grades, accounting, retries
-    integrations            TRL, verifiers, NeMo Gym, Inspect
+    integrations            Inspect, NeMo Gym, OpenEnv, SkyRL, Tinker, TRL, verifiers, verl
     evaluation              plan, run, store, metrics, comparison
     report, audit           a page of rollouts; what every verifier pays for
     settings                all options; command line, help and checks are made from them
@@ -36,6 +36,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .atropos.config import ReasoningGymEnvConfig
+    from .demo.policy import SimulatedPolicy
+    from .demo.server import PolicyServer, build_tokenizer
+    from .demo.trainer import ApiServer
     from .errors import (
         ConfigurationError,
         FixableError,
@@ -43,16 +46,21 @@ if TYPE_CHECKING:
         PoolClosedError,
         WorkerStartError,
     )
+    from .evaluation.comparison import compare, comparison_table
+    from .evaluation.estimators import share
+    from .evaluation.store import read_results
     from .gym.asynchronous import AsyncProblemStream, AsyncReasoningGym, TaskSummary
     from .gym.blocking import ProblemStream, ReasoningGym
     from .gym.containment import ContainedFunction, contain
     from .problems.options import StreamOptions
     from .reasoning_gym_environment import ReasoningGymEnv
     from .records import Problem, Recipe, Score, Status, Verdict
-    from .service.app import RewardService, ServiceSettings
+    from .service.app import RewardService, ServiceSettings, create_app
     from .storage.dumps import DumpContent, read_dump
+    from .storage.rows import StoredGroup, StoredRollout
 
 __all__ = [
+    "ApiServer",
     "AsyncProblemStream",
     "AsyncReasoningGym",
     "ConfigurationError",
@@ -60,6 +68,7 @@ __all__ = [
     "DumpContent",
     "FixableError",
     "GenerationError",
+    "PolicyServer",
     "PoolClosedError",
     "Problem",
     "ProblemStream",
@@ -70,17 +79,29 @@ __all__ = [
     "RewardService",
     "Score",
     "ServiceSettings",
+    "SimulatedPolicy",
     "Status",
+    "StoredGroup",
+    "StoredRollout",
     "StreamOptions",
     "TaskSummary",
     "Verdict",
     "WorkerStartError",
+    "build_tokenizer",
+    "compare",
+    "comparison_table",
     "contain",
+    "create_app",
     "read_dump",
+    "read_results",
+    "share",
 ]
 
 _HOMES = {
     ".atropos.config": {"ReasoningGymEnvConfig"},
+    ".demo.policy": {"SimulatedPolicy"},
+    ".demo.server": {"PolicyServer", "build_tokenizer"},
+    ".demo.trainer": {"ApiServer"},
     ".errors": {
         "ConfigurationError",
         "FixableError",
@@ -88,14 +109,18 @@ _HOMES = {
         "PoolClosedError",
         "WorkerStartError",
     },
+    ".evaluation.comparison": {"compare", "comparison_table"},
+    ".evaluation.estimators": {"share"},
+    ".evaluation.store": {"read_results"},
     ".gym.asynchronous": {"AsyncProblemStream", "AsyncReasoningGym", "TaskSummary"},
     ".gym.blocking": {"ProblemStream", "ReasoningGym"},
     ".gym.containment": {"ContainedFunction", "contain"},
     ".problems.options": {"StreamOptions"},
     ".reasoning_gym_environment": {"ReasoningGymEnv"},
     ".records": {"Problem", "Recipe", "Score", "Status", "Verdict"},
-    ".service.app": {"RewardService", "ServiceSettings"},
+    ".service.app": {"RewardService", "ServiceSettings", "create_app"},
     ".storage.dumps": {"DumpContent", "read_dump"},
+    ".storage.rows": {"StoredGroup", "StoredRollout"},
 }
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

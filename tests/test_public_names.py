@@ -23,8 +23,8 @@ INTEGRATIONS = {
         "SharedStream",
         "environment_app",
     ],
-    "shared": ["evaluation_problems", "shared_gym"],
-    "skyrl": ["ReasoningGymTextEnv"],
+    "shared": ["evaluation_problems", "problem_row", "shared_gym"],
+    "skyrl": ["ReasoningGymTextEnv", "skyrl_row"],
     "tinker": ["ReasoningGymGroupBuilder", "ReasoningGymProblemEnv"],
     "trl": ["ReasoningGymReward", "problem_dataset", "stream_dataset"],
     "verifiers": [
@@ -48,6 +48,7 @@ def declared(module: Path) -> list[str]:
 
 def test_the_public_names_are_these() -> None:
     assert reasoning_gym_environment.__all__ == [
+        "ApiServer",
         "AsyncProblemStream",
         "AsyncReasoningGym",
         "ConfigurationError",
@@ -55,6 +56,7 @@ def test_the_public_names_are_these() -> None:
         "DumpContent",
         "FixableError",
         "GenerationError",
+        "PolicyServer",
         "PoolClosedError",
         "Problem",
         "ProblemStream",
@@ -65,13 +67,22 @@ def test_the_public_names_are_these() -> None:
         "RewardService",
         "Score",
         "ServiceSettings",
+        "SimulatedPolicy",
         "Status",
+        "StoredGroup",
+        "StoredRollout",
         "StreamOptions",
         "TaskSummary",
         "Verdict",
         "WorkerStartError",
+        "build_tokenizer",
+        "compare",
+        "comparison_table",
         "contain",
+        "create_app",
         "read_dump",
+        "read_results",
+        "share",
     ]
 
 
@@ -105,3 +116,15 @@ def test_the_reference_page_shows_the_public_names() -> None:
     ours = [*reasoning_gym_environment.__all__]
     theirs = [f"integrations.{m}.{name}" for m, names in INTEGRATIONS.items() for name in names]
     assert sorted(shown) == sorted(ours + theirs)
+
+
+def test_pages_and_examples_import_public_names_alone() -> None:
+    programs = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "examples").rglob("*.*"),
+    ]
+    private = re.compile(r"(?:from|import) reasoning_gym_environment\.(?!integrations)[\w.]+")
+    texts = {path.name: path.read_text(errors="replace") for path in programs}
+    del texts["CHANGELOG.md"]
+    assert {name: found for name, text in texts.items() if (found := private.findall(text))} == {}

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from statistics import mean
 
 import matplotlib.pyplot as plt
 
-from reasoning_gym_environment.evaluation.comparison import compare, comparison_table
-from reasoning_gym_environment.evaluation.estimators import Estimate, share
-from reasoning_gym_environment.evaluation.store import read_results
-from reasoning_gym_environment.report.data import read_report_data
-from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.util.grouping import group_by
+from reasoning_gym_environment import (
+    StoredGroup,
+    compare,
+    comparison_table,
+    read_dump,
+    read_results,
+    share,
+)
 
 WINDOW = 128
 """Groups over which the solved share in training is averaged."""
@@ -24,19 +27,13 @@ def held_out(folder: Path) -> list[StoredGroup]:
     return [sample for sample in read_results(folder).samples if sample.difficulty == 0]
 
 
-def solved(samples: Sequence[StoredGroup]) -> Estimate:
-    """Return the solved share with its 95 % interval."""
-    return share([[float(rollout.solved) for rollout in s.scored] for s in samples if s.scored])
-
-
 def table(evaluations: Mapping[str, Path]) -> str:
     """Return solved shares by task and stage, and the last two stages compared item by item."""
     stages = {name: held_out(folder) for name, folder in evaluations.items()}
     tasks = sorted({sample.task for samples in stages.values() for sample in samples})
-    by_task = {name: group_by(lambda s: s.task, samples) for name, samples in stages.items()}
     lines = [f"{'held-out items solved':24}" + "".join(f"{name:>22}" for name in stages)]
     for task in tasks:
-        lines.append(f"{task:24}" + "".join(cell(by_task[name][task]) for name in stages))
+        lines.append(f"{task:24}" + "".join(cell(s, task) for s in stages.values()))
     lines.append(f"{'all':24}" + "".join(cell(samples) for samples in stages.values()))
     *_, before, after = stages.values()
     comparison = compare(before, after)
@@ -44,21 +41,29 @@ def table(evaluations: Mapping[str, Path]) -> str:
     return "\n".join([*lines, "", comparison_table(comparison)])
 
 
-def cell(samples: Sequence[StoredGroup]) -> str:
-    each = solved(samples)
+def values(samples: Sequence[StoredGroup], task: str = "") -> list[list[float]]:
+    """Return 1 for a solved rollout and 0 for another, by item, of a task or of all."""
+    ours = [sample for sample in samples if sample.scored and task in ("", sample.task)]
+    return [[float(rollout.solved) for rollout in sample.scored] for sample in ours]
+
+
+def cell(samples: Sequence[StoredGroup], task: str = "") -> str:
+    """Return the solved share with its 95 % interval."""
+    each = share(values(samples, task))
     return f"{each.value:8.2f} ({each.low:.2f} to {each.high:.2f})"
 
 
 def plot(dumps: Sequence[Path], evaluations: Mapping[str, Path], path: Path) -> None:
     """Draw the solved share in training over rollouts, and the evaluations before and after."""
-    groups = read_report_data(dumps).groups
-    shares = [group.solved / len(group.rollouts) for group in groups]
-    window, size = min(WINDOW, len(shares)), len(groups[0].rollouts)
+    rows = sorted((row for dump in dumps for row in read_dump(dump).rows), key=itemgetter("time"))
+    groups = [row["rollouts"] for row in rows]
+    shares = [mean(rollout["status"] == "solved" for rollout in group) for group in groups]
+    window, size = min(WINDOW, len(shares)), len(groups[0])
     ends = range(window, len(shares) + 1)
     means = [mean(shares[end - window : end]) for end in ends]
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
     axes.plot([size * end for end in ends], means, label=f"in training, mean of {window} groups")
-    *_, before, after = (solved(held_out(folder)) for folder in evaluations.values())
+    *_, before, after = (share(values(held_out(folder))) for folder in evaluations.values())
     for place, each in ((0, before), (size * len(groups), after)):
         error = [[each.value - each.low], [each.high - each.value]]
         axes.errorbar([place], [each.value], yerr=error, fmt="o", color="black", capsize=4)

@@ -20,7 +20,7 @@ from ..service.client import RewardClient, split_stream_url
 from ..tasks.catalogue import Discovery, select_tasks
 from ..util.text import shorten
 
-__all__ = ["evaluation_problems", "shared_gym"]
+__all__ = ["evaluation_problems", "problem_row", "shared_gym"]
 
 
 @functools.cache
