@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from reasoning_gym_environment.errors import GenerationError
-from reasoning_gym_environment.evaluation.plan import EvaluationPlan
+from reasoning_gym_environment.evaluation.run import planned_recipes
 from reasoning_gym_environment.problems.seeds import evaluation_seed, redrawn_seed
 from reasoning_gym_environment.problems.stream import skip_faulty
 from reasoning_gym_environment.problems.suites import encode_suite, question_sha256
@@ -75,14 +75,13 @@ def planned(
     ladders: dict[str, Ladder], per_task: int, difficulties: Sequence[float]
 ) -> list[Planned]:
     """Plan items at the default configuration and at difficulties."""
-    plan = EvaluationPlan(
+    return planned_recipes(
         seed=SEED,
         tasks=sorted(ladders),
         per_task=per_task,
         difficulties=difficulties,
         ladders=ladders,
     )
-    return plan.recipes()
 
 
 def of_paper(path: Path, name: str) -> list[Planned]:

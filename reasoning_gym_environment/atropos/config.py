@@ -8,7 +8,7 @@ from typing import Any
 from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnum
 from pydantic import Field
 
-from ..evaluation.run import DECISIVE, EvaluationSettings
+from ..evaluation.run import EvaluationSettings
 from ..inference.prompts import resolve_system_prompt
 from ..scoring.grading import ScoringSettings
 from ..settings import EnvironmentSettings, ServerSettings, settings_of
@@ -48,17 +48,12 @@ def evaluation_settings(
     config: ReasoningGymEnvConfig, *, model: str, run_id: str
 ) -> EvaluationSettings:
     """Return the settings of evaluations; `run_id` names the results' folder if none is set."""
-    options = config.model_dump(mode="json")
-    decisive = {name: options[name] for name in DECISIVE}
     folder = config.data_dir_to_save_evals or f"{config.data_dumps_dir}/evaluation_{run_id}"
     return settings_of(
         EvaluationSettings,
         config,
-        decisive={
-            **decisive,
-            "system_prompt": resolve_system_prompt(config.system_prompt),
-            "chat_template": chat_template_text(config.chat_template),
-        },
+        system_prompt=resolve_system_prompt(config.system_prompt),
+        chat_template=chat_template_text(config.chat_template),
         folder=Path(folder),
         model=model,
         scoring=settings_of(ScoringSettings, config),

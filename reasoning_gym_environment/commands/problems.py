@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, FixableError
-from ..evaluation.plan import EvaluationPlan, EvaluationSet
+from ..evaluation.run import EvaluationSet, planned_recipes
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
 from ..integrations.shared import demonstration_row, problem_row
@@ -28,7 +28,6 @@ from ..settings import (
     add_settings,
     pool_settings,
     read_environment,
-    settings_of,
 )
 from ..storage.export import (
     require_replaceable,
@@ -198,9 +197,7 @@ async def evaluated_questions(
     pool: TaskPool, config: EnvironmentSettings, ladders: Mapping[str, Ladder]
 ) -> frozenset[bytes]:
     """Return the hashes of the configured evaluation set's questions."""
-    plan = settings_of(
-        EvaluationPlan,
-        config,
+    planned = planned_recipes(
         seed=config.eval_seed,
         tasks=list(ladders),
         per_task=config.num_eval_samples_per_task,
@@ -208,7 +205,7 @@ async def evaluated_questions(
         ladders=ladders,
     )
     source = skip_faulty(pool.generate, Counter(), skip=config.skip_faulty_items)
-    items = await EvaluationSet(source, plan).items()
+    items = await EvaluationSet(source, planned).items()
     return frozenset(question_hash(item.problem.question) for item in items)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..errors import ConfigurationError
 from ..records import Status
-from ..storage.dumps import coverage, distinct_files, read_groups, stored_files
+from ..storage.dumps import coverage, read_groups, stored_files
 from ..storage.rendering import RolloutFilter, parse_condition, render_rollout
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories, require_known
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     """Print matching rollouts; return 1 if there are none."""
     options = build_parser().parse(arguments)
     wanted = build_filter(options)
-    files = distinct_files(stored_files(options.files))
+    files = stored_files(options.files)
     groups = [group for path in files for group in read_groups(path).groups]
     shown, matching = print_rollouts(groups, options, wanted)
     sys.stdout.flush()  # the count comes last

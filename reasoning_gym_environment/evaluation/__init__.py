@@ -1,4 +1,4 @@
-"""The fixed evaluation set: its plan, a run, results on disk, metrics, comparisons, leaderboard.
+"""The fixed evaluation set: a run, results on disk, metrics, comparisons, leaderboard.
 
 Chance floors come from `tasks`; `report` makes pages of the results.
 """
@@ -8,7 +8,6 @@ __all__ = [
     "estimators",
     "leaderboard",
     "metrics",
-    "plan",
     "run",
     "store",
 ]

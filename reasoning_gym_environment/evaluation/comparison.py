@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..storage.rows import StoredGroup, StoredRollout
 from ..util.grouping import group_by
@@ -21,19 +21,8 @@ from .metrics import Coverage
 MIN_ITEMS = 6
 """Items of a task that a test at 5 % needs: of 5, 2 of 32 patterns of signs are as extreme."""
 
-_HEADER = f"{'':32} {'items':>6} {'before':>8} {'after':>8} {'change':>8}  {'95 %':>15}"
-_NOTES = """\
-Beyond noise: paired randomization test at a false discovery rate of 5 % over all tasks
-(Benjamini-Hochberg). It needs at least 6 items of a task, better 10 to 20.
-Each interval is its own row's 95 %: among many tasks, some exclude 0 by chance."""
-
-
-class Pair(NamedTuple):
-    """One item's means over the scored attempts of each evaluation."""
-
-    task: str
-    before: float
-    after: float
+Pair = tuple[float, float]
+"""One item's means over the scored attempts of the evaluation before and of the one after."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,9 +86,10 @@ def compare(before: Iterable[StoredGroup], after: Iterable[StoredGroup]) -> Comp
     scored = [(a, b) for a, b in common if a.scored and b.scored]
     if not scored:
         return None
-    solved = [_pair(a, b, lambda rollout: float(rollout.solved)) for a, b in scored]
-    scores = [_pair(a, b, lambda rollout: rollout.raw_score or 0.0) for a, b in scored]
-    tasks = dict(sorted(group_by(lambda pair: pair.task, solved).items()))
+    solved = [_pair(*both, lambda rollout: float(rollout.solved)) for both in scored]
+    scores = [_pair(*both, lambda rollout: rollout.raw_score or 0.0) for both in scored]
+    by_task = group_by(lambda item: item[0][0].task, zip(scored, solved, strict=True))
+    tasks = {task: [pair for _, pair in own] for task, own in sorted(by_task.items())}
     return Comparison(
         by_items=_by_items(solved),
         by_tasks=_by_tasks(tasks.values()),
@@ -113,22 +103,18 @@ def compare(before: Iterable[StoredGroup], after: Iterable[StoredGroup]) -> Comp
 
 
 def _pair(before: StoredGroup, after: StoredGroup, value: Callable[[StoredRollout], float]) -> Pair:
-    return Pair(
-        task=before.task,
-        before=fmean([value(rollout) for rollout in before.scored]),
-        after=fmean([value(rollout) for rollout in after.scored]),
-    )
+    return fmean(map(value, before.scored)), fmean(map(value, after.scored))
 
 
 def _differences(pairs: Iterable[Pair]) -> list[float]:
-    return [pair.after - pair.before for pair in pairs]
+    return [after - before for before, after in pairs]
 
 
 def _by_items(pairs: Sequence[Pair]) -> Change:
     return Change(
         items=len(pairs),
-        before=fmean([pair.before for pair in pairs]),
-        after=fmean([pair.after for pair in pairs]),
+        before=fmean(before for before, _ in pairs),
+        after=fmean(after for _, after in pairs),
         difference=mean_difference(_differences(pairs)),
     )
 
@@ -164,7 +150,7 @@ def _table_lines(comparison: Comparison) -> Iterator[str]:
     for name, coverage in comparison.coverage.items():
         if coverage.missing:
             yield f"INCOMPLETE: {name} stands on {coverage}"
-    yield _HEADER
+    yield f"{'':32} {'items':>6} {'before':>8} {'after':>8} {'change':>8}  {'95 %':>15}"
     yield _row("solved, mean over items", comparison.by_items)
     yield _row("solved, mean over tasks", comparison.by_tasks)
     yield _row("score, mean over items", comparison.score)
@@ -176,7 +162,10 @@ def _table_lines(comparison: Comparison) -> Iterator[str]:
         yield from (_row(f"  {task}", change) for task, change in beyond)
         yield from ("", "within noise") if within else ()
     yield from (_row(f"  {task}", change) for task, change in within)
-    yield from ("", _NOTES)
+    yield ""
+    yield "Beyond noise: paired randomization test at a false discovery rate of 5 % over all tasks"
+    yield "(Benjamini-Hochberg). It needs at least 6 items of a task, better 10 to 20."
+    yield "Each interval is its own row's 95 %: among many tasks, some exclude 0 by chance."
     yield (
         f"Excluded: {comparison.only_before} items only before, {comparison.only_after} only "
         f"after, {comparison.unscored} unscored in one."

@@ -17,16 +17,6 @@ from typing import NamedTuple
 NORMAL_QUANTILE = 1.959964
 """The 97.5 % point of the normal distribution."""
 
-_NEARLY_NORMAL = 1000
-"""Degrees of freedom from which Student's distribution is approximated by the normal one."""
-
-_ROUNDING = 1e-9
-"""The largest standard error that rounding gives to equal values."""
-
-_EXACT_UP_TO = 100
-_GRAIN = 5040
-"""Differences are rounded to multiples of 1/5040: exact for up to 10 attempts an item."""
-
 Clusters = Sequence[Sequence[float]]
 """Values by item; no item is empty."""
 
@@ -105,7 +95,7 @@ def wilson(mean: float, error: float | None, *, freedom: int, least: float) -> t
         least: the minimum number of trials: the effective number of items.
     """
     trials = least
-    if error is not None and error > _ROUNDING:
+    if error is not None and error > 1e-9:  # equal values give less, by rounding
         reduction = (NORMAL_QUANTILE / student_quantile(freedom)) ** 2
         trials = max(least, mean * (1 - mean) / error**2 * reduction)
     scale = 1 + NORMAL_QUANTILE**2 / trials
@@ -123,7 +113,7 @@ def student_quantile(freedom: int) -> float:
         >>> round(student_quantile(4), 4)
         2.7764
     """
-    if freedom >= _NEARLY_NORMAL:
+    if freedom >= 1000:
         return NORMAL_QUANTILE
     low, high = NORMAL_QUANTILE, 13.0
     while high - low > 1e-9:
@@ -194,9 +184,10 @@ def sign_flip_p(differences: Sequence[float]) -> float:
         >>> sign_flip_p([1.0, 1.0, 1.0, 1.0, 0.0])
         0.125
     """
-    steps = [abs(step) for d in differences if (step := round(d * _GRAIN))]
-    total = abs(sum(round(d * _GRAIN) for d in differences))
-    if len(steps) > _EXACT_UP_TO:
+    grain = 5040  # differences are rounded to multiples of 1/5040: exact for up to 10 attempts
+    steps = [abs(step) for d in differences if (step := round(d * grain))]
+    total = abs(sum(round(d * grain) for d in differences))
+    if len(steps) > 100:
         return math.erfc(total / math.sqrt(2 * sum(step * step for step in steps)))
     chances = {0: 1.0}
     for step in steps:

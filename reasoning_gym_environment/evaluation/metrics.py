@@ -297,13 +297,6 @@ def _below(prefix: str, numbers: Mapping[str, float]) -> Numbers:
 MAX_TASKS = 10
 """How many of the worst tasks the table shows, and of the best."""
 
-_EMPTY = Slice(coverage=Coverage(scored=0, items=0), shares={}, means={})
-_LEGEND = (
-    "chance: what the best constant answer solves; trivial: what a copy from the question or a\n"
-    "sum of its numbers solves; !: the interval is not above it\n"
-    "format: no answer, or several; cut: truncated"
-)
-
 
 def headline(report: EvaluationReport) -> str:
     """Return the main numbers of the default samples in one line; empty without any."""
@@ -332,9 +325,10 @@ def _table_lines(report: EvaluationReport) -> Iterator[str]:
         f"{'':30} {'items':>9} {'solved':>7} {'95 %':>12} {'chance':>7} {'trivial':>7} "
         f"{'score':>6} {f'pass@{k}':>8} {'unscored':>8} {'format':>7} {'cut':>7} {'tokens':>7}"
     )
-    overall, macro = (default.by_items, default.by_tasks) if default else (_EMPTY, _EMPTY)
+    none = Slice(coverage=Coverage(scored=0, items=0), shares={}, means={})
+    overall, macro = (default.by_items, default.by_tasks) if default else (none, none)
     yield _row("mean over items", overall, k)
-    yield _row("mean over tasks", replace(macro, coverage=_EMPTY.coverage), k)
+    yield _row("mean over tasks", replace(macro, coverage=none.coverage), k)
     if report.difficulties:
         named = ((f"{each:g}", own.by_items) for each, own in report.difficulties.items())
         yield from ("", "by difficulty", *rows(named))
@@ -346,7 +340,12 @@ def _table_lines(report: EvaluationReport) -> Iterator[str]:
     else:
         yield from ("", f"worst {MAX_TASKS} of {len(tasks)} tasks", *rows(tasks[:MAX_TASKS]))
         yield from ("", f"best {MAX_TASKS}", *rows(tasks[: -MAX_TASKS - 1 : -1]))
-    yield from ("", _LEGEND)
+    yield ""
+    yield (
+        "chance: what the best constant answer solves; trivial: what a copy from the question "
+        "or a\nsum of its numbers solves; !: the interval is not above it"
+    )
+    yield "format: no answer, or several; cut: truncated"
 
 
 def _rank(task: Slice) -> list[float]:

@@ -8,14 +8,15 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TextIO
 
-from ..errors import INCOMPLETE
+from ..errors import INCOMPLETE, GenerationError
 from ..inference.dialects import SamplingParams
 from ..inference.errors import NO_ROOM, InferenceError
-from ..problems.stream import skip_faulty
+from ..problems.seeds import evaluation_recipe_at, evaluation_recipes
+from ..problems.stream import question_hash, skip_faulty
 from ..problems.suites import Suite, require_same_questions
 from ..records import (
     Attempt,
@@ -23,6 +24,7 @@ from ..records import (
     GroupResult,
     Ladder,
     Problem,
+    Recipe,
     Reward,
     Status,
     Verdict,
@@ -30,34 +32,15 @@ from ..records import (
 )
 from ..rollouts.metrics import GROUPS, AnswerCheck
 from ..rollouts.rollouts import Rollouts
-from ..sandbox.pool import Generate
+from ..sandbox.pool import Generate, generate_with_retry
 from ..scoring.grading import ScoringSettings
 from ..storage.rows import StoredGroup, stable_json
 from ..util.outages import Outage
 from ..util.progress import with_progress
 from .metrics import Baselines, EvaluationReport, evaluation_report, evaluation_table, headline
-from .plan import EvaluationItem, EvaluationPlan, EvaluationSet
 from .store import EvaluationStore, locked, unused
 
 logger = logging.getLogger(__name__)
-
-DECISIVE = (
-    "eval_attempts",
-    "eval_difficulties",
-    "eval_seed",
-    "eval_temperature",
-    "generation_timeout",
-    "max_reasoning_tokens",
-    "num_eval_samples_per_task",
-    "reasoning_effort",
-    "skip_faulty_items",
-    "thinking_mode",
-    "tokenizer_name",
-)
-"""Options that determine an evaluation's results, besides those of scoring."""
-
-TOLERATED = 0.02
-"""Share of items without a score up to which an evaluation counts as complete."""
 
 MAX_REFUSED = 5
 """Items in a row that the server refuses for good, after which an evaluation ends."""
@@ -70,29 +53,142 @@ class IncompleteEvaluationError(InferenceError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationItem:
+    """A problem and its difficulty; None is the default configuration."""
+
+    problem: Problem
+    difficulty: float | None
+
+    @property
+    def key(self) -> str:
+        return recipe_key(self.problem.recipe)
+
+
+def planned_recipes(
+    *,
+    seed: int,
+    tasks: Sequence[str],
+    per_task: int,
+    difficulties: Sequence[float],
+    ladders: Mapping[str, Ladder],
+) -> list[tuple[Recipe, float | None]]:
+    """Return the recipe and difficulty of every evaluation item; the default comes first.
+
+    Args:
+        per_task: items of each task at the default configuration and at each difficulty.
+        difficulties: in [0, 1], in addition to the default configuration.
+        ladders: by task; a task with fewer than two levels has no difficulty.
+    """
+    leveled = [task for task in tasks if len(ladders.get(task, ())) > 1]
+    if difficulties and (without := sorted(set(tasks) - set(leveled))):
+        names = ", ".join(without)
+        logger.info("Evaluated only at their defaults, having no levels: %s", names)
+    return [(recipe, None) for recipe in evaluation_recipes(seed, tasks, per_task)] + [
+        (evaluation_recipe_at(each, ladders[task], eval_seed=seed, task=task, index=index), each)
+        for each in difficulties
+        for task in leveled
+        for index in range(per_task)
+    ]
+
+
+class EvaluationSet:
+    """The problems of the evaluation set; failed ones are skipped with a warning."""
+
+    def __init__(self, generate: Generate, planned: Sequence[tuple[Recipe, float | None]]) -> None:
+        self._make = generate
+        self._planned = planned
+        self._generating: dict[int, asyncio.Task[EvaluationItem | None]] = {}
+        self._items: list[EvaluationItem] | None = None
+        self._questions: dict[str, frozenset[bytes]] = {}
+
+    def __len__(self) -> int:
+        """The number of planned items."""
+        return len(self._planned)
+
+    async def items(self) -> list[EvaluationItem]:
+        """Return all items in order; generate missing ones, and retry failed ones."""
+        if self._items is None:
+            pending = self._generating.items()
+            self._generating = {number: task for number, task in pending if not _failed(task)}
+            jobs = [self._item(number) for number in range(len(self))]
+            generated = await with_progress(jobs, "evaluation set")
+            items = [item for item in generated if item is not None]
+            if len(items) < len(self):
+                return items
+            self._items = items
+        return self._items
+
+    async def questions(self, task: str) -> frozenset[bytes]:
+        """Return the hashes of a task's questions; generate its missing items."""
+        if task not in self._questions:
+            numbers = [n for n, (recipe, _) in enumerate(self._planned) if recipe.task == task]
+            items = await asyncio.gather(*map(self._item, numbers))
+            self._questions[task] = frozenset(
+                question_hash(item.problem.question) for item in items if item is not None
+            )
+        return self._questions[task]
+
+    async def _item(self, number: int) -> EvaluationItem | None:
+        """Return an item; cancellation of one caller doesn't cancel the generation."""
+        if number not in self._generating:
+            task = asyncio.create_task(self._generate(*self._planned[number]))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._generating[number] = task
+        return await asyncio.shield(self._generating[number])
+
+    async def _generate(self, recipe: Recipe, difficulty: float | None) -> EvaluationItem | None:
+        try:
+            problem = await generate_with_retry(self._make, recipe)
+        except GenerationError as error:
+            logger.warning("The evaluation set lacks an item: %s", error)
+            return None
+        return EvaluationItem(problem=problem, difficulty=difficulty)
+
+
+def _failed(task: asyncio.Task[EvaluationItem | None]) -> bool:
+    """Return whether the generation of an item has failed."""
+    if not task.done():
+        return False
+    return task.cancelled() or task.exception() is not None or task.result() is None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationSettings:
     """What is evaluated, and where the results go; fields are named as the options.
 
     Attributes:
+        system_prompt, chat_template: their texts.
+        scoring: of the samples.
         max_eval_workers: concurrent completions; a single item may exceed it.
         folder: of the results.
-        decisive: values of DECISIVE and the system prompt, as JSON.
         model: the evaluated model's name.
         suite: the items; None plans them from the settings above.
     """
 
-    eval_seed: int
-    num_eval_samples_per_task: int
     eval_attempts: int
     eval_difficulties: Sequence[float]
+    eval_seed: int
     eval_temperature: float
-    max_eval_workers: int
+    generation_timeout: float
+    max_reasoning_tokens: int | None
+    num_eval_samples_per_task: int
+    reasoning_effort: str | None
     skip_faulty_items: bool
+    thinking_mode: bool
+    tokenizer_name: str
+    system_prompt: str
+    chat_template: str | None
     scoring: ScoringSettings
+    max_eval_workers: int
     folder: Path
-    decisive: Mapping[str, Any]
     model: str
     suite: Suite | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options that determine the results."""
+        others = ("scoring", "max_eval_workers", "folder", "model", "suite")
+        names = [field.name for field in fields(self) if field.name not in others]
+        return {**self.scoring.to_json(), **{name: getattr(self, name) for name in names}}
 
     @property
     def sampling(self) -> SamplingParams:
@@ -144,10 +240,10 @@ class Evaluation:
         suite = self.settings.suite
         if suite is not None:
             self._categories = {t: c for t, c in categories.items() if t in suite.tasks}
-            self.set = EvaluationSet(generate, suite)
+            self.set = EvaluationSet(generate, suite.recipes())
             return
         self._categories = categories
-        plan = EvaluationPlan(
+        planned = planned_recipes(
             seed=self.settings.eval_seed,
             tasks=sorted(categories),
             per_task=self.settings.num_eval_samples_per_task,
@@ -155,7 +251,7 @@ class Evaluation:
             ladders=ladders,
         )
         source = skip_faulty(generate, self._counts, skip=self.settings.skip_faulty_items)
-        self.set = EvaluationSet(source, plan)
+        self.set = EvaluationSet(source, planned)
 
     async def run(
         self, *, step: int | None, length_limit: int, identity: Mapping[str, Any]
@@ -210,8 +306,7 @@ class Evaluation:
     def _result_settings(self, length_limit: int, versions: Any) -> dict[str, Any]:
         """Return all settings that determine the results but the trainer's step, as JSON."""
         return {
-            **self.settings.scoring.to_json(),
-            **self.settings.decisive,
+            **self.settings.to_json(),
             "eval_temperature": self.temperature,
             "library_versions": versions,
             "length_limit": length_limit,
@@ -233,7 +328,7 @@ class Evaluation:
         identity: Mapping[str, Any],
     ) -> None:
         """Sample and store the items that the store lacks."""
-        missing = [item for item in items if _key(item) not in store.samples]
+        missing = [item for item in items if item.key not in store.samples]
         finished = len(items) - len(missing)
         message = "Evaluating %d items, %d already finished; after an interruption, %s"
         logger.info(message, len(items), finished, self._hint())
@@ -324,7 +419,7 @@ class Evaluation:
     def require_complete(self) -> None:
         """Raise IncompleteEvaluationError if more than 2 % of the last one's items lack a score."""
         coverage = self.report.coverage
-        if coverage.missing > TOLERATED * coverage.items:
+        if coverage.missing > 0.02 * coverage.items:
             raise IncompleteEvaluationError(self._incomplete())
 
     def _incomplete(self) -> str:
@@ -370,9 +465,5 @@ def _warn_without_answers(samples: Iterable[StoredGroup], subject: str) -> None:
 
 def _in_order(items: Sequence[EvaluationItem], store: EvaluationStore) -> list[StoredGroup]:
     """Return all samples in the order of the set; samples of other items come last."""
-    keys = dict.fromkeys(_key(item) for item in items)
+    keys = dict.fromkeys(item.key for item in items)
     return [store.samples[key] for key in keys | dict.fromkeys(store.samples)]
-
-
-def _key(item: EvaluationItem) -> str:
-    return recipe_key(item.problem.recipe)

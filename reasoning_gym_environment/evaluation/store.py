@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from ..errors import ConfigurationError, FixableError
 from ..records import recipe_key
 from ..storage.dumps import read_rows
@@ -29,13 +27,8 @@ from .metrics import EvaluationReport, headline
 
 RUN, SAMPLES, METRICS = "run.json", "samples.jsonl", "metrics.json"
 PARTIAL = "samples.partial.jsonl"
-LOCK = "evaluate.lock"
 
 logger = logging.getLogger(__name__)
-
-
-class _Run(Struct):
-    settings: dict[str, Any]
 
 
 class EvaluationStore:
@@ -80,15 +73,16 @@ class EvaluationStore:
         Raises:
             FixableError: it can't be written.
         """
+
+        async def write() -> None:
+            async with self._writing:
+                await asyncio.to_thread(append_whole, self._partial, sample.line().encode())
+
+        self.samples[recipe_key(sample.recipe)] = sample
         try:
-            await asyncio.shield(self._add(sample))
+            await asyncio.shield(write())
         except OSError as error:
             raise self._unwritable(error) from error
-
-    async def _add(self, sample: StoredGroup) -> None:
-        self.samples[recipe_key(sample.recipe)] = sample
-        async with self._writing:
-            await asyncio.to_thread(append_whole, self._partial, sample.line().encode())
 
     def complete(self, samples: Iterable[StoredGroup], results: Mapping[str, Any]) -> None:
         """Write all samples in order, and `metrics.json`.
@@ -111,7 +105,7 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         FixableError: another process evaluates into the folder.
     """
-    lock = LockFile(folder / LOCK)
+    lock = LockFile(folder / "evaluate.lock")
     try:
         if not lock.acquire():
             raise FixableError(
@@ -148,7 +142,7 @@ def read_samples(path: Path) -> list[StoredGroup]:
         try:
             sample = StoredGroup.from_json(row, file=path)
             if not sample.is_sample:
-                raise ValueError("object missing required field `difficulty`")
+                raise ValueError("difficulty is missing: this row is a dump")
         except ValueError as error:
             raise FixableError(
                 f"{path}: row {number} is not an evaluation sample ({error}); "
@@ -161,10 +155,6 @@ def read_samples(path: Path) -> list[StoredGroup]:
 def settings_in(folder: Path) -> dict[str, Any] | None:
     """Read the settings of an evaluation; None without any.
 
-    `max_token_length` is the option; `length_limit` is less if the trainer takes fewer tokens. Up
-    to version 0.2.0 `run.json` has only the limit, under the option's name; it counts as both; and
-    no item was known to be faulty.
-
     Raises:
         FixableError: they can't be read.
     """
@@ -172,16 +162,12 @@ def settings_in(folder: Path) -> dict[str, Any] | None:
     if not file.exists():
         return None
     try:
-        settings = validate(json.loads(file.read_bytes()), _Run).settings
-    except (OSError, ValueError, RecursionError) as error:
+        return validate(json.loads(file.read_bytes()), dict[str, dict[str, Any]])["settings"]
+    except (KeyError, OSError, ValueError, RecursionError) as error:
         raise FixableError(
             f"{file} can't be read ({type(error).__name__}: {error}): give another folder, or "
             "delete the file; its samples can then be compared, but not continued"
         ) from error
-    if "max_token_length" in settings and "length_limit" not in settings:
-        settings["length_limit"] = settings["max_token_length"]
-        settings["skip_faulty_items"] = False
-    return settings
 
 
 def _require_same_settings(folder: Path, settings: Mapping[str, Any], *, begun: bool) -> None:

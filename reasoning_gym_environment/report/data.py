@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ..errors import FixableError
 from ..evaluation.store import METRICS
-from ..storage.dumps import FAILED, PARTIAL, distinct_files, read_groups, stored_files
+from ..storage.dumps import FAILED, PARTIAL, read_groups, stored_files
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
 from ..util.models import validate
@@ -76,7 +76,7 @@ def read_report_data(paths: Sequence[Path]) -> ReportData:
     groups: list[StoredGroup] = []
     sources: list[Source] = []
     recorded = {}
-    for path in map(Path.resolve, distinct_files(expanded(paths))):
+    for path in map(Path.resolve, stored_files(paths, also=METRICS)):
         if path.suffix == ".json":
             recorded[str(path)] = read_metrics(path)
             sources.append(Source(name=str(path), kind="evaluation metrics"))
@@ -96,16 +96,6 @@ def read_report_data(paths: Sequence[Path]) -> ReportData:
         sources=tuple(sources),
         recorded=recorded,
     )
-
-
-def expanded(paths: Sequence[Path]) -> list[Path]:
-    """Replace folders with the dumps and the files of all evaluations in them.
-
-    Raises:
-        FixableError: a folder holds none.
-    """
-    metrics = [file for path in paths if path.is_dir() for file in sorted(path.rglob(METRICS))]
-    return [*stored_files(paths), *metrics]
 
 
 def category_of(task: str) -> str:

@@ -151,7 +151,7 @@ def read_checkpoint(path: Path) -> Any:
     if version != VERSION:
         raise ValueError(f"schema_version is {version!r:.50}, this program reads {VERSION}")
     if STREAM not in checkpoint:
-        raise ValueError(f"object missing required field `{STREAM}`")
+        raise ValueError(f"{STREAM} is missing: it is not a checkpoint")
     return checkpoint[STREAM]
 
 

@@ -277,23 +277,28 @@ def holds_groups(name: str) -> bool:
     return bool(_ROWS.match(name))
 
 
-def stored_files(paths: Sequence[Path]) -> list[Path]:
-    """Replace each folder by the dumps and evaluation samples below it, without rescored files.
+def stored_files(paths: Sequence[Path], *, also: str = "") -> list[Path]:
+    """Replace each folder by the dumps and evaluation samples below it, and keep a file once.
+
+    Args:
+        also: the name of other files in the folders, which come last.
 
     Raises:
-        FixableError: a folder holds none.
+        FixableError: a folder holds none, or a file and its rescored form are both given.
     """
     files: list[Path] = []
     for path in paths:
         own = [path]
-        if path.is_dir():
+        if path.is_dir():  # without rescored files
             own = sorted(file for file in path.rglob("*.jsonl") if holds_groups(file.name))
         if not own:
             raise FixableError(
                 f"{path} holds no dumps and no evaluation samples; give another folder or files"
             )
         files += own
-    return files
+    if also:
+        files += [file for path in paths if path.is_dir() for file in sorted(path.rglob(also))]
+    return distinct_files(files)
 
 
 def coverage(groups: Sequence[StoredGroup]) -> str:
@@ -302,8 +307,6 @@ def coverage(groups: Sequence[StoredGroup]) -> str:
     for group in groups:
         last[group.run] = max(last.get(group.run, 0), group.number)
     total, whose = sum(last.values()), "the run" if len(last) == 1 else f"{len(last)} runs"
-    if not all(group.number for group in groups):
-        return "perhaps a selection: these rows, of an older version, are not numbered"
     if len(groups) >= total:
         return f"all groups of {whose}"
     return f"a selection: {len(groups):,} of the {total:,} groups of {whose}"

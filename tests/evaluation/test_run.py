@@ -14,14 +14,12 @@ import pytest
 from group_values import completion, group
 
 from reasoning_gym_environment.errors import ConfigurationError, GenerationTimeoutError
-from reasoning_gym_environment.evaluation.plan import (
-    EvaluationPlan,
-    EvaluationSet,
-)
 from reasoning_gym_environment.evaluation.run import (
     Evaluation,
+    EvaluationSet,
     EvaluationSettings,
     IncompleteEvaluationError,
+    planned_recipes,
 )
 from reasoning_gym_environment.evaluation.store import EvaluationResults, read_results
 from reasoning_gym_environment.inference.dialects import SamplingParams
@@ -40,9 +38,9 @@ LADDER = ({"max_value": 10}, {"max_value": 20}, {"max_value": 30})
 
 def plan(
     *tasks: str, per_task: int = 1, difficulties: Sequence[float] = (), seed: int = 5
-) -> EvaluationPlan:
+) -> list[tuple[Recipe, float | None]]:
     """Only gcd has more than one level."""
-    return EvaluationPlan(
+    return planned_recipes(
         seed=seed,
         tasks=tasks,
         per_task=per_task,
@@ -132,9 +130,15 @@ async def prepared(
         eval_temperature=0.1,
         max_eval_workers=concurrency,
         skip_faulty_items=False,
+        generation_timeout=10.0,
+        max_reasoning_tokens=None,
+        reasoning_effort=None,
+        thinking_mode=False,
+        tokenizer_name="",
+        system_prompt="",
+        chat_template=None,
         scoring=ScoringSettings(max_token_length=max_token_length),
         folder=folder,
-        decisive={"skip_faulty_items": False},
         model="a model",
     )
     evaluation = Evaluation(settings, policy, Counter())
@@ -223,16 +227,16 @@ async def test_an_item_is_generated_though_its_first_caller_is_cancelled() -> No
 def test_difficulties_do_not_change_the_items_beside_them() -> None:
     few = plan("gcd", "lcm", per_task=3, difficulties=[0.5])
     more = plan("gcd", per_task=4, difficulties=[0.25, 0.5, 1.0])
-    shared = [entry for entry in few.recipes() if entry[0].task == "gcd"]
+    shared = [entry for entry in few if entry[0].task == "gcd"]
     assert len(shared) == 6
-    assert all(entry in more.recipes() for entry in shared)
-    seeds = [recipe.seed for recipe, _ in more.recipes()]
+    assert all(entry in more for entry in shared)
+    seeds = [recipe.seed for recipe, _ in more]
     assert len(set(seeds)) == len(seeds) == 16
     assert all(seed % 2 for seed in seeds)  # no training item has it
 
 
 def test_between_two_levels_the_items_mix_them() -> None:
-    entries = plan("gcd", per_task=400, difficulties=[0.0, 0.1, 1.0]).recipes()
+    entries = plan("gcd", per_task=400, difficulties=[0.0, 0.1, 1.0])
     levels = {
         d: [recipe.level for recipe, difficulty in entries if difficulty == d]
         for d in (0.0, 0.1, 1.0)
@@ -374,30 +378,6 @@ async def test_another_option_and_another_limit_of_the_trainer_are_told_apart(
     assert first.differing(limit) == {"length_limit": (100, 50)}
     assert first.differing(option) == {"max_token_length": (200, 400)}
     assert first.differing(again) == {}
-
-
-async def test_results_of_0_2_0_name_the_trainers_limit_max_token_length(tmp_path: Path) -> None:
-    new = await results(tmp_path / "new", max_token_length=200, length_limit=50)
-    for name, stored in (("a", 100), ("b", 50)):
-        await results(tmp_path / name, max_token_length=200, length_limit=stored)
-        run = json.loads((tmp_path / name / "run.json").read_text())
-        run["settings"]["max_token_length"] = run["settings"].pop("length_limit")
-        (tmp_path / name / "run.json").write_text(json.dumps(run))
-    old, other = read_results(tmp_path / "a"), read_results(tmp_path / "b")
-    assert old.differing(other) == {"length_limit": (100, 50)}
-    assert old.differing(new) == {"length_limit": (100, 50)}
-    assert other.differing(new) == {}
-
-
-async def test_an_interrupted_evaluation_of_0_2_0_resumes(tmp_path: Path) -> None:
-    await results(tmp_path, max_token_length=100, length_limit=100)
-    run = json.loads((tmp_path / "run.json").read_text())
-    del run["settings"]["length_limit"]
-    (tmp_path / "run.json").write_text(json.dumps(run))
-    stored = len((tmp_path / "samples.jsonl").read_text().splitlines())
-    again = await results(tmp_path, max_token_length=100, length_limit=100)
-    assert len(again.samples) == stored
-    assert again.settings["length_limit"] == 100
 
 
 async def test_an_evaluation_with_another_option_is_not_continued(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.errors import GenerationError
-from reasoning_gym_environment.evaluation.plan import EvaluationPlan, EvaluationSet
+from reasoning_gym_environment.evaluation.run import EvaluationSet, planned_recipes
 from reasoning_gym_environment.problems.seeds import is_evaluation_seed, redrawn_seed
 from reasoning_gym_environment.problems.stream import (
     MAX_SKIPPED,
@@ -54,10 +54,10 @@ async def test_a_task_whose_items_are_all_faulty_is_an_error_that_names_it() -> 
 
 
 async def test_evaluation_draws_the_same_items_whatever_their_number() -> None:
-    def plan(count: int) -> EvaluationPlan:
-        return EvaluationPlan(seed=1, tasks=["gcd"], per_task=count, difficulties=[], ladders={})
+    def plan(count: int) -> list[tuple[Recipe, float | None]]:
+        return planned_recipes(seed=1, tasks=["gcd"], per_task=count, difficulties=[], ladders={})
 
-    planned = [recipe.seed for recipe, _ in plan(3).recipes()]
+    planned = [recipe.seed for recipe, _ in plan(3)]
     generate = skip_faulty(Pool(FaultKind.FALSE_LABEL, planned[1]).generate, Counter())
     few, many = [
         [item.problem.recipe.seed for item in await EvaluationSet(generate, plan(count)).items()]

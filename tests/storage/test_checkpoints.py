@@ -119,7 +119,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused_with_the_way_out(tmp_path
         (b"\xff\xfe\x00", "it is not valid JSON: "),
         (b"[" * 100_000, "it is nested too deeply"),
         (b"[]", "the value must be object, got []"),
-        (b"{}", "object missing required field `stream_state`"),
+        (b"{}", "stream_state is missing: it is not a checkpoint"),
         (b'{"schema_version": 2}', "schema_version is 2, this program reads 1"),
         (b'{"schema_version": "x"}', "schema_version is 'x', this program reads 1"),
         (None, "Is a directory"),
