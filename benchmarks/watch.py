@@ -27,7 +27,7 @@ from urllib.request import urlopen
 
 from report import GROUP_SIZE, rows, write_rows
 
-from reasoning_gym_environment.report.follow import LiveIndex
+from reasoning_gym_environment.report.live import LiveIndex
 
 DUMP = "reasoning_gym_environment_rollouts_invented_0000.jsonl"
 

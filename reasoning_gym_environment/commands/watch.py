@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from argparse import SUPPRESS
+from argparse import SUPPRESS, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,8 +28,7 @@ TOKEN_VARIABLE = "REASONING_GYM_WATCH_TOKEN"
 def main(arguments: Sequence[str]) -> int:
     """Serve the page until SIGTERM or SIGINT; FixableError if it cannot start."""
     options = build_parser().parse(arguments)
-    from ..report.follow import LiveIndex
-    from ..report.live import LiveServer, LiveSettings
+    from ..report.live import LiveIndex, LiveServer
     from ..report.page import live_page
     from .rewards import read_token  # slow, and not needed for --help
 
@@ -37,21 +36,19 @@ def main(arguments: Sequence[str]) -> int:
     if token is None and not is_loopback(options.host):
         token = secrets.token_urlsafe(24)
     live = LiveIndex(options.files, since=time.time() if options.new else 0.0)
-    settings = LiveSettings(
-        host=options.host, port=options.port, token=token, allowed_hosts=options.allow_host
-    )
     sys.setswitchinterval(SWITCH_SECONDS)
-    server = LiveServer(live, live_page(), settings)
-    asyncio.run(_serve(server, until_input_ends=options.until_input_ends))
+    address = {"host": options.host, "port": options.port}
+    server = LiveServer(live, live_page(), **address, token=token, allowed_hosts=options.allow_host)
+    asyncio.run(_serve(server, options))
     return 0
 
 
-async def _serve(server: LiveServer, *, until_input_ends: bool) -> None:
+async def _serve(server: LiveServer, options: Namespace) -> None:
     """Serve until the first signal, or until whoever started this process has ended."""
     from ..service.server import first_signal
 
     ended = first_signal()
-    if until_input_ends:
+    if options.until_input_ends:
         loop = asyncio.get_running_loop()
 
         def wait() -> None:
@@ -62,7 +59,7 @@ async def _serve(server: LiveServer, *, until_input_ends: bool) -> None:
         threading.Thread(target=wait, daemon=True).start()
     async with server:
         print(server.url, flush=True)
-        if not until_input_ends and is_loopback(server.settings.host):
+        if not options.until_input_ends and is_loopback(options.host):
             port = urlsplit(server.url).port
             tunnel = f"{port}:127.0.0.1:{port} {socket.gethostname()}"
             print(f"From another machine: ssh -L {tunnel}, then open the same address", flush=True)

@@ -8,29 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+import msgspec
 
 from ..errors import FixableError
 from ..evaluation.store import METRICS
 from ..storage.dumps import FAILED, PARTIAL, read_groups, stored_files
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
-from ..util.models import validate
 
 TRAINING, EVALUATION = "training", "evaluation"
-SPLITS = (TRAINING, EVALUATION)
-SUCCESSFUL_GROUPS, FAILED_GROUPS = "successful groups", "failed groups"
-PARTIAL_GROUPS = "partly successful groups"
-
-_CATEGORIES = known_categories()
-
-
-class _Results(Struct):
-    all: dict[str, Any]
-
-
-class _Metrics(Struct):
-    results: _Results
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +78,7 @@ def read_report_data(paths: Sequence[Path]) -> ReportData:
     kinds = {source.kind for source in sources if source.groups}
     return ReportData(
         groups=tuple(groups),
-        ordered=timed or not kinds >= {SUCCESSFUL_GROUPS, FAILED_GROUPS},
+        ordered=timed or not kinds >= {"successful groups", "failed groups"},
         sources=tuple(sources),
         recorded=recorded,
     )
@@ -100,12 +86,12 @@ def read_report_data(paths: Sequence[Path]) -> ReportData:
 
 def category_of(task: str) -> str:
     """Return the category of a task; "other" for tasks that are not the library's."""
-    return _CATEGORIES.get(task, "other")
+    return known_categories().get(task, "other")
 
 
 def split_of(group: StoredGroup) -> str:
     """Return "training" or "evaluation", by the recipe's seed."""
-    return SPLITS[group.has_evaluation_seed]
+    return EVALUATION if group.has_evaluation_seed else TRAINING
 
 
 def read_metrics(path: Path) -> dict[str, float]:
@@ -115,23 +101,23 @@ def read_metrics(path: Path) -> dict[str, float]:
         FixableError: the file can't be read, or holds something else.
     """
     try:
-        metrics = validate(json.loads(path.read_bytes()), _Metrics).results.all
+        metrics = msgspec.convert(json.loads(path.read_bytes())["results"]["all"], dict[str, Any])
     except OSError as error:
         raise FixableError(f"{path} can't be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise FixableError(f"{path} is not an evaluation's metrics.json: {error}") from error
     return {n: float(value) for n, value in metrics.items() if isinstance(value, int | float)}
 
 
 def summarize(path: Path, groups: Sequence[StoredGroup], torn: int) -> Source:
-    of_names = {FAILED.name: FAILED_GROUPS, PARTIAL.name: PARTIAL_GROUPS}
-    named = (kind for name, kind in of_names.items() if name in path.name)
-    training = next(named, SUCCESSFUL_GROUPS)
-    kinds = {TRAINING: training, EVALUATION: "evaluation samples"}
+    """Return what a file holds."""
+    names = {FAILED.name: "failed groups", PARTIAL.name: "partly successful groups"}
+    named = (kind for name, kind in names.items() if name in path.name)
+    kinds = {TRAINING: next(named, "successful groups"), EVALUATION: "evaluation samples"}
     splits = {split_of(group) for group in groups}
     return Source(
         name=str(path),
-        kind=" and ".join(kinds[split] for split in SPLITS if split in splits) or "empty",
+        kind=" and ".join(kind for split, kind in kinds.items() if split in splits) or "empty",
         groups=len(groups),
         rollouts=sum(len(group.rollouts) for group in groups),
         torn=torn,

@@ -1,29 +1,36 @@
 """A columnar index of stored groups: all that the page needs to filter and to calculate.
 
 The page computes every figure from these columns, and loads the texts of a group when it shows it.
-The index grows by group, and hands out what came since, so that a page can follow a run.
+The index grows by group, and hands out what came since, so that a page can follow a run. How a run
+goes is told from its last groups and its record, in the words of its log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from hashlib import blake2b
 from pathlib import Path, PurePath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import structs
 
 from ..errors import FixableError
 from ..evaluation.store import METRICS, PARTIAL, RUN, SAMPLES, settings_in
 from ..records import FORMAT_FAILURES, Signal, Status
+from ..rollouts.metrics import GROUPS, NEARLY_ALL, AnswerCheck
+from ..storage.dumps import counted
 from ..storage.rows import StoredGroup, StoredRollout
-from ..storage.runs import RunRecord, read_run
+from ..storage.runs import RECORD_SECONDS, RunRecord, read_run
 from ..tasks.catalogue import ladder_heights
 from ..tasks.facts import Floors, floors
 from .data import EVALUATION, TRAINING, category_of, split_of
 
+RATE_SECONDS = 60
 INDEX_VERSION: Final = 1
 """Version of the index's layout; the page refuses another one."""
 
@@ -89,9 +96,10 @@ class RunEntry:
         """Return what the page's header shows, with what the run's files say now."""
         about = self._training() if self.kind == TRAINING else self._evaluation()
         settings: Mapping[str, Any] = about.pop("settings")
-        header = [
-            [_LABELS[name], str(settings[name])] for name in _LABELS if _given(settings, name)
-        ]
+        if "length_limit" in settings:  # the stricter of two token limits stands for both
+            settings = {**settings, "max_token_length": None}
+        shown = [name for name in _LABELS if settings.get(name) is not None]
+        header = [[_LABELS[name], str(settings[name])] for name in shown]
         tasks = settings.get("tasks")
         if isinstance(tasks, list):
             header.append(["tasks", f"{len(tasks)}"])
@@ -109,15 +117,21 @@ class RunEntry:
 
     def _training(self) -> dict[str, Any]:
         record = self.record
-        about = {
+        if not self.numbered:
+            groups = f"{self.groups:,}, perhaps a selection: these rows are not numbered"
+        elif self.groups >= self.last_number:
+            groups = f"all {self.groups:,}"
+        else:
+            groups = f"a selection: {self.groups:,} of {self.last_number:,}"
+        return {
             "started": record.started if record else "",
             "updated": record.updated if record else "",
             "ended": record.ended if record else "",
             "health": [],
             "warnings": [structs.asdict(each) for each in (record.warnings if record else ())],
+            "settings": record.settings if record else {},
+            "more": [["groups", groups]],
         }
-        settings = record.settings if record else {}
-        return {**about, "settings": settings, "more": [["groups", self._coverage()]]}
 
     def _evaluation(self) -> dict[str, Any]:
         more: list[list[str]] = []
@@ -126,30 +140,12 @@ class RunEntry:
             settings = (settings_in(self.folder) if self.folder else None) or {}
         except FixableError:
             more = [["settings", f"{RUN} can't be read"]]
-        about = {"started": "", "updated": "", "ended": self._end(), "health": [], "warnings": []}
-        return {**about, "settings": settings, "more": more}
-
-    def _end(self) -> str:
-        """Return when the evaluation's results were written; empty before."""
-        try:
+        ended = ""  # until its results are written
+        with suppress(OSError):
             written = ((self.folder or Path()) / METRICS).stat().st_mtime
-        except OSError:
-            return ""
-        return datetime.fromtimestamp(written, timezone.utc).isoformat(timespec="seconds")
-
-    def _coverage(self) -> str:
-        if not self.numbered:
-            return f"{self.groups:,}, perhaps a selection: these rows are not numbered"
-        if self.groups >= self.last_number:
-            return f"all {self.groups:,}"
-        return f"a selection: {self.groups:,} of {self.last_number:,}"
-
-
-def _given(settings: Mapping[str, Any], name: str) -> bool:
-    """Return whether a setting is shown; the stricter of two token limits stands for both."""
-    if name == "max_token_length" and "length_limit" in settings:
-        return False
-    return settings.get(name) is not None
+            ended = datetime.fromtimestamp(written, timezone.utc).isoformat(timespec="seconds")
+        times = {"started": "", "updated": "", "ended": ended}
+        return {**times, "health": [], "warnings": [], "settings": settings, "more": more}
 
 
 class GroupIndex:
@@ -300,10 +296,8 @@ def difficulty_of(group: StoredGroup) -> float | None:
 
 def _seconds(group: StoredGroup) -> float | None:
     """Return when the group was written, in seconds since 1970; None where it does not tell."""
-    try:
-        return round(datetime.fromisoformat(group.time.replace("Z", "+00:00")).timestamp(), 1)
-    except (ValueError, OverflowError, OSError):
-        return None
+    seconds = seconds_of(group.time)
+    return None if seconds is None else round(seconds, 1)
 
 
 def _signal(group: StoredGroup) -> int | None:
@@ -341,3 +335,169 @@ _ROLLOUT_COLUMNS: Mapping[str, Callable[[StoredRollout], Any]] = {
     "truncated": lambda rollout: int(rollout.truncated),
     "format_failure": lambda rollout: int(rollout.status in FORMAT_FAILURES),
 }
+
+
+class _Outcome(NamedTuple):
+    """What a group tells about the health of its run; sorted by time."""
+
+    time: float
+    number: int
+    signal: Signal | None
+    unscored: int
+    truncated: int
+    completions: list[tuple[str, str, Status]]
+
+
+class RunHealth:
+    """The last groups of a run or an evaluation, in whatever order they are read."""
+
+    def __init__(self) -> None:
+        self._groups = 0
+        self._first = self._last = 0.0
+        self._outcomes: list[_Outcome] = []  # a heap of the last groups by time
+        self._rollouts_at: Counter[int] = Counter()  # of the last minute, by second
+
+    def add(self, group: StoredGroup) -> None:
+        """Take in a group."""
+        time = seconds_of(group.time) or 0.0
+        self._first = min(self._first, time) if self._groups else time
+        self._last = max(self._last, time)
+        self._groups += 1
+        since = self._last - RATE_SECONDS
+        if time > since:
+            self._rollouts_at[int(time)] += len(group.rollouts)
+            for second in [each for each in self._rollouts_at if each <= since]:
+                del self._rollouts_at[second]
+        heap, scored = self._outcomes, group.scored
+        if len(heap) == GROUPS and heap[0][:2] > (time, self._groups):
+            return
+        outcome = _Outcome(
+            time=time,
+            number=self._groups,
+            signal=group.signal,
+            unscored=len(group.rollouts) - len(scored),
+            truncated=sum(rollout.truncated for rollout in scored),
+            completions=[  # of the text, only whether there is one is kept
+                (r.text[:1] if r.text.strip() else "", r.finish_reason, r.status) for r in scored
+            ],
+        )
+        (heapq.heappush if len(heap) < GROUPS else heapq.heapreplace)(heap, outcome)
+
+    def pace(self, now: float) -> list[list[str]]:
+        """Return label and value of the rate over the last minute, and of the last group's age."""
+        if not self._last:
+            return []
+        ago = f"{lasting(now - self._last)} ago"
+        return [["rollouts per second", f"{self._rate(now):.1f}"], ["last group", ago]]
+
+    def _rate(self, now: float) -> float:
+        since = now - RATE_SECONDS
+        rollouts = sum(count for second, count in self._rollouts_at.items() if second > since)
+        return rollouts / max(1.0, min(RATE_SECONDS, now - self._first))
+
+    def lines(
+        self,
+        record: RunRecord | None = None,
+        *,
+        trains: bool,
+        unreadable: int = 0,
+        ended: bool = False,
+        now: float | None = None,
+    ) -> list[dict[str, str]]:
+        """Return what is wrong, or one line that nothing is.
+
+        Args:
+            record: of the run, if it writes one.
+            trains: whether the groups are of training.
+            unreadable: lines of the run's files that could not be read.
+            ended: whether it has ended, where no record says so.
+            now: seconds since the epoch; None leaves out what is only true while a run goes.
+        """
+        ended = ended or bool(record and record.ended)
+        found = [*self._state(record, None if ended else now), *self._findings(trains=trains)]
+        if unreadable:
+            found.append(("warning", f"Skipped {unreadable} torn or unreadable lines"))
+        return [{"level": level, "text": text} for level, text in found or [self._fine(ended, now)]]
+
+    def _fine(self, ended: bool, now: float | None) -> tuple[str, str]:
+        if ended:
+            return "ok", "Ended"
+        if now is None or not self._last:
+            return "ok", "Nothing wrong in the last groups"
+        ago = lasting(now - self._last)
+        return "ok", f"{self._rate(now):.1f} rollouts per second, last group {ago} ago"
+
+    def _state(self, record: RunRecord | None, now: float | None) -> Iterator[tuple[str, str]]:
+        """Yield what the run's record and files say.
+
+        Args:
+            now: None unless the run goes.
+        """
+        if record and record.lost:
+            yield "error", f"{counted(record.lost)} lost to disk"
+        if record and now is not None:
+            if record.failures:
+                yield "error", f"Inference fails: lost {counted(record.failures)} in a row"
+            if record.waiting:
+                yield "warning", f"Requests wait: {record.waiting}"
+            silent = now - (seconds_of(record.updated) or 0.0)
+            since_group = now - (self._last or seconds_of(record.started) or 0.0)
+            if silent > 6 * RECORD_SECONDS:
+                what = "The process was killed, or its disk stalls"
+                yield "error", f"{what}: it has written nothing about itself for {lasting(silent)}"
+            elif since_group > 120.0:
+                yield "warning", f"No group for {lasting(since_group)}"
+
+    def _findings(self, *, trains: bool) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong with the last groups."""
+        last = self._outcomes
+        if len(last) < 10:
+            return
+        of, check = f"the last {len(last)} groups", AnswerCheck()
+        for outcome in last:
+            check.add(outcome.completions)
+        given = sum(len(one.completions) for one in last)
+        unscored = sum(one.unscored for one in last)
+        if unscored > 0.02 * (unscored + given):
+            share = unscored / (unscored + given)
+            yield "warning", f"{share:.0%} of the rollouts of {of} are unscored"
+        if text := check.finding(of):
+            yield "error", text
+            return
+        truncated = sum(one.truncated for one in last) / max(1, given)
+        if truncated >= 0.2:
+            what = "are truncated at max_token_length"
+            yield "warning", f"{truncated:.0%} of the completions of {of} {what}"
+        for signal, what in (
+            (Signal.ALL_SOLVED, "all solved"),
+            (Signal.NONE_SOLVED, "all unsolved"),
+        ):
+            share = sum(one.signal is signal for one in last) / len(last)
+            if trains and share >= NEARLY_ALL:
+                yield "warning", f"{share:.0%} of {of} are {what}: little can be learned from them"
+
+
+def seconds_of(time: str) -> float | None:
+    """Return seconds since the epoch of an ISO 8601 time; None if it isn't one.
+
+    Example:
+        >>> seconds_of("1970-01-01T00:01:00+00:00"), seconds_of("soon")
+        (60.0, None)
+    """
+    try:
+        return datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def lasting(seconds: float) -> str:
+    """Return a duration in words.
+
+    Example:
+        >>> lasting(4.2), lasting(90), lasting(7200), lasting(400_000)
+        ('4 s', '90 s', '2 h', '5 days')
+    """
+    for unit, size, most in (("s", 1, 120), ("min", 60, 120), ("h", 3600, 48)):
+        if seconds < most * size:
+            return f"{max(0.0, seconds) / size:.0f} {unit}"
+    return f"{seconds / 86400:.0f} days"

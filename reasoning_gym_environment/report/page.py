@@ -12,7 +12,7 @@ import re
 import zlib
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -24,38 +24,10 @@ from ..errors import FixableError
 from ..storage.rows import StoredGroup
 from ..util.files import replacing, require_not_read
 from .data import TRAINING, ReportData, read_report_data
-from .health import RunHealth
-from .index import GroupIndex, run_of
+from .index import GroupIndex, RunHealth, run_of
 
-_SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)
-_ASSETS = files(__package__) / "assets"
-_CHART_LIBRARY = ("vega", "vega-lite", "vega-embed")
-"""Versions 6.4.0, 6.4.3 and 7.3.0 as published; their licenses are beside them."""
-
-_SCRIPTS = (
-    "text",
-    "estimators",
-    "source",
-    "data",
-    "table",
-    "charts",
-    "runs",
-    "tasks",
-    "time",
-    "distributions",
-    "comparison",
-    "rollouts",
-    "rollout",
-    "main",
-)
-"""One module, in this order."""
-
-_MAX_ROLLOUTS = 10_000
-_MAX_CHARACTERS = 40_000_000
-"""Of all texts together; keeps the page below about 20 MB."""
-
-_MAX_TEXT = 50_000
-_CHUNK_GROUPS = 25
+MAX_TEXT = 50_000
+"""Characters of a text in a page that is a file."""
 
 
 def write_report(paths: Sequence[Path], output: Path) -> None:
@@ -68,7 +40,7 @@ def write_report(paths: Sequence[Path], output: Path) -> None:
     if output.suffix not in (".html", ".htm"):
         raise FixableError(f"{output} must end in .html")
     require_not_read(output, paths)
-    page = _file_page(embed(read_report_data(paths)))
+    page = _file_page(*embed(read_report_data(paths)))
     with replacing(output) as partial:
         partial.write_text(page, encoding="utf-8", errors="replace")
 
@@ -78,32 +50,23 @@ def live_page() -> str:
     return _page("http", "", connects="'self'")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Embedded:
-    """What a page holds: the index, and the rows of the groups whose texts it has.
+def embed(data: ReportData) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the index of all groups, and rows by identifier in chunks of 25 groups.
 
-    Attributes:
-        index: a batch of `GroupIndex` with the files; `at` is the number of a group's chunk.
-        chunks: rows by identifier.
+    The rows have the texts of at most 10,000 rollouts, cut where they are too long. In the index,
+    `at` is the number of a group's chunk.
     """
-
-    index: Mapping[str, Any]
-    chunks: Sequence[Mapping[str, Any]]
-
-
-def embed(data: ReportData) -> Embedded:
-    """Index all groups; take the texts of at most 10,000 rollouts, cut where they are too long."""
     kept = thin_out(data.groups)
     lengths = [len(rollout.text) for group in kept for rollout in group.rollouts]
     longest = fitting_length(lengths)
     index, places = GroupIndex(), {id(group): place for place, group in enumerate(kept)}
-    chunks: list[dict[str, Any]] = [{} for _ in range(0, len(kept), _CHUNK_GROUPS)]
+    chunks: list[dict[str, Any]] = [{} for _ in range(0, len(kept), 25)]
     health: dict[str, RunHealth] = {}
     for group in data.groups:
         run, _ = run_of(group)
         health.setdefault(run, RunHealth()).add(group)
         place = places.get(id(group))
-        chunk = None if place is None else place // _CHUNK_GROUPS
+        chunk = None if place is None else place // 25
         identifier = index.add(group, chunk)
         if chunk is not None:
             chunks[chunk][identifier] = row_of(group, longest)
@@ -117,7 +80,7 @@ def embed(data: ReportData) -> Embedded:
     for run in batch["runs"]:
         record, trains = index.runs[run["id"]].record, run["kind"] == TRAINING
         run["health"] = health[run["id"]].lines(record, trains=trains)
-    return Embedded(index=batch, chunks=chunks)
+    return batch, chunks
 
 
 def _held(data: ReportData, shown: int, longest: int, cut: int) -> Iterator[str]:
@@ -136,21 +99,23 @@ def _held(data: ReportData, shown: int, longest: int, cut: int) -> Iterator[str]
         )
 
 
-def thin_out(groups: Sequence[StoredGroup], most: int = _MAX_ROLLOUTS) -> list[StoredGroup]:
+def thin_out(groups: Sequence[StoredGroup], most: int = 10_000) -> list[StoredGroup]:
     """Return groups at equal distances with about `most` rollouts at most."""
     rollouts = sum(len(group.rollouts) for group in groups)
     kept = len(groups) if rollouts <= most else max(1, len(groups) * most // rollouts)
     return [groups[number * len(groups) // kept] for number in range(kept)]
 
 
-def fitting_length(lengths: Sequence[int], most: int = _MAX_CHARACTERS) -> int:
+def fitting_length(lengths: Sequence[int], most: int = 40_000_000) -> int:
     """Return the maximum length of a text at which all texts have at most `most` characters.
+
+    The default keeps a page below about 20 MB.
 
     Example:
         >>> fitting_length([10, 400_000, 400_000], most=100_000)
         25000
     """
-    longest = _MAX_TEXT
+    longest = MAX_TEXT
     while sum(min(length, longest) for length in lengths) > most:
         longest //= 2
     return longest
@@ -198,9 +163,8 @@ def _texts(rollout: Mapping[str, Any]) -> list[str]:
     return [rollout["answer"] or "", *(message["content"] for message in rollout["conversation"])]
 
 
-def _file_page(embedded: Embedded) -> str:
-    packed = [f'id="index">{pack(embedded.index)}']
-    packed += [f'class="chunk">{pack(chunk)}' for chunk in embedded.chunks]
+def _file_page(index: Mapping[str, Any], chunks: Sequence[Mapping[str, Any]]) -> str:
+    packed = [f'id="index">{pack(index)}', *(f'class="chunk">{pack(chunk)}' for chunk in chunks)]
     data = "\n".join(f'<script type="text/plain" {each}</script>' for each in packed)
     return _page("file", data, connects="'none'")
 
@@ -213,11 +177,20 @@ def pack(value: object) -> str:
 
 def _page(source: str, data: str, *, connects: str) -> str:
     """Return the page; only the package's own scripts and style run in it, by their hashes."""
+    names = (  # one module, in this order
+        *("text", "estimators", "source", "data", "table", "charts", "runs", "tasks", "time"),
+        *("distributions", "comparison", "rollouts", "rollout", "main"),
+    )
     style = _asset("style.css")
-    scripts = [_chart_library(), "\n".join(_asset(f"{name}.js") for name in _SCRIPTS)]
+    scripts = [_chart_library(), "\n".join(_asset(f"{name}.js") for name in names)]
+    allowed = " ".join(map(_source_hash, scripts))
+    policy = (
+        f"default-src 'none'; script-src {allowed}; style-src {_source_hash(style)}; "
+        f"img-src data:; connect-src {connects}; base-uri 'none'; form-action 'none'"
+    )
     return Template(_asset("page.html")).substitute(
         source=source,
-        policy=_content_security_policy(style, scripts, connects),
+        policy=policy,
         style=style,
         data=data,
         scripts="\n".join(f'<script type="module">{script}</script>' for script in scripts),
@@ -226,27 +199,21 @@ def _page(source: str, data: str, *, connects: str) -> str:
 
 @cache
 def _chart_library() -> str:
-    """Return Vega, Vega-Lite and Vega-Embed, each with its license, as one script."""
+    """Return Vega, Vega-Lite and Vega-Embed, each with its license, as one script.
+
+    They are versions 6.4.0, 6.4.3 and 7.3.0 as published.
+    """
     parts = [
         f"/*\n{_asset(f'vega/LICENSE.{name}.txt').strip()}\n*/\n{_asset(f'vega/{name}.min.js')}"
-        for name in _CHART_LIBRARY
+        for name in ("vega", "vega-lite", "vega-embed")
     ]
     # The page has no source maps, and its policy forbids loading them.
-    return _SOURCE_MAP.sub("", "\n".join(parts))
+    return re.sub(r"^//# sourceMappingURL=.*$", "", "\n".join(parts), flags=re.MULTILINE)
 
 
 @cache
 def _asset(name: str) -> str:
-    return (_ASSETS / name).read_text(encoding="utf-8")
-
-
-def _content_security_policy(style: str, scripts: Sequence[str], connects: str) -> str:
-    """Return a policy that allows only these scripts, this style and these connections."""
-    allowed = " ".join(_source_hash(script) for script in scripts)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src {_source_hash(style)}; "
-        f"img-src data:; connect-src {connects}; base-uri 'none'; form-action 'none'"
-    )
+    return (files(__package__) / "assets" / name).read_text(encoding="utf-8")
 
 
 def _source_hash(text: str) -> str:

@@ -14,8 +14,8 @@ import pytest
 from report_files import row, write
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.report import follow
-from reasoning_gym_environment.report.follow import GoneError, LiveIndex
+from reasoning_gym_environment.report import live as module
+from reasoning_gym_environment.report.live import GoneError, LiveIndex
 from reasoning_gym_environment.storage.runs import record_path
 
 DUMP = "reasoning_gym_environment_rollouts_r_0000.jsonl"
@@ -24,7 +24,7 @@ SECOND = "reasoning_gym_environment_rollouts_r_0001.jsonl"
 
 @pytest.fixture(autouse=True)
 def _looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(LiveIndex, "look_seconds", 0.0)
 
 
 def line(seed: int, **fields: Any) -> str:
@@ -256,8 +256,7 @@ def test_hostile_lines_are_skipped_and_counted(tmp_path: Path) -> None:
 def test_a_line_of_any_length_is_skipped_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "_CHUNK", 2**12)
-    monkeypatch.setattr(follow, "MAX_LINE", 2**14)
+    monkeypatch.setattr(module, "MAX_LINE", 2**14)
     path = tmp_path / DUMP
     append(path, line(0) + "x" * 2**16)
     live = following(tmp_path)
@@ -281,8 +280,8 @@ def test_what_is_no_regular_file_is_left_alone(tmp_path: Path) -> None:
 def test_groups_beyond_the_limits_are_left_out_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "MAX_ROLLOUTS", 5)
-    monkeypatch.setattr(follow, "MAX_RUNS", 1)
+    monkeypatch.setattr(module, "MAX_ROLLOUTS", 5)
+    monkeypatch.setattr(module, "MAX_RUNS", 1)
     append(tmp_path / DUMP, line(0) + line(1) + line(2) + line(3, run="another"))
     live = following(tmp_path)
     assert seeds(live) == [0, 2]

@@ -14,9 +14,7 @@ import pytest
 from report_files import row
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.report import follow, live
-from reasoning_gym_environment.report.follow import LiveIndex
-from reasoning_gym_environment.report.live import LiveServer, LiveSettings
+from reasoning_gym_environment.report.live import LiveIndex, LiveServer
 
 DUMP = "reasoning_gym_environment_rollouts_r_0000.jsonl"
 TOKEN = "a-token-of-24-characters"
@@ -25,8 +23,7 @@ PAGE = "<!doctype html><title>A page</title>"
 
 @pytest.fixture(autouse=True)
 def _polls_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "_LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(live, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(LiveIndex, "look_seconds", 0.02)
 
 
 class Reply(NamedTuple):
@@ -70,7 +67,7 @@ class Client:
 @asynccontextmanager
 async def serving(folder: Path, **settings: Any) -> AsyncIterator[Client]:
     index = LiveIndex([folder])
-    async with LiveServer(index, PAGE, LiveSettings(**settings)) as server:
+    async with LiveServer(index, PAGE, **settings) as server:
         client = Client(server.url)
         try:
             yield client
@@ -196,8 +193,7 @@ async def test_a_token_is_required_and_becomes_a_cookie(tmp_path: Path) -> None:
 
 async def test_the_address_has_the_token_and_a_name_that_others_reach(tmp_path: Path) -> None:
     for host, name in (("0.0.0.0", socket.gethostname()), ("127.0.0.1", "127.0.0.1")):
-        settings = LiveSettings(host=host, token=TOKEN)
-        async with LiveServer(LiveIndex([tmp_path]), PAGE, settings) as server:
+        async with LiveServer(LiveIndex([tmp_path]), PAGE, host=host, token=TOKEN) as server:
             assert server.url.startswith(f"http://{name}:")
             assert server.url.endswith(f"/?token={TOKEN}")
 
@@ -206,7 +202,7 @@ async def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
     async with serving(tmp_path) as client:
         port = int(client.url.rpartition(":")[2].strip("/"))
         with pytest.raises(FixableError, match=f"--port {port}: cannot listen"):
-            async with LiveServer(LiveIndex([tmp_path]), PAGE, LiveSettings(port=port)):
+            async with LiveServer(LiveIndex([tmp_path]), PAGE, port=port):
                 pass
 
 
@@ -219,7 +215,7 @@ class BrokenIndex(LiveIndex):
 
 async def test_a_bug_ends_the_server(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
-        async with LiveServer(BrokenIndex([tmp_path]), PAGE, LiveSettings()) as server:
+        async with LiveServer(BrokenIndex([tmp_path]), PAGE) as server:
             await server.serve_until(asyncio.Event())
     async with serving(tmp_path, port=int(server.url.rpartition(":")[2].strip("/"))):
         pass  # it has left its port
@@ -227,6 +223,6 @@ async def test_a_bug_ends_the_server(tmp_path: Path) -> None:
 
 async def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
     ended = asyncio.Event()
-    async with LiveServer(LiveIndex([tmp_path]), PAGE, LiveSettings()) as server:
+    async with LiveServer(LiveIndex([tmp_path]), PAGE) as server:
         asyncio.get_running_loop().call_later(0.1, ended.set)
         await server.serve_until(ended)

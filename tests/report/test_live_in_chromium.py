@@ -145,6 +145,18 @@ def test_a_server_that_is_away_is_asked_until_it_is_back(browser: Any, tmp_path:
         assert text_of(browser, "connection") == "live"
 
 
+def test_a_run_without_groups_is_waited_for(browser: Any, tmp_path: Path) -> None:
+    with watching(tmp_path) as (url, _):
+        browser.get("about:blank")
+        browser.get_log("browser")
+        browser.get(url)
+        title = "document.getElementById('title').textContent"
+        until(browser, f"{title} === 'Waiting for the first group'")
+        write(tmp_path, range(3))
+        until(browser, f"{title} === 'run r' && {has('found', '12 of 12')}")
+    assert complaints(browser) == []
+
+
 def test_texts_are_searched_and_a_deleted_file_is_told(browser: Any, tmp_path: Path) -> None:
     write(tmp_path, range(12))
     with watching(tmp_path) as (url, _):

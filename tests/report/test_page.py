@@ -158,16 +158,16 @@ def test_a_page_replaces_no_rollouts(
 
 def test_chunks_hold_the_rows_as_they_were(tmp_path: Path) -> None:
     given = row([1.0], texts=["<think>\ud800 hm</think>so <answer>4</answer>"], oracle=None)
-    embedded = embed(read_report_data([write(tmp_path, [given])]))
-    (identifier,) = embedded.index["groups"]["id"]
-    assert unpack(pack(embedded.chunks[0])) == {identifier: given}
+    index, chunks = embed(read_report_data([write(tmp_path, [given])]))
+    (identifier,) = index["groups"]["id"]
+    assert unpack(pack(chunks[0])) == {identifier: given}
 
 
 def test_every_group_stands_in_the_index_and_its_texts_in_a_chunk(tmp_path: Path) -> None:
     rows = [row([1.0, 0.0], number=number) for number in range(60)]
-    embedded = embed(read_report_data([write(tmp_path, rows)]))
-    assert embedded.index["groups"]["at"] == [number // 25 for number in range(60)]
-    assert [len(chunk) for chunk in embedded.chunks] == [25, 25, 10]
+    index, chunks = embed(read_report_data([write(tmp_path, rows)]))
+    assert index["groups"]["at"] == [number // 25 for number in range(60)]
+    assert [len(chunk) for chunk in chunks] == [25, 25, 10]
 
 
 def test_a_row_that_lost_text_says_so(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from json_values import ODD, places, with_value, without
 
-from reasoning_gym_environment.report.health import RunHealth
-from reasoning_gym_environment.report.index import GroupIndex
+from reasoning_gym_environment.report.index import GroupIndex, RunHealth
 from reasoning_gym_environment.report.page import row_of
 from reasoning_gym_environment.storage.export import dpo_rows, record_rows, sft_rows
 from reasoning_gym_environment.storage.rendering import render_rollout
