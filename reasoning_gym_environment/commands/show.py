@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import operator
+import re
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from textwrap import indent
 
 from ..errors import ConfigurationError
 from ..records import Status
+from ..scoring.extraction import split_thought
 from ..storage.dumps import coverage, read_groups, stored_files
-from ..storage.rendering import RolloutFilter, parse_condition, render_rollout
-from ..storage.rows import StoredGroup
+from ..storage.rows import StoredGroup, StoredRollout
 from ..tasks.catalogue import known_categories, require_known
 from ..util.command_line import Parser, number
+from ..util.text import escape_control_characters
 
 STATUSES = [status.value for status in Status]
 
@@ -82,3 +88,118 @@ def print_safely(text: str) -> None:
     """Print a text, escaping characters that the terminal's encoding lacks."""
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def parse_condition(text: str) -> Callable[[float], bool]:
+    """Return the test that `<0.5`, `>=1` or `=0` stands for; raises ValueError on other text.
+
+    Example:
+        >>> parse_condition("<0.5")(0.25)
+        True
+    """
+    found = re.fullmatch(r"\s*(<=|>=|<|>|=)\s*(\d+(?:\.\d*)?|\.\d+)\s*", text)
+    if not found:
+        raise ValueError(f"{text!r} must be a comparison such as '<0.5', '>=1' or '=0'")
+    names = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "=": "eq"}
+    compare, bound = getattr(operator, names[found[1]]), float(found[2])
+    return lambda score: bool(compare(score, bound))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RolloutFilter:
+    """Conditions on rollouts.
+
+    Attributes:
+        tasks, statuses: accepted ones; empty accepts all.
+        score: test of the reward; None accepts any.
+    """
+
+    tasks: Collection[str] = ()
+    statuses: Collection[Status] = ()
+    score: Callable[[float], bool] | None = None
+
+    def matches(self, task: str, rollout: StoredRollout) -> bool:
+        return (
+            (not self.tasks or task in self.tasks)
+            and (not self.statuses or rollout.status in self.statuses)
+            and (self.score is None or self.score(rollout.score))
+        )
+
+
+def render_rollout(group: StoredGroup, number: int, *, full: bool) -> str:
+    """Return a rollout as text that is safe to print.
+
+    Args:
+        number: of the rollout in its group, from 0.
+        full: include the whole thought and the system prompt.
+    """
+    rollout, recipe = group.rollouts[number], group.recipe
+    level = "" if recipe.level is None else f", level {recipe.level:g}"
+    parameters = f", {json.dumps(recipe.parameters)}" if recipe.parameters else ""
+    name = f"{recipe.task} (seed {recipe.seed}{level}{parameters})"
+    title = f"── {name}, rollout {number + 1} of {len(group.rollouts)} ".ljust(100, "─")
+    thought, reply = split_thought(rollout.text)
+    system = [m["content"] for m in rollout.conversation if m["role"] == "system"]
+    parts = [
+        *([("system", text) for text in system] if full else []),
+        ("question", rollout.question),
+        ("thought", thought if full else abbreviate(thought)),
+        ("reply", reply),
+        ("answer", "(none)" if rollout.answer is None else rollout.answer),
+        ("oracle", "(none)" if group.oracle is None else group.oracle),
+        ("status", ": ".join(filter(None, (rollout.status.value, rollout.detail)))),
+        ("reward", explain_reward(rollout, group.scoring)),
+        (
+            "tokens",
+            f"{rollout.completion_tokens:,} written, {rollout.tokens:,} with the prompt; "
+            f"ended by {rollout.finish_reason}",
+        ),
+    ]
+    sections = [_section(name, text) for name, text in parts if text.strip()]
+    return escape_control_characters("\n".join([title, *sections]))
+
+
+def _section(name: str, text: str) -> str:
+    """Return the text indented beside its name."""
+    margin = " " * 10
+    return f"{name:<10}" + indent(text.strip("\n"), margin).removeprefix(margin)
+
+
+def abbreviate(text: str) -> str:
+    """Replace the middle of a long text, but 300 characters at each end, with a note.
+
+    Example:
+        >>> len(abbreviate("x" * 10_000)) < 1000
+        True
+    """
+    omitted = len(text) - 600
+    if omitted <= 300:
+        return text
+    note = f"[… {omitted:,} of {len(text):,} characters omitted; --full shows them …]"
+    return f"{text[:300].rstrip()}\n{note}\n{text[-300:].lstrip()}"
+
+
+def explain_reward(rollout: StoredRollout, scoring: Mapping[str, object]) -> str:
+    """Return how the reward was calculated.
+
+    Args:
+        scoring: the settings it was scored with, as far as known.
+
+    Example:
+        >>> rollout = StoredRollout(conversation=[], score=0.5, answer="4", status=Status.SOLVED,
+        ...     detail="", raw_score=1.0, raw_form_score=1.0, tagged_form_score=None,
+        ...     length_factor=0.5, verify_seconds=0.1, finish_reason="stop", tokens=9,
+        ...     completion_tokens=4)
+        >>> explain_reward(rollout, {"score_mode": "binary"})
+        '0.5: verifier 1 (bare 1, tagged not tried), mode binary, length factor 0.5'
+    """
+    raw, bare, tagged = (
+        None if score is None else f"{score:.4g}"
+        for score in (rollout.raw_score, rollout.raw_form_score, rollout.tagged_form_score)
+    )
+    verifier = f"verifier {raw}" if raw else "unscored"
+    if bare or tagged:
+        verifier += f" (bare {bare or 'not tried'}, tagged {tagged or 'not tried'})"
+    mode = f", mode {scoring['score_mode']}" if "score_mode" in scoring else ""
+    factor = f"length factor {rollout.length_factor:.4g}"
+    return f"{rollout.score:.4g}: {verifier}{mode}, {factor}"

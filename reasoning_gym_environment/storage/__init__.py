@@ -1,6 +1,6 @@
-"""Groups of rollouts on disk: dumps, checkpoints, rescoring, export, and text for the terminal.
+"""Groups of rollouts on disk: dumps, checkpoints, rescoring and export.
 
 Evaluation results have the same rows; their folders belong to `evaluation`.
 """
 
-__all__ = ["checkpoints", "dumps", "export", "rendering", "rescoring", "rows", "runs"]
+__all__ = ["checkpoints", "dumps", "export", "rescoring", "rows", "runs"]

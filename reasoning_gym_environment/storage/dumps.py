@@ -24,13 +24,8 @@ from .rows import SCHEMA_VERSION, StoredGroup
 
 logger = logging.getLogger(__name__)
 
-PROGRESS_EVERY = 10
-
 RESCORED = ".rescored.jsonl"
 """Suffix of rescored files: `NAME.jsonl` becomes `NAME.rescored.jsonl`."""
-
-_ROWS = re.compile(r"(samples|reasoning_gym_environment_\w*rollouts_.*(?<!\.rescored))\.jsonl$")
-"""Names of files that a run writes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,7 +169,7 @@ class DumpWriter:
         done = self._written[kind] % kind.groups_per_file
         if done == 0:
             logger.info("Dump file complete: %s (%d groups)", path, kind.groups_per_file)
-        elif done % PROGRESS_EVERY == 0:
+        elif done % 10 == 0:
             logger.info("%s: %d of %d groups in %s", kind.name, done, kind.groups_per_file, path)
 
     def close(self) -> None:
@@ -274,7 +269,8 @@ def rescored_path(path: Path) -> Path:
 
 def holds_groups(name: str) -> bool:
     """Return whether a file of that name holds groups or samples that a run has written."""
-    return bool(_ROWS.match(name))
+    written = r"(samples|reasoning_gym_environment_\w*rollouts_.*(?<!\.rescored))\.jsonl$"
+    return bool(re.match(written, name))
 
 
 def stored_files(paths: Sequence[Path], *, also: str = "") -> list[Path]:

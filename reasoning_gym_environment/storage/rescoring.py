@@ -19,8 +19,6 @@ from ..tasks.recipes import LIBRARY
 from ..util.progress import with_progress
 from .rows import StoredGroup, StoredRollout, fault_of
 
-PACKAGE = "reasoning-gym-environment"
-
 REASONS = {
     "answer": "another answer is extracted from the text",
     "raw_score": "the verifier gives the answer another score",
@@ -121,7 +119,7 @@ async def _rescore_group(
     given = [rollout for rollout in group.rollouts if rollout.tokens]
     texts, lengths = [r.text for r in given], [r.tokens for r in given]
     grades = iter(await grade_texts(problem, texts, lengths, pool, settings))
-    installed = {name: version(name) for name in (LIBRARY, PACKAGE)}
+    installed = {name: version(name) for name in (LIBRARY, "reasoning-gym-environment")}
     return replace(
         group,
         rollouts=[r.with_grade(*next(grades)) if r.tokens else r for r in group.rollouts],

@@ -29,12 +29,6 @@ logger = logging.getLogger(__name__)
 RECORD_SECONDS = 5.0
 """Interval between two writes of a run's record."""
 
-MAX_RECORD_BYTES = 2**20
-
-_RECORD = re.compile(r"reasoning_gym_environment_run_[\w-]{1,80}\.json")
-_KEPT_WARNINGS = 8
-_MAX_WARNING = 300
-
 
 class LoggedWarning(Struct, frozen=True):
     """A warning or error of the run's log, on one line.
@@ -80,7 +74,7 @@ def record_path(folder: Path, run: str) -> Path:
 
 def is_record(name: str) -> bool:
     """Return whether a file of that name is a run's record."""
-    return bool(_RECORD.fullmatch(name))
+    return bool(re.fullmatch(r"reasoning_gym_environment_run_[\w-]{1,80}\.json", name))
 
 
 def record_files(folder: Path) -> list[Path]:
@@ -93,7 +87,7 @@ def read_record(path: Path) -> RunRecord | None:
     """Read a record; None if it can't be read, since its dumps need nothing of it."""
     try:
         with path.open("rb") as file:
-            return validate(json.loads(file.read(MAX_RECORD_BYTES)), RunRecord)
+            return validate(json.loads(file.read(2**20)), RunRecord)
     except (OSError, ValueError, RecursionError):
         return None
 
@@ -115,13 +109,13 @@ class _WarningCollector(logging.Handler):
 
     def __init__(self, redactor: SecretRedactor) -> None:
         super().__init__(logging.WARNING)
-        self.kept: deque[LoggedWarning] = deque(maxlen=_KEPT_WARNINGS)
+        self.kept: deque[LoggedWarning] = deque(maxlen=8)
         self._redactor = redactor
 
     def emit(self, record: logging.LogRecord) -> None:
         text = self._redactor.clean(record.getMessage()).partition("\n")[0]
         time = datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="seconds")
-        text = escape_control_characters(text)[:_MAX_WARNING]
+        text = escape_control_characters(text)[:300]
         self.kept.append(LoggedWarning(time=time, level=record.levelname, text=text))
 
 

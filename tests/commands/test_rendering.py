@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stored_values import attempt, stored
 
-from reasoning_gym_environment.records import Status
-from reasoning_gym_environment.storage.rendering import (
+from reasoning_gym_environment.commands.show import (
     RolloutFilter,
     abbreviate,
     parse_condition,
     render_rollout,
 )
+from reasoning_gym_environment.records import Status
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.util.text import escape_control_characters
 
