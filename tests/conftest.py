@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import os
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -25,6 +26,9 @@ from reasoning_gym_environment.tasks.catalogue import known_categories
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
+# Under nohup, programs that tests start would ignore a hangup as we do; a handler ends with exec.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 STARTS_PROCESSES = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
 """Audit events, see the table in the library reference."""

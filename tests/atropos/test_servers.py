@@ -148,14 +148,21 @@ async def test_an_endpoint_that_ignores_n_gets_requests_without_it_for_one_each(
     assert not any("n" in body for body in server.bodies)
 
 
+async def until_asked(server: Any, times: int) -> None:
+    """Wait for so many requests, and a moment longer for one too many."""
+    while len(server.bodies) < times:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    assert len(server.bodies) == times
+
+
 async def test_each_split_has_separate_limits_and_timings() -> None:
     settings = {"num_max_requests_at_once": 1, "num_requests_for_eval": 2}
     async with recording(**settings) as (server, config), atropos_server(config) as ours:
         server.goes_on.clear()
         splits = ["train"] * 3 + ["eval"] * 3
         jobs = [asyncio.create_task(ours.client.sample(REQUEST, split)) for split in splits]
-        await asyncio.sleep(0.3)
-        assert len(server.bodies) == 3
+        await until_asked(server, 3)
         server.goes_on.set()
         await asyncio.gather(*jobs)
         server.status = 500
@@ -174,8 +181,7 @@ async def test_atropos_weights_limit_concurrent_requests() -> None:
         server.goes_on.clear()
         client = manager.servers[0].client
         jobs = [asyncio.create_task(client.sample(REQUEST, "train")) for _ in range(4)]
-        await asyncio.sleep(0.3)
-        assert len(server.bodies) == 2
+        await until_asked(server, 2)
         server.goes_on.set()
         await asyncio.gather(*jobs)
         await client.close()

@@ -208,7 +208,7 @@ async def test_programs_that_a_function_started_end_with_its_call(tmp_path: Path
 @pytest.mark.processes
 def test_bounds_are_the_callers(misbehaving: ContainedFunction) -> None:
     path = "contained_functions:misbehave"
-    with contain(path, bounds=(-1, 2), solved_threshold=1.5, timeout=0.5, processes=1) as reward:
+    with contain(path, bounds=(-1, 2), solved_threshold=1.5, timeout=2, processes=1) as reward:
         assert [reward("too much"), reward("too little"), reward("infinity")] == [2.0, -0.5, -1.0]
         assert [reward("loops"), reward("nothing")] == [-1.0, -1.0]
         assert reward.score("too much").status is Status.SOLVED

@@ -241,7 +241,7 @@ async def test_a_hang_where_nothing_is_executed_costs_the_others_nothing(
 async def test_a_right_answer_counts_where_refusing_a_wrong_one_takes_too_long() -> None:
     parameters = {"problem_types": ["trigonometric"], "problem_type_weights": [1.0]}
     slow = Recipe(task="intermediate_integration", seed=494, parameters=parameters)
-    async with TaskPool(PoolSettings(processes=1, verify_timeout=1.0), Counter()) as pool:
+    async with TaskPool(PoolSettings(processes=1, verify_timeout=3.0), Counter()) as pool:
         problem = await pool.generate(slow)
         right, wrong = await pool.verify(problem, [problem.oracle or "", "0"])
     assert (right.status, wrong.status) == (Status.SOLVED, Status.TIMEOUT)

@@ -20,21 +20,22 @@ async def test_what_lets_go_of_the_interpreter_is_done_in_the_thread_of_large_jo
 
 async def test_large_jobs_are_done_in_one_other_thread_and_the_loop_goes_on() -> None:
     running = most = 0
+    loop_went_on = threading.Event()
 
     def job() -> int:
         nonlocal running, most
         running += 1
         most = max(most, running)
+        assert loop_went_on.wait(60)
         time.sleep(0.01)
         running -= 1
         return threading.get_ident()
 
     jobs = asyncio.gather(*(offload(job, tokens=LARGE) for _ in range(5)))
-    turns = 0
-    while not jobs.done():
-        turns += 1
+    while not running:
         await asyncio.sleep(0.001)
-    assert turns > 5
+    loop_went_on.set()
+    await jobs
     assert most == 1
     assert len({*await jobs} - {threading.get_ident()}) == 1
 
