@@ -67,7 +67,7 @@ class PolicyServer:
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
-    async def _complete(self, request: GenerationRequest) -> list[Generation]:
+    async def _complete(self, request: PolicyRequest) -> list[Generation]:
         """Return the completions of all questions."""
         if is_probe(request):
             return generate(ScriptedPolicy(["ok"]), self._tokenizer, request)
@@ -127,7 +127,7 @@ class Generation:
     finish_reason: str
 
 
-class GenerationRequest(NamedTuple):
+class PolicyRequest(NamedTuple):
     """A request for `n` completions of at most `max_tokens` tokens per question.
 
     Attributes:
@@ -142,7 +142,7 @@ class GenerationRequest(NamedTuple):
     candidates: int
 
 
-def is_probe(request: GenerationRequest) -> bool:
+def is_probe(request: PolicyRequest) -> bool:
     """Return whether a request is one of the start of a run, or a health probe of one token."""
     return request.max_tokens == 1 or request.questions == [PROBE_QUESTION]
 
@@ -159,7 +159,7 @@ def last_question(prompt: str) -> str:
     return turns[-1] if turns else prompt
 
 
-def generate(policy: Policy, tokenizer: Any, request: GenerationRequest) -> list[Generation]:
+def generate(policy: Policy, tokenizer: Any, request: PolicyRequest) -> list[Generation]:
     """Sample the completions of all questions in turn.
 
     If the request asks for candidates, each token is the most probable one.
@@ -171,7 +171,7 @@ def generate(policy: Policy, tokenizer: Any, request: GenerationRequest) -> list
     ]
 
 
-def _to_generation(sample: Sample, tokenizer: Any, request: GenerationRequest) -> Generation:
+def _to_generation(sample: Sample, tokenizer: Any, request: PolicyRequest) -> Generation:
     tokens = tokenizer.encode(sample.text, add_special_tokens=False)
     finish_reason = sample.finish_reason
     if finish_reason == "stop":
@@ -186,7 +186,7 @@ def _to_generation(sample: Sample, tokenizer: Any, request: GenerationRequest) -
     return Generation(text=text, tokens=tokens, logprobs=logprobs, finish_reason=finish_reason)
 
 
-def parse_chat(body: dict[str, Any]) -> GenerationRequest:
+def parse_chat(body: dict[str, Any]) -> PolicyRequest:
     """Parse the body of `/v1/chat/completions`."""
     users = [message for message in body["messages"] if message["role"] == "user"]
     max_tokens = body.get("max_tokens", body.get("max_completion_tokens"))
@@ -194,14 +194,14 @@ def parse_chat(body: dict[str, Any]) -> GenerationRequest:
     return _parse([users[-1]["content"]], {**body, "max_tokens": max_tokens}, candidates)
 
 
-def parse_completion(body: dict[str, Any], tokenizer: Any) -> GenerationRequest:
+def parse_completion(body: dict[str, Any], tokenizer: Any) -> PolicyRequest:
     """Parse the body of `/v1/completions`; the prompt may be token ids."""
     prompt = body["prompt"]
     text = prompt if isinstance(prompt, str) else tokenizer.decode(prompt)
     return _parse([last_question(text)], body, body.get("logprobs"))
 
 
-def parse_sglang(body: dict[str, Any], tokenizer: Any) -> GenerationRequest:
+def parse_sglang(body: dict[str, Any], tokenizer: Any) -> PolicyRequest:
     """Parse the body of SGLang's `/generate`."""
     sampling = body["sampling_params"]
     question = last_question(tokenizer.decode(body["input_ids"]))
@@ -209,8 +209,8 @@ def parse_sglang(body: dict[str, Any], tokenizer: Any) -> GenerationRequest:
     return _parse([question], asked, body.get("top_logprobs_num"))
 
 
-def _parse(questions: list[str], body: dict[str, Any], candidates: int | None) -> GenerationRequest:
-    return GenerationRequest(
+def _parse(questions: list[str], body: dict[str, Any], candidates: int | None) -> PolicyRequest:
+    return PolicyRequest(
         questions=questions,
         n=body.get("n", 1),
         max_tokens=body.get("max_tokens"),

@@ -208,7 +208,7 @@ def _require_text_keys(data: Any) -> None:
     if isinstance(data, dict):
         for key in data:
             if not isinstance(key, str):
-                raise TypeError(f"{shorten(key)} is a key")
+                raise TypeError(f"dictionary keys must be text, got {shorten(key)}")
     values = data.values() if isinstance(data, dict) else data
     if isinstance(data, dict | list | tuple):
         for value in values:

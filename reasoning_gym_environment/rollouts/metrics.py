@@ -144,7 +144,7 @@ class GroupOutcome(str, Enum):
     WRITTEN = "written"
     """Written to a file, in `process`."""
     REFUSED = "refused"
-    """Refused as invalid, by us or by the API."""
+    """Refused as invalid, before or by the API."""
     FAILED = "send_failures"
     CANCELLED = "cancelled"
     UNSCORED = "unscored"
