@@ -88,7 +88,7 @@ def build_parser() -> Parser:
     for name, unit, default, least, most, about in (
         ("port", "PORT", 8080, 0, 65535, "0 takes a free one"),
         ("processes", "N", default_processes(), 1, 1024, "generators, and as many verifier hosts"),
-        ("queue", "N", 4096, 256, 10**6, "pending completions; beyond it requests get 429"),
+        ("queue", "N", 8192, 256, 10**6, "pending completions, half of them of one client"),
         ("max-body", "MIB", 4, 1, 1024, "largest request; larger ones get 413"),
         ("drain", "SECONDS", 20, 0, 3600, "time for in-flight requests after SIGTERM"),
     ):

@@ -18,7 +18,7 @@ from ..util.text import shorten
 from ._messages import Target, retry_later
 
 MAX_BATCH = 8
-"""Completions scored together. If those of all batches hang, the next batch waits 80 s."""
+"""Completions scored together, and half as many for a client that is not known to be quick."""
 
 NO_VERDICT = {Status.UNSCORED, Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED}
 """Statuses that say nothing about the answer: this machine may be slow."""
@@ -104,8 +104,8 @@ class _Batch:
 class ScoringQueue:
     """Bounded queue that batches completions, and whose clients take turns.
 
-    One client has half of the queue at most. While others ask, one whose answers hang has a quarter
-    of the slots, of which there are two per verifier host.
+    One client has half of the queue at most. While others ask, one has a quarter of the slots until
+    a batch of it was quick, and again when its answers hang. There are two slots per verifier host.
 
     Args:
         registry: takes the queue's metrics.
@@ -133,7 +133,7 @@ class ScoringQueue:
         self._waiting: dict[str, deque[_Batch]] = {}  # the client whose turn is next is first
         self._running: Counter[str] = Counter()
         self._asked_at: dict[str, float] = {}  # the client that asked last is last
-        self._slow_at: dict[str, float] = {}
+        self._quick_at: dict[str, float] = {}  # when a batch of the client was quick
         self._tasks: set[asyncio.Task[None]] = set()
         counter = partial(prometheus.Counter, registry=registry)
         self._scored = counter("reasoning_gym_answers", "Scored completions by status.", ["status"])
@@ -199,7 +199,8 @@ class ScoringQueue:
     def _open_batch(self, place: tuple[str, Hashable], score: ScoreBatch) -> _Batch:
         """Return the batch of a place that has room; a new one first waits for more completions."""
         batch = self._gathering.get(place)
-        if batch is None or len(batch.texts) == MAX_BATCH:
+        size = MAX_BATCH if place[0] in self._quick_at else MAX_BATCH // 2
+        if batch is None or len(batch.texts) >= size:
             batch = self._gathering[place] = _Batch(place=place, score=score)
             loop = asyncio.get_running_loop()
             batch.timer = loop.call_later(self._gathering_seconds, self._enqueue, batch)
@@ -233,7 +234,7 @@ class ScoringQueue:
     def _start_batches(self) -> None:
         """Give free slots to waiting clients in turn."""
         now = asyncio.get_running_loop().time()
-        for times in (self._asked_at, self._slow_at):
+        for times in (self._asked_at, self._quick_at):
             while times and next(iter(times.values())) < now - 60:
                 del times[next(iter(times))]
         while self._free:
@@ -251,9 +252,10 @@ class ScoringQueue:
             task.add_done_callback(self._tasks.discard)
 
     def _may_run(self, client: str) -> bool:
+        """Return whether a client that waits may have one slot more."""
         is_alone = {client} >= self._asked_at.keys() | self._waiting.keys()
-        is_quick = client not in self._slow_at
-        return is_alone or is_quick or self._running[client] < max(1, self._slots // 4)
+        has_share = self._running[client] < max(1, self._slots // 4)
+        return is_alone or has_share or client in self._quick_at
 
     async def _run(self, batch: _Batch) -> None:
         """Score a batch and resolve the futures that are still awaited."""
@@ -273,9 +275,9 @@ class ScoringQueue:
                     scored.set_result(score)
             # a verdict that is missing counts as much as a verifier's time limit
             seconds = sum(5.0 if s.status in NO_VERDICT else s.seconds for s in scores)
-            if seconds > len(scores):
-                self._slow_at.pop(client, None)
-                self._slow_at[client] = asyncio.get_running_loop().time()
+            self._quick_at.pop(client, None)
+            if seconds <= len(scores):
+                self._quick_at[client] = asyncio.get_running_loop().time()
         self._free += 1
         self._running[client] -= 1
         if not self._running[client]:

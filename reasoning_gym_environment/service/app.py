@@ -90,7 +90,7 @@ class ServiceSettings:
     host: str = "127.0.0.1"
     port: int = 8080
     token: str | None = None
-    queue: int = 4096
+    queue: int = 8192
     max_body: int = 4 * 2**20
     drain: float = 20.0
     streams: Path | None = None

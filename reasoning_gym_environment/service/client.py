@@ -10,14 +10,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from http.client import HTTPException, IncompleteRead
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
-from msgspec import Meta, Struct, structs
+from msgspec import Struct, structs
 
 from ..errors import ConfigurationError
-from ..records import Score, Status
+from ..records import Score
 from ..util.models import validate
+from ..util.retry import Retry
 from ..util.text import shorten
 
 ReplyT = TypeVar("ReplyT", bound=Struct)
@@ -25,28 +26,19 @@ ReplyT = TypeVar("ReplyT", bound=Struct)
 TOKEN_VARIABLE = "REASONING_GYM_REWARDS_TOKEN"
 """The variable of the token that the service requires and its clients send."""
 
-TIMEOUT = 300.0
-"""Seconds for one request, longer than the service lets completions wait and scores them."""
-
-PATIENCE = 120.0
-"""Seconds to repeat a request that may succeed later."""
-
 MAX_REPLY_BYTES = 64 * 2**20
 
 STREAM_NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """A regular expression for the names of streams."""
 
 
-class _Scored(Struct):
-    score: Annotated[float, Meta(ge=0, le=1)] | None
-    status: Status
-    answer: str | None
-    detail: str
-    seconds: float
-
-
 class _Scores(Struct):
-    scores: list[_Scored]
+    scores: list[Score]
+
+    def __post_init__(self) -> None:
+        for index, each in enumerate(self.scores):
+            if each.score is not None and not 0 <= each.score <= 1:
+                raise ValueError(f"scores[{index}].score must be in [0, 1], got {each.score}")
 
 
 class _Streamed(Struct):
@@ -73,14 +65,14 @@ class RewardClient:
     Args:
         url: of the service, such as http://127.0.0.1:8080.
         patience: seconds to repeat a request while the service cannot be reached or is busy.
-        timeout: seconds for one request.
+        timeout: seconds for one request; the service lets completions wait for 90 and scores them.
 
     Example:
         client = RewardClient("http://127.0.0.1:8080")
         [score] = client.score(recipe, ["<answer>42</answer>"])
     """
 
-    def __init__(self, url: str, *, patience: float = PATIENCE, timeout: float = TIMEOUT) -> None:
+    def __init__(self, url: str, *, patience: float = 120.0, timeout: float = 300.0) -> None:
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             raise ConfigurationError(f"url must begin with http:// or https://, got {shorten(url)}")
         self._url = url.rstrip("/")
@@ -101,7 +93,7 @@ class RewardClient:
             raise ServiceUnavailableError(
                 f"{self._url} scored {len(scores)} of {len(completions)} completions"
             )
-        return [Score(**structs.asdict(score)) for score in scores]
+        return scores
 
     def problems(
         self, stream: str, count: int = 1, options: Mapping[str, Any] | None = None
@@ -129,16 +121,23 @@ class RewardClient:
             ConfigurationError: the service refuses the request, or is another server.
             ServiceUnavailableError: it did not reply in time.
         """
-        deadline = time.monotonic() + self._patience
+        retry = Retry(self._patience)
         while True:
             try:
                 text = self._attempt(route, json.dumps(body).encode())
             except ServiceUnavailableError as error:
-                if time.monotonic() + error.retry_after > deadline:
+                pause = retry.next_pause(at_least=error.retry_after)
+                if pause is None:
                     raise
-                time.sleep(error.retry_after)
+                time.sleep(pause)
             else:
-                return self._read(route, text, reply)
+                break
+        try:
+            return validate(json.loads(text), reply)
+        except (ValueError, RecursionError) as error:
+            raise ConfigurationError(
+                f"{self._url}{route} is not a reward service's: its reply is invalid: {error}"
+            ) from error
 
     def _attempt(self, route: str, body: bytes) -> bytes:
         headers = {"Content-Type": "application/json"}
@@ -157,15 +156,6 @@ class RewardClient:
             raise ServiceUnavailableError(
                 f"{self._url} does not reply: {error}; start `reasoning-gym-environment rewards` "
                 "there, or correct the url"
-            ) from error
-
-    def _read(self, route: str, text: bytes, reply: type[ReplyT]) -> ReplyT:
-        """Return a reply; raise ConfigurationError if it is not one of a reward service."""
-        try:
-            return validate(json.loads(text), reply)
-        except (ValueError, RecursionError) as error:
-            raise ConfigurationError(
-                f"{self._url}{route} is not a reward service's: its reply is invalid: {error}"
             ) from error
 
 

@@ -98,6 +98,11 @@ def test_a_service_that_is_not_there_is_named(tmp_path: Path) -> None:
         (b"HTTP/1.1 200 OK\r\n\r\n<html>", ConfigurationError, "its reply is invalid"),
         (b'HTTP/1.1 200 OK\r\n\r\n{"scores": 3}', ConfigurationError, "its reply is invalid"),
         (b'HTTP/1.1 200 OK\r\n\r\n{"scores": []}', ServiceUnavailableError, "scored 0 of 1"),
+        (
+            b'HTTP/1.1 200 OK\r\n\r\n{"scores": [{"score": 1.5, "status": "solved"}]}',
+            ConfigurationError,
+            r"scores\[0\].score must be in \[0, 1\], got 1.5",
+        ),
         (b"HTTP/1.1 502 Bad Gateway\r\n\r\nno", ServiceUnavailableError, "status 502: 'no'"),
         (b"", ServiceUnavailableError, "does not reply"),
         (

@@ -64,11 +64,14 @@ async def test_completions_with_one_key_are_batched_and_keep_their_order() -> No
 
 
 async def test_batches_are_bounded_and_hold_completions_of_one_client() -> None:
-    queue = Queue()
-    await queue.ask("a", " ".join(map(str, range(20))))
+    queue = Queue(slots=8)
+    texts = " ".join(map(str, range(20)))
+    await queue.ask("a", texts)
     await queue.ask("b", "b")
-    sizes = [len(texts.split()) for texts in queue.started]
-    assert sizes == [MAX_BATCH, MAX_BATCH, 20 - 2 * MAX_BATCH, 1]
+    assert [len(each.split()) for each in queue.started] == [MAX_BATCH // 2] * 5 + [1]
+    await queue.end("0")
+    await queue.ask("a", texts, key=1)
+    assert [len(each.split()) for each in queue.started[6:]] == [MAX_BATCH, MAX_BATCH, 4]
 
 
 async def test_a_full_queue_rejects_and_recovers() -> None:
@@ -108,27 +111,37 @@ async def test_a_client_whose_answers_hang_has_a_quarter_of_the_slots_while_othe
     queue = Queue(slots=8)
     for key, text in enumerate(HANGING):
         await queue.ask("hangs", text, key=key)
-    assert queue.started == HANGING[:8], "alone, and not known to be slow"
-    await queue.ask("other", "o1")
+    assert queue.started == HANGING[:8], "it is alone"
+    await queue.ask("other", "o")
     await queue.end("h0", status=status)
-    assert queue.started[8:] == ["o1"]
+    await queue.end("o")
+    assert queue.started[8:] == ["o"]
     await queue.end(*HANGING[1:6], status=status)
     assert queue.started[9:] == [], "two of its batches still run"
     for key in range(7):
-        await queue.ask("other", f"p{key}", key=10 + key)
-    assert queue.started[9:] == [f"p{n}" for n in range(5)], "six of the slots"
+        await queue.ask("other", f"p{key}", key=key)
+    assert queue.started[9:] == [f"p{n}" for n in range(6)], "it is known to be quick"
     await queue.end("h6", status=status)
-    assert queue.started[14:] == ["h8"]
+    assert queue.started[15:] == ["h8"]
+
+
+async def test_a_new_client_has_a_quarter_of_the_slots_until_a_batch_was_quick() -> None:
+    queue = Queue(slots=4)
+    await queue.ask("other", "o")
+    for key in range(3):
+        await queue.ask("new", f"n{key}", key=key)
+    assert queue.started == ["o", "n0"]
+    await queue.end("n0")
+    assert queue.started[2:] == ["n1", "n2"]
 
 
 async def test_a_client_whose_answers_hang_has_all_slots_while_nobody_else_asks() -> None:
     queue = Queue(slots=4)
-    for turn in range(2):
-        await queue.ask("hangs", f"h{turn}")
-        await queue.end(f"h{turn}", status=Status.TIMEOUT)
+    await queue.ask("hangs", "h")
+    await queue.end("h", status=Status.TIMEOUT)
     for key in range(4):
         await queue.ask("hangs", f"g{key}", key=key)
-    assert queue.started[2:] == ["g0", "g1", "g2", "g3"]
+    assert queue.started[1:] == ["g0", "g1", "g2", "g3"]
 
 
 async def test_completions_of_a_cancelled_caller_are_not_scored() -> None:
