@@ -102,12 +102,17 @@ class AsyncProblemStream:
         """Await scores of a problem that was handed out, such as before a restart."""
         self._gathering.assign(recipe)
 
-    def gather(self, recipe: Recipe, scores: Sequence[Score]) -> list[Recipe]:
-        """Take scores of a problem; record its group once it is whole.
+    @property
+    def awaited(self) -> dict[str, Recipe]:
+        """The problems that await their scores or a part of them, by `recipe_key`."""
+        return self._gathering.awaited
 
-        Returns:
-            The recipes whose groups were recorded.
-        """
+    def drop(self, recipe: Recipe) -> None:
+        """Await no scores of a problem."""
+        self._gathering.withdraw(recipe)
+
+    def gather(self, recipe: Recipe, scores: Sequence[Score]) -> bool:
+        """Take scores of a problem; return whether they made a group whole, which is recorded."""
         whole = self._gathering.report_result(
             recipe,
             completions=len(scores),
@@ -116,7 +121,7 @@ class AsyncProblemStream:
         )
         for group in whole:
             self._problems.report_result(group.recipe, solved=group.solved, scored=group.scored)
-        return [group.recipe for group in whole]
+        return bool(whole)
 
     @checked
     def observe(self, problem: AnyScorable, *, solved: Count, attempts: Count) -> None:
@@ -393,7 +398,7 @@ class AsyncReasoningGym:
         texts = [require_text(text) for _, text in parts]
         scored = await asyncio.gather(
             *(
-                self._score_group(which, [texts[index] for index in indices])
+                self._score_and_tell(which, [texts[index] for index in indices])
                 for which, indices in groups
             )
         )
@@ -404,19 +409,16 @@ class AsyncReasoningGym:
         }
         return [placed[index] for index in range(len(texts))]
 
-    async def score_group(self, problem: Scorable, completions: Sequence[str]) -> list[Score]:
-        """Score completions of one problem; see `score_many`."""
-        which = require_scorable(problem)
-        return await self._score_group(which, [require_text(text) for text in completions])
-
-    async def _score_group(self, which: Problem | Recipe, texts: Sequence[str]) -> list[Score]:
-        scores = await self._verify_group(which, texts)
+    async def _score_and_tell(self, which: Problem | Recipe, texts: Sequence[str]) -> list[Score]:
+        scores = await self.score_group(which, texts)
         recipe = which.recipe if isinstance(which, Problem) else which
         for stream in list(self._fed):
             stream.gather(recipe, scores)
         return scores
 
-    async def _verify_group(self, which: Problem | Recipe, texts: Sequence[str]) -> list[Score]:
+    async def score_group(self, problem: Scorable, completions: Sequence[str]) -> list[Score]:
+        """Score completions of one problem as `score_many` does, but tell no stream."""
+        which, texts = require_scorable(problem), [require_text(text) for text in completions]
         try:
             problem = which if isinstance(which, Problem) else await self.problem(which)
         except GenerationError as error:

@@ -480,6 +480,12 @@ class GroupGathering:
         """Completions of a group; None until it is known."""
         return self._size or None
 
+    @property
+    def awaited(self) -> dict[str, Recipe]:
+        """Problems whose group is not whole, by their keys, those partly scored first."""
+        partial = {key: group.recipe for key, group in self._partial.items()}
+        return {**partial, **self._awaited}
+
     def assign(self, recipe: Recipe) -> None:
         """Await the results of a problem that is handed out, for the first time or again."""
         key = recipe_key(recipe)

@@ -27,18 +27,6 @@ from ._messages import ProblemResult, recipe_target, retry_later
 
 logger = logging.getLogger(__name__)
 
-MAX_OPEN_STREAMS = 16
-"""Streams in memory; others are files."""
-
-MAX_STREAMS = 1024
-"""Streams that may be files."""
-
-CLOSE_SECONDS = 5.0
-"""Time for a disk to respond at the end."""
-
-MAX_PENDING = 4096
-"""Problems of a stream that may await a result; beyond that the oldest are dropped."""
-
 
 class StoredStream(BaseModel):
     """The state of a stream in its file.
@@ -60,7 +48,6 @@ class _Stream:
     """An open stream.
 
     Attributes:
-        handed_out: problems that await a result.
         users: requests that use it now.
         changed: whether its file is out of date.
     """
@@ -68,20 +55,16 @@ class _Stream:
     def __init__(self, problems: AsyncProblemStream, options: StreamOptions) -> None:
         self.problems = problems
         self.options = options
-        self.handed_out: dict[str, Recipe] = {}
         self.users = 0
         self.changed = False
 
-    def hand_out(self, recipe: Recipe) -> None:
-        self.changed = True
-        self.handed_out[recipe_key(recipe)] = recipe
-        self.problems.expect(recipe)
-        if len(self.handed_out) > MAX_PENDING:
-            del self.handed_out[next(iter(self.handed_out))]
-
     def to_stored(self, service: str) -> StoredStream:
         """Return its state, with pending problems only if their results are learned from."""
-        waiting = [r.to_json() for r in self.handed_out.values()] if _learns(self.options) else []
+        learns = (
+            self.options.complexity_mode == ComplexityMode.CURRICULUM.value
+            or self.options.sampling == TaskSampling.SIGNAL.value
+        )
+        waiting = [each.to_json() for each in self.problems.awaited.values()] if learns else []
         state = self.problems.state_dict()
         state["ahead"] = waiting + state["ahead"]
         return StoredStream(
@@ -96,15 +79,7 @@ class _Stream:
             state = {**state, "ahead": state["ahead"][stored.handed_out :]}
         self.problems.load_state_dict(state)
         for recipe in handed_out:
-            self.hand_out(read_recipe(recipe))
-
-
-def _learns(options: StreamOptions) -> bool:
-    """Return whether results change which problems come next."""
-    return (
-        options.complexity_mode == ComplexityMode.CURRICULUM.value
-        or options.sampling == TaskSampling.SIGNAL.value
-    )
+            self.problems.expect(read_recipe(recipe))
 
 
 class NamedStreams:
@@ -121,8 +96,8 @@ class NamedStreams:
         gym: AsyncReasoningGym,
         folder: Path | None,
         *,
-        most: int = MAX_OPEN_STREAMS,
-        most_files: int = MAX_STREAMS,
+        most: int = 16,
+        most_files: int = 1024,
     ) -> None:
         self._gym = gym
         self._folder = folder
@@ -131,6 +106,7 @@ class NamedStreams:
         self._unwritable = Outage()
         self._service = uuid.uuid4().hex
         self._streams: dict[str, _Stream] = {}  # the last used is last
+        self._untold: dict[str, list[tuple[Recipe, Sequence[Score]]]] = {}
         self._opening = asyncio.Lock()
         self._disk = DaemonWriter(folder or Path())
 
@@ -152,9 +128,8 @@ class NamedStreams:
                 )
             problems = []
             for _ in range(count):
-                problem = await stream.problems.next()
-                stream.hand_out(problem.recipe)
-                problems.append(problem)
+                problems.append(await stream.problems.next())
+                stream.changed = True
             return problems, stream.problems.sampling()
 
     @asynccontextmanager
@@ -165,6 +140,8 @@ class NamedStreams:
                 if name not in self._streams:
                     self._streams[name] = await self._open(name, options)
         stream = self._streams[name] = self._streams.pop(name)
+        for recipe, scores in self._untold.pop(name, ()):
+            stream.changed |= stream.problems.gather(recipe, scores)
         stream.users += 1
         try:
             yield stream
@@ -243,15 +220,24 @@ class NamedStreams:
         if name not in self._streams and not self._path(name).exists():
             raise HTTPException(404, f"stream {name!r} does not exist: ask for its problems first")
 
-    async def gather(self, name: str, recipe: Recipe, scores: Sequence[Score]) -> None:
-        """Tell a stream the scores of one of its problems; those of others change nothing."""
-        async with self._use(name, None) as stream:
-            for whole in stream.problems.gather(recipe, scores):
-                stream.handed_out.pop(recipe_key(whole), None)
-                stream.changed = True
+    def gather(self, name: str, recipe: Recipe, scores: Sequence[Score]) -> None:
+        """Take scores of one of a stream's problems; those of others change nothing.
+
+        The stream learns them before it is used or saved again: a client gets its scores even if
+        the stream cannot be opened.
+        """
+        self._untold.setdefault(name, []).append((recipe, scores))
 
     async def save(self) -> None:
         """Write the states of streams that changed; log while they cannot be written."""
+        for name in list(self._untold):
+            try:
+                async with self._use(name, None):
+                    pass
+            except HTTPException as error:
+                if "Retry-After" not in (error.headers or {}):
+                    logger.error("Cannot tell a stream its scores: %s", error.detail)
+                    self._untold.pop(name, None)
         for name, stream in list(self._streams.items()):
             if stream.changed:
                 try:
@@ -276,7 +262,7 @@ class NamedStreams:
 
     async def close(self) -> None:
         """Save streams that changed and close all; give up on a disk that does not respond."""
-        patience = CLOSE_SECONDS
+        patience = 5.0
         try:
             await asyncio.wait_for(self.save(), patience)
         except asyncio.TimeoutError:
@@ -288,7 +274,7 @@ class NamedStreams:
 
 
 def _observe(name: str, stream: _Stream, results: Sequence[ProblemResult]) -> None:
-    waiting = dict(stream.handed_out)
+    waiting = dict(stream.problems.awaited)
     observed = []
     for index, result in enumerate(results):
         recipe = waiting.pop(recipe_key(recipe_target(result.recipe).recipe), None)
@@ -308,5 +294,6 @@ def _observe(name: str, stream: _Stream, results: Sequence[ProblemResult]) -> No
     for recipe, result in observed:
         if result.attempts:
             stream.problems.observe(recipe, solved=result.solved, attempts=result.attempts)
-    stream.handed_out = waiting
+        else:
+            stream.problems.drop(recipe)
     stream.changed = True

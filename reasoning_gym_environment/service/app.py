@@ -183,7 +183,7 @@ class Endpoints:
         score = partial(self._scorer.score, target)
         scores = await self._queue.score(score, completions, key=target.key, client=client)
         if stream is not None:
-            await self._streams.gather(stream, target.recipe, scores)
+            self._streams.gather(stream, target.recipe, scores)
         return scores
 
     async def verify(self, request: messages.NemoRequest, http: Request) -> Response:

@@ -12,6 +12,7 @@ from fastapi import HTTPException
 from reward_requests import Post, row
 
 from reasoning_gym_environment import AsyncReasoningGym, StreamOptions
+from reasoning_gym_environment.records import Score, Status
 from reasoning_gym_environment.service._messages import ProblemResult
 from reasoning_gym_environment.service._streams import NamedStreams
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
@@ -309,7 +310,7 @@ async def test_a_state_that_cannot_be_written_is_logged_and_written_later(
 
 
 async def test_an_invalid_stream_file_is_rejected(
-    gym: AsyncReasoningGym, post: Post, tmp_path: Path
+    gym: AsyncReasoningGym, post: Post, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "torn.json").write_text('{"options": {')
     kept = {"options": {"tasks": ["gcd"]}, "state": {"sampler": 1}, "handed_out": 0}
@@ -321,3 +322,24 @@ async def test_an_invalid_stream_file_is_rejected(
                 422,
                 True,
             )
+            asked = {"stream": name, "recipe": {"task": "gcd", "seed": 4}, "completions": ["4"]}
+            assert (await post("/score", asked, url=url)).status == 200, "scores are not lost"
+    assert [line.partition(": cannot start stream ")[0] for line in caplog.messages] == [
+        "Cannot tell a stream its scores"
+    ] * 2
+
+
+async def test_a_stream_that_is_closed_learns_what_is_scored_meanwhile(
+    gym: AsyncReasoningGym, tmp_path: Path
+) -> None:
+    streams = NamedStreams(gym, tmp_path, most=1)
+    options = StreamOptions.model_validate({**CURRICULUM, "group_size": 1})
+    problems, _ = await streams.next("one", 2, options)
+    await streams.next("two", 1, options)
+    solved = Score(score=1.0, status=Status.SOLVED)
+    streams.gather("one", problems[0].recipe, [solved])
+    await streams.save()
+    stored = json.loads((tmp_path / "one.json").read_text())
+    assert stored["handed_out"] == 1
+    assert stored["state"]["ahead"][0] == problems[1].recipe.to_json()
+    await streams.close()
