@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -90,11 +90,23 @@ def compare(before: Iterable[StoredGroup], after: Iterable[StoredGroup]) -> Comp
     scores = [_pair(*both, lambda rollout: rollout.raw_score or 0.0) for both in scored]
     by_task = group_by(lambda item: item[0][0].task, zip(scored, solved, strict=True))
     tasks = {task: [pair for _, pair in own] for task, own in sorted(by_task.items())}
+    differences = {task: _differences(pairs) for task, pairs in tasks.items()}
+    changes = {task: _by_items(pairs) for task, pairs in tasks.items()}
+    p_values = {task: sign_flip_p(own) for task, own in differences.items()}
+    found = discoveries(p_values)
     return Comparison(
         by_items=_by_items(solved),
-        by_tasks=_by_tasks(tasks.values()),
+        by_tasks=Change(
+            items=len(solved),
+            before=fmean(change.before for change in changes.values()),
+            after=fmean(change.after for change in changes.values()),
+            difference=macro_difference(list(differences.values())),
+        ),
         score=_by_items(scores),
-        tasks=_by_task(tasks),
+        tasks={
+            task: replace(change, p_value=p_values[task], beyond_noise=task in found)
+            for task, change in changes.items()
+        },
         only_before=len(one) - len(common),
         only_after=len(other) - len(common),
         unscored=len(common) - len(scored),
@@ -117,25 +129,6 @@ def _by_items(pairs: Sequence[Pair]) -> Change:
         after=fmean(after for _, after in pairs),
         difference=mean_difference(_differences(pairs)),
     )
-
-
-def _by_tasks(tasks: Collection[Sequence[Pair]]) -> Change:
-    changes = [_by_items(pairs) for pairs in tasks]
-    return Change(
-        items=sum(change.items for change in changes),
-        before=fmean([change.before for change in changes]),
-        after=fmean([change.after for change in changes]),
-        difference=macro_difference([_differences(pairs) for pairs in tasks]),
-    )
-
-
-def _by_task(tasks: Mapping[str, Sequence[Pair]]) -> dict[str, Change]:
-    p_values = {task: sign_flip_p(_differences(pairs)) for task, pairs in tasks.items()}
-    found = discoveries(p_values)
-    return {
-        task: replace(_by_items(pairs), p_value=p_values[task], beyond_noise=task in found)
-        for task, pairs in tasks.items()
-    }
 
 
 def comparison_table(comparison: Comparison) -> str:

@@ -198,11 +198,13 @@ def evaluation_report(samples: Sequence[StoredGroup], baselines: Baselines) -> E
 def _breakdown(samples: Sequence[StoredGroup], baselines: Baselines) -> Breakdown:
     tasks = group_by(lambda sample: sample.task, samples)
     categories = group_by(lambda s: baselines.categories.get(s.task, "other"), samples)
+    statuses = [rollout.status for sample in samples for rollout in sample.rollouts]
+    scores = [rollout.raw_score or 0.0 for sample in samples for rollout in sample.scored]
     return Breakdown(
         by_items=_slice(samples, baselines),
         by_tasks=_by_tasks(list(tasks.values()), baselines),
-        statuses=_statuses(samples),
-        percent_correct=_percent_correct(samples),
+        statuses={status: statuses.count(status) / len(statuses) for status in Status},
+        percent_correct=fmean(s >= UPSTREAM_THRESHOLD for s in scores) if scores else None,
         categories={name: _slice(own, baselines) for name, own in sorted(categories.items())},
         tasks={name: _slice(own, baselines) for name, own in sorted(tasks.items())},
     )
@@ -248,6 +250,9 @@ def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
     rollouts = [rollout for sample in samples for rollout in sample.rollouts]
     given = [r for r in rollouts if r.length is not None]
     chance, no_reasoning = baselines.floors, baselines.no_reasoning_floors
+    highest = {
+        t: max(chance.get(t, 0.0), no_reasoning.get(t, 0.0)) for t in {*chance, *no_reasoning}
+    }
     values = {
         "unscored": [float(not r.scored) for r in rollouts],
         "format_failures": [float(r.status in FORMAT_FAILURES) for r in given],
@@ -256,16 +261,9 @@ def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
         "reward": [r.score for r in rollouts if r.scored],
         "chance": [floor for floor, _ in _against(chance, samples)],
         "no_reasoning_floor": [floor for floor, _ in _against(no_reasoning, samples)],
-        "above_chance": [
-            float(r.solved) - floor for floor, r in _against(_higher(chance, no_reasoning), samples)
-        ],
+        "above_chance": [float(r.solved) - floor for floor, r in _against(highest, samples)],
     }
     return {name: fmean(own) for name, own in values.items() if own}
-
-
-def _higher(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
-    """Return the higher floor of each task."""
-    return {task: max(first.get(task, 0.0), second.get(task, 0.0)) for task in {*first, *second}}
 
 
 def _against(
@@ -278,16 +276,6 @@ def _against(
         if sample.difficulty is None and sample.task in floors
         for rollout in sample.scored
     ]
-
-
-def _statuses(samples: Iterable[StoredGroup]) -> dict[Status, float]:
-    statuses = [rollout.status for sample in samples for rollout in sample.rollouts]
-    return {status: statuses.count(status) / len(statuses) for status in Status}
-
-
-def _percent_correct(samples: Iterable[StoredGroup]) -> float | None:
-    scores = [rollout.raw_score or 0.0 for sample in samples for rollout in sample.scored]
-    return fmean(score >= UPSTREAM_THRESHOLD for score in scores) if scores else None
 
 
 def _below(prefix: str, numbers: Mapping[str, float]) -> Numbers:
@@ -318,6 +306,10 @@ def _table_lines(report: EvaluationReport) -> Iterator[str]:
     def rows(slices: Iterable[tuple[str, Slice]]) -> Iterator[str]:
         return (_row(f"  {name}", own, k) for name, own in slices)
 
+    def success(entry: tuple[str, Slice]) -> list[float]:
+        values = (entry[1].value("solved"), entry[1].value("score"))
+        return [2.0 if value is None else value for value in values]  # without scores, the last
+
     default, k = report.default, report.attempts
     if report.coverage.missing:
         yield from (f"INCOMPLETE: the shares stand on {report.coverage}", "")
@@ -334,7 +326,7 @@ def _table_lines(report: EvaluationReport) -> Iterator[str]:
         yield from ("", "by difficulty", *rows(named))
     if default:
         yield from ("", "by category", *rows(default.categories.items()))
-    tasks = sorted(default.tasks.items() if default else (), key=lambda entry: _rank(entry[1]))
+    tasks = sorted(default.tasks.items() if default else (), key=success)
     if len(tasks) <= 2 * MAX_TASKS:
         yield from ("", "tasks, worst first", *rows(tasks))
     else:
@@ -346,12 +338,6 @@ def _table_lines(report: EvaluationReport) -> Iterator[str]:
         "or a\nsum of its numbers solves; !: the interval is not above it"
     )
     yield "format: no answer, or several; cut: truncated"
-
-
-def _rank(task: Slice) -> list[float]:
-    """Return the sort key of a task by success; tasks without scores come last."""
-    values = (task.value("solved"), task.value("score"))
-    return [2.0 if value is None else value for value in values]
 
 
 def _row(title: str, own: Slice, k: int) -> str:

@@ -109,7 +109,12 @@ class EvaluationSet:
         """Return all items in order; generate missing ones, and retry failed ones."""
         if self._items is None:
             pending = self._generating.items()
-            self._generating = {number: task for number, task in pending if not _failed(task)}
+            self._generating = {
+                number: task
+                for number, task in pending
+                if not task.done()
+                or not (task.cancelled() or task.exception() or not task.result())
+            }
             jobs = [self._item(number) for number in range(len(self))]
             generated = await with_progress(jobs, "evaluation set")
             items = [item for item in generated if item is not None]
@@ -143,13 +148,6 @@ class EvaluationSet:
             logger.warning("The evaluation set lacks an item: %s", error)
             return None
         return EvaluationItem(problem=problem, difficulty=difficulty)
-
-
-def _failed(task: asyncio.Task[EvaluationItem | None]) -> bool:
-    """Return whether the generation of an item has failed."""
-    if not task.done():
-        return False
-    return task.cancelled() or task.exception() is not None or task.result() is None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -279,9 +277,17 @@ class Evaluation:
         with locked(self.folder):
             store = EvaluationStore(self.folder, {**settings, "step": step})
             await self._sample_missing(items, store, length_limit, identity)
-            samples = _in_order(items, store)
+            keys = dict.fromkeys(item.key for item in items) | dict.fromkeys(store.samples)
+            samples = [store.samples[key] for key in keys]  # those of other items come last
             self._reasons = Counter(s.rollouts[0].detail for s in samples if not s.scored)
-            self.report = self._unlogged = await asyncio.to_thread(self._measure, samples)
+            baselines = Baselines.at_threshold(
+                self.settings.scoring.solved_threshold,
+                categories=self._categories,
+                attempts=self.settings.eval_attempts,
+            )
+            self.report = self._unlogged = await asyncio.to_thread(
+                evaluation_report, samples, baselines
+            )
             _warn_without_answers(samples, f"all {len(samples)} items")
             logger.info("Evaluation: %s", headline(self.report))
             await asyncio.to_thread(store.complete, samples, self._results(time.time() - begin))
@@ -386,14 +392,6 @@ class Evaluation:
                 is_transient=False,
             ) from error
 
-    def _measure(self, samples: Sequence[StoredGroup]) -> EvaluationReport:
-        baselines = Baselines.at_threshold(
-            self.settings.scoring.solved_threshold,
-            categories=self._categories,
-            attempts=self.settings.eval_attempts,
-        )
-        return evaluation_report(samples, baselines)
-
     def _results(self, seconds: float) -> dict[str, Any]:
         """Return the content of `metrics.json`, with the keys of Atropos's `evaluate_log`."""
         sampling = {
@@ -461,9 +459,3 @@ def _warn_without_answers(samples: Iterable[StoredGroup], subject: str) -> None:
     consequence = "the results measure the format, not the model"
     if text := check.warning(subject, consequence=consequence):
         logger.warning("%s", text)
-
-
-def _in_order(items: Sequence[EvaluationItem], store: EvaluationStore) -> list[StoredGroup]:
-    """Return all samples in the order of the set; samples of other items come last."""
-    keys = dict.fromkeys(item.key for item in items)
-    return [store.samples[key] for key in keys | dict.fromkeys(store.samples)]

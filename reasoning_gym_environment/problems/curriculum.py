@@ -245,26 +245,25 @@ class Curriculum(LevelPolicy):
 
     def stats(self) -> dict[str, Any]:
         """Return every task's position as JSON. The average excludes tasks with one level."""
-        details = {task: self._details(task) for task in sorted(self._tasks)}
+        details: dict[str, dict[str, Any]] = {
+            task: {
+                "level": state.position,
+                "height": state.height,
+                "top_level": self._tops[task],
+                "difficulty": state.position / (state.height - 1) if state.height > 1 else 0.0,
+                "solved_share": state.solved_share(),
+                "groups": state.groups,
+                "stale_groups": state.stale,
+                "adjustments": state.moves,
+            }
+            for task, state in sorted(self._tasks.items())
+        }
         movable = [d["difficulty"] for d in details.values() if d["height"] > 1]
         return {
             "total_tasks_tracked": len(details),
             "tasks_with_adjustments": sum(d["adjustments"] > 0 for d in details.values()),
             "average_complexity": sum(movable) / len(movable) if movable else 0.0,
             "task_details": details,
-        }
-
-    def _details(self, task: str) -> dict[str, Any]:
-        state = self._tasks[task]
-        return {
-            "level": state.position,
-            "height": state.height,
-            "top_level": self._tops[task],
-            "difficulty": state.position / (state.height - 1) if state.height > 1 else 0.0,
-            "solved_share": state.solved_share(),
-            "groups": state.groups,
-            "stale_groups": state.stale,
-            "adjustments": state.moves,
         }
 
     def state_dict(self) -> dict[str, Any]:

@@ -65,10 +65,9 @@ class _Level:
 
 @dataclass(slots=True)
 class _Known:
-    """A problem that was asked.
+    """A problem that was asked, `askings` times.
 
     Attributes:
-        askings: how often.
         size: scored rollouts of the last group.
         solved, failed: decayed numbers of rollouts.
         expected: the probability of signal when it was asked again, before correction.
@@ -190,19 +189,15 @@ class ReplayBuffer:
         """
         correlation = self._correlation(task)
         chance, best = 0.0, None
-        for known in self._due(task, draw):
+        for known in self._ready[task].values():
+            if draw - known.since < WAIT:
+                break  # the others were scored later
+            if self._step is not None and known.step is not None and self._step <= known.step:
+                continue  # the policy has not moved since
             known.expected = self._probability(known, draw, correlation)
             if known.expected > chance:
                 chance, best = known.expected, known.recipe
         return min(1.0, chance * self._mixed / self._expected), best
-
-    def _due(self, task: str, draw: int) -> Iterator[_Known]:
-        """Yield the problems since whose last result the policy has moved."""
-        for known in self._ready[task].values():
-            if draw - known.since < WAIT:
-                return  # the others were scored later
-            if self._step is None or known.step is None or self._step > known.step:
-                yield known
 
     def _probability(self, known: _Known, draw: int, correlation: float) -> float:
         level = self._levels[known.recipe.task].get(known.recipe.level) or _Level()
@@ -243,8 +238,12 @@ class ReplayBuffer:
         if again:
             self._mixed = 0.99 * self._mixed + (0 < solved < scored)
             self._expected = 0.99 * self._expected + known.expected
-        else:
-            self._learn_level(recipe, draw, solved, scored)
+        elif scored > 1:
+            level = self._levels[recipe.task].setdefault(recipe.level, _Level(since=draw))
+            level.age(draw, self._level_half_life)
+            level.groups += 1
+            level.shares += solved / scored
+            level.pairs += solved * (solved - 1) / (scored * (scored - 1))
         keep = 0.5 ** ((draw - known.since) / HALF_LIFE)
         known.solved = keep * known.solved + solved
         known.failed = keep * known.failed + scored - solved
@@ -253,15 +252,6 @@ class ReplayBuffer:
         if 0 < solved < scored and known.askings < MAX_ASKINGS:
             self._keep(known)
         return again
-
-    def _learn_level(self, recipe: Recipe, draw: int, solved: int, scored: int) -> None:
-        if scored < 2:
-            return
-        level = self._levels[recipe.task].setdefault(recipe.level, _Level(since=draw))
-        level.age(draw, self._level_half_life)
-        level.groups += 1
-        level.shares += solved / scored
-        level.pairs += solved * (solved - 1) / (scored * (scored - 1))
 
     def _keep(self, known: _Known) -> None:
         ready = self._ready[known.recipe.task]

@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from ..errors import ConfigurationError, GenerationError, GenerationTimeoutError, did_you_mean
 from ..records import GroupResult, Ladder, Problem, Recipe, recipe_key
 from ..sandbox.pool import MAX_TIMEOUTS, Generate, TaskPool
-from ..tasks.catalogue import TaskInfo, proven_tasks, require_known, select_tasks, task_weights
+from ..tasks.catalogue import proven_tasks, require_known, select_tasks, task_weights
 from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import read_recipe
 from ..util.models import validate
@@ -71,7 +71,9 @@ async def select(
     if discovery.warning:
         logger.warning("%s", discovery.warning)
     found = select_tasks(discovery, include=tasks, exclude=options.exclude_tasks)
-    logger.info("%s", _summary(found))
+    reasons = Counter(task.reason for task in found if not task.used)
+    left_out = "".join(f"; {number} left out: {reason}" for reason, number in reasons.items())
+    logger.info("%d of %d tasks are used%s", sum(t.used for t in found), len(found), left_out)
     weights = task_weights(found, options.task_weights)
     ladders: dict[str, Ladder] = {}
     drawn: dict[str, Ladder] = {}
@@ -89,14 +91,6 @@ async def select(
         ladders=ladders,
         levels=_levels_of(options, drawn),
     )
-
-
-def _summary(tasks: Sequence[TaskInfo]) -> str:
-    """Return how many tasks are used, and how many are left out, by reason."""
-    reasons = Counter(task.reason for task in tasks if not task.used)
-    left_out = "; ".join(f"{number} left out: {reason}" for reason, number in reasons.items())
-    used = f"{sum(task.used for task in tasks)} of {len(tasks)} tasks are used"
-    return f"{used}; {left_out}" if left_out else used
 
 
 def _levels_of(options: TaskOptions, ladders: Mapping[str, Ladder]) -> LevelPolicy:
@@ -230,9 +224,8 @@ class TrainingProblems:
         self.selection = Selection(categories={}, weights={}, ladders={}, levels=DefaultLevels())
         self.sampling: Counter[str] = Counter()
         self.step: int | None = None
-        self._questions: Counter[tuple[str, int, bool]] = (
-            Counter()
-        )  # by task, level, whether it fits
+        # By task, level and whether the question fits.
+        self._questions: Counter[tuple[str, int, bool]] = Counter()
         self._sampler: Sampler | None = None
         self._stream: RecipeStream | None = None
 
@@ -289,14 +282,14 @@ class TrainingProblems:
             if self._sampler and self._sampler.is_asked_again(recipe):
                 problem = replace(problem, asked_again=True)
             fits = has_room is None or await has_room(problem)
+            level = "default" if recipe.level is None else str(recipe.level)
+            described = (recipe.task, recipe.seed, level)
             tries = 0 if self._cap_if_too_long(recipe, fits=fits) else tries + 1
             if fits:
-                PROBLEM_LOGGER.info("Selected %s (seed %d, level %s)", *_log_fields(recipe))
+                PROBLEM_LOGGER.info("Selected %s (seed %d, level %s)", *described)
                 return problem
             self._counts["sampling/prompts_too_long"] += 1
-            PROBLEM_LOGGER.info(
-                "Skipping %s (seed %d, level %s): prompt too long", *_log_fields(recipe)
-            )
+            PROBLEM_LOGGER.info("Skipping %s (seed %d, level %s): prompt too long", *described)
         raise ConfigurationError(
             f"max_token_length {self._max_token_length} leaves no room after any of "
             f"{MAX_SKIPPED} prompts: raise it, or shorten system_prompt"
@@ -332,9 +325,7 @@ class TrainingProblems:
             return False
         logger.warning(
             "%s: capping the ladder below level %d, whose questions exceed max_token_length %d",
-            task,
-            level,
-            self._max_token_length,
+            *(task, level, self._max_token_length),
         )
         return True
 
@@ -345,12 +336,8 @@ class TrainingProblems:
     def report_result(self, recipe: Recipe, *, solved: int, scored: int) -> None:
         """Update the curriculum and the sampler with a group: `solved` of its `scored` rollouts."""
         assert self._sampler is not None
-        count_group(
-            self.sampling,
-            asked_again=self._sampler.is_asked_again(recipe),
-            solved=solved,
-            scored=scored,
-        )
+        again = self._sampler.is_asked_again(recipe)
+        count_group(self.sampling, asked_again=again, solved=solved, scored=scored)
         move = self._sampler.record(recipe, solved=solved, scored=scored, step=self.step)
         if move is not None:
             self._counts["curriculum/moves"] += 1
@@ -400,7 +387,11 @@ class TrainingProblems:
         assert self._stream is not None
         assert self._sampler is not None
         require_stream_state(state)
-        drawn = [_read(recipe) for recipe in state["ahead"]]
+        try:
+            drawn = [read_recipe(recipe) for recipe in state["ahead"]]
+        except ValueError as error:
+            message = f"the checkpoint holds an invalid problem: {error}"
+            raise ConfigurationError(message) from error
         ahead = [r.to_json() for r in drawn if self.selection.weights.get(r.task, 0) > 0]
         sampler = state["sampler"]
         self._sampler.require_own(sampler)
@@ -423,26 +414,9 @@ class TrainingProblems:
             self._stream.cancel()
 
 
-def _read(recipe: Any) -> Recipe:
-    try:
-        return read_recipe(recipe)
-    except ValueError as error:
-        raise ConfigurationError(f"the checkpoint holds an invalid problem: {error}") from error
-
-
-def _log_fields(recipe: Recipe) -> tuple[str, int, str]:
-    return recipe.task, recipe.seed, "default" if recipe.level is None else str(recipe.level)
-
-
 @dataclass(kw_only=True, slots=True)
 class GatheredGroup:
-    """The results of a problem so far.
-
-    Attributes:
-        completions: their number, with those whose scoring failed.
-        scored: completions that have a score.
-        solved: completions that are right.
-    """
+    """The results of a problem so far; `completions` counts those whose scoring failed too."""
 
     recipe: Recipe
     completions: int = 0
@@ -503,7 +477,10 @@ class GroupGathering:
         if group is None and key in self._awaited:
             group = GatheredGroup(recipe=self._awaited.pop(key))
         if group is None:
-            self._learn_from_late(key, completions)
+            if key in self._closed:  # more results of a group that was taken for whole
+                self._closed[key] += completions
+                if self._learns:
+                    self._size = max(self._size, self._closed[key])
             return []
         group.completions += completions
         group.scored += scored
@@ -513,41 +490,32 @@ class GroupGathering:
             self._close(key, group.completions)
             return [group]
         self._partial[key] = group
-        return self._close_stalled()
+        return self._close_stalled() if len(self._partial) > MAX_PARTIAL else []
 
     def _close_stalled(self) -> list[GatheredGroup]:
-        """Close the group without news for longest if there are too many; return it if learning."""
-        if len(self._partial) <= MAX_PARTIAL:
-            return []
+        """Close the group without news for longest; return it if the size is learned."""
         key = next(iter(self._partial))
         group = self._partial.pop(key)
         self.incomplete += 1
-        if not self._learns:
-            if self.incomplete == 1:
-                logger.warning(
-                    "group_size is %d, but a problem of %s got %d scores while %d others were "
-                    "scored: such groups are not counted",
-                    *(self._size, group.recipe.task, group.completions, MAX_PARTIAL),
-                )
-            return []
-        self._size = group.completions
-        self._close(key, group.completions)
-        return [group]
-
-    def _learn_from_late(self, key: str, completions: int) -> None:
-        """Raise the learned size if a group that was closed gets more results."""
-        if key in self._closed:
-            self._closed[key] += completions
-            if self._learns:
-                self._size = max(self._size, self._closed[key])
+        if self._learns:
+            self._size = group.completions
+            self._close(key, group.completions)
+            return [group]
+        if self.incomplete == 1:
+            logger.warning(
+                "group_size is %d, but a problem of %s got %d scores while %d others were scored: "
+                "such groups are not counted",
+                *(self._size, group.recipe.task, group.completions, MAX_PARTIAL),
+            )
+        return []
 
     def withdraw(self, recipe: Recipe) -> bool:
         """Await no more results of a problem; return False if its group is recorded already."""
         key = recipe_key(recipe)
-        recorded = key in self._closed
-        if not recorded:
-            self._forget(key)
-        return not recorded
+        if key in self._closed:
+            return False
+        self._forget(key)
+        return True
 
     def _close(self, key: str, completions: int) -> None:
         self._closed[key] = completions

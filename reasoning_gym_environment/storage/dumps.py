@@ -109,30 +109,39 @@ class DumpWriter:
         await self.disk.write(lambda: self._write(kind, row), must_end=self._synced)
 
     def _write(self, kind: DumpKind, row: Mapping[str, Any]) -> None:
-        self._append(kind, row)
-        self._ended += 1
-
-    def _append(self, kind: DumpKind, row: Mapping[str, Any]) -> None:
         line = (json.dumps(row) + "\n").encode()  # ASCII: safe for any model text
         path = self.path(kind, self._written[kind])
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             append_whole(path, line, synced=self._synced)
         except OSError as error:
-            self._lose(error)
-            return
+            self._counts["dumps/lost"] += 1
+            self._failure.record_failure()
+            if self._failure.should_log:
+                logger.error(
+                    "Dumps can't be written to %s (%s): %s lost to disk so far, training "
+                    "continues; free space or change data_dumps_dir",
+                    *(self._folder, error, counted(self._failure.lost)),
+                )
+        else:
+            self._sizes[path] = self._sizes.pop(path, 0) + len(line)
+            self._bytes += len(line)
+            self._record_written(kind, path)
+        self._ended += 1
+
+    def _record_written(self, kind: DumpKind, path: Path) -> None:
         self._written[kind] += 1
         self._counts[f"dumps/{kind.name}"] += 1
-        self._log_progress(kind, path)
-        self._sizes[path] = self._sizes.pop(path, 0) + len(line)
-        self._bytes += len(line)
+        done = self._written[kind] % kind.groups_per_file
+        if done == 0:
+            logger.info("Dump file complete: %s (%d groups)", path, kind.groups_per_file)
+        elif done % 10 == 0:
+            logger.info("%s: %d of %d groups in %s", kind.name, done, kind.groups_per_file, path)
         self._delete_oldest()
         if (seconds := self._failure.end()) is not None:
             logger.warning(
                 "Dumps are written to %s again after %.0f s, with %s lost to disk",
-                self._folder,
-                seconds,
-                counted(self._failure.lost),
+                *(self._folder, seconds, counted(self._failure.lost)),
             )
 
     def _delete_oldest(self) -> None:
@@ -152,25 +161,6 @@ class DumpWriter:
                     "%s first; --env.max_dump_gb sets the limit",
                     *(self._max_bytes / 1e9, oldest),
                 )
-
-    def _lose(self, error: OSError) -> None:
-        self._counts["dumps/lost"] += 1
-        self._failure.record_failure()
-        if self._failure.should_log:
-            logger.error(
-                "Dumps can't be written to %s (%s): %s lost to disk so far, training continues; "
-                "free space or change data_dumps_dir",
-                self._folder,
-                error,
-                counted(self._failure.lost),
-            )
-
-    def _log_progress(self, kind: DumpKind, path: Path) -> None:
-        done = self._written[kind] % kind.groups_per_file
-        if done == 0:
-            logger.info("Dump file complete: %s (%d groups)", path, kind.groups_per_file)
-        elif done % 10 == 0:
-            logger.info("%s: %d of %d groups in %s", kind.name, done, kind.groups_per_file, path)
 
     def close(self) -> None:
         """Wait for pending writes for a while, then log and count the rest as lost; idempotent."""

@@ -94,22 +94,16 @@ async def rescore(
                 kept = f"the problem can't be regenerated: {error}"
                 return Rescored(before=group, after=group, kept=kept)
             if {rollout.question for rollout in group.rollouts} != {problem.question}:
-                return Rescored(before=group, after=group, kept=_other_question(group))
+                stored, installed = group.library_version, version(LIBRARY)
+                how = f": generated with {LIBRARY} {stored}, installed is {installed}"
+                if stored == installed:
+                    how = f" with the same {LIBRARY} {installed}"
+                kept = f"the recipe gives another question{how}"
+                return Rescored(before=group, after=group, kept=kept)
             after = await _rescore_group(group, problem, pool, settings)
             return Rescored(before=group, after=after)
 
     return await with_progress([rescore_one(group) for group in groups], "rescoring")
-
-
-def _other_question(group: StoredGroup) -> str:
-    """Return why a recipe gives another question, as far as library versions tell."""
-    stored, installed = group.library_version, version(LIBRARY)
-    if stored == installed:
-        return f"the recipe gives another question with the same {LIBRARY} {installed}"
-    return (
-        f"the recipe gives another question: generated with {LIBRARY} {stored}, installed is "
-        f"{installed}"
-    )
 
 
 async def _rescore_group(
