@@ -44,7 +44,7 @@ ENTRIES: dict[str, list[tuple[str, ...]]] = {
     ],
     "row to rescore, export, report": [
         ("commands.rescore.rescore_files",),
-        ("commands.rescore.measure",),
+        ("commands.rescore.measure", "commands.rescore.main"),
         ("commands.export.main",),
         ("commands.report.main",),
     ],
