@@ -1,7 +1,7 @@
 """The real `run-api`, a trainer that has registered, and a proxy that can fail in between."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -151,8 +151,8 @@ async def api_and_between(folder: Path) -> AsyncIterator[tuple[str, Between]]:
         yield api.url, between
 
 
-async def until(condition: Any, seconds: float = 30.0) -> None:
-    """Wait until it holds; raises asyncio.TimeoutError."""
+async def until(condition: Callable[[], object], seconds: float = 300.0) -> None:
+    """Wait until it holds, on a busy machine too; raises asyncio.TimeoutError."""
 
     async def poll() -> None:
         while not condition():

@@ -1,6 +1,7 @@
 """The processes of this machine, read from /proc: only Linux has it."""
 
 import asyncio
+import signal
 import sys
 import time
 from collections.abc import Iterable
@@ -37,10 +38,15 @@ def descendants(pid: int) -> set[int]:
     return found.union(*(descendants(child) for child in found))
 
 
-async def survivors(pids: Iterable[int], *, patience: float = 20.0) -> set[int]:
+async def survivors(pids: Iterable[int], *, patience: float = 120.0) -> set[int]:
     """Those of the processes that are still alive when patience runs out."""
     alive, give_up = set(pids), time.monotonic() + patience
     while alive and time.monotonic() < give_up:
         await asyncio.sleep(0.05)
         alive = {pid for pid in alive if is_alive(pid)}
     return alive
+
+
+def heed_hangups() -> None:
+    """Let SIGHUP end this child process, also where `nohup` has the tests ignore it."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -117,6 +117,4 @@ async def serving_from(
 
 
 async def until_pulled(trainer: Any, command: Any, *, batches: int) -> None:
-    while trainer.batches < batches:
-        assert command.process.returncode is None, command.said()
-        await asyncio.sleep(0.1)
+    await command.until(lambda: trainer.batches >= batches)

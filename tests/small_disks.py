@@ -31,3 +31,8 @@ def memory_disk(folder: Path, size: str) -> Iterator[Path]:
     """A disk of so many bytes, such as "64k"."""
     with mounted(folder, "-t", "tmpfs", "-o", f"size={size}", "tmpfs") as disk:
         yield disk
+
+
+def enlarge(disk: Path, size: str) -> None:
+    """Give a memory disk more bytes."""
+    subprocess.run(["mount", "-o", f"remount,size={size}", str(disk)], check=True)

@@ -3,7 +3,6 @@
 import json
 import math
 from array import array
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -130,49 +129,40 @@ def test_a_row_without_a_trained_token_is_sound_where_its_advantage_is_zero() ->
     assert fault_of(masks=masks, overrides=[{"set_advantage_to_zero": True}, {}]) is None
 
 
-@pytest.mark.parametrize("name", ["tokens", "masks", "scores", "overrides", "inference_logprobs"])
-def test_every_column_has_all_rows(name: str) -> None:
-    assert fault_of(**{name: group()[name][:1]}) == f"1 rows of {name}, expected 2"
+def test_every_column_has_all_rows() -> None:
+    for name, rows_of_it in group().items():
+        assert fault_of(**{name: rows_of_it[:1]}) == f"1 rows of {name}, expected 2"
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
+def test_a_fault_is_named() -> None:
+    whole = [1.0, 1.0, -0.5, -0.5]
+    for changes, words in (
         ({"masks": [[-100, 3, 4], [-100, -100, 5, 6]]}, "row 0 has 4 tokens and 3 masks"),
         (
-            {"inference_logprobs": [[1.0] * 4, [1.0, 1.0, -0.5]]},
+            {"inference_logprobs": [[1.0] * 4, whole[:3]]},
             "row 0 has the logprob 1.0 of a trained token, above 0",
         ),
-        (
-            {"inference_logprobs": [[1.0, 1.0, -0.5, -0.5], [1.0, 1.0, -0.5]]},
-            "row 1 has 4 tokens and 3 logprobs",
-        ),
+        ({"inference_logprobs": [whole, whole[:3]]}, "row 1 has 4 tokens and 3 logprobs"),
         ({"masks": [[-100, -100, 3, 5], [-100] * 4]}, "row 0 has the mask 5, neither -100"),
         ({"scores": [math.nan, 0.0]}, "nan is not a score"),
         ({"scores": [1.0, None]}, "None is not a score"),
-    ],
-)
-def test_a_fault_is_named(changes: dict[str, Any], words: str) -> None:
-    assert (fault_of(**changes) or "").startswith(words)
+        ({"scores": [True, 0.0]}, "True is not a score"),
+    ):
+        assert (fault_of(**changes) or "").startswith(words), words
 
 
-@pytest.mark.parametrize("token", [-1, 10, 3.0, "3", None, True])
-def test_a_token_is_an_id_of_the_vocabulary(token: Any) -> None:
-    tokens = [[1, 2, 3, 4], [1, 2, 5, token]]
-    assert fault_of(tokens=tokens) == (
-        f"row 1 has {token!r} among its tokens, not an id of a vocabulary of 10"
-    )
+def test_a_token_is_an_id_of_the_vocabulary() -> None:
+    for token in (-1, 10, 3.0, "3", None, True):
+        assert fault_of(tokens=[[1, 2, 3, 4], [1, 2, 5, token]]) == (
+            f"row 1 has {token!r} among its tokens, not an id of a vocabulary of 10"
+        )
 
 
-@pytest.mark.parametrize("logprob", [math.nan, math.inf, -math.inf, None, "x", True])
-def test_a_logprob_is_a_finite_number_on_the_prompt_as_well(logprob: Any) -> None:
-    rows: list[Callable[[], list[Any]]] = [
-        lambda: [logprob, 1.0, -0.5, -0.5],
-        lambda: [1.0, 1.0, -0.5, logprob],
-    ]
-    for row in rows:
-        logprobs = [row(), [1.0, 1.0, -0.5, -0.5]]
-        assert fault_of(inference_logprobs=logprobs) == f"row 0 has the logprob {logprob!r}"
+def test_a_logprob_is_a_finite_number_on_the_prompt_as_well() -> None:
+    for logprob in (math.nan, math.inf, -math.inf, None, "x", True):
+        for row in ([logprob, 1.0, -0.5, -0.5], [1.0, 1.0, -0.5, logprob]):
+            logprobs = [row, [1.0, 1.0, -0.5, -0.5]]
+            assert fault_of(inference_logprobs=logprobs) == f"row 0 has the logprob {logprob!r}"
 
 
 GROUP: dict[str, Any] = {
@@ -208,10 +198,10 @@ def test_a_group_is_written_whole() -> None:
     assert repr(packed(GROUP)["inference_logprobs"][0][2]) == "-0.0"
 
 
-@pytest.mark.parametrize("name", ["tokens", "masks", "inference_logprobs"])
-def test_a_column_may_be_all_there_is_or_empty(name: str) -> None:
-    assert packed({name: GROUP[name]}) == {name: GROUP[name]}
-    assert packed({**GROUP, name: []}) == {**GROUP, name: []}
+def test_a_column_may_be_all_there_is_or_empty() -> None:
+    for name in COLUMNS:
+        assert packed({name: GROUP[name]}) == {name: GROUP[name]}
+        assert packed({**GROUP, name: []}) == {**GROUP, name: []}
 
 
 @given(data=st.data())
@@ -224,13 +214,13 @@ def test_with_anything_beside_the_columns_it_is_written_as_the_standard_library_
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize(
-    "place",
-    [("inference_logprobs", 1, 2), ("tokens", 0, 0), ("scores", 0), ("generation_params", "seed")],
-)
-def test_a_number_that_is_not_finite_is_refused_wherever_it_is(place: Any, bad: float) -> None:
+def test_a_number_that_is_not_finite_is_refused_wherever_it_is(bad: float) -> None:
+    places = [("inference_logprobs", 1, 2), ("tokens", 0, 0), ("scores", 0)]
+    for place in [*places, ("generation_params", "seed")]:
+        with pytest.raises(ValueError, match="not JSON"):
+            pack(with_value(GROUP, place, bad))
     with pytest.raises(ValueError, match="not JSON"):
-        pack(with_value(GROUP, place, bad))
+        pack(arrays_of([1], [1], [bad]))
 
 
 def test_half_of_a_surrogate_pair_is_refused_and_not_replaced() -> None:
@@ -262,12 +252,6 @@ def test_a_rounded_logprob_is_short_and_close(logprobs: list[float]) -> None:
         assert len(Decimal(repr(one)).normalize().as_tuple().digits) <= 9
         assert one == pytest.approx(own, rel=5.1e-9, abs=1e-22)
         assert one <= 0.0
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_in_an_array_is_refused(bad: float) -> None:
-    with pytest.raises(ValueError, match="not JSON"):
-        pack(arrays_of([1], [1], [bad]))
 
 
 def test_what_is_neither_json_nor_an_array_is_refused() -> None:

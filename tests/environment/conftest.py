@@ -3,19 +3,24 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import wandb
+from api_between import until
 from atroposlib.envs.base import APIServerConfig
+from process_tree import heed_hangups
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
-from reasoning_gym_environment.demo.policy import Sample
+from reasoning_gym_environment.demo.policy import Policy, Sample, ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.sandbox.pool import StartWorker
+
+ONE = ScriptedPolicy(["<answer>1</answer>"])
 
 
 class Script:
@@ -56,10 +61,11 @@ class Bench:
         folder: where everything that is written goes.
     """
 
-    def __init__(self, tokenizer_folder: str, folder: Path, start_worker: StartWorker) -> None:
+    def __init__(self, tokenizer: Any, folder: Path, start_worker: StartWorker) -> None:
         self.folder = folder
         self._start_worker = start_worker
-        self._tokenizer_folder = tokenizer_folder
+        self._tokenizer = tokenizer
+        self._tokenizer_folder = tokenizer.name_or_path
 
     def settings(self, **changes: Any) -> dict[str, Any]:
         return {
@@ -112,6 +118,17 @@ class Bench:
             await env.setup()
             yield env
 
+    @asynccontextmanager
+    async def playing(
+        self, policy: Policy, kind: str = "openai", **changes: Any
+    ) -> AsyncIterator[ReasoningGymEnv]:
+        """An environment that is set up, and asks a policy."""
+        async with (
+            PolicyServer(policy, self._tokenizer) as server,
+            self.environment(server.url, kind, **changes) as env,
+        ):
+            yield env
+
     def options(self, url: str, **changes: Any) -> list[str]:
         """Command-line options for a policy server at `url`."""
         env, server = self.settings(**changes), self.server(url)
@@ -157,6 +174,7 @@ class Command:
                 stdout=out,
                 stderr=log,
                 env=self.environment,
+                preexec_fn=heed_hangups,
             )
         return self
 
@@ -167,12 +185,19 @@ class Command:
 
     async def until_logged(self, text: str) -> None:
         """Wait until the text is in the log; fails when the program ends before that."""
-        while text not in self.said():
+        await self.until(lambda: text in self.said())
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Wait until it holds; fails when the program ends before that."""
+
+        def holds() -> object:
             assert self.process.returncode is None, self.said()
-            await asyncio.sleep(0.1)
+            return condition()
+
+        await until(holds)
 
     async def exit_code(self) -> int:
-        return await asyncio.wait_for(self.process.wait(), timeout=120)
+        return await asyncio.wait_for(self.process.wait(), timeout=300)
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")
@@ -182,15 +207,15 @@ class Command:
 
 
 @pytest.fixture
-def bench(tokenizer_folder: str, tmp_path: Path, stock: WorkerStock) -> Bench:
-    return Bench(tokenizer_folder, tmp_path, stock.lend)
+def bench(tokenizer: Any, tmp_path: Path, stock: WorkerStock) -> Bench:
+    return Bench(tokenizer, tmp_path, stock.lend)
 
 
 @pytest.fixture(scope="module")
 def module_bench(
-    tokenizer_folder: str, tmp_path_factory: pytest.TempPathFactory, stock: WorkerStock
+    tokenizer: Any, tmp_path_factory: pytest.TempPathFactory, stock: WorkerStock
 ) -> Bench:
-    return Bench(tokenizer_folder, tmp_path_factory.mktemp("bench"), stock.lend)
+    return Bench(tokenizer, tmp_path_factory.mktemp("bench"), stock.lend)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """What serve, process and evaluate print and write, without API keys."""
 
-import asyncio
 import json
 import re
 import sys
@@ -83,13 +82,8 @@ async def test_commands_keep_everything_but_the_api_key(bench: Any, tokenizer: A
     [run] = [content for path, content in written.items() if path.endswith(".wandb")]
     assert b"train/percent_correct" in run
     assert [path for path, content in written.items() if KEY.encode() in content] == []
-    assert {path.name for path in bench.folder.iterdir()} == {
-        "dumps",
-        "evals",
-        "log.txt",
-        "out.txt",
-        "wandb",
-    }
+    made = {path.name for path in bench.folder.iterdir()}
+    assert made == {"dumps", "evals", "log.txt", "out.txt", "wandb"}
 
 
 async def test_a_servers_message_is_quoted_without_the_key(bench: Any, tokenizer: Any) -> None:
@@ -125,32 +119,24 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("command", "settings", "named"),
-    [
-        ("serve", {"data_path_to_save_groups": "FILE/groups.jsonl"}, "data_path_to_save_groups"),
-        ("process", {"data_path_to_save_groups": "FILE/groups.jsonl"}, "data_path_to_save_groups"),
-        ("evaluate", {"data_dir_to_save_evals": "FILE"}, "data_dir_to_save_evals"),
-        ("evaluate", {"data_dir_to_save_evals": "FILE/below"}, "data_dir_to_save_evals"),
-        ("serve", {"data_dumps_dir": "FILE", "dump_rollouts": True}, "data_dumps_dir"),
-        ("serve", {"data_dumps_dir": "FILE", "steps_per_eval": 5}, "data_dumps_dir"),
-        ("process", {"data_dumps_dir": "FILE"}, "data_dumps_dir"),
-        ("evaluate", {"data_dumps_dir": "FILE"}, "data_dumps_dir"),
-    ],
-)
-def test_an_unwritable_folder_is_named_with_its_setting(
-    bench: Any, file: Path, command: str, settings: dict[str, Any], named: str
-) -> None:
-    given = {
-        n: v.replace("FILE", str(file)) if isinstance(v, str) else v for n, v in settings.items()
-    }
-    settings = build_settings(Given(env={**bench.settings(), **given}), default_settings(command))
-    with pytest.raises(UnwritableError) as raised:
-        check_start(command, settings)
-    place = next(iter(given.values())).removesuffix("/groups.jsonl")
-    assert str(raised.value) == (
-        f"{named}: {place} is not writable ({file} is a file); choose another folder"
-    )
+def test_an_unwritable_folder_is_named_with_its_setting(bench: Any, file: Path) -> None:
+    for command, named, place, others in (
+        ("serve", "data_path_to_save_groups", f"{file}/groups.jsonl", {}),
+        ("process", "data_path_to_save_groups", f"{file}/groups.jsonl", {}),
+        ("evaluate", "data_dir_to_save_evals", str(file), {}),
+        ("evaluate", "data_dir_to_save_evals", f"{file}/below", {}),
+        ("serve", "data_dumps_dir", str(file), {"dump_rollouts": True}),
+        ("serve", "data_dumps_dir", str(file), {"steps_per_eval": 5}),
+        ("process", "data_dumps_dir", str(file), {}),
+        ("evaluate", "data_dumps_dir", str(file), {}),
+    ):
+        given = Given(env={**bench.settings(), named: place, **others})
+        with pytest.raises(UnwritableError) as raised:
+            check_start(command, build_settings(given, default_settings(command)).env)
+        assert str(raised.value) == (
+            f"{named}: {place.removesuffix('/groups.jsonl')} is not writable ({file} is a file); "
+            "choose another folder"
+        ), (command, named)
     assert list(bench.folder.iterdir()) == [file]
 
 
@@ -253,18 +239,11 @@ async def test_a_start_is_short_and_a_summary_follows(bench: Any, tokenizer: Any
     changes = {"include_tasks": "arithmetic", "complexity_mode": "random"}
     async with serving(bench, tokenizer, HALF, flags=["--json-logs"], **changes) as served:
         command = served[0]
-        await asyncio.wait_for(command.until_logged(" with signal, "), 90)
+        await command.until_logged(" with signal, ")
         said = messages(command.said().splitlines())
     [first] = [number for number, line in enumerate(said) if " with signal, " in line][:1]
     assert first <= 15, said
     assert said[0].startswith("serve: ")
     assert any(line.startswith("18 of 106 tasks are used; 87 left out: not among") for line in said)
-    for what in (
-        " groups, ",
-        "/s, ",
-        "% solved, ",
-        "% truncated, ",
-        "% no answer, ",
-        "mean level ",
-    ):
-        assert what in said[first]
+    summary = r"\d+ groups, [\d.]+/s, \d+% solved, .*% truncated, \d+% no answer, mean level [\d.]+"
+    assert re.search(summary, said[first])

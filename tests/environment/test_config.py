@@ -1,5 +1,6 @@
 """Invalid settings are named with the way out; valid ones are read from lists and text."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -23,42 +24,34 @@ def refusal(**settings: Any) -> str:
     return describe_validation(raised.value, ReasoningGymEnvConfig)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("temperature", -0.5),
-        ("eval_temperature", -1.0),
-        ("top_p", 0.0),
-        ("top_p", 1.5),
-        ("length_penalty_start", 1.0),
-        ("length_penalty_start", -0.25),
-        ("num_eval_samples_per_task", 0),
-        ("eval_attempts", 0),
-        ("eval_difficulties", "0.5,1.5"),
-        ("eval_difficulties", [-0.25]),
-        ("eval_difficulties", ["nan"]),
-        ("eval_difficulties", "hard"),
-        ("rollout_save_score_threshold", 1.25),
-        ("task_processes", 0),
-        ("generation_timeout", 0.0),
-        ("verify_timeout", -3.0),
-        ("group_size", 0),
-        ("max_token_length", 1),
-        ("max_eval_workers", 0),
-        ("seed", "many"),
-        ("complexity_mode", "hard"),
-        ("difficulty", 1.5),
-        ("curriculum_target_accuracy", 1.0),
-        ("sampling", "greedy"),
-        ("task_parameters", "chain_sum=3"),
-        ("task_parameters", "[3]"),
-    ],
-)
-def test_a_value_out_of_range_is_named_with_its_setting(name: str, value: Any) -> None:
-    said = refusal(**{name: value})
-    assert name in said
-    assert str(value) in said
-    assert "\n" not in said
+def test_a_value_out_of_range_is_named_with_its_setting() -> None:
+    for name, values in {
+        "temperature": [-0.5],
+        "eval_temperature": [-1.0],
+        "top_p": [0.0, 1.5],
+        "length_penalty_start": [1.0, -0.25],
+        "num_eval_samples_per_task": [0],
+        "eval_attempts": [0],
+        "eval_difficulties": ["0.5,1.5", [-0.25], ["nan"], "hard"],
+        "rollout_save_score_threshold": [1.25],
+        "task_processes": [0],
+        "generation_timeout": [0.0],
+        "verify_timeout": [-3.0],
+        "group_size": [0],
+        "max_token_length": [1],
+        "max_eval_workers": [0],
+        "seed": ["many"],
+        "complexity_mode": ["hard"],
+        "difficulty": [1.5],
+        "curriculum_target_accuracy": [1.0],
+        "sampling": ["greedy"],
+        "task_parameters": ["chain_sum=3", "[3]"],
+    }.items():
+        for value in values:
+            said = refusal(**{name: value})
+            assert name in said, (name, value)
+            assert str(value) in said, (name, value)
+            assert "\n" not in said, (name, value)
 
 
 def test_the_defaults_of_the_command_line_are_valid() -> None:
@@ -94,26 +87,18 @@ def test_an_unknown_setting_gets_the_closest_one() -> None:
     assert said.startswith("unknown setting 'inclde_tasks'; did you mean include_tasks")
 
 
-@pytest.mark.parametrize("name", ["include_tasks", "exclude_tasks"])
-@pytest.mark.parametrize("value", ["gcd, games,", ["gcd", " games "], "gcd,games"])
-def test_tasks_come_as_text_and_as_a_list(name: str, value: Any) -> None:
-    assert getattr(ReasoningGymEnvConfig(**{name: value}), name) == ["gcd", "games"]
-
-
-@pytest.mark.parametrize("value", ["0.75, 0,0.75,", [0.75, 0.0], ["0", "0.75"]])
-def test_levels_come_as_text_and_as_a_list(value: Any) -> None:
-    assert ReasoningGymEnvConfig(eval_difficulties=value).eval_difficulties == [0.0, 0.75]
-
-
-@pytest.mark.parametrize("value", ["gcd=2, games=0.5", {"gcd": 2, "games": 0.5}])
-def test_weights_come_as_text_and_as_a_mapping(value: Any) -> None:
-    assert ReasoningGymEnvConfig(task_weights=value).task_weights == {"gcd": 2.0, "games": 0.5}
-
-
-@pytest.mark.parametrize("value", ['{"gcd": {"max_value": 9}}', {"gcd": {"max_value": 9}}])
-def test_task_parameters_come_as_json_and_as_a_mapping(value: Any) -> None:
-    config = ReasoningGymEnvConfig(task_parameters=value)
-    assert config.task_parameters == {"gcd": {"max_value": 9}}
+def test_values_come_as_text_and_as_they_are() -> None:
+    tasks = ["gcd, games,", ["gcd", " games "], "gcd,games"]
+    parameters = {"gcd": {"max_value": 9}}
+    for name, values, read in (
+        ("include_tasks", tasks, ["gcd", "games"]),
+        ("exclude_tasks", tasks, ["gcd", "games"]),
+        ("eval_difficulties", ["0.75, 0,0.75,", [0.75, 0.0], ["0", "0.75"]], [0.0, 0.75]),
+        ("task_weights", ["gcd=2, games=0.5", {"gcd": 2, "games": 0.5}], {"gcd": 2, "games": 0.5}),
+        ("task_parameters", [json.dumps(parameters), parameters], parameters),
+    ):
+        for value in values:
+            assert getattr(ReasoningGymEnvConfig(**{name: value}), name) == read, (name, value)
 
 
 @pytest.mark.parametrize(

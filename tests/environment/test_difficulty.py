@@ -125,14 +125,11 @@ def level(env: ReasoningGymEnv) -> float:
 
 
 async def test_the_curriculum_follows_results_down_and_up(
-    bench: Any, tokenizer: Any, knows_all: Any, caplog: pytest.LogCaptureFixture
+    bench: Any, knows_all: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "reasoning_gym_environment")
     settings = {"include_tasks": TASK, "complexity_mode": "curriculum", "max_token_length": 16000}
-    async with (
-        PolicyServer(knows_all, tokenizer) as server,
-        bench.environment(server.url, **settings) as env,
-    ):
+    async with bench.playing(knows_all, **settings) as env:
         positions = [level(env)]
         for taught, groups in ((False, 3), (True, 90)):
             for problem in await problems(env, groups):

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from api_between import until
 
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
-from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
 from reasoning_gym_environment.settings import EnvironmentSettings, default_settings
 from reasoning_gym_environment.storage.runs import read_record, record_path
@@ -42,14 +42,9 @@ def dumped(folder: Path, env: ReasoningGymEnv, kind: str) -> list[dict[str, Any]
 
 
 @pytest_asyncio.fixture(scope="module")
-async def dumping(
-    module_bench: Any, tokenizer: Any, module_script: Any
-) -> AsyncIterator[ReasoningGymEnv]:
+async def dumping(module_bench: Any, module_script: Any) -> AsyncIterator[ReasoningGymEnv]:
     """An environment that dumps all groups and whose policy plays `module_script`."""
-    async with (
-        PolicyServer(module_script, tokenizer) as server,
-        module_bench.environment(server.url, **BOTH) as env,
-    ):
+    async with module_bench.playing(module_script, **BOTH) as env:
         yield env
 
 
@@ -57,8 +52,7 @@ async def test_the_run_says_who_it_is_beside_its_dumps(
     dumping: ReasoningGymEnv, module_bench: Any
 ) -> None:
     path = record_path(module_bench.folder / "dumps", dumping.run_id)
-    while not path.exists():
-        await asyncio.sleep(0.01)
+    await until(path.exists)
     record = read_record(path)
     assert record is not None
     assert record.settings["model_name"] == dumping.inference.model
@@ -137,13 +131,10 @@ async def test_a_row_says_which_run_made_it_and_how_to_make_its_problem_again(
 
 @pytest.mark.parametrize(("threshold", "groups"), [(0.0, 1), (0.9, 0)])
 async def test_only_a_score_above_the_threshold_makes_a_group_successful(
-    threshold: float, groups: int, bench: Any, tokenizer: Any, script: Any
+    threshold: float, groups: int, bench: Any, script: Any
 ) -> None:
     settings = {"rollout_save_score_threshold": threshold, "include_tasks": "gcd"}
-    async with (
-        PolicyServer(script, tokenizer) as server,
-        bench.environment(server.url, **{**BOTH, **settings}) as env,
-    ):
+    async with bench.playing(script, **{**BOTH, **settings}) as env:
         problem = await env.get_next_item()
         script.play(f"<answer>{problem.oracle} or so</answer>", "<answer></answer>")
         group, _ = await env.collect_trajectories(problem)
@@ -154,12 +145,9 @@ async def test_only_a_score_above_the_threshold_makes_a_group_successful(
 
 
 async def test_a_worker_cancelled_while_it_dumps_leaves_one_row_and_its_group_is_not_lost(
-    bench: Any, tokenizer: Any, script: Any
+    bench: Any, script: Any
 ) -> None:
-    async with (
-        PolicyServer(script, tokenizer) as server,
-        bench.environment(server.url, **BOTH) as env,
-    ):
+    async with bench.playing(script, **BOTH) as env:
         (bench.folder / "dumps").mkdir()
         file = (
             bench.folder
@@ -169,8 +157,7 @@ async def test_a_worker_cancelled_while_it_dumps_leaves_one_row_and_its_group_is
         problem = await env.get_next_item()
         script.play("<answer>first</answer>")
         worker = asyncio.create_task(env.collect_trajectories(problem))
-        while not env.statistics.counts["groups/collected"]:
-            await asyncio.sleep(0.05)
+        await until(lambda: env.statistics.counts["groups/collected"])
         worker.cancel()  # as Atropos does where it has enough groups; the problem comes again
         with pytest.raises(asyncio.CancelledError):
             await worker
@@ -201,12 +188,9 @@ async def test_a_worker_cancelled_while_it_dumps_leaves_one_row_and_its_group_is
     ],
 )
 async def test_all_groups_are_dumped_unless_an_option_says_which(
-    settings: dict[str, Any], kinds: list[str], bench: Any, tokenizer: Any, script: Any
+    settings: dict[str, Any], kinds: list[str], bench: Any, script: Any
 ) -> None:
-    async with (
-        PolicyServer(script, tokenizer) as server,
-        bench.environment(server.url, **settings) as env,
-    ):
+    async with bench.playing(script, **settings) as env:
         await collect(env, script, 0.0, 0.0)
         await collect(env, script, 1.0, 0.0)
     assert len(list(bench.folder.rglob("*.jsonl"))) == len(kinds)

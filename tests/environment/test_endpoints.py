@@ -77,9 +77,11 @@ async def test_evaluate_needs_no_tokenizer(
         async with bench.unprepared(server.url, **settings) as env:
             await env._run_evaluate()
     rollouts = rollouts_of(folder, "samples.jsonl")
+    prompt, own = PROMPT_TOKENS, COMPLETION_TOKENS
+    if not counts:
+        conversation = rollouts[0]["conversation"]
+        prompt, own = sum(len(message["content"]) for message in conversation[:-1]), len(TEXT)
     assert [rollout["conversation"][-1]["content"] for rollout in rollouts] == [TEXT] * 2
-    characters = sum(len(message["content"]) for message in rollouts[0]["conversation"][:-1])
-    prompt, own = (PROMPT_TOKENS, COMPLETION_TOKENS) if counts else (characters, len(TEXT))
     assert {(r["tokens"], r["completion_tokens"]) for r in rollouts} == {(prompt + own, own)}
     metrics = json.loads((folder / "metrics.json").read_text())["results"]["all"]
     assert metrics["eval/completion_tokens"] == own
@@ -121,13 +123,8 @@ async def test_what_needs_tokens_says_that_it_needs_a_tokenizer(
     assert not (bench.folder / "g.jsonl").exists()
 
 
-async def test_a_tokenizer_is_that_of_the_model_where_prompts_are_tokens(
-    bench: Any, tokenizer: Any
-) -> None:
-    async with (
-        PolicyServer(ONE, tokenizer) as server,
-        bench.environment(server.url, "vllm", tokenizer_name="") as env,
-    ):
+async def test_a_tokenizer_is_that_of_the_model_where_prompts_are_tokens(bench: Any) -> None:
+    async with bench.playing(ONE, "vllm", tokenizer_name="") as env:
         group, _ = await env.collect_trajectories(await env.get_next_item())
     assert env.config.tokenizer_name == env.inference.model
     assert len(group["inference_logprobs"]) == 4
@@ -253,55 +250,42 @@ async def test_a_base_model_is_refused_with_two_ways_out(bench: Any, base_folder
     )
 
 
-@pytest.mark.parametrize("way", ["plain", "file"])
+@pytest.mark.parametrize(
+    ("template", "prompt"),
+    [
+        ("plain", "Hm.\n\nUser: {}\n\nAssistant:"),
+        ("{% for m in messages %}{{ m.content }}\n{% endfor %}Solution:", "Hm.\n{}\nSolution:"),
+    ],
+)
 async def test_a_base_model_trains_with_either_template(
-    way: str, bench: Any, base_folder: str, tokenizer: Any
+    template: str, prompt: str, bench: Any, base_folder: str, tokenizer: Any
 ) -> None:
-    text = "{% for m in messages %}{{ m.content }}\n{% endfor %}Solution:"
-    template = "plain" if way == "plain" else template_file(bench.folder, text)
-    settings = {"tokenizer_name": base_folder, "chat_template": template, "system_prompt": "Hm."}
-    async with (
-        PolicyServer(ONE, tokenizer) as server,
-        bench.environment(server.url, "vllm", **settings) as env,
-    ):
+    given = template if template == "plain" else template_file(bench.folder, template)
+    settings = {"tokenizer_name": base_folder, "chat_template": given, "system_prompt": "Hm."}
+    async with bench.playing(ONE, "vllm", **settings) as env:
         problem = await env.get_next_item()
         group, _ = await env.collect_trajectories(problem)
         await env.evaluate()
     tokens, masks = group["tokens"][0], group["masks"][0]
-    prompt = tokenizer.decode(tokens[: masks.count(-100)])
-    question = problem.question
-    assert (
-        prompt
-        == {
-            "plain": f"Hm.\n\nUser: {question}\n\nAssistant:",
-            "file": f"Hm.\n{question}\nSolution:",
-        }[way]
-    )
+    assert tokenizer.decode(tokens[: masks.count(-100)]) == prompt.format(problem.question)
     assert tokenizer.decode([m for m in masks if m != -100]) == TEXT + TURN_END
     assert env.evaluation.report.default is not None
 
 
-@pytest.mark.parametrize(
-    ("template", "said"),
-    [
-        (
-            "plian",
-            "got 'plian' ([Errno 2] No such file or directory: 'plian'); did you mean plain?",
-        ),
-        ("{{ raise_exception('no system role') }}", "(no system role): set --env.chat_template"),
-        ("{% for", "(unexpected 'end of template'"),
-    ],
-)
-async def test_a_template_that_does_not_work_is_refused(
-    template: str, said: str, bench: Any, base_folder: str
-) -> None:
-    given = template if "{" not in template else template_file(bench.folder, template)
+async def test_a_template_that_does_not_work_is_refused(bench: Any, base_folder: str) -> None:
     groups = bench.folder / "g.jsonl"
     settings = {"tokenizer_name": base_folder, "data_path_to_save_groups": str(groups)}
-    message = await refusal_of(bench, chat_template=given, **settings)
-    assert not groups.exists()
-    assert said in message
-    assert "\n" not in message
+    missing = "([Errno 2] No such file or directory: 'plian'); did you mean plain?"
+    for template, said in (
+        ("plian", f"got 'plian' {missing}"),
+        ("{{ raise_exception('no system role') }}", "(no system role): set --env.chat_template"),
+        ("{% for", "(unexpected 'end of template'"),
+    ):
+        given = template if "{" not in template else template_file(bench.folder, template)
+        message = await refusal_of(bench, chat_template=given, **settings)
+        assert not groups.exists()
+        assert said in message
+        assert "\n" not in message
 
 
 def test_no_key_of_the_tests_is_in_the_environment() -> None:

@@ -1,6 +1,5 @@
 """Evaluations through the real command: killed and resumed, refused, compared."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -66,9 +65,7 @@ async def test_an_evaluation_that_is_killed_goes_on_where_it_was(
     async with ConfigurableServer(policy, tokenizer, latency=0.5) as server:
         options = bench.options(server.url, **settings)
         async with bench.command("evaluate", *options) as command:
-            while len(lines(folder / "samples.partial.jsonl")) < 3:
-                assert command.process.returncode is None, command.said()
-                await asyncio.sleep(0.05)
+            await command.until(lambda: len(lines(folder / "samples.partial.jsonl")) >= 3)
             command.process.kill()
             await command.process.wait()
         kept = lines(folder / "samples.partial.jsonl")
@@ -113,27 +110,17 @@ async def test_the_api_key_is_taken_out_even_where_the_environment_cannot_be_mad
     assert file.read_text() == "api_key: withheld"
 
 
-async def test_requests_that_fail_are_made_again_before_they_count_as_unscored(
-    bench: Any, tokenizer: Any
-) -> None:
+async def test_requests_that_fail_are_made_again_before_they_count_as_unscored(bench: Any) -> None:
     policy = Fragile()
-    async with (
-        PolicyServer(policy, tokenizer) as server,
-        bench.environment(server.url, "vllm", num_eval_samples_per_task=2) as env,
-    ):
+    async with bench.playing(policy, "vllm", num_eval_samples_per_task=2) as env:
         await env.evaluate()
     assert sorted(policy.asked.values()) == [1, 3]
     assert metrics_of(env.evaluation.folder)["eval/unscored"] == 0
 
 
-async def test_every_evaluation_of_one_process_has_its_own_folder(
-    bench: Any, tokenizer: Any
-) -> None:
+async def test_every_evaluation_of_one_process_has_its_own_folder(bench: Any) -> None:
     policy, folders = Counting(), []
-    async with (
-        PolicyServer(policy, tokenizer) as server,
-        bench.environment(server.url, data_dir_to_save_evals=str(bench.folder / "evals")) as env,
-    ):
+    async with bench.playing(policy, data_dir_to_save_evals=str(bench.folder / "evals")) as env:
         for step in (None, None, 25, 25):
             if step is not None:
                 env.env_id, env.curr_step = 0, step  # as in `serve`
@@ -229,14 +216,11 @@ async def test_two_evaluations_are_compared(
 
 
 async def test_training_does_not_meet_the_evaluation_questions_of_the_tasks_it_draws(
-    bench: Any, tokenizer: Any
+    bench: Any,
 ) -> None:
     tasks = "coin_flip,gcd,simple_equations"
     settings = {"include_tasks": tasks, "num_eval_samples_per_task": 5, "eval_seed": 3}
-    async with (
-        PolicyServer(ONE, tokenizer) as server,
-        bench.environment(server.url, **settings) as env,
-    ):
+    async with bench.playing(ONE, **settings) as env:
         assert len(env.evaluation.set) == 15
         drawn = [await env.get_next_item() for _ in range(12)]
         kept = {task: await env.evaluation.set.questions(task) for task in tasks.split(",")}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api_between import until
 from misbehaving_server import ConfigurableServer
 
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
@@ -102,11 +103,10 @@ async def test_process_ends_when_the_inference_server_dies(
         processing(bench, server.url, Impatient, kind=kind, groups=10**6) as env,
     ):
         processing_groups = asyncio.create_task(env.process_manager())
-        while not env.statistics.counts["groups/collected"]:
-            await asyncio.sleep(0.01)
-        await server.__aexit__()
+        await until(lambda: env.statistics.counts["groups/collected"])
+        await server.close()
         with pytest.raises(InferenceError, match="2 groups in a row were lost") as raised:
-            await asyncio.wait_for(processing_groups, timeout=60)
+            await processing_groups
     assert server.url in str(raised.value)
 
 
@@ -155,13 +155,10 @@ class FailsOnce:
         return [Sample(text="<answer>1</answer>")] * n
 
 
-async def test_a_failing_request_is_one_unscored_sample(bench: Any, tokenizer: Any) -> None:
+async def test_a_failing_request_is_one_unscored_sample(bench: Any) -> None:
     settings = {"num_eval_samples_per_task": 6, "max_eval_workers": 1}
     policy = FailsOnce()
-    async with (
-        PolicyServer(policy, tokenizer) as server,
-        bench.environment(server.url, "vllm", **settings) as env,
-    ):
+    async with bench.playing(policy, "vllm", **settings) as env:
         await env.evaluate()
     [folder] = bench.folder.glob("dumps/evaluation_*")
     metrics, samples = report_of(folder)

@@ -6,7 +6,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
-from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 from reasoning_gym_environment.settings import pool_settings, settings_of
@@ -14,12 +13,9 @@ from reasoning_gym_environment.storage.dumps import read_groups
 from reasoning_gym_environment.storage.rescoring import rescore
 
 
-async def test_samples_of_an_evaluation_come_out_the_same(bench: Any, tokenizer: Any) -> None:
+async def test_samples_of_an_evaluation_come_out_the_same(bench: Any) -> None:
     settings = {"include_tasks": "coin_flip,gcd", "num_eval_samples_per_task": 3}
-    async with (
-        PolicyServer(ScriptedPolicy(["<answer>1</answer>"]), tokenizer) as server,
-        bench.environment(server.url, **settings) as env,
-    ):
+    async with bench.playing(ScriptedPolicy(["<answer>1</answer>"]), **settings) as env:
         await env.evaluate()
         config = env.config
     [samples] = bench.folder.glob("dumps/evaluation_*/samples.jsonl")

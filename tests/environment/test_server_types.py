@@ -49,13 +49,10 @@ class Running:
 
 @pytest_asyncio.fixture(scope="module", params=SERVER_TYPES)
 async def running(
-    request: pytest.FixtureRequest, module_bench: Any, tokenizer: Any, module_script: Any
+    request: pytest.FixtureRequest, module_bench: Any, module_script: Any
 ) -> AsyncIterator[Running]:
     settings = {"temperature": 0.7, "top_p": 0.9, "group_size": 7, "include_messages": True}
-    async with (
-        PolicyServer(module_script, tokenizer) as server,
-        module_bench.environment(server.url, request.param, **settings) as env,
-    ):
+    async with module_bench.playing(module_script, request.param, **settings) as env:
         yield Running(env, module_script, request.param)
 
 
@@ -87,38 +84,30 @@ async def played(running: Running) -> tuple[Problem, list[tuple[Sample, str, flo
     return problem, cases, await group_of(running.env, problem)
 
 
-async def test_a_group_has_a_row_for_each_completion_in_their_order(running: Running) -> None:
-    _, cases, group = await played(running)
+async def test_a_group_is_what_the_server_returned(running: Running, tokenizer: Any) -> None:
+    problem, cases, group = await played(running)
+    samples = [sample for sample, _, _ in cases]
+    conversation = [
+        {"role": "system", "content": SYSTEM_PROMPTS["think"]},
+        {"role": "user", "content": problem.question},
+    ]
+    answers = [{"role": "assistant", "content": sample.text} for sample in samples]
+    masked = {"set_advantage_to_zero": True}
     assert group["statuses"] == [status for _, status, _ in cases]
     assert group["scores"] == [score for _, _, score in cases]
-    assert [m[-1]["content"] for m in group["messages"]] == [s.text for s, _, _ in cases]
-
-
-async def test_the_unmasked_tokens_are_the_completion(running: Running, tokenizer: Any) -> None:
-    _, cases, group = await played(running)
-    assert len(group["tokens"]) == len(group["masks"]) == len(cases)
-    for tokens, masks, (sample, _, _) in zip(group["tokens"], group["masks"], cases, strict=True):
-        completion = [mask for mask in masks if mask != -100]
-        assert len(tokens) == len(masks)
-        own = list(tokens[-len(completion) :])
-        assert own == completion == list(masks[-len(completion) :])
-        turn_end = "" if sample is TRUNCATED else TURN_END
-        assert tokenizer.decode(completion) == sample.text + turn_end
-
-
-async def test_the_masked_tokens_are_the_prompt(running: Running, tokenizer: Any) -> None:
-    problem, _, group = await played(running)
-    prompt = (
-        f"{TURN_START}system\n{SYSTEM_PROMPTS['think']}{TURN_END}\n"
-        f"{TURN_START}user\n{problem.question}{TURN_END}\n{TURN_START}assistant\n"
+    assert group["messages"] == [[*conversation, answer] for answer in answers]
+    assert group["overrides"] == [masked if s is TRUNCATED else {} for s in samples]
+    assert group["generation_params"] == {"temperature": 0.7, "top_p": 0.9}
+    prompt = "".join(
+        f"{TURN_START}{one['role']}\n{one['content']}{TURN_END}\n" for one in conversation
     )
-    for tokens, masks in zip(group["tokens"], group["masks"], strict=True):
-        masked = [token for token, mask in zip(tokens, masks, strict=True) if mask == -100]
-        assert tokenizer.decode(masked) == prompt
-
-
-async def test_logprobs_are_the_servers_and_aligned(running: Running) -> None:
-    _, _, group = await played(running)
+    for tokens, masks, sample in zip(group["tokens"], group["masks"], samples, strict=True):
+        length = masks.count(-100)
+        assert tokenizer.decode(list(tokens[:length])) == f"{prompt}{TURN_START}assistant\n"
+        assert list(tokens[length:]) == list(masks[length:])
+        assert tokenizer.decode(list(masks[length:])) == (
+            sample.text if sample is TRUNCATED else sample.text + TURN_END
+        )
     if running.kind == "openai":
         assert group["inference_logprobs"] == []
         return
@@ -139,27 +128,6 @@ async def test_evaluation_has_separate_request_limits(running: Running) -> None:
     )
     assert len(server.request_timings) == trained
     assert len(server.eval_request_timings) == evaluated + 2  # at most 8 completions a request
-
-
-async def test_a_group_has_its_sampling_parameters(running: Running) -> None:
-    _, _, group = await played(running)
-    assert group["generation_params"] == {"temperature": 0.7, "top_p": 0.9}
-
-
-async def test_only_truncated_completions_are_masked(running: Running) -> None:
-    _, cases, group = await played(running)
-    masked = {"set_advantage_to_zero": True}
-    assert group["overrides"] == [masked if s is TRUNCATED else {} for s, _, _ in cases]
-
-
-async def test_messages_are_the_whole_conversation(running: Running) -> None:
-    problem, cases, group = await played(running)
-    for messages, (sample, _, _) in zip(group["messages"], cases, strict=True):
-        assert messages == [
-            {"role": "system", "content": SYSTEM_PROMPTS["think"]},
-            {"role": "user", "content": problem.question},
-            {"role": "assistant", "content": sample.text},
-        ]
 
 
 async def test_a_group_larger_than_one_request_is_complete(running: Running) -> None:
@@ -188,14 +156,9 @@ async def test_rows_stay_below_the_trainers_limit(running: Running, text: str) -
     running.env.max_token_len = -1
 
 
-async def test_truncated_completions_are_trained_on_if_configured(
-    bench: Any, script: Any, tokenizer: Any
-) -> None:
+async def test_truncated_completions_are_trained_on_if_configured(bench: Any, script: Any) -> None:
     script.play(TRUNCATED, "<answer>1</answer>")
-    async with (
-        PolicyServer(script, tokenizer) as server,
-        bench.environment(server.url, mask_too_long_completions=False) as env,
-    ):
+    async with bench.playing(script, mask_too_long_completions=False) as env:
         group = await group_of(env, await env.get_next_item())
     assert group["overrides"] == [{}, {}, {}, {}]
     assert group["messages"] is None
@@ -252,14 +215,9 @@ async def test_an_endpoint_that_ignores_n_returns_complete_groups(
     assert "since it takes no n above 1" in caplog.text
 
 
-async def test_prompts_that_leave_no_room_are_counted_and_replaced(
-    bench: Any, tokenizer: Any
-) -> None:
+async def test_prompts_that_leave_no_room_are_counted_and_replaced(bench: Any) -> None:
     settings = {"include_tasks": "gcd,sudoku", "system_prompt": "", "max_token_length": 120}
-    async with (
-        PolicyServer(ScriptedPolicy(["<answer>1</answer>"]), tokenizer) as server,
-        bench.environment(server.url, **settings) as env,
-    ):
+    async with bench.playing(ScriptedPolicy(["<answer>1</answer>"]), **settings) as env:
         problems = [await env.get_next_item() for _ in range(20)]
         group = await group_of(env, problems[0])
     assert {problem.recipe.task for problem in problems} == {"gcd"}
@@ -267,11 +225,8 @@ async def test_prompts_that_leave_no_room_are_counted_and_replaced(
     assert all(len(tokens) <= 120 for tokens in group["tokens"])
 
 
-async def test_a_limit_below_every_prompt_is_an_error(bench: Any, tokenizer: Any) -> None:
-    async with (
-        PolicyServer(ScriptedPolicy([""]), tokenizer) as server,
-        bench.environment(server.url, max_token_length=50) as env,
-    ):
+async def test_a_limit_below_every_prompt_is_an_error(bench: Any) -> None:
+    async with bench.playing(ScriptedPolicy([""]), max_token_length=50) as env:
         with pytest.raises(ConfigurationError, match="max_token_length 50 leaves no room"):
             await env.get_next_item()
 

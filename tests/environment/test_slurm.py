@@ -1,6 +1,5 @@
 """The job script for Slurm, whose `srun` here runs its tasks on this machine."""
 
-import asyncio
 import os
 import signal
 import socket
@@ -75,11 +74,10 @@ async def test_a_job_runs_replicas_and_reward_services_until_slurm_ends_it(
         }.items():
             monkeypatch.setenv(name, value)
         async with bench.program(str(JOB), str(config)) as command:
-            await asyncio.wait_for(until_pulled(trainer, command, batches=4), timeout=120)
-            while {path.name for path in (bench.folder / "dumps").glob("*")} != {"0", "1"}:
-                await asyncio.sleep(0.1)
-            while command.said().count("Ready") < 2:
-                await asyncio.sleep(0.1)
+            await until_pulled(trainer, command, batches=4)
+            dumps = bench.folder / "dumps"
+            await command.until(lambda: {path.name for path in dumps.glob("*")} == {"0", "1"})
+            await command.until(lambda: command.said().count("Ready") == 2)
             command.process.send_signal(signal.SIGTERM)
             await command.exit_code()
     ends = sorted(line for line in command.printed().splitlines() if "ended with" in line)

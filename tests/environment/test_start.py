@@ -110,19 +110,6 @@ async def test_chat_completions_with_token_ids_keep_the_servers_tokens(
     )
 
 
-async def test_chat_completions_without_token_ids_are_logged_as_text(
-    bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    async with (
-        PolicyServer(ONE, tokenizer) as server,
-        bench.environment(server.url, temperature=0.7) as env,
-    ):
-        group, _ = await env.collect_trajectories(await env.get_next_item())
-    assert group["inference_logprobs"] == []
-    assert caplog.text.count("returns only text") == 1
-
-
 async def test_a_different_prompt_token_count_is_warned_about_once(
     bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -155,18 +142,23 @@ async def test_a_group_with_another_prompt_is_lost(bench: Any, tokenizer: Any) -
         assert env.statistics.counts["groups/lost"] == 1
 
 
-@pytest.mark.parametrize("kind", ["vllm", "trl"])
-async def test_the_vllm_dialect_is_logged(
-    kind: str, bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("openai", "returns only text"),
+        ("vllm", "returns token ids through vLLM's /v1/completions"),
+        ("trl", "returns token ids through vLLM's /v1/completions"),
+    ],
+)
+async def test_the_dialect_is_logged(
+    kind: str, said: str, bench: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with (
-        PolicyServer(ONE, tokenizer) as server,
-        bench.environment(server.url, kind) as env,
-    ):
+    temperature = 0.7 if kind == "openai" else 1.0
+    async with bench.playing(ONE, kind, temperature=temperature) as env:
         group, _ = await env.collect_trajectories(await env.get_next_item())
-    assert len(group["inference_logprobs"]) == 4
-    assert caplog.text.count("returns token ids through vLLM's /v1/completions") == 1
+    assert len(group["inference_logprobs"]) == (0 if kind == "openai" else 4)
+    assert caplog.text.count(said) == 1
 
 
 @TOKENS
@@ -182,6 +174,8 @@ async def test_raw_logprobs_end_the_start_at_another_temperature(
             f"{SERVER_TYPES[kind].processed_by}, or set --env.temperature 1 "
             "--env.top_p 1"
         )
+        if kind == "vllm":
+            assert "start it with `vllm serve --logprobs-mode processed_logprobs`" in said
         await refusal_of(bench, server, kind, top_p=0.9)
         async with bench.environment(server.url, kind):
             pass
@@ -190,53 +184,44 @@ async def test_raw_logprobs_end_the_start_at_another_temperature(
             await env.setup()
 
 
-async def test_the_error_names_vllms_option_for_processed_logprobs(
-    bench: Any, tokenizer: Any
-) -> None:
-    async with ConfigurableServer(ONE, tokenizer, raw_logprobs=True) as server:
-        said = await refusal_of(bench, server, "vllm", temperature=0.5)
-    assert "start it with `vllm serve --logprobs-mode processed_logprobs`" in said
+KEY_REFUSED = (
+    "status 401 (Incorrect API key provided): set OPENAI_API_KEY or --openai.api_key to a key that "
+    "the server accepts"
+)
 
 
 @TOKENS
-@pytest.mark.parametrize(
-    ("status", "words", "said"),
-    [
-        (
-            401,
-            RefusingServer.words,
-            "status 401 (Incorrect API key provided): set "
-            "OPENAI_API_KEY or --openai.api_key to a key that the "
-            "server accepts",
-        ),
-        (
-            404,
-            '{"object": "error", "message": "The model `m` does not exist."}',
-            "status 404 (The model `m` does not exist): set --openai.model_name to a "
-            "model that the server lists at /v1/models",
-        ),
-        (
-            400,
-            "no such\nparameter",
-            "status 400 (no such parameter): if it names a parameter, check --openai.server_type",
-        ),
-        (
-            429,
-            '{"error": {"message": "You exceeded your current quota, please check your plan."}}',
-            "status 429 (You exceeded your current quota, please check your plan): the account has "
-            "no quota left; add credit, or set --openai.api_key to another account's key",
-        ),
-    ],
-)
 async def test_a_refusal_ends_the_start_with_the_servers_message(
-    kind: str, status: int, words: str, said: str, bench: Any, tokenizer: Any
+    kind: str, bench: Any, tokenizer: Any
 ) -> None:
+    quota = "You exceeded your current quota, please check your plan."
     async with RefusingServer(ONE, tokenizer) as server:
-        server.status, server.words = status, words
-        path = "" if kind == "trl" else "/v1"
-        assert await refusal_of(bench, server, kind) == (
-            f"the inference server at URL{path} refuses requests with {said}"
-        )
+        for status, words, said in (
+            (401, RefusingServer.words, KEY_REFUSED),
+            (
+                404,
+                '{"object": "error", "message": "The model `m` does not exist."}',
+                "status 404 (The model `m` does not exist): set --openai.model_name to a "
+                "model that the server lists at /v1/models",
+            ),
+            (
+                400,
+                "no such\nparameter",
+                "status 400 (no such parameter): if it names a parameter, check "
+                "--openai.server_type",
+            ),
+            (
+                429,
+                json.dumps({"error": {"message": quota}}),
+                f"status 429 ({quota[:-1]}): the account has no quota left; add credit, or set "
+                "--openai.api_key to another account's key",
+            ),
+        ):
+            server.status, server.words = status, words
+            path = "" if kind == "trl" else "/v1"
+            assert await refusal_of(bench, server, kind) == (
+                f"the inference server at URL{path} refuses requests with {said}"
+            )
 
 
 @pytest.mark.parametrize("command", ["serve", "process", "evaluate"])
@@ -250,9 +235,7 @@ async def test_a_refusal_is_the_commands_last_line(
         async with bench.command(command, *bench.options(server.url, **changes)) as running:
             assert await running.exit_code() == 2, running.said()
         assert running.said().splitlines()[-1] == (
-            f"error: the inference server at {server.url}/v1 refuses requests with status 401 "
-            "(Incorrect API key provided): set "
-            "OPENAI_API_KEY or --openai.api_key to a key that the server accepts"
+            f"error: the inference server at {server.url}/v1 refuses requests with {KEY_REFUSED}"
         )
 
 

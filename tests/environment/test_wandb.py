@@ -9,7 +9,6 @@ import pytest
 import wandb
 
 from reasoning_gym_environment.demo.policy import Sample
-from reasoning_gym_environment.demo.server import PolicyServer
 
 
 @pytest.fixture
@@ -33,9 +32,7 @@ def rollout_table(run: Any) -> tuple[list[str], list[list[Any]]]:
     return table["columns"], table["data"]
 
 
-async def test_groups_and_rollouts_are_logged(
-    bench: Any, tokenizer: Any, script: Any, run: Any
-) -> None:
+async def test_groups_and_rollouts_are_logged(bench: Any, script: Any, run: Any) -> None:
     settings = {
         "use_wandb": True,
         "group_size": 2,
@@ -44,10 +41,7 @@ async def test_groups_and_rollouts_are_logged(
         "dump_failed_rollouts": True,
     }
     truncated = Sample(text="<think>hm", finish_reason="length")
-    async with (
-        PolicyServer(script, tokenizer) as server,
-        bench.environment(server.url, **settings) as env,
-    ):
+    async with bench.playing(script, **settings) as env:
         env.max_token_len = 4096  # as Atropos reads it from the trainer
         problems = [await env.get_next_item() for _ in range(3)]
         right = [f"<answer>{problem.oracle}</answer>" for problem in problems]
@@ -95,13 +89,8 @@ async def test_groups_and_rollouts_are_logged(
     assert right[1] in rows[2][0]
 
 
-async def test_means_are_of_the_time_since_the_last_log(
-    bench: Any, tokenizer: Any, script: Any, run: Any
-) -> None:
-    async with (
-        PolicyServer(script, tokenizer) as server,
-        bench.environment(server.url, use_wandb=True) as env,
-    ):
+async def test_means_are_of_the_time_since_the_last_log(bench: Any, script: Any, run: Any) -> None:
+    async with bench.playing(script, use_wandb=True) as env:
         for env.curr_step, right in enumerate([True, False]):
             problem = await env.get_next_item()
             script.play(f"<answer>{problem.oracle if right else 'nope'}</answer>")
@@ -112,14 +101,9 @@ async def test_means_are_of_the_time_since_the_last_log(
             assert logged["counts/groups/collected"] == env.curr_step + 1
 
 
-async def test_an_evaluation_is_logged_once(
-    bench: Any, tokenizer: Any, script: Any, run: Any
-) -> None:
+async def test_an_evaluation_is_logged_once(bench: Any, script: Any, run: Any) -> None:
     script.play("<answer>nope</answer>")
-    async with (
-        PolicyServer(script, tokenizer) as server,
-        bench.environment(server.url, use_wandb=True) as env,
-    ):
+    async with bench.playing(script, use_wandb=True) as env:
         await env.evaluate()
         await env.wandb_log()
         logged = summary(run)
@@ -132,13 +116,8 @@ async def test_an_evaluation_is_logged_once(
     assert summary(run)["eval/percent_correct"] == 0.25
 
 
-async def test_replicas_log_under_their_own_names(
-    bench: Any, tokenizer: Any, script: Any, run: Any
-) -> None:
-    async with (
-        PolicyServer(script, tokenizer) as server,
-        bench.environment(server.url, use_wandb=True) as env,
-    ):
+async def test_replicas_log_under_their_own_names(bench: Any, script: Any, run: Any) -> None:
+    async with bench.playing(script, use_wandb=True) as env:
         env.wandb_prepend = "env_1"  # as `register_env` sets it
         problem = await env.get_next_item()
         script.play(f"<answer>{problem.oracle}</answer>")
@@ -147,13 +126,10 @@ async def test_replicas_log_under_their_own_names(
     assert summary(run)["env_1_train/percent_correct"] == 1.0
 
 
-async def test_the_curriculum_is_logged(bench: Any, tokenizer: Any, script: Any, run: Any) -> None:
+async def test_the_curriculum_is_logged(bench: Any, script: Any, run: Any) -> None:
     script.play("<answer>nope</answer>")
     settings = {"complexity_mode": "curriculum", "curriculum_target_accuracy": 0.6}
-    async with (
-        PolicyServer(script, tokenizer) as server,
-        bench.environment(server.url, use_wandb=True, **settings) as env,
-    ):
+    async with bench.playing(script, use_wandb=True, **settings) as env:
         problem = await env.get_next_item()
         await env.collect_trajectories(problem)
         stats = env.get_curriculum_stats()

@@ -41,24 +41,25 @@ def at_level(result: GroupResult, level: int) -> GroupResult:
     return replace(result, problem=replace(result.problem, recipe=recipe))
 
 
-def cut_off(result: GroupResult) -> GroupResult:
-    """The same, but truncated and without an answer."""
+def unanswered(*texts: str, finish_reason: str = "stop") -> GroupResult:
+    """A group without any answer."""
+    base = group(*(0.0 for _ in texts), texts=texts)
     attempts = tuple(
         replace(
             attempt,
-            completion=completion(finish_reason="length"),
+            completion=completion(attempt.completion.text, finish_reason=finish_reason),
             verdict=replace(attempt.verdict, status=Status.NO_ANSWER),
         )
-        for attempt in result.attempts
+        for attempt in base.attempts
     )
-    return replace(result, attempts=attempts)
+    return replace(base, attempts=attempts)
 
 
 def test_a_line_describes_the_groups_since_the_last_one() -> None:
     clock = Clock(0.0)
     reported = Reported(clock)
     reported.add(at_level(group(1.0, 0.0), 2))
-    reported.add(at_level(cut_off(group(0.0, 0.0)), 1))
+    reported.add(at_level(unanswered("", "", finish_reason="length"), 1))
     clock.now = 4.0
     assert reported.line() == (
         "2 groups, 0.5/s, 25% solved, 50% with signal, 50% truncated, 50% no answer, mean level 1.5"
@@ -96,22 +97,6 @@ async def test_lines_start_with_the_first_group_or_wait(caplog: pytest.LogCaptur
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-
-
-def unanswered(*texts: str, finish_reason: str = "stop") -> GroupResult:
-    """A group without any answer."""
-    base = group(*(0.0 for _ in texts), texts=texts)
-    return replace(
-        base,
-        attempts=tuple(
-            replace(
-                attempt,
-                completion=completion(attempt.completion.text, finish_reason=finish_reason),
-                verdict=replace(attempt.verdict, status=Status.NO_ANSWER),
-            )
-            for attempt in base.attempts
-        ),
-    )
 
 
 def warned_after(
@@ -179,38 +164,26 @@ def test_groups_that_are_all_solved_get_a_warning_with_ways_out(
     )
 
 
-def checked(kinds: dict[tuple[str, str], int]) -> str | None:
-    """The warning about so many completions without an answer, by text and finish reason."""
-    check = AnswerCheck()
-    for (text, reason), count in kinds.items():
-        for _ in range(count):
-            status = Status.WRONG if "<answer>" in text else Status.NO_ANSWER
-            check.add([(text, reason, status)])
-    return check.warning("all items", consequence="no use")
-
-
-ANSWER = ("<answer>1</answer>", "stop")
-
-
-@pytest.mark.parametrize(
-    ("kinds", "expected"),
-    [
-        ({("hm", "stop"): 94, ANSWER: 6}, None),
-        ({("hm", "stop"): 95, ANSWER: 5}, "95% of the completions of all items have no answer"),
-        ({("hm", "length"): 95, ANSWER: 5}, "95% of the completions of all items are truncated at"),
+def test_nearly_all_is_nineteen_in_twenty_and_the_most_specific_fault_is_named() -> None:
+    answer = ("<answer>1</answer>", "stop")
+    for kinds, expected in (
+        ({("hm", "stop"): 94, answer: 6}, None),
+        ({("hm", "stop"): 95, answer: 5}, "95% of the completions of all items have no answer"),
+        ({("hm", "length"): 95, answer: 5}, "95% of the completions of all items are truncated at"),
         ({("", "stop"): 100}, "100% of the completions of all items are empty: no use. The model "),
         ({("", "content_filter"): 100}, "are withheld by the server's content filter"),
         ({(r"\boxed{4}", "stop"): 100}, "wrote:\n  \\boxed{4}\n"),
         ({("", "stop"): 60, ("so", "length"): 40}, "(40% truncated, 0% filtered, 60% empty)"),
         ({("", "stop"): 60, ("so", "length"): 40}, "wrote:\n  (nothing)\n  (nothing)\nWays out:"),
         ({}, None),
-    ],
-)
-def test_nearly_all_is_nineteen_in_twenty_and_the_most_specific_fault_is_named(
-    kinds: dict[tuple[str, str], int], expected: str | None
-) -> None:
-    said = checked(kinds)
-    assert said is None if expected is None else expected in str(said)
+    ):
+        check = AnswerCheck()
+        for (text, reason), count in kinds.items():
+            for _ in range(count):
+                status = Status.WRONG if "<answer>" in text else Status.NO_ANSWER
+                check.add([(text, reason, status)])
+        said = check.warning("all items", consequence="no use")
+        assert said is None if expected is None else expected in str(said), kinds
 
 
 def test_a_text_is_shown_on_one_safe_line_with_its_beginning_and_end() -> None:
