@@ -8,8 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from .errors import ConfigurationError, did_you_mean
-from .util.command_line import exit_status
-from .util.logs import configure_logging
+from .util.logs import configure_logging, exit_status
 
 SERVING = {
     "serve": "feed a trainer through the Atropos API",

@@ -80,10 +80,9 @@ from reasoning_gym_environment.storage.checkpoints import (
 )
 from reasoning_gym_environment.storage.dumps import DumpWriter
 from reasoning_gym_environment.storage.runs import RunRecorder
-from reasoning_gym_environment.util.command_line import exit_status
 from reasoning_gym_environment.util.concurrency import graceful_shutdown, offload
 from reasoning_gym_environment.util.files import LockFile
-from reasoning_gym_environment.util.logs import SecretRedactor
+from reasoning_gym_environment.util.logs import SecretRedactor, exit_status
 from reasoning_gym_environment.util.outages import Outage, UnreachableError, require_reachable
 
 logger = logging.getLogger(__name__)

@@ -1,7 +1,6 @@
 """The processes of this machine, read from /proc: only Linux has it."""
 
 import asyncio
-import signal
 import sys
 import time
 from collections.abc import Iterable
@@ -45,8 +44,3 @@ async def survivors(pids: Iterable[int], *, patience: float = 120.0) -> set[int]
         await asyncio.sleep(0.05)
         alive = {pid for pid in alive if is_alive(pid)}
     return alive
-
-
-def heed_hangups() -> None:
-    """Let SIGHUP end this child process, also where `nohup` has the tests ignore it."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -9,7 +9,6 @@ import argparse
 import os
 import re
 import shutil
-import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,9 +22,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 from pydantic.fields import FieldInfo
 
-from ..errors import ConfigurationError, FixableError, did_you_mean
+from ..errors import ConfigurationError, did_you_mean
 from .logs import WITHHELD
-from .text import escape_control_characters, shorten
+from .text import shorten
 
 ENV, SERVER = "env", "openai"
 """The sections of the command line and the file."""
@@ -169,15 +168,6 @@ def number(kind: type[int] | type[float], **bounds: float) -> Callable[[str], An
             raise argparse.ArgumentTypeError(said) from None
 
     return read
-
-
-def exit_status(run: Callable[[], int]) -> int:
-    """Run a program; print an error that the user can fix as one sentence."""
-    try:
-        return run()
-    except FixableError as error:
-        sys.stderr.write(f"error: {escape_control_characters(str(error))}\n")
-        return error.exit_status
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

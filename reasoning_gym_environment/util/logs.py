@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from typing import Any
+
+from ..errors import FixableError
+from .text import escape_control_characters
 
 WITHHELD = "withheld"
 
@@ -85,3 +89,12 @@ def configure_logging(
     logging.captureWarnings(redactor is not None)
     for chatty in ("httpx", "httpx2"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def exit_status(run: Callable[[], int]) -> int:
+    """Run a program; print an error that the user can fix as one sentence."""
+    try:
+        return run()
+    except FixableError as error:
+        sys.stderr.write(f"error: {escape_control_characters(str(error))}\n")
+        return error.exit_status

@@ -12,7 +12,6 @@ import pytest
 import wandb
 from api_between import until
 from atroposlib.envs.base import APIServerConfig
-from process_tree import heed_hangups
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
@@ -174,7 +173,6 @@ class Command:
                 stdout=out,
                 stderr=log,
                 env=self.environment,
-                preexec_fn=heed_hangups,
             )
         return self
 

@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-from process_tree import heed_hangups
 
 pytestmark = pytest.mark.processes
 
@@ -25,9 +24,7 @@ asyncio.run(main())
 def ended_by(number: signal.Signals, *before: str) -> tuple[int, str]:
     """The exit status of a program that gets a signal while it runs, and what it said then."""
     command = [*before, sys.executable, "-c", PROGRAM]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, preexec_fn=heed_hangups
-    ) as program:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         assert program.stdout.readline() == "runs\n"
         program.send_signal(number)
