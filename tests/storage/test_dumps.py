@@ -1,7 +1,6 @@
 """A group that counts as done is on disk, whatever happens to the process or the disk."""
 
 import asyncio
-import json
 import random
 import subprocess
 import sys
@@ -12,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from group_values import group
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.storage.dumps import (
     FAILED,
     PARTIAL,
@@ -26,11 +23,9 @@ from reasoning_gym_environment.storage.dumps import (
     dump_kind,
     read_dump,
 )
-from reasoning_gym_environment.storage.rows import SCHEMA_VERSION, StoredGroup
 from reasoning_gym_environment.util.files import append_whole
 
 SCRIPT = Path(__file__).with_name("dump_writer.py")
-PROMPT = [{"role": "system", "content": "Think."}, {"role": "user", "content": "?"}]
 
 
 def files(folder: Path) -> list[Path]:
@@ -46,38 +41,25 @@ async def write_all(folder: Path, kind: DumpKind, rows: list[dict[str, Any]]) ->
     return counts
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "size"),
-    [
-        (SUCCESSFUL, "reasoning_gym_environment_rollouts_run", 100),
-        (FAILED, "reasoning_gym_environment_FAILED_rollouts_run", 50),
-    ],
-)
-async def test_files_are_numbered_and_hold_their_number_of_groups(
-    tmp_path: Path, kind: DumpKind, name: str, size: int
+async def test_files_of_each_kind_are_numbered_apart_and_hold_their_number_of_groups(
+    tmp_path: Path,
 ) -> None:
-    rows = [{"number": number} for number in range(2 * size + 3)]
-    counts = await write_all(tmp_path, kind, rows)
-    assert [path.name for path in files(tmp_path)] == [f"{name}_{i:04d}.jsonl" for i in range(3)]
-    contents = [read_dump(path).rows for path in files(tmp_path)]
-    assert [len(content) for content in contents] == [size, size, 3]
-    assert [row for content in contents for row in content] == rows
-    assert counts == {f"dumps/{kind.name}": len(rows)}
-
-
-async def test_the_two_kinds_are_numbered_apart(tmp_path: Path) -> None:
     counts: Counter[str] = Counter()
     writer = DumpWriter(tmp_path, "run", counts)
-    for number in range(60):
+    for number in range(203):
         await writer.write(SUCCESSFUL, {"good": number})
         await writer.write(FAILED, {"bad": number})
     writer.close()
-    lengths = {path.name: len(read_dump(path).rows) for path in files(tmp_path)}
-    assert lengths == {
-        "reasoning_gym_environment_FAILED_rollouts_run_0000.jsonl": 50,
-        "reasoning_gym_environment_FAILED_rollouts_run_0001.jsonl": 10,
-        "reasoning_gym_environment_rollouts_run_0000.jsonl": 60,
-    }
+    for kind, key, sizes in ((SUCCESSFUL, "good", [100, 100, 3]), (FAILED, "bad", [50] * 4 + [3])):
+        names = [
+            f"reasoning_gym_environment_{kind.name}_run_{i:04d}.jsonl" for i in range(len(sizes))
+        ]
+        contents = [read_dump(tmp_path / name).rows for name in names]
+        assert [len(content) for content in contents] == sizes
+        rows = [row for content in contents for row in content]
+        assert rows == [{key: number} for number in range(203)]
+    assert len(files(tmp_path)) == 8
+    assert counts == {"dumps/rollouts": 203, "dumps/FAILED_rollouts": 203}
 
 
 async def test_groups_written_at_the_same_time_are_all_there_each_on_its_line(
@@ -126,32 +108,6 @@ async def test_progress_is_logged_every_ten_groups_and_at_the_end_of_a_file(
     assert len(said) == 5
 
 
-def test_a_row_holds_each_score_beside_the_conversation_it_belongs_to() -> None:
-    texts = ("<answer>a</answer>", "<answer>b</answer>", "<answer>c</answer>")
-    result = group(0.0, 1.0, 0.25, texts=texts)
-    row = StoredGroup.from_result(result, PROMPT, {"run": "r", "replica": "3"}).to_json()
-    for rollout, text, score in zip(row["rollouts"], texts, (0.0, 1.0, 0.25), strict=True):
-        assert rollout["conversation"] == [*PROMPT, {"role": "assistant", "content": text}]
-        assert (rollout["score"], rollout["answer"]) == (score, text)
-    assert [r["status"] for r in row["rollouts"]] == ["wrong", "solved", "wrong"]
-
-
-def test_a_row_holds_the_keys_users_rely_on_and_what_regenerates_its_problem() -> None:
-    result = group(1.0, 0.0)
-    stored = StoredGroup.from_result(result, PROMPT, {"run": "r", "replica": "3"})
-    row = json.loads(json.dumps(stored.to_json()))
-    assert row["item_id"] == "gcd"
-    assert Recipe.from_json(row["recipe"]) == result.problem.recipe
-    assert row["oracle"] == result.problem.oracle
-    assert (row["schema_version"], row["run"], row["replica"]) == (SCHEMA_VERSION, "r", "3")
-    rollout = row["rollouts"][0]
-    assert (rollout["finish_reason"], rollout["tokens"], rollout["completion_tokens"]) == (
-        "stop",
-        7,
-        4,
-    )
-
-
 @pytest.mark.parametrize(
     ("rewards", "kind"),
     [([0.0, 0.8], SUCCESSFUL), ([0.0, 0.7], PARTIAL), ([0.0, 0.01], PARTIAL), ([0.0], FAILED)],
@@ -189,19 +145,12 @@ async def test_beyond_the_limit_the_oldest_files_are_deleted_which_is_said_once(
     )
 
 
+@example("\ud800")
+@example("a\u2028b\u2029c")
+@example("\x00\x85\x0b\x0c\x1c\r\n")
+@example('"}\n{"')
 @given(st.text(st.characters(codec=None), max_size=50))
 def test_any_text_of_a_model_survives_the_round_trip_on_one_line(text: str) -> None:
-    check_round_trip(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["\ud800", "a\u2028b\u2029c", "\x00", "\x85\x0b\x0c\x1c", "\r\n", '"}\n{"', "😀é"]
-)
-def test_odd_text_of_a_model_survives_the_round_trip_on_one_line(text: str) -> None:
-    check_round_trip(text)
-
-
-def check_round_trip(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         counts = asyncio.run(write_all(Path(folder), SUCCESSFUL, [{"said": text}, {}]))
         [path] = files(Path(folder))
