@@ -275,9 +275,8 @@ class CallGraph:
         for base in info.mro:
             if base.fullname not in self.classes:
                 continue
-            [definition] = self.definitions[base.fullname]
-            assert isinstance(definition, ast.ClassDef)
-            for statement in definition.body:
+            classes = [d for d in self.definitions[base.fullname] if isinstance(d, ast.ClassDef)]
+            for statement in classes[0].body:
                 if isinstance(statement, Function):
                     dunder = statement.name.startswith("__")
                     hook = any(statement.name in other.names for other in foreign)
