@@ -77,12 +77,6 @@ def is_record(name: str) -> bool:
     return bool(re.fullmatch(r"reasoning_gym_environment_run_[\w-]{1,80}\.json", name))
 
 
-def record_files(folder: Path) -> list[Path]:
-    """Return the records of the runs whose dumps are in a folder."""
-    files = folder.glob("reasoning_gym_environment_run_*.json")
-    return sorted(file for file in files if is_record(file.name) and file.is_file())
-
-
 def read_record(path: Path) -> RunRecord | None:
     """Read a record; None if it can't be read, since its dumps need nothing of it."""
     try:

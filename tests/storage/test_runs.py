@@ -12,8 +12,9 @@ import pytest
 from reasoning_gym_environment.storage.runs import (
     RunRecord,
     RunRecorder,
+    is_record,
     read_record,
-    record_files,
+    read_run,
     record_path,
 )
 from reasoning_gym_environment.util.concurrency import DaemonWriter
@@ -51,7 +52,7 @@ async def test_a_record_says_who_the_run_is_and_when_it_ended(tmp_path: Path) ->
     own.close()
     record = await written(tmp_path / "dumps")
     assert record.started < record.ended
-    assert record_files(tmp_path / "dumps") == [record_path(tmp_path / "dumps", "a-run")]
+    assert [*(tmp_path / "dumps").iterdir()] == [record_path(tmp_path / "dumps", "a-run")]
 
 
 async def test_a_record_has_the_warnings_of_the_log_without_keys(tmp_path: Path) -> None:
@@ -67,7 +68,7 @@ async def test_a_record_has_the_warnings_of_the_log_without_keys(tmp_path: Path)
 
 async def test_a_record_that_is_not_started_writes_nothing(tmp_path: Path) -> None:
     recorder(tmp_path).close()
-    assert not record_files(tmp_path)
+    assert not [*tmp_path.iterdir()]
 
 
 async def test_a_record_that_cannot_be_written_is_logged_and_disturbs_nothing(
@@ -98,7 +99,9 @@ def test_a_record_of_a_later_version_is_read(tmp_path: Path) -> None:
 
 
 def test_other_files_are_no_records(tmp_path: Path) -> None:
+    assert is_record(record_path(tmp_path, "a-run").name)
+    assert not is_record("reasoning_gym_environment_run_a b.json")
+    assert not is_record("run.json")
     record_path(tmp_path, "folder").mkdir()
-    (tmp_path / "reasoning_gym_environment_run_a b.json").write_text("{}")
-    (tmp_path / "run.json").write_text("{}")
-    assert record_files(tmp_path) == []
+    assert read_run(tmp_path, "folder") is None
+    assert read_run(tmp_path, "../folder") is None
