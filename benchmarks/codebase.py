@@ -44,7 +44,10 @@ ENTRIES: dict[str, list[tuple[str, ...]]] = {
     ],
     "row to rescore, export, report": [
         ("commands.rescore.rescore_files",),
-        ("commands.rescore.measure", "commands.rescore.main"),
+        ("commands.rescore.measure", "Baselines.at_threshold"),
+        ("commands.rescore.measure", "metrics.evaluation_report"),
+        ("commands.rescore.measure", "metrics.evaluation_table"),
+        ("commands.rescore.measure", "store.write_metrics"),
         ("commands.export.main",),
         ("commands.report.main",),
     ],
