@@ -128,3 +128,13 @@ def test_pages_and_examples_import_public_names_alone() -> None:
     texts = {path.name: path.read_text(errors="replace") for path in programs}
     del texts["CHANGELOG.md"]
     assert {name: found for name, text in texts.items() if (found := private.findall(text))} == {}
+
+
+def test_a_wheel_has_every_file_that_is_no_module() -> None:
+    settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    listed = re.search(r"package-data\]\n\w+ = \[(.*?)\]", settings, re.DOTALL)
+    assert listed
+    packed = {path for each in re.findall('"(.*?)"', listed[1]) for path in FOLDER.glob(each)}
+    known = (".py", ".pyc")
+    found = {p for p in FOLDER.rglob("*") if p.is_file() and p.suffix not in known}
+    assert found == {path for path in packed if path.is_file()}
