@@ -15,6 +15,7 @@ from ..errors import FixableError
 from ..gym.asynchronous import AsyncReasoningGym
 from ..gym.containment import contain
 from ..sandbox.pool import default_processes
+from ..service import ServiceSettings
 from ..service.client import TOKEN_VARIABLE
 from ..util.command_line import Parser, number
 from ..util.files import require_place
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM or SIGINT; FixableError if it cannot start."""
     options = build_parser().parse(arguments)
     from ..problems.training import PROBLEM_LOGGER  # slow to import; --help does not need it
-    from ..service.app import ServiceSettings, serve
+    from ..service.app import serve
 
     if options.contain:
         sys.path.append(str(Path.cwd()))  # a console script does not import from there
@@ -78,7 +79,8 @@ def build_parser() -> Parser:
     parser = Parser(
         "rewards", "Serve scores and problems over HTTP to NeMo Gym, OpenRLHF, slime or your own."
     )
-    parser.option("--host", "address", default="127.0.0.1")
+    defaults = ServiceSettings()
+    parser.option("--host", "address", default=defaults.host)
     parser.option(
         "--token-file",
         f"file with the bearer token that clients must send, or with several, one a line "
@@ -86,11 +88,32 @@ def build_parser() -> Parser:
         type=Path,
     )
     for name, unit, default, least, most, about in (
-        ("port", "PORT", 8080, 0, 65535, "0 takes a free one"),
+        ("port", "PORT", defaults.port, 0, 65535, "0 takes a free one"),
         ("processes", "N", default_processes(), 1, 1024, "generators, and as many verifier hosts"),
-        ("queue", "N", 8192, 256, 10**6, "pending completions, half of them of one client"),
-        ("max-body", "MIB", 4, 1, 1024, "largest request; larger ones get 413"),
-        ("drain", "SECONDS", 20, 0, 3600, "time for in-flight requests after SIGTERM"),
+        (
+            "queue",
+            "N",
+            defaults.queue,
+            256,
+            10**6,
+            "pending completions, half of them of one client",
+        ),
+        (
+            "max-body",
+            "MIB",
+            defaults.max_body // 2**20,
+            1,
+            1024,
+            "largest request; larger ones get 413",
+        ),
+        (
+            "drain",
+            "SECONDS",
+            int(defaults.drain),
+            0,
+            3600,
+            "time for in-flight requests after SIGTERM",
+        ),
     ):
         parser.option(
             f"--{name}",

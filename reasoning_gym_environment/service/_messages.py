@@ -37,15 +37,6 @@ MAX_COMPLETIONS = 256
 MAX_CHARACTERS = 2**19
 """Characters of one completion."""
 
-MAX_FIELDS = 1000
-"""Fields of an object whose every field is checked."""
-
-MAX_OPTION_VALUES = 10_000
-"""Values of one option of a stream, such as questions that it leaves out."""
-
-MAX_PARAMETERS = 4096
-"""Characters of the parameters of one task, which every recipe of a stream repeats."""
-
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=2**31)]
 Name = Annotated[str, Field(pattern=f"^{STREAM_NAME}$")]
@@ -92,22 +83,18 @@ Completions = Annotated[
 ]
 
 
+def _require_few(value: Any) -> Any:
+    """Refuse many fields at once: each would be an error of its own."""
+    if isinstance(value, dict) and len(value) > 1000:
+        raise ValueError("must have at most 1000 fields")
+    return value
+
+
 class RequestBody(BaseModel):
     """A request; unknown fields are errors."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _require_few_fields(cls, value: Any) -> Any:
-        """Refuse many fields at once: each would be an error of its own."""
-        return _require_few(value)
-
-
-def _require_few(value: Any) -> Any:
-    if isinstance(value, dict) and len(value) > MAX_FIELDS:
-        raise ValueError(f"must have at most {MAX_FIELDS} fields")
-    return value
+    _few = model_validator(mode="before")(_require_few)
 
 
 def _require_small(options: Any) -> Any:
@@ -115,15 +102,13 @@ def _require_small(options: Any) -> Any:
     if not isinstance(options, dict):
         return options
     for name, value in _require_few(options).items():
-        if isinstance(value, list | dict) and len(value) > MAX_OPTION_VALUES:
-            raise ValueError(
-                f"{name} must have at most {MAX_OPTION_VALUES} values, got {len(value)}"
-            )
+        if isinstance(value, list | dict) and len(value) > 10_000:
+            raise ValueError(f"{name} must have at most 10000 values, got {len(value)}")
     parameters = options.get("task_parameters")
     for task, values in parameters.items() if isinstance(parameters, dict) else ():
-        if len(json.dumps(values)) > MAX_PARAMETERS:
+        if len(json.dumps(values)) > 4096:  # every recipe of the stream repeats them
             raise ValueError(
-                f"task_parameters of {shorten(task)} must have at most {MAX_PARAMETERS} characters"
+                f"task_parameters of {shorten(task)} must have at most 4096 characters"
             )
     return options
 
@@ -407,35 +392,28 @@ def nemo_text(output: list[dict[str, Any]]) -> str:
     Raises:
         HTTPException: a message's content is not text, or the text is too long.
     """
-    text = "".join(
-        _part_text(part)
-        for message in output
-        if message.get("type", "message") == "message"
-        for part in _parts(message.get("content", ""))
-        if isinstance(part, dict) and part.get("type") == "output_text"
-    )
+
+    def invalid(what: str, value: Any) -> HTTPException:
+        return HTTPException(422, f"response.output: {what}, got {shorten(value)}")
+
+    texts = []
+    for message in output:
+        if message.get("type", "message") != "message":
+            continue
+        content = message.get("content", "")
+        parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else content
+        if not isinstance(parts, list):
+            raise invalid("a message's content must be a string or a list", content)
+        for part in parts:
+            if isinstance(part, dict) and part.get("type") == "output_text":
+                if not isinstance(part.get("text"), str):
+                    what = "an output_text's text must be a string"
+                    raise invalid(what, part.get("text"))
+                texts.append(part["text"])
+    text = "".join(texts)
     if len(text) > MAX_CHARACTERS:
-        raise _invalid_output(f"String should have at most {MAX_CHARACTERS} characters", text)
+        raise invalid(f"String should have at most {MAX_CHARACTERS} characters", text)
     return text
-
-
-def _parts(content: Any) -> list[Any]:
-    if isinstance(content, str):
-        return [{"type": "output_text", "text": content}]
-    if not isinstance(content, list):
-        raise _invalid_output("a message's content must be a string or a list", content)
-    return content
-
-
-def _part_text(part: dict[str, Any]) -> str:
-    text = part.get("text")
-    if not isinstance(text, str):
-        raise _invalid_output("an output_text's text must be a string", text)
-    return text
-
-
-def _invalid_output(what: str, value: Any) -> HTTPException:
-    return HTTPException(422, f"response.output: {what}, got {shorten(value)}")
 
 
 def nemo_reply(row: dict[str, Any], target: Target, score: Score) -> dict[str, Any]:

@@ -150,14 +150,21 @@ class NamedStreams:
 
     async def _open(self, name: str, options: StreamOptions | None) -> _Stream:
         try:
-            stored = self._read(name)
+            path = self._path(name)
+            stored = StoredStream.model_validate_json(path.read_bytes()) if path.exists() else None
             options = stored.options if stored else options
             if options is None:
                 raise HTTPException(
                     404, f"stream {name!r} does not exist: send options, which may be {{}}"
                 )
             if stored is None:
-                self._require_room_for_file()
+                names = {each.stem for each in path.parent.glob("*.json")} | self._streams.keys()
+                if len(names) >= self._most_files:
+                    raise HTTPException(
+                        409,
+                        f"there are {len(names)} streams, as many as there may be: delete the "
+                        "files of finished ones in the folder of --streams",
+                    )
             await self._make_room()
             problems = await self._gym.open_stream(options)
             stream = _Stream(problems, options)
@@ -166,17 +173,6 @@ class NamedStreams:
         except ValueError as error:  # a ConfigurationError, or an invalid file
             raise HTTPException(422, f"cannot start stream {name!r}: {error}") from None
         return stream
-
-    def _require_room_for_file(self) -> None:
-        """Raise HTTPException 409 if there are as many streams as there may be."""
-        assert self._folder is not None
-        names = {path.stem for path in self._folder.glob("*.json")} | self._streams.keys()
-        if len(names) >= self._most_files:
-            raise HTTPException(
-                409,
-                f"there are {len(names)} streams, as many as there may be: delete the files of "
-                "finished ones in the folder of --streams",
-            )
 
     async def _make_room(self) -> None:
         """Close idle streams until another one may be open."""
@@ -195,11 +191,6 @@ class NamedStreams:
                 stream.problems.close()
                 del self._streams[idle]
 
-    def _read(self, name: str) -> StoredStream | None:
-        """Read a stream's file, if it exists; ValueError if it is invalid."""
-        path = self._path(name)
-        return StoredStream.model_validate_json(path.read_bytes()) if path.exists() else None
-
     def _path(self, name: str) -> Path:
         if self._folder is None:
             raise HTTPException(409, "streams are disabled: set --streams FOLDER")
@@ -213,7 +204,29 @@ class NamedStreams:
         """
         self.require(name)
         async with self._use(name, None) as stream:
-            _observe(name, stream, results)
+            waiting = dict(stream.problems.awaited)
+            observed = []
+            for index, result in enumerate(results):
+                recipe = waiting.pop(recipe_key(recipe_target(result.recipe).recipe), None)
+                if recipe is None:
+                    raise HTTPException(
+                        404,
+                        f"results.{index}.recipe: stream {name!r} does not await its result: it "
+                        "was observed already, is of another stream, or was handed out long ago",
+                    )
+                if result.solved > result.attempts:
+                    raise HTTPException(
+                        422,
+                        f"results.{index}.solved must be at most attempts ({result.attempts}), got "
+                        f"{result.solved}",
+                    )
+                observed.append((recipe, result))
+            for recipe, result in observed:
+                if result.attempts:
+                    stream.problems.observe(recipe, solved=result.solved, attempts=result.attempts)
+                else:
+                    stream.problems.drop(recipe)
+            stream.changed = True
 
     def require(self, name: str) -> None:
         """Raise HTTPException 404 if a stream does not exist."""
@@ -271,29 +284,3 @@ class NamedStreams:
             stream.problems.close()
         if self._disk.close(patience=patience):
             logger.error("Cannot persist streams: disk not responding (%s)", self._folder)
-
-
-def _observe(name: str, stream: _Stream, results: Sequence[ProblemResult]) -> None:
-    waiting = dict(stream.problems.awaited)
-    observed = []
-    for index, result in enumerate(results):
-        recipe = waiting.pop(recipe_key(recipe_target(result.recipe).recipe), None)
-        if recipe is None:
-            raise HTTPException(
-                404,
-                f"results.{index}.recipe: stream {name!r} does not await its result: it was "
-                "observed already, is of another stream, or was handed out long ago",
-            )
-        if result.solved > result.attempts:
-            raise HTTPException(
-                422,
-                f"results.{index}.solved must be at most attempts ({result.attempts}), got "
-                f"{result.solved}",
-            )
-        observed.append((recipe, result))
-    for recipe, result in observed:
-        if result.attempts:
-            stream.problems.observe(recipe, solved=result.solved, attempts=result.attempts)
-        else:
-            stream.problems.drop(recipe)
-    stream.changed = True

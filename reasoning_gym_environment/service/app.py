@@ -15,10 +15,8 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -42,11 +40,14 @@ from ..util.concurrency import gather_or_cancel
 from ..util.outages import is_loopback, limit_loop_errors
 from ..util.retry import Retry
 from ..util.text import shorten
+from . import ServiceSettings
 from . import _messages as messages
 from ._limits import BearerToken, BodyLimiter, RequestMetrics, error_response
 from ._scoring import Scorer, ScoringQueue
 from ._streams import NamedStreams
 from .server import HttpServer, first_signal, raise_file_limit
+
+__all__ = ["RewardService", "ServiceSettings", "create_app", "serve"]
 
 logger = logging.getLogger(__name__)
 
@@ -72,50 +73,15 @@ _ERRORS: _Responses = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ServiceSettings:
-    """Address and limits of the service.
-
-    Attributes:
-        port: 0 takes a free one.
-        token: that clients must send, or several, one a line; None requires none. Each is a client
-            that takes turns with others; without tokens, each address is.
-        queue: completions that may be pending, half of them of one client.
-        max_body: bytes of a request.
-        drain: seconds for in-flight requests at the end.
-        streams: folder for the states of streams; None disables streams.
-        side_by_side: batches of completions scored at once.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 8080
-    token: str | None = None
-    queue: int = 8192
-    max_body: int = 4 * 2**20
-    drain: float = 20.0
-    streams: Path | None = None
-    side_by_side: int = 4
-
-
-class _JSONRequest(Request):
-    """A request whose body is parsed within bounds."""
-
-    async def json(self) -> Any:
-        if not hasattr(self, "_json"):
-            self._json = messages.read_json(await self.body(), "the body")
-        return self._json
-
-
 class _JSONRoute(APIRoute):
-    """A route whose body is a `_JSONRequest`."""
+    """A route whose body is JSON within bounds."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
         async def handle_json(request: Request) -> Response:
-            request = _JSONRequest(request.scope, request.receive)
-            if self.body_field and not await request.body():
-                await request.json()  # raises; FastAPI takes an empty body for a missing field
+            if self.body_field:  # where `Request.json` keeps what it has parsed
+                request._json = messages.read_json(await request.body(), "the body")
             return await handle(request)
 
         return handle_json
@@ -265,12 +231,12 @@ def reward_of(score: Score) -> float:
     return score.score
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Scorers:
-    """What scores in worker processes: a gym, and contained functions by name."""
+class _Scorers(Collector):
+    """What scores in worker processes, a gym and contained functions by name, and its metrics."""
 
-    gym: AsyncReasoningGym
-    functions: Mapping[str, ContainedFunction]
+    def __init__(self, gym: AsyncReasoningGym, functions: Mapping[str, ContainedFunction]) -> None:
+        self.gym = gym
+        self.functions = functions
 
     @property
     def ready(self) -> bool:
@@ -283,37 +249,26 @@ class _Scorers:
         )
         return [*self.gym.gaps, *functions]
 
-    @property
-    def restarts(self) -> int:
-        counts = [self.gym.counts, *(function.counts for function in self.functions.values())]
-        return sum(each.get("sandbox/restarts", 0) for each in counts)
-
     async def start(self) -> None:
         """Start all worker processes; raise WorkerStartError if one fails to start."""
         await self.gym.start()
         for function in self.functions.values():
             await function.start_async()
 
-
-class _WorkerMetrics(Collector):
-    """The state of the worker processes."""
-
-    def __init__(self, scorers: _Scorers) -> None:
-        self._scorers = scorers
-
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
-            "reasoning_gym_ready", "1 while worker processes are up.", value=self._scorers.ready
+            "reasoning_gym_ready", "1 while worker processes are up.", value=self.ready
         )
         yield GaugeMetricFamily(
             "reasoning_gym_sandbox_gaps",
             "What this system does not contain; /health has the sentences.",
-            value=len(self._scorers.gaps),
+            value=len(self.gaps),
         )
+        counts = [self.gym.counts, *(function.counts for function in self.functions.values())]
         yield CounterMetricFamily(
             "reasoning_gym_worker_restarts",
             "Worker processes that were lost and replaced.",
-            value=self._scorers.restarts,
+            value=sum(each.get("sandbox/restarts", 0) for each in counts),
         )
 
 
@@ -344,8 +299,8 @@ def create_app(
                 f"begin with a letter or digit, got {shorten(name)}"
             )
     registry = CollectorRegistry()
-    scorers = _Scorers(gym=gym, functions=contained or {})
-    registry.register(_WorkerMetrics(scorers))
+    scorers = _Scorers(gym, contained or {})
+    registry.register(scorers)
     streams = NamedStreams(gym, settings.streams)
     queue = ScoringQueue(registry, most=settings.queue, slots=settings.side_by_side)
     app = FastAPI(
@@ -375,21 +330,21 @@ def create_app(
 @contextlib.asynccontextmanager
 async def _lifespan(streams: NamedStreams, owned: _Scorers | None) -> AsyncIterator[None]:
     """Save streams while the application runs, and at its end."""
+
+    async def save_forever() -> None:
+        while True:
+            await asyncio.sleep(10)
+            await streams.save()
+
     async with owned.gym if owned else contextlib.nullcontext():
         if owned is not None:
             await owned.start()
-        saving = asyncio.create_task(_save_streams(streams))
+        saving = asyncio.create_task(save_forever())
         try:
             yield
         finally:
             saving.cancel()
             await streams.close()
-
-
-async def _save_streams(streams: NamedStreams) -> None:
-    while True:
-        await asyncio.sleep(10)
-        await streams.save()
 
 
 def _add_information_routes(app: FastAPI) -> None:
@@ -403,9 +358,13 @@ def _add_information_routes(app: FastAPI) -> None:
     @app.get("/", responses=unauthorized)
     async def describe() -> messages.ServiceReply:
         """Return what this service is, its version and its routes."""
-        return messages.ServiceReply(
-            service=app.title, version=app.version, routes=_described_routes(app)
-        )
+        routes = {
+            f"{method} {route.path}": route.description.partition("\n")[0]
+            for route in app.routes
+            if isinstance(route, APIRoute) and route.include_in_schema
+            for method in sorted(route.methods or ())
+        }
+        return messages.ServiceReply(service=app.title, version=app.version, routes=routes)
 
     @app.post("/seed_session", responses=unauthorized)
     async def seed_session() -> dict[str, Any]:
@@ -435,15 +394,6 @@ def _add_information_routes(app: FastAPI) -> None:
     async def openapi() -> dict[str, Any]:
         """Return this document."""
         return app.openapi()
-
-
-def _described_routes(app: FastAPI) -> dict[str, str]:
-    return {
-        f"{method} {route.path}": route.description.partition("\n")[0]
-        for route in app.routes
-        if isinstance(route, APIRoute) and route.include_in_schema
-        for method in sorted(route.methods or ())
-    }
 
 
 async def _reply_to_error(request: Request, error: Exception) -> Response:

@@ -8,7 +8,6 @@ import logging
 import resource
 import signal
 import socket
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, cast
 
@@ -89,14 +88,6 @@ class TimedConnection(H11Protocol):
             self._deadlines.pop(part).cancel()
 
 
-class _Server(uvicorn.Server):
-    """A server that leaves signals to its owner."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 class HttpServer:
     """An ASGI application on its address, while entered.
 
@@ -123,7 +114,7 @@ class HttpServer:
         self._host = host
         self._port = port
         protocol = partial(TimedConnection, most=possible_connections(), seconds=patience)
-        self._server = _Server(
+        self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
                 interface="asgi3",  # uvicorn does not detect that of a method
@@ -140,6 +131,7 @@ class HttpServer:
                 timeout_graceful_shutdown=cast(int, drain),  # a float is as good
             )
         )
+        self._server.capture_signals = contextlib.nullcontext  # type: ignore[assignment, method-assign]  # signals are the owner's
 
     async def __aenter__(self) -> HttpServer:
         try:
