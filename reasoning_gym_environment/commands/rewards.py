@@ -90,30 +90,9 @@ def build_parser() -> Parser:
     for name, unit, default, least, most, about in (
         ("port", "PORT", defaults.port, 0, 65535, "0 takes a free one"),
         ("processes", "N", default_processes(), 1, 1024, "generators, and as many verifier hosts"),
-        (
-            "queue",
-            "N",
-            defaults.queue,
-            256,
-            10**6,
-            "pending completions, half of them of one client",
-        ),
-        (
-            "max-body",
-            "MIB",
-            defaults.max_body // 2**20,
-            1,
-            1024,
-            "largest request; larger ones get 413",
-        ),
-        (
-            "drain",
-            "SECONDS",
-            int(defaults.drain),
-            0,
-            3600,
-            "time for in-flight requests after SIGTERM",
-        ),
+        ("queue", "N", defaults.queue, 256, 10**6, "pending completions, half per client"),
+        ("max-body", "MIB", defaults.max_body // 2**20, 1, 1024, "largest request, else 413"),
+        ("drain", "SECONDS", int(defaults.drain), 0, 3600, "time for requests after SIGTERM"),
     ):
         parser.option(
             f"--{name}",
