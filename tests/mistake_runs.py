@@ -37,6 +37,13 @@ REPLIES: dict[str, tuple[int, str]] = {
 """Status and body of every reply, by the first part of the path."""
 
 
+SMALL = (
+    "--env.tokenizer_name TOKENIZER --env.include_tasks gcd --env.task_processes 1 "
+    "--env.data_dumps_dir FOLDER/dumps --openai.model_name good"
+)
+"""Stands for the settings of a run of one task."""
+
+
 class Endpoint(BaseHTTPRequestHandler):
     """Answers all requests below a path alike."""
 
@@ -120,7 +127,7 @@ def main(table: Path, folder: Path) -> None:
             if "python" in case:
                 result = run_python(case["python"], {"gym": gym, "problem": problem})
             else:
-                arguments = case["run"].split()
+                arguments = case["run"].replace("SMALL", SMALL).split()
                 for word, value in words.items():
                     arguments = [argument.replace(word, value) for argument in arguments]
                 result = run_command(arguments)

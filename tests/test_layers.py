@@ -4,6 +4,7 @@ Imports are read from the source, so those inside functions and under TYPE_CHECK
 """
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -189,6 +190,15 @@ def test_imports_by_text_stay_where_they_are_needed() -> None:
         f"{PACKAGE}.sandbox._function_host",  # a function of the user, by its path
     }
     assert not [m for m, path in SOURCES.items() if "__import__(" in path.read_text("utf-8")]
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    declared = {*re.findall(r'"([\w-]+)[\[><=]', (ROOT / "pyproject.toml").read_text())}
+    named = {"yaml": "pyyaml", "cellpylib": "reasoning-gym", "omegaconf": "verl"}
+    named |= {"pydantic_core": "pydantic"}
+    named |= {"skyrl_gym": "skyrl-gym", "tinker_cookbook": "tinker-cookbook"}
+    used = {name for module in SOURCES for name in top_levels(module)} - sys.stdlib_module_names
+    assert {named.get(name, name.replace("_", "-")) for name in used} <= declared
 
 
 def test_no_module_hides_one_of_the_standard_library() -> None:

@@ -222,7 +222,6 @@ class AsyncReasoningGym:
             question to have no answer; in evaluation, several answers too.
         generation_timeout: seconds for one problem.
         verify_timeout: seconds for one answer.
-        verify_group_timeout: seconds for all answers to one problem.
         require_containment: whether to refuse to start where the sandbox is incomplete.
         start_worker: starts a worker process, in place of the default.
 
@@ -245,7 +244,6 @@ class AsyncReasoningGym:
         skip_faulty_items: bool = True,
         generation_timeout: Seconds = 10.0,
         verify_timeout: Seconds = 5.0,
-        verify_group_timeout: Seconds = 120.0,
         require_containment: bool = False,
         start_worker: StartWorker | None = None,
     ) -> None:
@@ -253,7 +251,6 @@ class AsyncReasoningGym:
             processes=processes or default_processes(),
             generation_timeout=generation_timeout,
             verify_timeout=verify_timeout,
-            verify_group_timeout=verify_group_timeout,
             solved_threshold=solved_threshold,
             require_containment=require_containment,
         )

@@ -47,7 +47,6 @@ class ScoringSettings:
         answer_tolerance: whether to verify answers without surrounding formatting as well.
         length_penalty_start: fraction of `max_token_length` at which the penalty starts.
         verify_timeout: seconds for one answer.
-        verify_group_timeout: seconds for all answers of a group.
     """
 
     max_token_length: int
@@ -56,7 +55,6 @@ class ScoringSettings:
     answer_tolerance: bool = False
     length_penalty_start: float = 0.75
     verify_timeout: float = 5.0
-    verify_group_timeout: float = 120.0
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON under the settings' names."""

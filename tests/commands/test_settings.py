@@ -27,26 +27,11 @@ def refused(*arguments: str) -> str:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--env.group_sise 3", "unknown option --env.group_sise; did you mean --env.group_size?"),
         (
             "--openai.base_ulr x",
             "unknown option --openai.base_ulr; did you mean --openai.base_url?",
         ),
-        ("--model_name x", "unknown option --model_name; did you mean --openai.model_name?"),
-        (
-            "--env.model_name x",
-            "unknown option --env.model_name; did you mean --openai.model_name?",
-        ),
         ("--grop_size 3", "unknown option --grop_size; did you mean --env.group_size?"),
-        (
-            "--env.system_prompt dirct",
-            "system_prompt must be a built-in's name or a text, got 'dirct'; did you mean direct?",
-        ),
-        (
-            "--openai.base_url localhost:9004/v1",
-            "openai.base_url must be a URL that starts with http:// or https://, got "
-            "'localhost:9004/v1'; did you mean http://localhost:9004/v1?",
-        ),
         (
             "--openai.base_url http://me:hunter2@localhost/v1",
             "openai.base_url must have no user name or password, which logs would show: use an API "
@@ -54,44 +39,17 @@ def refused(*arguments: str) -> str:
         ),
         ("--env.rollout_server_url :8000", "rollout_server_url must be a URL that starts with"),
         ("--nonsense", "unknown option --nonsense; see --help-all"),
-        ("--env.seed", "--env.seed needs a value"),
-        ("--env.seed 1 2", "unexpected '2' after the value of --env.seed; options start with"),
         ("--env.temperature -0.5", "temperature must be a number ≥ 0, got '-0.5'"),
-        ("--env.top_p 2", "top_p must be a number > 0 and ≤ 1, got '2'"),
         ("--env.group_size 0", "group_size must be an integer ≥ 1, got '0'"),
         ("--env.group_size 2.5", "group_size must be an integer ≥ 1, got '2.5'"),
-        ("--env.group_size many", "group_size must be an integer ≥ 1, got 'many'"),
         ("--env.group_size None", "group_size must be an integer ≥ 1, got None"),
-        ("--env.use_wandb maybe", "use_wandb must be true or false, got 'maybe'"),
-        (
-            "--env.sampling best",
-            "sampling must be one of uniform, signal, got 'best'",
-        ),
-        (
-            "--openai.server_type tgi",
-            "openai.server_type must be one of openai, trl, sglang, vllm, got 'tgi'",
-        ),
         ("--env.eval_difficulties 2", "eval_difficulties must be numbers from 0 to 1, got '2'"),
-        (
-            "--env.task_weights gcd",
-            "task_weights must be weights such as ",
-        ),
-        (
-            "--env.include_tasks sudok",
-            "include_tasks: unknown task or category 'sudok'; did you mean",
-        ),
-        (
-            "--env.task_weights gdc=1",
-            "task_weights: unknown task or category 'gdc'; did you mean",
-        ),
-        (
-            '--env.task_parameters {"gcd":{"max":3}}',
-            "task_parameters: gcd has no parameter 'max'; ",
-        ),
-        ("--env.exclude_tasks gcd --env.include_tasks gcd", "no task has a weight above 0"),
+        ("--env.task_weights gcd", "task_weights must be weights such as "),
+        ("--env.task_weights gdc=1", "task_weights: unknown task or category 'gdc'; did you mean"),
     ],
 )
 def test_a_mistake_in_an_option_is_one_sentence(options: str, said: str) -> None:
+    """Those that mistakes.json has not."""
     assert refused(*options.split()).startswith(said)
 
 
@@ -101,40 +59,18 @@ FORM = "must be settings as `name: value`, below `env:` or `openai:`, got "
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", f"FILE: the file {FORM}nothing"),
         ("[1, 2]", f"FILE: the file {FORM}list"),
         ("words", f"FILE: the file {FORM}str"),
-        (
-            "enviroment: {}",
-            "FILE: unknown section 'enviroment'; the sections are env",
-        ),
-        ("opnai: {}", "FILE: unknown section 'opnai'; did you mean openai?"),
-        ("group_size: 3", "FILE: unknown section 'group_size'; it belongs below `env:`"),
-        (
-            "env: {group_sise: 3}",
-            "FILE: unknown setting 'group_sise'; did you mean group",
-        ),
+        ("enviroment: {}", "FILE: unknown section 'enviroment'; the sections are env"),
         ("env: [1]", f"FILE: env {FORM}list"),
         ("openai: {base_ulr: x}", "FILE: unknown setting 'base_ulr'; did you mean base_url?"),
         ("openai: [3]", f"FILE: a server below openai {FORM}int"),
         ("openai: 3", "FILE: openai must be a server's settings or a list of them"),
-        (
-            "env: {include_tasks: 5}",
-            "include_tasks must be names, as a list or ",
-        ),
+        ("env: {include_tasks: 5}", "include_tasks must be names, as a list or "),
         ("env: {include_tasks: [gdc]}", "include_tasks: unknown task or category 'gdc'"),
-        ("tokenizer_name: a", "FILE: unknown section 'tokenizer_name'; it belongs below `env:`"),
-        (
-            "env: {model_name: a}",
-            "FILE: unknown setting 'model_name' below `env:`; it belongs below `openai:`",
-        ),
         (
             "openai: [{difficulty: 1}]",
             "FILE: unknown setting 'difficulty' below `openai:`; it belongs below `env:`",
-        ),
-        (
-            "env:\n  seed: 1\n  group_size: 2\n  seed: 3",
-            "--config FILE: seed is set twice, the second time in line 4",
         ),
         ("env: {}\nopenai: {}\nenv: {}", "--config FILE: env is set twice, the second time in"),
         (f"openai: {{api_key: {KEY}: 1}}", "--config FILE is not valid YAML (line 1)"),

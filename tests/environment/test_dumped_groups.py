@@ -116,7 +116,6 @@ async def test_a_row_says_which_run_made_it_and_how_to_make_its_problem_again(
         "length_penalty_start": 0.75,
         "max_token_length": dumping.config.max_token_length,
         "verify_timeout": 5.0,
-        "verify_group_timeout": 120.0,
     }
     assert datetime.fromisoformat(row["time"]).tzinfo is not None
     assert row["library_versions"].keys() == {

@@ -7,7 +7,6 @@ const RESCORING = [
   "answer_tolerance",
   "length_penalty_start",
   "verify_timeout",
-  "verify_group_timeout",
 ];
 const MOST_CELLS = 4_000_000; // pairs of words that a comparison of two texts may look at
 
