@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, FixableError
-from ..evaluation.run import EvaluationSet, planned_recipes
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
 from ..integrations.shared import demonstration_row, problem_row
@@ -197,6 +196,8 @@ async def evaluated_questions(
     pool: TaskPool, config: EnvironmentSettings, ladders: Mapping[str, Ladder]
 ) -> frozenset[bytes]:
     """Return the hashes of the configured evaluation set's questions."""
+    from ..evaluation.run import EvaluationSet, planned_recipes  # slow, not for help
+
     planned = planned_recipes(
         seed=config.eval_seed,
         tasks=list(ladders),
