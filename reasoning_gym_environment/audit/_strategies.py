@@ -13,26 +13,9 @@ import random
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
-
-_MOST_CHARACTERS = 4000
-"""Longest answer to try; no right answer to a default question is longer."""
-
-_MOST_NUMBERS = 60
-_MOST_FACTORS = 12
-_MOVES = 700
-_ENDS = 6
-"""Number of pieces of each kind to try from the start and from the end."""
-
-_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][+-]?\d{1,2})?(?![\w])")
-_WORD = re.compile(r"[^\W\d_]+")
-_QUOTED = re.compile(r"\"([^\"\n]+)\"|`([^`\n]+)`|'([^'\n]+)'")
-_EXAMPLE = re.compile(r"(?:e\.g\.,?|ex\.?[,:]|[Ee]xample:?|like:?)[ \n]+(.+?)[])\".]*$", re.M)
-_ITEM = re.compile(r"^\W{0,4}\d+[.:] *(.+)$", re.M)
-_RUN = re.compile(r"[\w.+-]+(?:, *[\w.+-]+)+")
-_MOST_CELL_CHARACTERS = 3
 
 Grid = list[list[str]]
 
@@ -49,13 +32,15 @@ def strategies(question: str) -> dict[str, str]:
         ('24', '6')
     """
     places = _places(question)
+    readers = (_copies, _numbers, _grids, _lists)
     read = {
-        text: [pair for reader in _READERS for pair in reader(text)] for text in {*places.values()}
+        text: [pair for reader in readers for pair in reader(text)] for text in {*places.values()}
     }
     answers = {f"{k}{where}": text for where, place in places.items() for k, text in read[place]}
     answers |= dict(_puzzles(question))
     bare = {label: text.strip() for label, text in answers.items()}
-    return {k: text for k, text in bare.items() if text and len(text) <= _MOST_CHARACTERS}
+    # No right answer to a default question is longer.
+    return {k: text for k, text in bare.items() if text and len(text) <= 4000}
 
 
 def _places(question: str) -> dict[str, str]:
@@ -75,9 +60,9 @@ def _places(question: str) -> dict[str, str]:
 
 def _ends(kind: str, found: Sequence[str]) -> Answers:
     """Return the first and last pieces of a kind, the longest, shortest, most frequent, rarest."""
-    for n, piece in enumerate(found[:_ENDS], start=1):
+    for n, piece in enumerate(found[:6], start=1):
         yield f"{kind} {n}", piece
-    for n, piece in enumerate(reversed(found[-_ENDS:]), start=1):
+    for n, piece in enumerate(reversed(found[-6:]), start=1):
         yield ("the last " + kind if n == 1 else f"{kind} {n} from the end"), piece
     if found:
         counted = Counter(found).most_common()
@@ -96,12 +81,13 @@ def _copies(text: str) -> Answers:
     yield "the text backwards", text[::-1]
     yield "the words backwards", " ".join(reversed(text.split()))
     yield "the words sorted", " ".join(sorted(text.split()))
-    all_words = _WORD.findall(text)
+    all_words = re.findall(r"[^\W\d_]+", text)
     yield from _ends("line", _lines(text))
     yield from _ends("word", all_words)
     yield from _ends("name", [word for word in all_words if word.istitle()])
     yield from _ends("quotation", _quotations(text))
-    yield from _ends("example", _EXAMPLE.findall(text))
+    example = r"(?:e\.g\.,?|ex\.?[,:]|[Ee]xample:?|like:?)[ \n]+(.+?)[])\".]*$"
+    yield from _ends("example", re.findall(example, text, re.M))
     yield from _ends("bracket", _brackets(text))
     yield from _ends("line end", [line.split()[-1] for line in _lines(text)])
     if all_words:
@@ -110,9 +96,9 @@ def _copies(text: str) -> Answers:
 
 def _numbers(text: str) -> Answers:
     """Copy the numbers, and calculate with them."""
-    found = _NUMBER.findall(text)
+    found = re.findall(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][+-]?\d{1,2})?(?![\w])", text)
     yield from _ends("number", found)
-    if not 1 <= len(found) <= _MOST_NUMBERS:
+    if not 1 <= len(found) <= 60:
         return
     values = [Fraction(number.replace(",", "")) for number in found]
     ranked = sorted(range(len(values)), key=values.__getitem__)
@@ -138,7 +124,7 @@ def _numbers(text: str) -> Answers:
         "the last number less one": last - 1,
         "half the last number": last / 2,
     }
-    if len(values) <= _MOST_FACTORS:
+    if len(values) <= 12:
         results["the product of the numbers"] = math.prod(values, start=Fraction(1))
     quotients = {"the first": (first, second), "the last": (before, last)}
     for which, (above, below) in quotients.items():
@@ -198,7 +184,9 @@ def _filled(row: Sequence[str], *, size: int) -> list[str]:
 
 def _lists(text: str) -> Answers:
     """Reorder what is listed by commas or in brackets, and write it in other forms."""
-    runs = {"list": [re.split(r", *", run) for run in _RUN.findall(text)]}
+    runs = {
+        "list": [re.split(r", *", run) for run in re.findall(r"[\w.+-]+(?:, *[\w.+-]+)+", text)]
+    }
     runs["bracket"] = [_split_bracket(bracket) for bracket in _brackets(text)]
     for kind, found in runs.items():
         if not found:
@@ -225,15 +213,12 @@ def _orders(listed: Sequence[str]) -> Answers:
     yield "in one group", json.dumps([listed])
 
 
-_READERS: Sequence[Callable[[str], Answers]] = (_copies, _numbers, _grids, _lists)
-
-
 def _puzzles(question: str) -> Answers:
     """Answer questions with a form of their own: choices, premises, maps, ladders, moves."""
     for quotation in _quotations(question)[-1:]:
         for label, picks in (("first", (0,)), ("second", (1,)), ("first and second", (0, 1))):
             yield f"the last quotation with the {label} choices", _chosen(quotation, picks)
-    premises = _ITEM.findall(question)
+    premises = re.findall(r"^\W{0,4}\d+[.:] *(.+)$", question, re.M)
     names = sorted(set(re.findall(r"\b[P-Z]\b", " ".join(premises))))
     bracketed = [f"({one})" for one in premises]
     for sign, word in ((" ∧ ", "and"), (" \N{LOGICAL OR} ", "or")):
@@ -264,13 +249,13 @@ def _chosen(text: str, picks: Sequence[int]) -> str:
 def _moves(question: str) -> Answers:
     """Return random moves, the same for the same question."""
     rng = random.Random(0)
-    yield "random moves in four directions", "".join(rng.choices("LURD", k=_MOVES))
+    yield "random moves in four directions", "".join(rng.choices("LURD", k=700))
     directions = ("left", "right", "up", "down")
     yield "a few random directions", " ".join(rng.choices(directions, k=4))
     yield "random turns of a cube", " ".join(rng.choices("FBLRUD", k=20))
     letters = sorted(set(re.findall(r"[A-Z]", question.rpartition(":\n")[2])))
     if letters:
-        moves = [f"{rng.choice(letters)}{rng.choice('+-')}1" for _ in range(_MOVES)]
+        moves = [f"{rng.choice(letters)}{rng.choice('+-')}1" for _ in range(700)]
         yield "random moves of what is on the board", " ".join(moves)
 
 
@@ -279,7 +264,8 @@ def _lines(text: str) -> list[str]:
 
 
 def _quotations(text: str) -> list[str]:
-    return ["".join(parts) for parts in _QUOTED.findall(text)]
+    quoted = r"\"([^\"\n]+)\"|`([^`\n]+)`|'([^'\n]+)'"
+    return ["".join(parts) for parts in re.findall(quoted, text)]
 
 
 def _find_grids(text: str) -> list[Grid]:
@@ -287,7 +273,7 @@ def _find_grids(text: str) -> list[Grid]:
     found: list[Grid] = [[]]
     for line in text.splitlines():
         row = line.split()
-        if len(row) > 1 and all(len(cell) <= _MOST_CELL_CHARACTERS for cell in row):
+        if len(row) > 1 and all(len(cell) <= 3 for cell in row):
             found[-1].append(row)
         elif found[-1]:
             found.append([])

@@ -19,11 +19,6 @@ from .ladder_proof import LevelProof
 TOLERATED_SHARE = 0.1
 """Share of the items that a wrong text may solve: on some it has the right value ("0.5", "1/2")."""
 
-_FEWEST = 3
-"""Solved items that make a finding: on a small sample one is luck."""
-
-_KILLED = (Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED)
-
 
 class Kind(str, Enum):
     """Kind of an answer that the audit tries."""
@@ -60,16 +55,7 @@ class Probe:
 
 EMPTY = ("", " ", ".", "-", "[]", "{}", "()", '""', "None", "null")
 JUNK = ("asdf qwer", "I don't know", "?", "x", "zzzzzzzz", "lorem ipsum dolor sit amet")
-CONSTANTS = (
-    *("0", "1", "-1", "2", "10", "0.", "0.5", "1/2", "nan", "inf", "NaN", "[NaN]", "1e9"),
-    *("yes", "no", "Yes", "No", "true", "false", "True", "False", "A", "a", "6*4*1*1"),
-    "P \N{LOGICAL OR} Q",
-)
 FORMS = (" {} ", "**{}**", "${}$", r"\boxed{{{}}}", "{}.", "```\n{}\n```")
-
-_FREQUENT = 6
-_LISTED = 10
-_NOISE = "asdf qwer"
 
 
 def constants_for(oracles: Iterable[str]) -> tuple[str, ...]:
@@ -82,8 +68,13 @@ def constants_for(oracles: Iterable[str]) -> tuple[str, ...]:
         >>> constants_for(["7", "8", "7"])[-2:]
         ('7', '8')
     """
-    frequent = [oracle for oracle, _ in Counter(oracles).most_common(_FREQUENT)]
-    return tuple(dict.fromkeys([*CONSTANTS, *frequent]))
+    frequent = [oracle for oracle, _ in Counter(oracles).most_common(6)]
+    general = (
+        *("0", "1", "-1", "2", "10", "0.", "0.5", "1/2", "nan", "inf", "NaN", "[NaN]", "1e9"),
+        *("yes", "no", "Yes", "No", "true", "false", "True", "False", "A", "a", "6*4*1*1"),
+        "P \N{LOGICAL OR} Q",
+    )
+    return tuple(dict.fromkeys([*general, *frequent]))
 
 
 def oracle_probes(oracle: str) -> list[Probe]:
@@ -110,11 +101,11 @@ def constant_probes(constants: Sequence[str], oracle: str | None) -> list[Probe]
 
 def listing_probes(oracle: str, alternatives: Sequence[str]) -> list[Probe]:
     """Return probes with the right answer among other answers, or with text after it."""
-    noise = Probe(kind=Kind.APPENDED, label="answer, then junk", answer=f"{oracle} {_NOISE}")
+    noise = Probe(kind=Kind.APPENDED, label="answer, then junk", answer=f"{oracle} {JUNK[0]}")
     others = [text for text in dict.fromkeys(alternatives) if text.strip() != oracle.strip()]
     if not others:
         return [noise]
-    everything = sorted({oracle, *others[:_LISTED]})
+    everything = sorted({oracle, *others[:10]})
     listings = {
         "two, by 'or'": f"{oracle} or {others[0]}",
         "two, by comma": f"{oracle}, {others[0]}",
@@ -185,47 +176,47 @@ def known_weaknesses() -> Mapping[str, str]:
     return weaknesses
 
 
-_EXPECTED: Sequence[tuple[str, str, str | None]] = (
-    (
-        "no oracle",
-        "boxnet graph_color propositional_logic rubiks_cube rush_hour",
-        "Several answers are right, and the entry has none.",
-    ),
-    (
-        Kind.CONSTANT.value,
-        "largest_island polynomial_equations power_function propositional_logic rectangle_count",
-        None,
-    ),
-    (Kind.OTHER.value, "polynomial_equations rectangle_count", None),
-    ("generation", "intermediate_integration", "Some oracles hold an unevaluated Integral."),
-    (
-        Kind.APPENDED.value,
-        "acre arc_1d list_functions manipulate_matrix number_filtering rotate_matrix"
-        " string_splitting string_synthesis word_sequence_reversal",
-        "The right answer and other words earn its share of the length.",
-    ),
-    (
-        Kind.APPENDED.value,
-        "futoshiki gsm_symbolic kakurasu knights_knaves mini_sudoku sudoku survo time_intervals",
-        "The answer is right and complete; the verifier ignores what follows.",
-    ),
-    (Kind.APPENDED.value, "word_sorting", "Extra words cost their share."),
-    (Kind.APPENDED.value, "quantum_lock sokoban", None),
-    (
-        Kind.LISTING.value,
-        "advanced_geometry futoshiki gsm_symbolic time_intervals",
-        "Only the first answer counts.",
-    ),
-    (Kind.LISTING.value, "polynomial_equations", "An extra solution costs part of the score."),
-    (Kind.LISTING.value, "sokoban", None),
-)
-"""Kinds of findings, the tasks where they are expected, and why: None is the known weakness."""
-
-
 def known_findings() -> KnownFindings:
     """Return what verifiers are known to pay for behind the environment's screen and guards."""
+    # Kind, tasks and reason; without one it is the task's known weakness.
+    table: Sequence[tuple[str, str, str | None]] = (
+        (
+            "no oracle",
+            "boxnet graph_color propositional_logic rubiks_cube rush_hour",
+            "Several answers are right, and the entry has none.",
+        ),
+        (
+            Kind.CONSTANT.value,
+            "largest_island polynomial_equations power_function propositional_logic"
+            " rectangle_count",
+            None,
+        ),
+        (Kind.OTHER.value, "polynomial_equations rectangle_count", None),
+        ("generation", "intermediate_integration", "Some oracles hold an unevaluated Integral."),
+        (
+            Kind.APPENDED.value,
+            "acre arc_1d list_functions manipulate_matrix number_filtering rotate_matrix"
+            " string_splitting string_synthesis word_sequence_reversal",
+            "The right answer and other words earn its share of the length.",
+        ),
+        (
+            Kind.APPENDED.value,
+            "futoshiki gsm_symbolic kakurasu knights_knaves mini_sudoku sudoku survo"
+            " time_intervals",
+            "The answer is right and complete; the verifier ignores what follows.",
+        ),
+        (Kind.APPENDED.value, "word_sorting", "Extra words cost their share."),
+        (Kind.APPENDED.value, "quantum_lock sokoban", None),
+        (
+            Kind.LISTING.value,
+            "advanced_geometry futoshiki gsm_symbolic time_intervals",
+            "Only the first answer counts.",
+        ),
+        (Kind.LISTING.value, "polynomial_equations", "An extra solution costs part of the score."),
+        (Kind.LISTING.value, "sokoban", None),
+    )
     known: defaultdict[str, dict[str, Known]] = defaultdict(dict)
-    for kind, tasks, reason in _EXPECTED:
+    for kind, tasks, reason in table:
         for task in tasks.split():
             why = reason or f"Accepted: {known_weaknesses()[task]}."
             known[task][kind] = Known(reason=why)
@@ -264,7 +255,8 @@ class Share:
 
     @property
     def is_finding(self) -> bool:
-        return self.solved > TOLERATED_SHARE and round(self.solved * self.items) >= _FEWEST
+        # On a small sample, one or two solved items are luck.
+        return self.solved > TOLERATED_SHARE and round(self.solved * self.items) >= 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -339,7 +331,8 @@ def answer_findings(
         if best.is_finding:
             detail = f"{best.label!r} solves {best.solved:.0%}, mean score {best.score:.2f}"
             findings.append(Finding(task=task, kind=kind, detail=detail))
-    killed = [one for one in observations if one.verdict.status in _KILLED]
+    deaths = (Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED)
+    killed = [one for one in observations if one.verdict.status in deaths]
     if killed:
         labels = sorted({f"{o.probe.kind.value} ({o.verdict.status.value})" for o in killed})
         detail = f"{len(killed)} answers: {', '.join(labels)}"

@@ -16,14 +16,6 @@ from ..sandbox.pool import TaskPool
 from ..tasks.ladders import TaskLadder
 from ..util.progress import with_progress
 
-MAX_CHARACTERS = 30_000
-"""The longest mean question of a level; a run caps its ladders by the model's own limit."""
-
-LEAST_CHANGED = 0.1
-"""Share of the questions that must differ between neighboring levels for equal seeds."""
-
-_SEED = 7
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LevelProof:
@@ -77,7 +69,7 @@ async def prove_level(
     parameters: Mapping[str, Any],
     *,
     items: int,
-    seed: int = _SEED,
+    seed: int = 7,
     stop_at_failure: bool = False,
 ) -> LevelProof:
     """Generate items of one level in sequence, and score their own answers.
@@ -157,12 +149,14 @@ def faults(proofs: Sequence[LevelProof]) -> list[str]:
         where = f"{proof.task} level {proof.level}:"
         found += [f"{where} {error}" for error in (*proof.errors, *proof.late)]
         found += [f"{where} the answer of an item is {wrong}" for wrong in proof.wrong_oracles]
-        if proof.mean_characters > MAX_CHARACTERS:
+        # A run caps its ladders by the model's own limit.
+        if proof.mean_characters > 30_000:
             found.append(f"{where} questions of {proof.mean_characters:.0f} characters")
+    # For equal seeds, neighboring levels must differ in a tenth of the questions.
     for lower, upper in itertools.pairwise(proofs):
         where = f"{upper.task} levels {lower.level} and {upper.level}:"
         if lower.parameters == upper.parameters:
             found.append(f"{where} equal parameters")
-        if changed_share(lower, upper) < LEAST_CHANGED:
+        if changed_share(lower, upper) < 0.1:
             found.append(f"{where} nearly equal questions")
     return found

@@ -31,24 +31,18 @@ COLUMNS = {
 }
 """The table's columns and their meaning."""
 
-_COMMAND = (
-    "python -m reasoning_gym_environment audit --markdown docs/verifier-audit.md "
-    "--floors reasoning_gym_environment/tasks/chance_floors.json"
-)
 _HEAD = """\
 # What reasoning-gym's verifiers pay for
 
 <!-- generated: do not edit -->
-{summary}. `{command}`
+{summary}. `python -m reasoning_gym_environment audit --markdown docs/verifier-audit.md --floors \
+reasoning_gym_environment/tasks/chance_floors.json`
 writes this page and, beside it, [a row for every task](verifier-audit.json): whether its own
 answers have full credit, the answers that reach [the floors](tasks.md#all-tasks), what wrong texts
 and right answers with additions earn, which forms of a right answer lose credit, and the verifier's
 times. Answers pass the processes that score rollouts, with screen, guards and limits. A wrong text
 is a finding if it earns at least {score} on more than {share:.0%} of the items.
 """
-
-_ANSWER_CHARACTERS = 24
-_AND_MORE = (Kind.LISTING, Kind.APPENDED)
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 80rem; padding: 0 1rem;
@@ -68,7 +62,7 @@ tr.news td { background: #fde8e8; }
 def shown(answer: str) -> str:
     """Return an answer as a short literal."""
     text = repr(answer)
-    return text if len(text) <= _ANSWER_CHARACTERS else f"{text[: _ANSWER_CHARACTERS - 1]}…"
+    return text if len(text) <= 24 else f"{text[:23]}…"
 
 
 def share(value: float | None) -> str:
@@ -107,6 +101,7 @@ def sound_levels(task: TaskAudit) -> str:
 def row(task: TaskAudit) -> dict[str, str]:
     """Return the cells of a task by column."""
     chance, no_reasoning = task.floors
+    and_more = (Kind.LISTING, Kind.APPENDED)
     milliseconds = f"{1000 * task.median_seconds:.2f}, {1000 * task.worst_seconds:.1f}"
     cells = (
         task.task,
@@ -115,8 +110,8 @@ def row(task: TaskAudit) -> dict[str, str]:
         shown(chance.label) if chance.solved else "",
         floor_cell(no_reasoning),
         no_reasoning.label if no_reasoning.solved else "",
-        best_paid(task, [kind for kind in DEGENERATE if kind not in _AND_MORE]),
-        best_paid(task, _AND_MORE),
+        best_paid(task, [kind for kind in DEGENERATE if kind not in and_more]),
+        best_paid(task, and_more),
         lost_forms(task),
         sound_levels(task),
         milliseconds,
@@ -248,9 +243,7 @@ def _by_reason(findings: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
 def as_markdown(data: Mapping[str, Any]) -> str:
     """Return the page of the documentation, in Markdown, from `page_data`."""
     reasons = _by_reason(data["findings"])
-    head = _HEAD.format(
-        command=_COMMAND, summary=data["summary"], score=UPSTREAM_THRESHOLD, share=TOLERATED_SHARE
-    )
+    head = _HEAD.format(summary=data["summary"], score=UPSTREAM_THRESHOLD, share=TOLERATED_SHARE)
     lines = [
         head,
         *(_markdown_table(reasons) if reasons else ["No findings."]),

@@ -45,25 +45,6 @@ from .findings import (
 )
 from .ladder_proof import prove_level
 
-_SEED = 1
-_FLOOR_SEED = 2
-_TASKS_AT_ONCE = 4
-_LEVEL_ITEMS = 3
-_FLOOR_ITEMS = 10
-"""Items of a floor for each item of the probes."""
-
-_EXECUTING_SHARE = 4
-"""Divisor of the items of tasks that execute answers: each answer has a process of its own."""
-
-_CHOOSING_SHARE = 3
-"""Divisor of the items that a floor is measured on, for those that it is chosen on."""
-
-_FEWER = dict.fromkeys(EXECUTES_ANSWERS, 8) | dict.fromkeys(SLOW_ON_WRONG_ANSWERS, 15)
-"""Further divisor of the latter, for tasks whose answers take long to score."""
-
-_SLOW = {"futoshiki": 2, "intermediate_integration": 3, "knight_swap": 3}
-"""Divisor of all items of a floor, for tasks whose items take seconds to generate or score."""
-
 Answers = Mapping[str, str]
 """Answers to one item by the labels of constants or strategies."""
 
@@ -94,7 +75,7 @@ async def audit_tasks(names: Sequence[str], *, items: int, known: KnownFindings)
         UnknownTaskError: a name is unknown.
         WorkerStartError: the worker processes don't start.
     """
-    places = asyncio.Semaphore(_TASKS_AT_ONCE)
+    places = asyncio.Semaphore(4)  # tasks at once
     async with TaskPool(PoolSettings(processes=default_processes()), Counter()) as pool:
         tasks = chosen_tasks(await pool.discover(), names)
         ladders = await pool.ladders()
@@ -124,12 +105,13 @@ async def audit_task(
 ) -> TaskAudit:
     """Audit one task."""
     # The first failure of a level is a finding, and may have taken long.
-    prove = partial(prove_level, pool, task, seed=_SEED, stop_at_failure=True)
-    probed = math.ceil(items / _EXECUTING_SHARE) if task in EXECUTES_ANSWERS else items
+    prove = partial(prove_level, pool, task, seed=1, stop_at_failure=True)
+    # Each answer that is executed has a process of its own.
+    probed = math.ceil(items / 4) if task in EXECUTES_ANSWERS else items
     default = await prove(None, {}, items=2 * probed)
     observations = await observe_defaults(pool, default.problems)
-    proofs = [await prove(*level, items=_LEVEL_ITEMS) for level in enumerate(levels)]
-    floors = await find_floors(pool, task, _FLOOR_ITEMS * items)
+    proofs = [await prove(*level, items=3) for level in enumerate(levels)]
+    floors = await find_floors(pool, task, 10 * items)
     return judge(task, category, observations, [default, *proofs], floors=floors, known=known)
 
 
@@ -155,8 +137,12 @@ async def find_floors(pool: TaskPool, task: str, items: int) -> Floors:
     Args:
         items: to measure on; the answers are chosen on at most a third as many others.
     """
-    items = math.ceil(items / _SLOW.get(task, 1))
-    choosing = math.ceil(items / _CHOOSING_SHARE / _FEWER.get(task, 1))
+    # Items of these take seconds to generate or score.
+    slow = {"futoshiki": 2, "intermediate_integration": 3, "knight_swap": 3}
+    items = math.ceil(items / slow.get(task, 1))
+    # Answers of these take long to score.
+    fewer = 15 if task in SLOW_ON_WRONG_ANSWERS else 8 if task in EXECUTES_ANSWERS else 1
+    choosing = math.ceil(items / 3 / fewer)
     problems = await _problems(pool, task, choosing + items)
     first, others = problems[:choosing], problems[choosing:]
     constants = constants_to_try([one.oracle for one in first if one.oracle is not None])
@@ -192,7 +178,7 @@ async def _problems(pool: TaskPool, task: str, count: int) -> list[Problem]:
     """Generate problems, with others in place of those that fail."""
     problems: list[Problem] = []
     generate = skip_faulty(pool.generate, Counter())
-    for recipe in evaluation_recipes(_FLOOR_SEED, [task], 2 * count):
+    for recipe in evaluation_recipes(2, [task], 2 * count):
         if len(problems) < count:
             with contextlib.suppress(GenerationError):
                 problems.append(await generate(recipe))

@@ -17,30 +17,20 @@ from typing import NamedTuple
 
 from ..records import Status
 
-_PIECE = 2**16
-"""Characters that one search covers: a search holds the interpreter's lock."""
-
-_THINK = re.compile(r"<(?P<slash>/?)think>", re.IGNORECASE | re.ASCII)
-_ANSWER = re.compile(r"<(?P<slash>/?)answer>", re.IGNORECASE | re.ASCII)
-
-_BOX = "\\boxed{"
 _PAIRED = re.compile(r"\*\*|\$\$?")
-_FULL_STOP = re.compile(r"[^\s.]\.$")
-"""One after a word, not an ellipsis. (So none follows another, which keeps it linear.)"""
-
 _FENCE = re.compile(r"```(?:[\w+-]*\n)?")
-_WORDS = r"(?:the\s+)?(?:final\s+)?answer"
 _LEAD = re.compile(
-    rf"\*\*{_WORDS}\s*:\s*\*\*|\*\*{_WORDS}\*\*\s*:|{_WORDS}\s*:|{_WORDS}\s+is\b\s*:?",
+    r"\*\*WORDS\s*:\s*\*\*|\*\*WORDS\*\*\s*:|WORDS\s*:|WORDS\s+is\b\s*:?".replace(
+        "WORDS", r"(?:the\s+)?(?:final\s+)?answer"
+    ),
     re.IGNORECASE,
 )
+"""What introduces an answer, such as `The final answer is:`."""
 
-_LONGEST_NUMBER = 1000
 _NUMBER = re.compile(
     r"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:e[-+]?\d{1,3})?",
     re.IGNORECASE | re.ASCII,
 )
-_MINUS = "\N{MINUS SIGN}"
 
 
 class Extraction(NamedTuple):
@@ -59,12 +49,14 @@ class _Tag(NamedTuple):
     opens: bool
 
 
-def _tags(kind: re.Pattern[str], text: str) -> list[_Tag]:
+def _tags(name: str, text: str) -> list[_Tag]:
+    tags = re.compile(f"<(?P<slash>/?){name}>", re.IGNORECASE | re.ASCII)
+    piece = 2**16  # in one search: it holds the interpreter's lock
     return [
         _Tag(tag.start(), tag.end(), opens=not tag["slash"])
-        for begin in range(0, len(text), _PIECE)
-        for tag in kind.finditer(text, begin, begin + _PIECE + len("</answer>") - 1)
-        if tag.start() < begin + _PIECE
+        for begin in range(0, len(text), piece)
+        for tag in tags.finditer(text, begin, begin + piece + len("</answer>") - 1)
+        if tag.start() < begin + piece
     ]
 
 
@@ -78,7 +70,7 @@ def split_thought(text: str) -> tuple[str, str]:
         >>> split_thought("hm</think>so: <answer>4</answer>")
         ('hm', 'so: <answer>4</answer>')
     """
-    tags = _tags(_THINK, text)
+    tags = _tags("think", text)
     starts_in_thought = bool(tags) and not tags[0].opens
     thought: list[str] = []
     outside: list[str] = []
@@ -115,7 +107,7 @@ def extract_answer(text: str) -> Extraction:
         '4'
     """
     _, outside = split_thought(text)
-    tags = _tags(_ANSWER, outside)
+    tags = _tags("answer", outside)
     answers = [
         outside[opening.end : closing.start].strip()
         for opening, closing in pairwise(tags)
@@ -138,7 +130,7 @@ def _why_none(text: str, outside: str, tags: Sequence[_Tag]) -> str:
         return "the completion is empty"
     if tags:
         return "an answer tag without its pair"
-    if not _tags(_ANSWER, text):
+    if not _tags("answer", text):
         return "no <answer>…</answer>"
     return "the answer tags are in the thought" + ("" if outside else ", which never ends")
 
@@ -154,7 +146,7 @@ def strip_formatting(answer: str) -> str:
         >>> strip_formatting("**a** and **b**")
         '**a** and **b**'
     """
-    closings = _closing_braces(answer) if _BOX in answer else {}
+    closings = _closing_braces(answer) if "\\boxed{" in answer else {}
     whole = span = _trimmed(answer, 0, len(answer))
     while (inner := _inside(answer, *span, closings)) != span:
         span = inner
@@ -164,15 +156,17 @@ def strip_formatting(answer: str) -> str:
 def _inside(text: str, begin: int, end: int, closings: dict[int, int]) -> tuple[int, int]:
     """Return the span within one mark; the same span if there is no mark or nothing in it."""
     inner = begin, end
+    box = "\\boxed{"
     if lead := _LEAD.match(text, begin, end):
         inner = lead.end(), end
     elif fence := _FENCE.match(text, begin, end):
         inner = _between(text, begin, end, fence[0], "```")
     elif mark := _PAIRED.match(text, begin, end):
         inner = _between(text, begin, end, mark[0], mark[0])
-    elif text.startswith(_BOX, begin, end) and closings.get(begin + len(_BOX) - 1) == end - 1:
-        inner = begin + len(_BOX), end - 1
-    if inner == (begin, end) and _FULL_STOP.match(text, max(begin, end - 2), end):
+    elif text.startswith(box, begin, end) and closings.get(begin + len(box) - 1) == end - 1:
+        inner = begin + len(box), end - 1
+    # A full stop after a word. (So none follows another, which keeps it linear.)
+    if inner == (begin, end) and re.fullmatch(r"[^\s.]\.", text[max(begin, end - 2) : end]):
         inner = begin, end - 1
     inner = _trimmed(text, *inner)
     return inner if inner[0] < inner[1] else (begin, end)
@@ -223,7 +217,7 @@ def is_same_number(answer: str, oracle: str) -> bool:
 
 def _read_number(text: str) -> Decimal | None:
     """Return the exact value of a number of ordinary size, None for any other text."""
-    text = text.strip().replace(_MINUS, "-")
-    if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
+    text = text.strip().replace("\N{MINUS SIGN}", "-")
+    if len(text) > 1000 or not _NUMBER.fullmatch(text):
         return None
     return Decimal(text.replace(",", ""))

@@ -25,9 +25,6 @@ from .rewards import ScoreMode, shape_rewards
 
 logger = logging.getLogger(__name__)
 
-_MAX_FORMATTING = 1000
-"""Characters that formatting adds to an answer at most."""
-
 
 class Verifier(Protocol):
     """The part of a task pool that grading needs."""
@@ -199,7 +196,7 @@ def _solved_in_another_form(
     same = (task in PLAIN_NUMBERS and is_same_number(answer, oracle)) or (
         task not in MARKS_ARE_ANSWER
         and oracle in answer  # fast for most answers; formatting encloses the label
-        and len(answer) <= len(oracle) + _MAX_FORMATTING
+        and len(answer) <= len(oracle) + 1000
         and strip_formatting(answer) == oracle
     )
     if not same:

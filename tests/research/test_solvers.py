@@ -29,25 +29,27 @@ def datasets() -> Datasets:
     return Datasets()
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(each, id=f"{each['task']}: {each['why']}") for each in CASES]
-)
-def test_the_solver_judges_a_case_made_by_hand(case: dict[str, Any]) -> None:
-    if case.get("unreadable"):
-        with pytest.raises(UnreadableQuestionError):
-            SOLVERS[case["task"]](case["question"])
-        return
-    solution = SOLVERS[case["task"]](case["question"])
-    assert [text for text in case["right"] if not solution.accepts(text)] == []
-    assert [text for text in case["wrong"] if solution.accepts(text)] == []
-    assert [text for text in solution.right if not solution.accepts(text)] == []
-    assert [text for text in solution.wrong if solution.accepts(text)] == []
-    assert bool(solution.right) == bool(case["right"])
-    assert bool(solution.ambiguous) == case.get("ambiguous", False)
-
-
 def test_every_solver_has_cases_made_by_hand() -> None:
     assert {case["task"] for case in CASES} == set(SOLVERS)
+
+
+@pytest.mark.parametrize("task", sorted(SOLVERS))
+def test_the_solver_judges_cases_made_by_hand(task: str) -> None:
+    with pytest.raises(UnreadableQuestionError):
+        SOLVERS[task]("Good morning.")
+    for case in (case for case in CASES if case["task"] == task):
+        why = case["why"]
+        if case.get("unreadable"):
+            with pytest.raises(UnreadableQuestionError):
+                SOLVERS[task](case["question"])
+            continue
+        solution = SOLVERS[task](case["question"])
+        assert [text for text in case["right"] if not solution.accepts(text)] == [], why
+        assert [text for text in case["wrong"] if solution.accepts(text)] == [], why
+        assert [text for text in solution.right if not solution.accepts(text)] == [], why
+        assert [text for text in solution.wrong if solution.accepts(text)] == [], why
+        assert bool(solution.right) == bool(case["right"]), why
+        assert bool(solution.ambiguous) == case.get("ambiguous", False), why
 
 
 @pytest.mark.parametrize("task", sorted(SOLVERS))
@@ -70,9 +72,3 @@ def test_the_property_holds_for_sound_items(task: str, datasets: Datasets) -> No
     entries = [datasets.entry(Recipe(task=task, seed=seed)) for seed in SEEDS]
     sound = [entry for entry in entries if item_fault(task, entry) is None]
     assert {PROPERTIES[task].violation(entry) for entry in sound} <= {""}
-
-
-@pytest.mark.parametrize("task", sorted(SOLVERS))
-def test_a_text_that_is_no_question_is_unreadable(task: str) -> None:
-    with pytest.raises(UnreadableQuestionError):
-        SOLVERS[task]("Good morning.")

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,10 +31,10 @@ thoughts = st.lists(st.sampled_from([*PIECES, "<THINK>"]) | st.text()).map(
 )
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case["why"]) for case in CASES])
-def test_the_answer_is_what_the_rule_says(case: dict[str, Any]) -> None:
-    status = case["status"] and Status(case["status"])
-    assert extract_answer(case["text"])[:2] == (case["answer"], status)
+def test_the_answer_is_what_the_rule_says() -> None:
+    for case in CASES:
+        status = case["status"] and Status(case["status"])
+        assert extract_answer(case["text"])[:2] == (case["answer"], status), case["why"]
 
 
 @given(anything)

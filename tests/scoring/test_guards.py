@@ -50,13 +50,15 @@ NUMBER_SPELLINGS = ("+{}", "0{}", "{}.0", "{}.00")
 """How a right number might be written."""
 
 
-def spread(kind: str) -> list[Any]:
-    """One parameter set per answer of a kind of case."""
-    return [
-        pytest.param(case["task"], case.get("seed"), answer, id=f"{case['task']}: {answer}")
-        for case in CASES[kind]
-        for answer in case["answers"]
-    ]
+def tasks_of(kind: str) -> list[str]:
+    return sorted({case["task"] for case in CASES[kind]})
+
+
+def answers_of(kind: str, task: str) -> Iterator[tuple[int, str]]:
+    """Yield the seed and the expression of each answer to a task."""
+    for case in CASES[kind]:
+        if case["task"] == task:
+            yield from ((case.get("seed", 0), answer) for answer in case["answers"])
 
 
 class Items:
@@ -137,15 +139,16 @@ def assert_lowers_no_right_answer(
         assert items.verified(task, answer, entry) < 1.0, (answer, entry["answer"])
 
 
-@pytest.mark.parametrize(("task", "seed", "answer"), spread("degenerate"))
+@pytest.mark.parametrize("task", tasks_of("degenerate"))
 def test_a_degenerate_answer_earns_less_than_the_verifier_alone_pays(
-    items: Items, task: str, seed: int, answer: str
+    items: Items, task: str
 ) -> None:
-    entry = items.entry(task, seed)
-    text = written(answer, entry)
-    limit = max_score(task, text, entry)
-    assert limit < items.verified(task, text, entry)
-    assert limit <= 0.1
+    for seed, answer in answers_of("degenerate", task):
+        entry = items.entry(task, seed)
+        text = written(answer, entry)
+        limit = max_score(task, text, entry)
+        assert limit < items.verified(task, text, entry), answer
+        assert limit <= 0.1, answer
 
 
 @pytest.mark.parametrize("task", sorted(GUARDS))
@@ -158,12 +161,11 @@ def test_no_guard_lowers_the_oracle_however_it_is_written(items: Items, task: st
             assert_lowers_no_right_answer(items, task, spelling.format(right), entry)
 
 
-@pytest.mark.parametrize(("task", "seed", "answer"), spread("legitimate"))
-def test_a_right_answer_in_another_spelling_loses_nothing(
-    items: Items, task: str, seed: None, answer: str
-) -> None:
-    for entry in items.answerable(task):
-        assert_lowers_no_right_answer(items, task, written(answer, entry), entry)
+@pytest.mark.parametrize("task", tasks_of("legitimate"))
+def test_a_right_answer_in_another_spelling_loses_nothing(items: Items, task: str) -> None:
+    for _, answer in answers_of("legitimate", task):
+        for entry in items.answerable(task):
+            assert_lowers_no_right_answer(items, task, written(answer, entry), entry)
 
 
 def test_an_oracle_that_the_guard_would_refuse_is_still_right() -> None:
@@ -205,12 +207,13 @@ def test_the_own_conclusion_loses_nothing_at_any_level(level: int) -> None:
             assert max_score("propositional_logic", text, entry) == 1.0, text
 
 
-@pytest.mark.parametrize(("task", "seed", "answer"), spread("accepted"))
-def test_what_is_accepted_is_still_paid(items: Items, task: str, seed: int, answer: str) -> None:
-    entry = items.entry(task, seed)
-    text = written(answer, entry)
+@pytest.mark.parametrize("task", tasks_of("accepted"))
+def test_what_is_accepted_is_still_paid(items: Items, task: str) -> None:
     assert task in known_weaknesses()
-    assert min(items.verified(task, text, entry), max_score(task, text, entry)) >= 0.1
+    for seed, answer in answers_of("accepted", task):
+        entry = items.entry(task, seed)
+        text = written(answer, entry)
+        assert min(items.verified(task, text, entry), max_score(task, text, entry)) >= 0.1, answer
 
 
 def test_every_guard_has_a_degenerate_case_or_the_default_scoring() -> None:
@@ -239,45 +242,46 @@ def test_an_unguarded_task_has_no_limit() -> None:
     assert max_score("dice", "anything", {"answer": "1/2", "metadata": {}}) == 1.0
 
 
+HOSTILE = [
+    "",
+    " ",
+    "{",
+    "[" * 4000,
+    "(" * 3990 + "P" + ")" * 3990,
+    "¬" * 300 + "P",
+    "¬" * 900 + "P",
+    "P → " * 240 + "P",
+    "-" * 9000 + "1",
+    "1e999999999",
+    "1/0",
+    "9" * 5000 + ":00",
+    "9" * 5000,
+    '{"a":' * 1300 + "1" + "}" * 1300,
+    "nan, inf",
+    "None",
+    "[null]",
+    "[[1], 2, {}]",
+    "\0",
+    "\ud800",
+    "٣ \u00d7 ²",
+]
+
+
 @pytest.mark.parametrize("task", sorted(GUARDS))
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "",
-        " ",
-        "{",
-        "[" * 4000,
-        "(" * 3990 + "P" + ")" * 3990,
-        "¬" * 300 + "P",
-        "¬" * 900 + "P",
-        "P → " * 240 + "P",
-        "-" * 9000 + "1",
-        "1e999999999",
-        "1/0",
-        "9" * 5000 + ":00",
-        "9" * 5000,
-        '{"a":' * 1300 + "1" + "}" * 1300,
-        "nan, inf",
-        "None",
-        "[null]",
-        "[[1], 2, {}]",
-        "\0",
-        "\ud800",
-        "٣ \u00d7 ²",
-    ],
-    ids=lambda answer: ascii(answer[:12]),
-)
-def test_no_answer_makes_a_guard_raise(items: Items, task: str, answer: str) -> None:
-    assert 0.0 <= max_score(task, answer, items.entry(task, 1)) <= 1.0
+def test_no_answer_makes_a_guard_raise(items: Items, task: str) -> None:
+    entry = items.entry(task, 1)
+    limits = {answer: max_score(task, answer, entry) for answer in HOSTILE}
+    assert not {ascii(a[:12]): limit for a, limit in limits.items() if not 0.0 <= limit <= 1.0}
 
 
 @pytest.mark.lengthy
-@pytest.mark.parametrize("task", ALL_TASKS)
-def test_marks_are_part_of_the_answer_exactly_where_the_table_says(items: Items, task: str) -> None:
-    oracles = [items.entry(task, seed)["answer"] or "" for seed in range(20)]
-    assert any(strip_formatting(oracle) != oracle for oracle in oracles) == (
-        task in MARKS_ARE_ANSWER
-    )
+def test_marks_are_part_of_the_answer_exactly_where_the_table_says(items: Items) -> None:
+    oracles = {
+        task: [items.entry(task, seed)["answer"] or "" for seed in range(20)] for task in ALL_TASKS
+    }
+    assert {
+        task for task, own in oracles.items() if any(strip_formatting(one) != one for one in own)
+    } == MARKS_ARE_ANSWER
 
 
 def test_ten_right_letters_of_a_longer_word_have_no_full_credit() -> None:

@@ -24,32 +24,13 @@ from ._text import credit_above_chance
 if TYPE_CHECKING:
     from reasoning_gym.logic.propositional_logic import Expression
 
-_PROBABILITY = re.compile(
-    r"\s*\+?(\d{1,400}/\d{1,400}|(\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][-+]?\d{1,3})?)\s*",
-    re.ASCII,
-)
-_TOLERANCE = Fraction(1, 10_000)
-"""Distance from the right probability up to which the verifier gives full credit."""
-
-_MOST_DIGITS = re.compile(r"maximum of (\d+) significant digits")
-_NO_SOLUTION = re.compile(r"\b(no|none)\b", re.IGNORECASE)
-
-_POOLED_ERROR = 0.0101
-"""One unit of the second decimal: halves may be rounded up or down."""
-
-_ANY_POOLED = 0.1
-"""The verifier's score of a matrix of the right shape."""
-
-_NEAR = 0.02
-"""The largest relative error of an answer that may still earn something."""
-
 
 def _closeness(actual: float, expected: float) -> float:
     """Return 1 if equal, falling linearly to 0 at a relative error of 2 %."""
     if actual == expected:
         return 1.0
     error = abs(actual - expected)
-    limit = _NEAR * abs(expected)
+    limit = 0.02 * abs(expected)
     return 1 - error / limit if error < limit else 0.0
 
 
@@ -76,7 +57,8 @@ def decimal_digits(answer: str, entry: Mapping[str, Any]) -> float:
     """
     try:
         value, right = Decimal(answer), Decimal(entry["answer"])
-        is_rounded = len(right.as_tuple().digits) >= int(_MOST_DIGITS.findall(entry["question"])[0])
+        most = re.findall(r"maximum of (\d+) significant digits", entry["question"])[0]
+        is_rounded = len(right.as_tuple().digits) >= int(most)
         allowed = max(_half_a_unit(value), 20 * _half_a_unit(right) if is_rounded else Decimal(0))
         return 1.0 if abs(value - right) <= allowed else 0.0
     except (ArithmeticError, ValueError):  # not a number, or not finite
@@ -88,17 +70,13 @@ def _half_a_unit(number: Decimal) -> Decimal:
     return Decimal("0.5").scaleb(int(number.as_tuple().exponent))
 
 
-_ROUNDING = 1e-14
-"""Relative error of a number that was written with fifteen digits."""
-
-
 def chosen_number(answer: str, entry: Mapping[str, Any]) -> float:
     """Refuse other candidates: the verifier allows an error of 0.01, and theirs are closer."""
     try:
         found, right = (float(text.replace(",", "")) for text in (answer, entry["answer"]))
     except ValueError:
         return 0.0
-    return float(math.isclose(found, right, rel_tol=_ROUNDING))
+    return float(math.isclose(found, right, rel_tol=1e-14))  # as written with fifteen digits
 
 
 def pooled_numbers(answer: str, entry: Mapping[str, Any]) -> float:
@@ -112,7 +90,9 @@ def pooled_numbers(answer: str, entry: Mapping[str, Any]) -> float:
     if len(found) != len(right):
         return 1.0
     errors = [abs(a - b) for a, b in zip(found, right, strict=True)]
-    return 1.0 if max(errors, default=0.0) < _POOLED_ERROR else _ANY_POOLED
+    # One unit of the second decimal, as halves may be rounded up or down. The verifier pays 0.1 for
+    # any matrix of the right shape.
+    return 1.0 if max(errors, default=0.0) < 0.0101 else 0.1
 
 
 def probability(answer: str, entry: Mapping[str, Any]) -> float:
@@ -121,14 +101,18 @@ def probability(answer: str, entry: Mapping[str, Any]) -> float:
     The form is checked before the value: `1e999999999` takes forever to compute.
     """
     plain = answer.replace(",", "")
-    if not _PROBABILITY.fullmatch(plain):
+    if not re.fullmatch(
+        r"\s*\+?(\d{1,400}/\d{1,400}|(\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][-+]?\d{1,3})?)\s*",
+        plain,
+        re.ASCII,
+    ):
         return 0.0
     try:
         value = Fraction(plain)
     except ZeroDivisionError:
         return 0.0
     expected = Fraction(entry["answer"].replace(",", ""))
-    if value and abs(value - expected) <= _TOLERANCE:
+    if value and abs(value - expected) <= Fraction(1, 10_000):  # as the verifier
         return 1.0
     return _closeness(float(value), float(expected)) if value <= 1 else 0.0
 
@@ -156,7 +140,7 @@ def _seconds(text: str, kind: str) -> float:
 
 def real_solutions(answer: str, entry: Mapping[str, Any]) -> float:
     """Refuse words among the numbers: alone they pass for "no solution"."""
-    if not entry["answer"] and _NO_SOLUTION.search(answer):
+    if not entry["answer"] and re.search(r"\b(no|none)\b", answer, re.IGNORECASE):
         return 1.0
     parts = [part.strip() for part in answer.strip("[]()\"' ").split(",")]
     return 1.0 if all(_is_finite(part) for part in parts if part) else 0.0
@@ -181,29 +165,20 @@ def prime_factors(answer: str, entry: Mapping[str, Any]) -> float:
 
 
 _NAME = re.compile(r"(?<!\w)[^\W\d]\w*")
-_CONSTANT = re.compile(r"(?![NOQS]$)[A-Za-z]_?\d*|[Cc]onst(ant)?")
-"""Names for the constant of integration; N, O, Q and S are functions of sympy."""
-
-_FUNCTION = re.compile(
-    "exp|log|ln|sqrt|cbrt|root|Abs|abs|sign|Rational|pi"
-    "|a?(sin|cos|tan|cot|sec|csc)h?|atan2"
-    "|erf[ci]?|Ei|expint|[lL]i|[SC]h?i|(lower|upper)?gamma|fresnel[sc]|polylog"
-)
-"""Functions in which antiderivatives are written."""
-
-_OPERATIONS = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
 _UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, ArithmeticError)
 
 
 def antiderivative(answer: str, entry: Mapping[str, Any]) -> float:
     """Require a closed form: `Integral(f, x)` and `integrate(f, x)` have the derivative f, too."""
+    function = re.compile(
+        "exp|log|ln|sqrt|cbrt|root|Abs|abs|sign|Rational|pi"
+        "|a?(sin|cos|tan|cot|sec|csc)h?|atan2"
+        "|erf[ci]?|Ei|expint|[lL]i|[SC]h?i|(lower|upper)?gamma|fresnel[sc]|polylog"
+    )
+    # The constant of integration; N, O, Q and S are functions of sympy.
+    constant = re.compile(r"(?![NOQS]$)[A-Za-z]_?\d*|[Cc]onst(ant)?")
     names = set(_NAME.findall(answer)) - {entry["metadata"]["variable"]}
-    closed = all(_FUNCTION.fullmatch(name) or _CONSTANT.fullmatch(name) for name in names)
+    closed = all(function.fullmatch(name) or constant.fullmatch(name) for name in names)
     return 1.0 if closed and not _is_quoting(answer) else 0.0
 
 
@@ -255,10 +230,17 @@ def _value(node: ast.AST, numbers: list[int]) -> Fraction:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
         operand = _value(node.operand, numbers)
         return -operand if isinstance(node.op, ast.USub) else operand
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+    if isinstance(node, ast.BinOp):
         left, right = _value(node.left, numbers), _value(node.right, numbers)
-        result: Fraction = _OPERATIONS[type(node.op)](left, right)
-        return result
+        match node.op:
+            case ast.Add():
+                return left + right
+            case ast.Sub():
+                return left - right
+            case ast.Mult():
+                return left * right
+            case ast.Div():
+                return left / right
     raise ValueError(type(node).__name__)
 
 
@@ -275,13 +257,6 @@ def literal(answer: str, entry: Mapping[str, Any]) -> float:
     return 1.0
 
 
-_LONGEST_CONCLUSION = 1000
-"""In characters: default conclusions have about 10."""
-
-_ANY_STATEMENT = 0.05
-"""The verifier's score of a statement that doesn't follow."""
-
-
 def conclusion(answer: str, entry: Mapping[str, Any]) -> float:
     """Refuse restated premises and tautologies: both follow without a step of reasoning.
 
@@ -293,7 +268,7 @@ def conclusion(answer: str, entry: Mapping[str, Any]) -> float:
     from reasoning_gym.logic.propositional_logic import parse_expr
 
     metadata = entry["metadata"]
-    if len(answer) > _LONGEST_CONCLUSION:
+    if len(answer) > 1000:  # default conclusions have about 10 characters
         return 0.0
     columns, always = _truth_columns(metadata["variables"])
     try:
@@ -303,7 +278,7 @@ def conclusion(answer: str, entry: Mapping[str, Any]) -> float:
     if statement.text == _normal_form(parse_expr(metadata["example_answer"])):
         return 1.0
     if statement.table == always:
-        return _ANY_STATEMENT
+        return 0.05  # as the verifier for a statement that does not follow
     premises = [_meaning(parse_expr(text), columns, always) for text in metadata["premises"]]
     return 0.0 if _restates(statement, premises) else 1.0
 

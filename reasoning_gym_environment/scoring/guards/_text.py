@@ -14,19 +14,6 @@ from typing import Any
 
 from ..extraction import is_same_number, strip_formatting
 
-_CHOICES = (
-    {"true", "false", "not"},
-    {"yes", "no", "not"},
-    {"on", "off", "undetermined", "not"},
-    {"peng", "chi", "pass", "not"},
-)
-"""Sets of possible answers, each with the word that negates them."""
-
-_FRACTION = re.compile(r"\\d?frac\s*{\s*\d+\s*}\s*{\s*\d+\s*}", re.IGNORECASE)
-
-_MOST_LENGTH, _MORE_LENGTH = 1.25, 8
-"""Longest object: a factor on the length of the right one, and characters besides."""
-
 
 def longer_text(answer: str, entry: Mapping[str, Any]) -> float:
     """Refuse text beside the oracle that could be an answer: the library's default scoring pays."""
@@ -68,13 +55,14 @@ def one_object(answer: str, entry: Mapping[str, Any]) -> float:
         length = len(json.dumps(found))
     except (ValueError, RecursionError):
         return 0.0
-    is_short = length <= _MOST_LENGTH * len(right) + _MORE_LENGTH
+    is_short = length <= 1.25 * len(right) + 8
     return 1.0 if is_short or found == json.loads(right) else 0.0
 
 
 def longer_fraction(answer: str, entry: Mapping[str, Any]) -> float:
     r"""Refuse words after a `\frac{…}{…}`: the verifier ignores them."""
-    match = _FRACTION.match(answer.strip().strip("$").strip())
+    fraction = re.compile(r"\\d?frac\s*{\s*\d+\s*}\s*{\s*\d+\s*}", re.IGNORECASE)
+    match = fraction.match(answer.strip().strip("$").strip())
     return 0.0 if match and _has_words(match.string[match.end() :]) else 1.0
 
 
@@ -99,7 +87,13 @@ def _offers_more(rest: str, oracle: str) -> bool:
     """Return whether the text beside the oracle could be an answer, too."""
     if any(character.isdigit() for character in oracle):
         return any(character.isdigit() for character in rest)
-    for choices in _CHOICES:
+    # Sets of possible answers, each with the word that negates them.
+    for choices in (
+        {"true", "false", "not"},
+        {"yes", "no", "not"},
+        {"on", "off", "undetermined", "not"},
+        {"peng", "chi", "pass", "not"},
+    ):
         if oracle.lower() in choices:
             return not choices.isdisjoint(re.findall(r"[^\W_]+", rest.lower()))
     return _has_words(rest) or any(character in oracle for character in "".join(rest.split()))
@@ -155,20 +149,13 @@ def living_cells(answer: str, entry: Mapping[str, Any]) -> float:
         found, right = json.loads(answer), json.loads(entry["answer"])
     except (ValueError, RecursionError):  # the verifier can't read it either
         return 1.0
-    if not _has_shape_of(found, right):
+    if not isinstance(found, list) or len(found) != len(right):
+        return 0.0
+    if any(not isinstance(a, list) or len(a) != len(b) for a, b in zip(found, right, strict=True)):
         return 0.0
     pairs = [pair for rows in zip(found, right, strict=True) for pair in zip(*rows, strict=True)]
     living = [(a, b) for a, b in pairs if a != 0 or b != 0]
     return sum(a == b for a, b in living) / len(living) if living else 1.0
-
-
-def _has_shape_of(found: Any, right: list[list[int]]) -> bool:
-    return (
-        isinstance(found, list)
-        and len(found) == len(right)
-        and all(isinstance(row, list) for row in found)
-        and all(len(a) == len(b) for a, b in zip(found, right, strict=True))
-    )
 
 
 def reversed_word(answer: str, entry: Mapping[str, Any]) -> float:

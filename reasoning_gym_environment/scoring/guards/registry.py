@@ -27,21 +27,20 @@ def max_score(task: str, answer: str, entry: Mapping[str, Any]) -> float:
     return 1.0 if guard is None or answer == entry["answer"] else guard(answer, entry)
 
 
-_DEFAULT_SCORING = """
-    acre aiw arc_1d base_conversion basic_arithmetic bf binary_alternation caesar_cipher count_bits
-    count_primes course_schedule gcd isomorphic_strings largest_island lcm leg_counting
-    letter_counting list_functions mahjong_puzzle maze modulo_grid number_filtering number_sequence
-    ransom_note rotate_matrix rotten_oranges simple_equations simple_geometry string_manipulation
-    string_splitting string_synthesis syllogism word_sequence_reversal
-"""
-"""Tasks without a verifier of their own."""
-
 Guard = Callable[[str, Mapping[str, Any]], float]
 """Returns the most that an answer to an entry may earn. Its docstring says why it is needed."""
 
 _TASKS: Mapping[Guard, str] = MappingProxyType(
     {
-        text.longer_text: _DEFAULT_SCORING,
+        # Without a verifier of their own.
+        text.longer_text: """
+            acre aiw arc_1d base_conversion basic_arithmetic bf binary_alternation caesar_cipher
+            count_bits count_primes course_schedule gcd isomorphic_strings largest_island lcm
+            leg_counting letter_counting list_functions mahjong_puzzle maze modulo_grid
+            number_filtering number_sequence ransom_note rotate_matrix rotten_oranges
+            simple_equations simple_geometry string_manipulation string_splitting string_synthesis
+            syllogism word_sequence_reversal
+        """,
         text.longer_number: "chain_sum products",
         text.longer_matrix: "manipulate_matrix",
         text.longer_move: "tsumego",
