@@ -168,26 +168,23 @@ def require_list(value: Any, name: str) -> list[Any]:
     return found
 
 
-def require_pair(
-    value: Any, name: str, wanted: str = "a problem and its completion"
-) -> tuple[Any, Any]:
-    """Return the parts of a pair; raise ConfigurationError if it is not one."""
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        raise ConfigurationError(f"{name} must be {wanted}, got {shorten(value)}")
-    first, second = value
-    return first, second
-
-
-_WAYS_TO_TEXT: Mapping[type, str] = {
-    dict: ": pass its content",
-    list: ": pass the last message's content",
-    bytes: ": decode it",
-}
+def require_pairs(value: Any, name: str, wanted: str) -> list[tuple[Any, Any]]:
+    """Return a list of pairs; raise ConfigurationError if it is something else."""
+    pairs = require_list(value, name)
+    for index, pair in enumerate(pairs):
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise ConfigurationError(f"{name}[{index}] must be {wanted}, got {shorten(pair)}")
+    return pairs
 
 
 def require_text(value: Any) -> str:
     """Return a completion; raise ConfigurationError if it is not a text."""
     if not isinstance(value, str):
-        hint = _WAYS_TO_TEXT.get(type(value), "")
+        hints: dict[type, str] = {
+            dict: ": pass its content",
+            list: ": pass the last message's content",
+            bytes: ": decode it",
+        }
+        hint = hints.get(type(value), "")
         raise ConfigurationError(f"completion must be text, got {shorten(value)}{hint}")
     return value

@@ -40,8 +40,7 @@ from .arguments import (
     Scorable,
     Seconds,
     checked,
-    require_list,
-    require_pair,
+    require_pairs,
     require_problems,
     require_scorable,
     require_text,
@@ -95,10 +94,10 @@ class AsyncProblemStream:
         """
         self._gym.require_own_loop()
         problem = await self._problems.next()
-        self.expect(problem.recipe)
+        self.assign(problem.recipe)
         return problem
 
-    def expect(self, recipe: Recipe) -> None:
+    def assign(self, recipe: Recipe) -> None:
         """Await scores of a problem that was handed out, such as before a restart."""
         self._gathering.assign(recipe)
 
@@ -111,7 +110,7 @@ class AsyncProblemStream:
         """Await no scores of a problem."""
         self._gathering.withdraw(recipe)
 
-    def gather(self, recipe: Recipe, scores: Sequence[Score]) -> bool:
+    def report_scores(self, recipe: Recipe, scores: Sequence[Score]) -> bool:
         """Take scores of a problem; return whether they made a group whole, which is recorded."""
         whole = self._gathering.report_result(
             recipe,
@@ -337,30 +336,24 @@ class AsyncReasoningGym:
             UnknownTaskError: there is no such task.
             ConfigurationError: an argument is invalid, or no item can be made.
         """
-        await self._require_task(task)
-        at_level = {} if level is None else await self._level(task, level)
+        known = await self._known_ladders()
+        tasks = [name for name, category in known_categories().items() if category == task]
+        if tasks and task not in known:
+            raise UnknownTaskError(
+                f"task: {task!r} is a category: name one of its tasks, such as {tasks[0]}, or "
+                "start a stream"
+            )
+        require_known([task], known, "task", what="task")
+        levels = known[task].levels
+        if level is not None and level >= len(levels):
+            raise ConfigurationError(
+                f"level of {task} must be from 0 to {len(levels) - 1}, got {level}"
+            )
+        at_level = {} if level is None else levels[level]
         recipes = set_recipes(split, seed, task, level, {**at_level, **(parameters or {})})
         pool, skip = await self._workers(), self._skip_faulty_items
         generate = skip_faulty(pool.generate, self.counts, skip=skip)
         return await make_problems(generate, recipes, count)
-
-    async def _require_task(self, name: str) -> None:
-        known = await self._known_ladders()
-        tasks = [task for task, category in known_categories().items() if category == name]
-        if tasks and name not in known:
-            raise UnknownTaskError(
-                f"task: {name!r} is a category: name one of its tasks, such as {tasks[0]}, or "
-                "start a stream"
-            )
-        require_known([name], known, "task", what="task")
-
-    async def _level(self, task: str, level: int) -> Mapping[str, Any]:
-        levels = (await self._known_ladders())[task].levels
-        if level >= len(levels):
-            raise ConfigurationError(
-                f"level of {task} must be from 0 to {len(levels) - 1}, got {level}"
-            )
-        return levels[level]
 
     async def problem(self, recipe: Recipe | Mapping[str, Any]) -> Problem:
         """Make the problem of a recipe, from a stored row or another process; also a faulty one.
@@ -387,10 +380,7 @@ class AsyncReasoningGym:
         Raises:
             ConfigurationError: a pair is invalid; nothing is scored.
         """
-        parts = [
-            require_pair(pair, f"pairs[{index}]")
-            for index, pair in enumerate(require_list(pairs, "pairs"))
-        ]
+        parts = require_pairs(pairs, "pairs", "a problem and its completion")
         groups = _by_problem([scorable for scorable, _ in parts])
         texts = [require_text(text) for _, text in parts]
         scored = await asyncio.gather(
@@ -410,18 +400,18 @@ class AsyncReasoningGym:
         scores = await self.score_group(which, texts)
         recipe = which.recipe if isinstance(which, Problem) else which
         for stream in list(self._fed):
-            stream.gather(recipe, scores)
+            stream.report_scores(recipe, scores)
         return scores
 
     async def score_group(self, problem: Scorable, completions: Sequence[str]) -> list[Score]:
         """Score completions of one problem as `score_many` does, but tell no stream."""
         which, texts = require_scorable(problem), [require_text(text) for text in completions]
         try:
-            problem = which if isinstance(which, Problem) else await self.problem(which)
+            made = which if isinstance(which, Problem) else await self.problem(which)
         except GenerationError as error:
             return [Score(score=None, status=Status.UNSCORED, detail=str(error))] * len(texts)
         found = await verify_texts(
-            problem,
+            made,
             texts,
             await self._workers(),
             answer_tolerance=self._answer_tolerance,
@@ -444,7 +434,7 @@ class AsyncReasoningGym:
         return stream
 
     async def open_stream(self, options: StreamOptions) -> AsyncProblemStream:
-        """Start a stream that learns from `gather` and `observe` alone: see `stream`."""
+        """Start a stream that learns from `report_scores` and `observe` alone: see `stream`."""
         require_difficulty_where_fixed(options.complexity_mode, options.difficulty)
         problems = TrainingProblems(
             options,

@@ -29,12 +29,10 @@ from ..sandbox.pool import default_processes
 from ..util.concurrency import gather_or_cancel
 from ..util.text import shorten
 from ._background import Background, LazyPool
-from .arguments import Processes, checked, require_list, require_pair, require_text
+from .arguments import Processes, checked, require_pairs, require_text
 
 Function = Callable[[str, Any], float]
 """What scores a text, given plain JSON data such as the right answer."""
-
-_PATH = re.compile(r"[\w.]+:[\w.]+")
 
 
 def _bytes(value: Any) -> int:
@@ -109,7 +107,7 @@ def contain(
             f"solved_threshold must be within bounds, {bounds}, got {solved:g}"
         )
     source = FunctionSource(
-        path=_valid_path(function) if isinstance(function, str) else _import_path(function),
+        path=_path_of(function),
         search_path=[entry or str(Path.cwd()) for entry in sys.path],
         folder=str(Path.cwd()),
         memory=int(memory),
@@ -132,46 +130,39 @@ def contain(
     )
 
 
-def _valid_path(path: str) -> str:
-    """Return the path of a function; raise ConfigurationError if no worker can import it."""
-    if not _PATH.fullmatch(path):
-        raise ConfigurationError(
-            f"function must be a path such as 'package.module:function', got {shorten(path)}"
-        )
-    if path.startswith("__main__:"):
-        raise ConfigurationError(_MAIN.format(name=path.removeprefix("__main__:")))
-    return path
-
-
-_MAIN = (
-    "{name} is of __main__, which worker processes cannot import: put it into a module of its own "
-    "and pass its path, such as 'my_rewards:{name}'"
-)
-
-
-def _import_path(function: Any) -> str:
-    """Return the path of a function that another process can import.
+def _path_of(function: Any) -> str:
+    """Return the path of a function that another process can import, or the path that was given.
 
     Raises:
         ConfigurationError: there is none; the message names the way out.
     """
-    name = getattr(function, "__qualname__", "")
-    if not inspect.isroutine(function) or not name:
-        raise ConfigurationError(
-            f"function must be a function or its path, such as 'package.module:function', got "
-            f"{shorten(function)}"
-        )
+    if isinstance(function, str):
+        if not re.fullmatch(r"[\w.]+:[\w.]+", function):
+            raise ConfigurationError(
+                "function must be a path such as 'package.module:function', got "
+                f"{shorten(function)}"
+            )
+        module, _, name = function.partition(":")
+    else:
+        module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
+        if not inspect.isroutine(function) or not name:
+            raise ConfigurationError(
+                "function must be a function or its path, such as 'package.module:function', got "
+                f"{shorten(function)}"
+            )
     if "<" in name:  # <lambda>, <locals>
         raise ConfigurationError(
             f"{name} cannot be imported by its name: define it with def at the top of a module"
         )
-    module = function.__module__
     if module in ("__main__", "__mp_main__"):
-        raise ConfigurationError(_MAIN.format(name=name))
+        raise ConfigurationError(
+            f"{name} is of __main__, which worker processes cannot import: put it into a module of "
+            f"its own and pass its path, such as 'my_rewards:{name}'"
+        )
     found: Any = sys.modules.get(module)
     for attribute in name.split("."):
         found = getattr(found, attribute, None)
-    if found is not function:
+    if found is not function and not isinstance(function, str):
         raise ConfigurationError(
             f"{module}:{name} is not the function that was passed: pass the path of the one to "
             "call, such as 'package.module:function'"
@@ -181,17 +172,14 @@ def _import_path(function: Any) -> str:
 
 def _calls(pairs: Any, name: str) -> list[tuple[str, str]]:
     """Return texts and JSON of an iterable of pairs; raise ConfigurationError if one is invalid."""
-    calls = []
-    for index, pair in enumerate(require_list(pairs, name)):
-        text, data = require_pair(pair, f"{name}[{index}]", "a text and its data")
-        calls.append((require_text(text), _to_json(data)))
-    return calls
+    parts = require_pairs(pairs, name, "a text and its data")
+    return [(require_text(text), _to_json(data)) for text, data in parts]
 
 
 def _to_json(data: Any) -> str:
     """Write plain JSON data; raise ConfigurationError for anything else, or too much of it."""
     try:
-        _require_text_keys(data)
+        _require_text_keys([data])
         text = json.dumps(data)
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigurationError(
@@ -205,13 +193,11 @@ def _to_json(data: Any) -> str:
 
 def _require_text_keys(data: Any) -> None:
     """Raise TypeError for another key, which JSON would turn into a text."""
-    if isinstance(data, dict):
-        for key in data:
-            if not isinstance(key, str):
-                raise TypeError(f"dictionary keys must be text, got {shorten(key)}")
-    values = data.values() if isinstance(data, dict) else data
-    if isinstance(data, dict | list | tuple):
-        for value in values:
+    for key in data if isinstance(data, dict) else ():
+        if not isinstance(key, str):
+            raise TypeError(f"dictionary keys must be text, got {shorten(key)}")
+    for value in data.values() if isinstance(data, dict) else data:
+        if isinstance(value, dict | list | tuple):
             _require_text_keys(value)
 
 

@@ -79,7 +79,7 @@ class _Stream:
             state = {**state, "ahead": state["ahead"][stored.handed_out :]}
         self.problems.load_state_dict(state)
         for recipe in handed_out:
-            self.problems.expect(read_recipe(recipe))
+            self.problems.assign(read_recipe(recipe))
 
 
 class NamedStreams:
@@ -141,7 +141,7 @@ class NamedStreams:
                     self._streams[name] = await self._open(name, options)
         stream = self._streams[name] = self._streams.pop(name)
         for recipe, scores in self._untold.pop(name, ()):
-            stream.changed |= stream.problems.gather(recipe, scores)
+            stream.changed |= stream.problems.report_scores(recipe, scores)
         stream.users += 1
         try:
             yield stream

@@ -214,7 +214,7 @@ async def test_a_stream_learns_from_the_scores_of_its_gym(gym: AsyncReasoningGym
     for _ in range(20):
         problem, other, third = await told.next(), await fed.next(), await learned.next()
         told.observe(problem, solved=4, attempts=4)
-        learned.gather(third.recipe, scores := [await gym.score(third, right(third))] * 4)
+        learned.report_scores(third.recipe, scores := [await gym.score(third, right(third))] * 4)
         assert all(score.solved for score in scores)
         half = [(other.recipe, right(other))] * 2
         await asyncio.gather(gym.score_many(half), gym.score_many(half))
