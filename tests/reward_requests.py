@@ -1,5 +1,7 @@
 """Requests to the reward service, and what comes back."""
 
+import json
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -16,6 +18,17 @@ class Reply(NamedTuple):
 
 Post = Callable[..., Awaitable[Reply]]
 """Posts JSON to a route of the service."""
+
+
+async def require_rejections(post: Post, table: str, url: str = "") -> None:
+    """Post what a table has; a case ends with a line `> ` and a part of the error.
+
+    It begins with the status, the route, and JSON that may be broken at its spaces.
+    """
+    for case in re.findall(r"(.+?)\n> ([^\n]+)", table, re.DOTALL):
+        status, route, body = " ".join(case[0].split("\n")).strip().split(" ", 2)
+        reply = await post(route, json.loads(body), url=url)
+        assert (reply.status, case[1] in reply.body["error"]) == (int(status), True), (case, reply)
 
 
 def right(problem: Problem) -> str:

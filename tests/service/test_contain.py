@@ -11,7 +11,7 @@ import contained_functions
 import pytest
 import pytest_asyncio
 from filter_attempts import where_filtered
-from reward_requests import Post
+from reward_requests import Post, require_rejections
 
 from reasoning_gym_environment import AsyncReasoningGym, contain
 from reasoning_gym_environment.commands.rewards import build_parser
@@ -65,22 +65,22 @@ async def test_requests_for_the_same_data_are_answered_side_by_side(post: Post, 
     assert [reply.body["scores"][0]["score"] for reply in replies] == expected
 
 
-@pytest.mark.parametrize(
-    ("route", "body", "status", "message"),
-    [
-        ("/contain/other", {"completions": ["a"]}, 404, "POST /contain/other: Not Found"),
-        ("/contain/os:system", {"completions": ["a"]}, 404, "Not Found"),
-        ("/contain/equal", {"completions": []}, 422, "completions"),
-        ("/contain/equal", {"completions": "a"}, 422, "completions"),
-        ("/contain/equal", {"completions": ["a"], "function": "os:system"}, 422, "function"),
-    ],
-)
-async def test_no_request_brings_code(
-    post: Post, url: str, route: str, body: Any, status: int, message: str
-) -> None:
-    reply = await post(route, body, url=url)
-    assert reply.status == status
-    assert message in reply.body["error"]
+INVALID = """
+404 /contain/other {"completions": ["a"]}
+> POST /contain/other: Not Found
+404 /contain/os:system {"completions": ["a"]}
+> Not Found
+422 /contain/equal {"completions": []}
+> completions
+422 /contain/equal {"completions": "a"}
+> completions
+422 /contain/equal {"completions": ["a"], "function": "os:system"}
+> function
+"""
+
+
+async def test_no_request_brings_code(post: Post, url: str) -> None:
+    await require_rejections(post, INVALID, url)
 
 
 async def test_the_service_describes_them(url: str, session: Any) -> None:

@@ -2,12 +2,11 @@
 
 import json
 from importlib.metadata import version
-from typing import Any
 
 import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from reward_requests import Post, right, row, spoken
+from reward_requests import Post, require_rejections, right, row, spoken
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.records import Problem
@@ -79,26 +78,24 @@ async def test_openrlhf_gets_a_reward_for_each_query(post: Post, problem: Proble
     assert (none.status, none.body) == (200, {"rewards": []})
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"prompts": []}, "prompts must have one value per query (1), got 0"),
-        ({"labels": []}, "labels must have one value per query (1), got 0"),
-        ({"prompts": ["other"]}, "query.0 does not contain prompts.0, 'other'"),
-        ({"labels": ["4"]}, "labels.0 must be a recipe or an entry, as JSON, got 4"),
-        ({"labels": ["four"]}, "labels.0 is not valid JSON: "),
-        ({"query": "one"}, "query: Input should be a valid list, got 'one'"),
-    ],
-)
-async def test_an_invalid_openrlhf_request_is_rejected(
-    post: Post, change: dict[str, Any], says: str
-) -> None:
-    label = {"task": "gcd", "seed": 2}
-    reply = await post(
-        "/openrlhf", {"query": ["p c"], "prompts": ["p"], "labels": [label]} | change
-    )
-    assert reply.status in (400, 422)
-    assert says in reply.body["error"]
+INVALID_OPENRLHF = """
+422 /openrlhf {"query": ["p c"], "prompts": [], "labels": [{"task": "gcd", "seed": 2}]}
+> prompts must have one value per query (1), got 0
+422 /openrlhf {"query": ["p c"], "prompts": ["p"], "labels": []}
+> labels must have one value per query (1), got 0
+422 /openrlhf {"query": ["p c"], "prompts": ["other"], "labels": [{"task": "gcd", "seed": 2}]}
+> query.0 does not contain prompts.0, 'other'
+422 /openrlhf {"query": ["p c"], "prompts": ["p"], "labels": ["4"]}
+> labels.0 must be a recipe or an entry, as JSON, got 4
+400 /openrlhf {"query": ["p c"], "prompts": ["p"], "labels": ["four"]}
+> labels.0 is not valid JSON
+422 /openrlhf {"query": "one", "prompts": ["p"], "labels": [{"task": "gcd", "seed": 2}]}
+> query: Input should be a valid list, got 'one'
+"""
+
+
+async def test_an_invalid_openrlhf_request_is_rejected(post: Post) -> None:
+    await require_rejections(post, INVALID_OPENRLHF)
 
 
 async def test_slime_gets_a_number(post: Post, problem: Problem) -> None:
@@ -148,50 +145,33 @@ async def test_prometheus_parses_the_metrics(
     assert [s.value for s in families["reasoning_gym_sandbox_gaps"].samples] == [0]
 
 
-RECIPE = {"task": "gcd", "seed": 2}
+INVALID = """
+422 /score {"completions": ["4"]}
+> give exactly one of recipe and entry
+422 /score {"recipe": {"task": "gcd", "seed": 2}, "completions": []}
+> completions: List should have at least 1 item
+422 /score {"recipe": {"task": "gcd", "seed": 2}, "completions": [4]}
+> completions.0: Input should be a valid string
+422 /score {"recipe": {"task": "gcd", "seed": 2}, "completion": "4"}
+> completions: Field required
+422 /score {"recipe": {"task": "gcd", "seed": 2}, "completions": ["4"], "tokens": 1}
+> tokens: Extra inputs are not permitted, got 1
+400 /score {"recipe": "{", "completions": ["4"]}
+> recipe is not valid JSON: EOF while parsing
+422 /score {"recipe": [], "completions": ["4"]}
+> invalid recipe: a recipe must be an object, got []
+422 /score {"recipe": {"task": "gcd", "seed": -1}, "completions": ["4"]}
+> seed must be an integer in [0, 2**53), got -1
+422 /score {"recipe": {"task": "gdc", "seed": 2}, "completions": ["4"]}
+> cannot generate its problem: gdc: ValueError: 'gdc' is not registered as a task
+422 /score {"recipe": {"task": "simple_integration", "seed": 2, "parameters": {"symbols":
+["__import__('os').system('true')"]}}, "completions": ["<answer>x</answer>"]}
+> symbols can't be ["__import__('os').system('true')"]: a symbol is a letter
+"""
 
 
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        ({"completions": ["4"]}, "give exactly one of recipe and entry"),
-        ({"recipe": RECIPE, "completions": []}, "completions: List should have at least 1 item"),
-        ({"recipe": RECIPE, "completions": [4]}, "completions.0: Input should be a valid string"),
-        ({"recipe": RECIPE, "completion": "4"}, "completions: Field required"),
-        (
-            {"recipe": RECIPE, "completions": ["4"], "tokens": 1},
-            "tokens: Extra inputs are not permitted, got 1",
-        ),
-        ({"recipe": "{", "completions": ["4"]}, "recipe is not valid JSON: EOF while parsing"),
-        (
-            {"recipe": [], "completions": ["4"]},
-            "invalid recipe: a recipe must be an object, got []",
-        ),
-        (
-            {"recipe": {**RECIPE, "seed": -1}, "completions": ["4"]},
-            "seed must be an integer in [0, 2**53), got -1",
-        ),
-        (
-            {"recipe": {**RECIPE, "task": "gdc"}, "completions": ["4"]},
-            "cannot generate its problem: gdc: ValueError: 'gdc' is not registered as a task",
-        ),
-        (
-            {
-                "recipe": {
-                    "task": "simple_integration",
-                    "seed": 2,
-                    "parameters": {"symbols": ["__import__('os').system('true')"]},
-                },
-                "completions": ["<answer>x</answer>"],
-            },
-            "symbols can't be [\"__import__('os').system('true')\"]: a symbol is a letter",
-        ),
-    ],
-)
-async def test_an_invalid_request_is_rejected(post: Post, body: Any, says: str) -> None:
-    reply = await post("/score", body)
-    assert reply.status in (400, 422)
-    assert says in reply.body["error"]
+async def test_an_invalid_request_is_rejected(post: Post) -> None:
+    await require_rejections(post, INVALID)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fastapi import HTTPException
-from reward_requests import Post, row
+from reward_requests import Post, require_rejections, row
 
 from reasoning_gym_environment import AsyncReasoningGym, StreamOptions
 from reasoning_gym_environment.records import Score, Status
@@ -122,66 +122,33 @@ async def test_nemo_gym_responses_feed_a_stream(
     assert account["sampling/fresh_with_signal"] == 1.0
 
 
-@pytest.mark.parametrize(
-    ("route", "body", "status", "says"),
-    [
-        (
-            "/score",
-            {"stream": "no", "recipe": {"task": "gcd", "seed": 4}, "completions": ["4"]},
-            404,
-            "stream 'no' does not exist: ask for its problems first",
-        ),
-        (
-            "/score",
-            {
-                "stream": "no",
-                "entry": {"question": "", "answer": "4", "metadata": {"source_dataset": "gcd"}},
-                "completions": ["4"],
-            },
-            422,
-            "stream: its problems have recipes, got an entry",
-        ),
-        (
-            "/problems",
-            {"stream": "x", "options": {"group_size": 0}},
-            422,
-            "group_size",
-        ),
-        ("/problems", {"stream": "new"}, 404, "stream 'new' does not exist: send options"),
-        ("/problems", {"stream": "../x", "options": {}}, 422, "stream: String should match"),
-        ("/problems", {"stream": "x", "count": 0}, 422, "count: Input should be greater than"),
-        (
-            "/problems",
-            {"stream": "x", "options": {"tasks": ["gdc"]}},
-            422,
-            "cannot start stream 'x': include_tasks: unknown task or category 'gdc'",
-        ),
-        (
-            "/problems",
-            {"stream": "x", "options": {"complexity_mode": "hard"}},
-            422,
-            "options.complexity_mode: Input should be 'random', 'curriculum' or 'fixed'",
-        ),
-        (
-            "/problems",
-            {"stream": "x", "options": {"complexty_mode": "random"}},
-            422,
-            "options: unknown setting 'complexty_mode'; did you mean complexity_mode",
-        ),
-        (
-            "/observe",
-            {"stream": "no", "results": [{"recipe": {}, "solved": 0, "attempts": 1}]},
-            404,
-            "stream 'no' does not exist: ask for its problems first",
-        ),
-    ],
-)
-async def test_an_invalid_stream_request_is_rejected(
-    post: Post, route: str, body: Any, status: int, says: str
-) -> None:
-    reply = await post(route, body)
-    assert reply.status == status
-    assert says in reply.body["error"]
+INVALID = """
+404 /score {"stream": "no", "recipe": {"task": "gcd", "seed": 4}, "completions": ["4"]}
+> stream 'no' does not exist: ask for its problems first
+422 /score {"stream": "no", "entry": {"question": "", "answer": "4", "metadata":
+{"source_dataset": "gcd"}}, "completions": ["4"]}
+> stream: its problems have recipes, got an entry
+422 /problems {"stream": "x", "options": {"group_size": 0}}
+> group_size
+404 /problems {"stream": "new"}
+> stream 'new' does not exist: send options
+422 /problems {"stream": "../x", "options": {}}
+> stream: String should match
+422 /problems {"stream": "x", "count": 0}
+> count: Input should be greater than
+422 /problems {"stream": "x", "options": {"tasks": ["gdc"]}}
+> cannot start stream 'x': include_tasks: unknown task or category 'gdc'
+422 /problems {"stream": "x", "options": {"complexity_mode": "hard"}}
+> options.complexity_mode: Input should be 'random', 'curriculum' or 'fixed'
+422 /problems {"stream": "x", "options": {"complexty_mode": "random"}}
+> options: unknown setting 'complexty_mode'; did you mean complexity_mode
+404 /observe {"stream": "no", "results": [{"recipe": {}, "solved": 0, "attempts": 1}]}
+> stream 'no' does not exist: ask for its problems first
+"""
+
+
+async def test_an_invalid_stream_request_is_rejected(post: Post) -> None:
+    await require_rejections(post, INVALID)
 
 
 async def test_each_handed_out_problem_accepts_one_result(post: Post) -> None:
