@@ -194,14 +194,14 @@ def _floors_json(floors: Floors) -> dict[str, dict[str, Any]]:
     }
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
 def _markdown_table(rows: Sequence[Mapping[str, str]]) -> list[str]:
     """Return the lines of a table."""
     names = list(rows[0])
-    lines = [names, ["---"] * len(names), *([_cell(row[n]) for n in names] for row in rows)]
+    lines = [
+        names,
+        ["---"] * len(names),
+        *([row[n].replace("|", "\\|") for n in names] for row in rows),
+    ]
     return [f"| {' | '.join(cells)} |" for cells in lines]
 
 

@@ -75,13 +75,12 @@ class Datasets:
                 for known in [known for known in self._cache if known[0] == task]:
                     del self._cache[known]
             self._cache[key] = self._create(task, seed=0, size=1, **library)
-            while len(self._cache) > 1 and self._is_full():
+            while len(self._cache) > 1 and (
+                len(self._cache) > self._cache_size or self._memory() > self._max_memory
+            ):
                 self._cache.popitem(last=False)
         self._cache.move_to_end(key)
         return self._cache[key]
-
-    def _is_full(self) -> bool:
-        return len(self._cache) > self._cache_size or self._memory() > self._max_memory
 
     def cached(self) -> list[Any]:
         """Return the dataset objects in the cache."""
@@ -147,7 +146,7 @@ def require_allowed(recipe: Recipe) -> None:
 @cache
 def known_parameters(task: str) -> Mapping[str, KnownParameter]:
     """Return what is known of each parameter of a task; raise ValueError for an unknown task."""
-    from reasoning_gym.factory import DATASETS  # heavy: only workers come here
+    from reasoning_gym.factory import CURRICULA, DATASETS  # heavy: only workers come here
 
     if task not in DATASETS or task in NOT_A_TASK:
         raise ValueError(f"{shorten(task)} is not registered as a task")
@@ -156,17 +155,16 @@ def known_parameters(task: str) -> Mapping[str, KnownParameter]:
     values: dict[str, list[Any]] = {name: [] for name in parameter_names(task)}
     for field in dataclasses.fields(configuration):
         if field.name in values:
-            values[field.name] += [_default(field), *_values_of_type(hints[field.name])]
-    for level in _levels(task):
+            make = field.default_factory
+            default = field.default if make is dataclasses.MISSING else make()
+            values[field.name] += [default, *_values_of_type(hints[field.name])]
+    levels: list[Mapping[str, Any]] = curriculum_levels(task) if task in CURRICULA else []
+    for table in (OWN_LADDERS, REPAIRS):
+        levels += table[task].levels if task in table else ()
+    for level in levels:
         for name in values.keys() & level.keys():
             values[name].append(level[name])
     return {name: KnownParameter.of(found) for name, found in values.items()}
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
 
 
 def _values_of_type(hint: Any) -> Iterator[Any]:
@@ -180,13 +178,3 @@ def _values_of_type(hint: Any) -> Iterator[Any]:
             kind = get_origin(part) or part
             if kind in (bool, int, float, str, list, tuple):
                 yield kind()
-
-
-def _levels(task: str) -> Iterator[Mapping[str, Any]]:
-    from reasoning_gym.factory import CURRICULA
-
-    if task in CURRICULA:
-        yield from curriculum_levels(task)
-    for table in (OWN_LADDERS, REPAIRS):
-        if task in table:
-            yield from table[task].levels

@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
@@ -115,7 +115,7 @@ def _build(task: str) -> TaskLadder:
     return ladder_of(task, curriculum_levels(task))
 
 
-def curriculum_levels(task: str) -> list[dict[str, Any]]:
+def curriculum_levels(task: str) -> list[Mapping[str, Any]]:
     """Return the parameters of every level of the task's curriculum."""
     from reasoning_gym.factory import create_curriculum
 
@@ -319,16 +319,15 @@ def choose_entry(recipe: Recipe, seeded: Callable[[int], Any]) -> dict[str, Any]
     dataset = seeded(recipe.seed)
     for name in extra_parameters(recipe.task):
         if name in parameters:
-            dataset.task_indices = [_number(recipe, parameters[name], dataset.generators)]
+            numbers, known = parameters[name], dataset.generators
+            if not numbers or not set(numbers) <= known.keys():
+                raise ValueError(
+                    f"{recipe.task} has only the generators {sorted(known)}, got {numbers}"
+                )
+            # Drawn with a seed other than the item's.
+            dataset.task_indices = [Random(f"{recipe.task} {recipe.seed}").choice(numbers)]
     entry: dict[str, Any] = dataset[0]
     return entry
-
-
-def _number(recipe: Recipe, numbers: Sequence[int], known: Mapping[int, Any]) -> int:
-    """Draw one of a task's generators, with a seed other than the item's."""
-    if not numbers or not set(numbers) <= known.keys():
-        raise ValueError(f"{recipe.task} has only the generators {sorted(known)}, got {numbers}")
-    return Random(f"{recipe.task} {recipe.seed}").choice(numbers)
 
 
 def _ranked(recipe: Recipe, measure: Measure, seeded: Callable[[int], Any]) -> dict[str, Any]:

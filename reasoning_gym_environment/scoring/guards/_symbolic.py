@@ -143,14 +143,10 @@ def real_solutions(answer: str, entry: Mapping[str, Any]) -> float:
     if not entry["answer"] and re.search(r"\b(no|none)\b", answer, re.IGNORECASE):
         return 1.0
     parts = [part.strip() for part in answer.strip("[]()\"' ").split(",")]
-    return 1.0 if all(_is_finite(part) for part in parts if part) else 0.0
-
-
-def _is_finite(text: str) -> bool:
     try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+        return 1.0 if all(math.isfinite(float(part)) for part in parts if part) else 0.0
+    except ValueError:  # not a number
+        return 0.0
 
 
 def prime_factors(answer: str, entry: Mapping[str, Any]) -> float:
@@ -270,7 +266,9 @@ def conclusion(answer: str, entry: Mapping[str, Any]) -> float:
     metadata = entry["metadata"]
     if len(answer) > 1000:  # default conclusions have about 10 characters
         return 0.0
-    columns, always = _truth_columns(metadata["variables"])
+    names = metadata["variables"]
+    always = (1 << (1 << len(names))) - 1  # the truth table of a tautology, as bits
+    columns = {name: always // ((1 << (1 << i)) + 1) for i, name in enumerate(names)}
     try:
         statement = _meaning(parse_expr(strip_formatting(answer)), columns, always)
     except (ValueError, RecursionError, KeyError):  # no statement, or about something else
@@ -314,12 +312,6 @@ def _all_of(statements: Sequence[_Statement]) -> int:
 
 def _meaning(statement: Expression, columns: Mapping[str, int], always: int) -> _Statement:
     return _Statement(_normal_form(statement), _table(statement, columns, always))
-
-
-def _truth_columns(names: Sequence[str]) -> tuple[dict[str, int], int]:
-    """Return each name's column of a truth table as bits, and the column of a tautology."""
-    always = (1 << (1 << len(names))) - 1
-    return {name: always // ((1 << (1 << i)) + 1) for i, name in enumerate(names)}, always
 
 
 def _table(statement: Expression, columns: Mapping[str, int], always: int) -> int:
