@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from threading import Lock
 from typing import Annotated, Any, ClassVar
 from uuid import uuid4
@@ -21,7 +22,7 @@ from ..errors import ConfigurationError
 from ..gym.arguments import Arguments
 from ..gym.blocking import ReasoningGym
 from ..problems.options import Integer
-from ..records import Problem, Recipe, Score
+from ..records import Problem, Recipe
 from ..scoring.extraction import as_completion
 from ..util.command_line import build
 from .shared import require_gym
@@ -33,9 +34,6 @@ __all__ = [
     "SharedStream",
     "environment_app",
 ]
-
-MAX_OPEN_GROUPS = 4096
-"""Seeds whose group is not whole; beyond that the oldest is forgotten."""
 
 
 class ReasoningGymAction(Action):
@@ -124,29 +122,9 @@ class SharedStream:
             problem, left = self._open.pop(seed)
             if left > 1:
                 self._open[seed] = problem, left - 1
-            if len(self._open) > MAX_OPEN_GROUPS:
+            if len(self._open) > 4096:  # groups that never become whole
                 del self._open[next(iter(self._open))]
         return problem
-
-
-@dataclass(kw_only=True, slots=True)
-class _Dataset:
-    """The items of one of the library's datasets, in its order, again and again.
-
-    Attributes:
-        recipe: returns the recipe of an index.
-        size: number of items.
-        index: of the next one.
-    """
-
-    recipe: Callable[[int], Recipe]
-    size: int
-    index: int = 0
-
-    def next(self) -> Recipe:
-        recipe = self.recipe(self.index)
-        self.index = (self.index + 1) % self.size
-        return recipe
 
 
 class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObservation, State]):
@@ -165,7 +143,7 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
         super().__init__()
         self._gym = require_gym(gym)
         self._shared = shared
-        self._dataset: _Dataset | None = None
+        self._dataset: Iterator[Recipe] | None = None
         self._problem: Problem | None = None
         self._state = State(episode_id=str(uuid4()))
 
@@ -193,7 +171,7 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
         if self._dataset is None:
             problem = self._shared.next(given.seed)
         else:
-            problem = self._gym.problem(self._dataset.next())
+            problem = self._gym.problem(next(self._dataset))
         self._problem = problem
         self._state = State(
             episode_id=given.episode_id or str(uuid4()),
@@ -202,14 +180,15 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
         )
         return ReasoningGymObservation(question=problem.question, reward=0.0)
 
-    def _open_dataset(self, given: _Reset) -> _Dataset:
-        """Return the items of the library's dataset of a name, seed and configuration."""
+    def _open_dataset(self, given: _Reset) -> Iterator[Recipe]:
+        """Yield the items of the library's dataset of a name, in its order, again and again."""
         name, seed = given.dataset_name or "", given.seed
         if seed is None or given.size is None:
             raise ConfigurationError(f"seed and size must be given with dataset_name {name!r}")
+        indices = itertools.cycle(range(given.size))
         if name != "composite":
             first = self._template(name, given.level, given.dataset_config or {})
-            return _Dataset(recipe=lambda i: replace(first, seed=seed + i), size=given.size)
+            return (replace(first, seed=seed + index) for index in indices)
         specs = given.dataset_specs
         if not specs:
             raise ConfigurationError(
@@ -222,7 +201,7 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
             [which] = random.Random(seed + index).choices(range(len(specs)), weights=weights)
             return replace(templates[which], seed=seed + which + 1 + index)  # as the library does
 
-        return _Dataset(recipe=recipe, size=given.size)
+        return map(recipe, indices)
 
     def _template(self, task: str, level: int | None, parameters: Mapping[str, Any]) -> Recipe:
         """Return a recipe of a task with the parameters of a level; ConfigurationError if wrong."""
@@ -249,7 +228,20 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
         if score.score is None:
             raise RuntimeError(f"cannot score the answer now, step again: {score.detail}")
         self._problem = None
-        return _scored(problem, score, score.score)
+        recipe = problem.recipe
+        return ReasoningGymObservation(
+            score=score.score,
+            reward=score.score,
+            done=True,
+            correct_answer=problem.oracle,
+            dataset_metadata={"source_dataset": recipe.task, "recipe": recipe.to_json()},
+            metadata={
+                "task": recipe.task,
+                "level": recipe.level,
+                "status": score.status.value,
+                "detail": score.detail,
+            },
+        )
 
     @property
     def state(self) -> State:
@@ -262,23 +254,6 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
             name="reasoning_gym_env",
             description="One question of reasoning-gym per episode, scored in a sandbox.",
         )
-
-
-def _scored(problem: Problem, score: Score, reward: float) -> ReasoningGymObservation:
-    recipe = problem.recipe
-    return ReasoningGymObservation(
-        score=reward,
-        reward=reward,
-        done=True,
-        correct_answer=problem.oracle,
-        dataset_metadata={"source_dataset": recipe.task, "recipe": recipe.to_json()},
-        metadata={
-            "task": recipe.task,
-            "level": recipe.level,
-            "status": score.status.value,
-            "detail": score.detail,
-        },
-    )
 
 
 def environment_app(gym: ReasoningGym, shared: SharedStream, *, sessions: int) -> FastAPI:
@@ -295,10 +270,10 @@ def environment_app(gym: ReasoningGym, shared: SharedStream, *, sessions: int) -
         env_name="reasoning_gym_env",
         max_concurrent_envs=sessions,
     )
-    app.exception_handler(ConfigurationError)(_reply_to_error)
+
+    @app.exception_handler(ConfigurationError)
+    async def reply_to_error(_: Request, error: Exception) -> JSONResponse:
+        """Return an error of a route; sessions get theirs as messages."""
+        return JSONResponse({"detail": str(error)}, status_code=422)
+
     return app
-
-
-async def _reply_to_error(_: Request, error: Exception) -> JSONResponse:
-    """Return an error of a route; sessions get theirs as messages."""
-    return JSONResponse({"detail": str(error)}, status_code=422)
