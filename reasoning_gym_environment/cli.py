@@ -39,35 +39,20 @@ def usage() -> str:
     """Return the help of the program."""
     lines = [f"  {name:10} {about}" for name, about in COMMANDS.items()]
     serving, others = lines[: len(SERVING)], lines[len(SERVING) :]
-    return "\n".join(
-        [
-            "usage: reasoning-gym-environment COMMAND [options]\n",
-            "Train language models on reasoning-gym's tasks, with Atropos or any other trainer.\n",
-            "commands that use an inference server (for options: COMMAND --help):",
-            *serving,
-            "\ncommands that need no server:",
-            *others,
-            "\nSettings are options, --env.NAME VALUE (the environment) and --openai.NAME VALUE",
-            "(the inference server), or come from a file: --config FILE.yaml.",
-            "--version prints the version.",
-        ]
-    )
+    return """\
+usage: reasoning-gym-environment COMMAND [options]
 
+Train language models on reasoning-gym's tasks, with Atropos or any other trainer.
 
-def run(arguments: Sequence[str]) -> int:
-    """Run the command in the first argument; import no other command's code."""
-    name, *options = arguments
-    if name in SERVING:
-        from .atropos import launch
+commands that use an inference server (for options: COMMAND --help):
+{}
 
-        def environment() -> type:
-            from .reasoning_gym_environment import ReasoningGymEnv  # slow, after all checks
+commands that need no server:
+{}
 
-            return ReasoningGymEnv
-
-        return launch.run(arguments, environment)
-    command = importlib.import_module(f".commands.{name}", __package__)
-    return int(command.main(options))
+Settings are options, --env.NAME VALUE (the environment) and --openai.NAME VALUE (the
+inference server), or come from a file: --config FILE.yaml. --version prints the version.
+""".format("\n".join(serving), "\n".join(others))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -101,8 +86,19 @@ def _main(arguments: Sequence[str]) -> int:
         raise ConfigurationError(f"unknown command {arguments[0]!r}; {hint}")
     configure_logging()
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch is not needed
+    name, *options = arguments
     try:
-        return run(arguments)
+        if name not in SERVING:  # imports no other command's code
+            return int(importlib.import_module(f".commands.{name}", __package__).main(options))
+        from .atropos import launch
+
+        return launch.run(arguments, _environment)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def _environment() -> type:
+    from .reasoning_gym_environment import ReasoningGymEnv  # slow, and after all checks
+
+    return ReasoningGymEnv

@@ -140,8 +140,7 @@ if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
 
-    class AtroposServer(Section):
-        def __getattr__(self, name: str) -> Any: ...
+    AtroposServer = AtroposEnvironment
 else:
     AtroposEnvironment, AtroposServer = map(_atropos_model, (ENV, SERVER))
 
@@ -478,12 +477,10 @@ def with_suite(env: Mapping[str, Any], name: str) -> dict[str, Any]:
 
     suite = load_suite(name)
     options = {"max_token_length": suite.settings.max_token_length, **env}
-    settings = (
-        *("answer_tolerance", "complexity_mode", "difficulty", "eval_difficulties"),
-        *("exclude_tasks", "skip_faulty_items", "solved_threshold", "task_parameters"),
-        *("task_weights", "thinking_mode"),
-    )
-    defaults = {name: getattr(EnvironmentSettings(), name) for name in settings}
+    free = {"answer_tolerance", "complexity_mode", "difficulty", "eval_difficulties"}
+    free |= {"exclude_tasks", "skip_faulty_items", "solved_threshold", "task_parameters"}
+    free |= {"task_weights", "thinking_mode"}  # results with other values can't be compared
+    defaults = EnvironmentSettings().model_dump(include=free)
     fixed = {**defaults, **suite.fixed_settings, "include_tasks": suite.tasks}
     overridden = sorted(name for name in env if name in fixed and env[name] != fixed[name])
     if overridden:
