@@ -132,7 +132,7 @@ def test_an_unwritable_folder_is_named_with_its_setting(bench: Any, file: Path) 
     ):
         given = Given(env={**bench.settings(), named: place, **others})
         with pytest.raises(UnwritableError) as raised:
-            check_start(command, build_settings(given, default_settings(command)).env)
+            check_start(command, build_settings(given, default_settings(command)))
         assert str(raised.value) == (
             f"{named}: {place.removesuffix('/groups.jsonl')} is not writable ({file} is a file); "
             "choose another folder"
