@@ -67,7 +67,7 @@ class Service:
                 self.health.append(60.0)
             else:
                 self.health.append(time.monotonic() - begin)
-            with contextlib.suppress(OSError):  # it has ended
+            with contextlib.suppress(OSError, IndexError):  # it has ended
                 status = Path(f"/proc/{self.pid}/status").read_text()
                 self.peak_mb = int(status.partition("VmHWM:")[2].split()[0]) / 1024
             await asyncio.sleep(0.05)
@@ -261,7 +261,7 @@ async def unread(running: Service) -> str:
 
 
 async def _hang(running: Service) -> asyncio.Future[Any]:
-    """4,000 answers that each take 5 s, of 250 problems."""
+    """4,000 answers that each take 5 s, of 250 problems, from another address than honest ones."""
 
     async def ask(seed: int) -> str:
         body = score_body(

@@ -278,8 +278,9 @@ class ScoringQueue:
             self._quick_at.pop(client, None)
             if seconds <= len(scores):
                 self._quick_at[client] = asyncio.get_running_loop().time()
-        self._free += 1
-        self._running[client] -= 1
-        if not self._running[client]:
-            del self._running[client]
+        finally:
+            self._free += 1
+            self._running[client] -= 1
+            if not self._running[client]:
+                del self._running[client]
         self._start_batches()
