@@ -13,9 +13,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 BOUNDS = {
-    "modules": 144,
-    "lines": 30_400,
-    "classes": 320,
+    "modules": 143,
+    "lines": 30_000,
+    "classes": 316,
     "constants_per_1000": 10,
     "function_p90": 30,
     "longest_function": 70,
