@@ -8,10 +8,12 @@ from typing import Any
 
 import aiohttp
 
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.trainer import ApiServer, Trainer
 
 MAX_TOKEN_LEN = 2048
+HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
 
 
 class KeepingTrainer(Trainer):

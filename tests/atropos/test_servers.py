@@ -66,16 +66,8 @@ async def recording(**settings: Any) -> AsyncIterator[tuple[RecordingServer, API
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = "http://{}:{}/v1".format(*runner.addresses[0])
     try:
-        yield (
-            server,
-            APIServerConfig(
-                base_url=url,
-                model_name="m",
-                api_key="x",
-                health_check=False,
-                **settings,
-            ),
-        )
+        fixed = {"base_url": url, "model_name": "m", "api_key": "x", "health_check": False}
+        yield server, APIServerConfig(**fixed, **settings)
     finally:
         server.goes_on.set()
         await runner.cleanup()

@@ -59,27 +59,21 @@ def test_the_defaults_of_the_command_line_are_valid() -> None:
     assert ReasoningGymEnvConfig(**config.model_dump()) == config
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"batch_size": 4, "group_size": 8}, "batch_size must be ≥ group_size (8), got 4"),
-        (
-            {"dump_rollouts": True, "rollout_save_score_threshold": 1},
-            "rollout_save_score_threshold must be < 1 with dump_rollouts, got 1",
-        ),
-        (
-            {"complexity_mode": "fixed"},
-            "difficulty must be a number from 0 to 1 with ",
-        ),
-        ({"difficulty": 0.5}, "difficulty must be unset with complexity_mode unset, got 0.5"),
-        (
-            {"complexity_mode": "random", "difficulty": 0},
-            "difficulty must be unset with complexity_mode random, got 0",
-        ),
-    ],
-)
-def test_a_contradiction_is_named(settings: dict[str, Any], said: str) -> None:
-    assert said in refusal(**settings)
+def test_a_contradiction_is_named() -> None:
+    for said, settings in {
+        "batch_size must be ≥ group_size (8), got 4": {"batch_size": 4, "group_size": 8},
+        "rollout_save_score_threshold must be < 1 with dump_rollouts, got 1": {
+            "dump_rollouts": True,
+            "rollout_save_score_threshold": 1,
+        },
+        "difficulty must be a number from 0 to 1 with ": {"complexity_mode": "fixed"},
+        "difficulty must be unset with complexity_mode unset, got 0.5": {"difficulty": 0.5},
+        "difficulty must be unset with complexity_mode random, got 0": {
+            "complexity_mode": "random",
+            "difficulty": 0,
+        },
+    }.items():
+        assert said in refusal(**settings)
 
 
 def test_an_unknown_setting_gets_the_closest_one() -> None:
@@ -101,18 +95,15 @@ def test_values_come_as_text_and_as_they_are() -> None:
             assert getattr(ReasoningGymEnvConfig(**{name: value}), name) == read, (name, value)
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
+def test_a_bad_weight_is_named() -> None:
+    for value, said in (
         ("gcd", "weights such as gcd=2,games=0.5, got 'gcd'"),
         ("gcd=lots", "weights such as gcd=2,games=0.5, got 'gcd=lots'"),
         ("gcd=-1", "got -1.0 for 'gcd'"),
         ({"gcd": float("nan")}, "got nan for 'gcd'"),
         ({"gcd": float("inf")}, "got inf for 'gcd'"),
-    ],
-)
-def test_a_bad_weight_is_named(value: Any, said: str) -> None:
-    assert said in refusal(task_weights=value)
+    ):
+        assert said in refusal(task_weights=value)
 
 
 def test_a_tokenizer_that_cannot_be_loaded_is_named_in_one_sentence(
@@ -158,40 +149,31 @@ async def test_the_command_line_refuses_in_one_sentence(bench: Any) -> None:
     assert "missing.yaml" in said
 
 
-@pytest.mark.parametrize(
-    ("arguments", "read"),
-    [
-        (["--env.total_steps", "-1"], {"total_steps": "-1"}),
-        (
-            ["--env.temperature", "-0.5", "--env.sync_dumps"],
-            {"temperature": "-0.5", "sync_dumps": True},
-        ),
-        (["--env.total_steps", "-.5"], {"total_steps": "-.5"}),
-        (["--env.use_wandb", "--env.seed", "3"], {"use_wandb": True, "seed": "3"}),
-        (["--env.use_wandb", "False", "--env.seed=None"], {"use_wandb": "False", "seed": None}),
-        (["--env.use_wandb=false"], {"use_wandb": "false"}),
-    ],
-)
-def test_values_belong_to_their_option(arguments: list[str], read: dict[str, Any]) -> None:
-    assert given(*arguments).env == read
+def test_values_belong_to_their_option() -> None:
+    for arguments, read in {
+        "--env.total_steps -1": {"total_steps": "-1"},
+        "--env.temperature -0.5 --env.sync_dumps": {"temperature": "-0.5", "sync_dumps": True},
+        "--env.total_steps -.5": {"total_steps": "-.5"},
+        "--env.use_wandb --env.seed 3": {"use_wandb": True, "seed": "3"},
+        "--env.use_wandb False --env.seed=None": {"use_wandb": "False", "seed": None},
+        "--env.use_wandb=false": {"use_wandb": "false"},
+    }.items():
+        assert given(*arguments.split()).env == read
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["-1"], "unexpected '-1'; options start with --"),
-        (["--env.seed", "1", "2"], "unexpected '2' after the value of --env.seed;"),
-        (["--env.sed", "1"], "unknown option --env.sed; did you mean --env.seed?"),
-        (["--env.se", "1"], "unknown option --env.se; "),
-        (["--env.seed"], "--env.seed needs a value"),
-        (["--env.seed", "--env.use_wandb"], "--env.seed needs a value"),
-        (["--quiet=yes"], "--quiet takes no value"),
-    ],
-)
-def test_a_command_line_that_cannot_be_read_is_refused(arguments: list[str], said: str) -> None:
-    with pytest.raises(ConfigurationError) as raised:
-        given(*arguments)
-    assert str(raised.value).startswith(said)
+def test_a_command_line_that_cannot_be_read_is_refused() -> None:
+    for arguments, said in {
+        "-1": "unexpected '-1'; options start with --",
+        "--env.seed 1 2": "unexpected '2' after the value of --env.seed;",
+        "--env.sed 1": "unknown option --env.sed; did you mean --env.seed?",
+        "--env.se 1": "unknown option --env.se; ",
+        "--env.seed": "--env.seed needs a value",
+        "--env.seed --env.use_wandb": "--env.seed needs a value",
+        "--quiet=yes": "--quiet takes no value",
+    }.items():
+        with pytest.raises(ConfigurationError) as raised:
+            given(*arguments.split())
+        assert str(raised.value).startswith(said)
 
 
 async def test_options_override_the_settings_of_a_file(bench: Any, tokenizer: Any) -> None:

@@ -45,10 +45,13 @@ async def test_without_a_mode_problems_have_the_default_configuration(bench: Any
         assert env.get_curriculum_stats() == {"curriculum_mode": False}
 
 
-async def test_a_fixed_level_between_two_mixes_them(bench: Any, url: str) -> None:
-    settings = {"include_tasks": "gcd", "complexity_mode": "fixed", "difficulty": 0.5}
-    async with bench.environment(url, **settings) as env:  # gcd has six levels, so 2.5
-        assert {p.recipe.level for p in await problems(env, 20)} == {2, 3}
+async def test_a_mode_and_a_difficulty_choose_levels(bench: Any, url: str) -> None:
+    for expected, mode in (  # gcd has six levels
+        ({2, 3}, {"complexity_mode": "fixed", "difficulty": 0.5}),
+        ({0, 1, 2, 3, 4, 5}, {"complexity_mode": "random"}),
+    ):
+        async with bench.environment(url, include_tasks="gcd", **mode) as env:
+            assert {p.recipe.level for p in await problems(env, 40)} == expected
 
 
 async def test_the_ends_of_the_ladder_are_easy_and_hard(bench: Any, url: str) -> None:
@@ -59,12 +62,6 @@ async def test_the_ends_of_the_ladder_are_easy_and_hard(bench: Any, url: str) ->
             made = await problems(env, 5)
         lengths.append(sum(len(problem.question) for problem in made))
     assert lengths[1] > 2 * lengths[0]
-
-
-async def test_random_levels_are_from_the_whole_ladder(bench: Any, url: str) -> None:
-    settings = {"include_tasks": "gcd", "complexity_mode": "random"}
-    async with bench.environment(url, **settings) as env:
-        assert {p.recipe.level for p in await problems(env, 40)} == {0, 1, 2, 3, 4, 5}
 
 
 async def test_parameters_of_a_task_win_over_its_level(bench: Any, url: str) -> None:
@@ -82,39 +79,31 @@ async def test_parameters_of_a_task_win_over_its_level(bench: Any, url: str) -> 
                 assert problem.recipe.parameters["max_digits"] == 1
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"task_parameters": {"chain_sun": {}}}, "unknown task 'chain_sun'; did you mean"),
+async def test_bad_parameters_stop_the_start(bench: Any, url: str) -> None:
+    level = {"complexity_mode": "fixed", "difficulty": 0}
+    for said, parameters, others in (
+        ("unknown task 'chain_sun'; did you mean", {"chain_sun": {}}, {}),
         (
-            {"task_parameters": {"chain_sum": {"max_term": 3}}},
             "chain_sum has no parameter 'max_term'; did you mean max_terms, min_terms",
+            {"chain_sum": {"max_term": 3}},
+            {},
         ),
+        ("gcd has no parameter 'zzz'; it has min_numbers", {"gcd": {"zzz": 3}}, {}),
         (
-            {"task_parameters": {"gcd": {"zzz": 3}}},
-            "gcd has no parameter 'zzz'; it has min_numbers",
-        ),
-        (
-            {"task_parameters": {"gcd": {"min_numbers": -3}}},
             "no item of gcd with {'min_numbers': -3}: gcd: AssertionError",
+            {"gcd": {"min_numbers": -3}},
+            {},
         ),
         (
-            {
-                "task_parameters": {"gcd": {"min_value": 50000}},
-                "complexity_mode": "fixed",
-                "difficulty": 0,
-            },
             "no item of gcd with {'min_value': 50000} at its level 0",
+            {"gcd": {"min_value": 50000}},
+            level,
         ),
-    ],
-)
-async def test_bad_parameters_stop_the_start(
-    bench: Any, url: str, settings: dict[str, Any], said: str
-) -> None:
-    async with bench.unprepared(url, **settings) as env:
-        with pytest.raises(ConfigurationError) as raised:
-            await env.setup()
-    assert said in str(raised.value)
+    ):
+        async with bench.unprepared(url, task_parameters=parameters, **others) as env:
+            with pytest.raises(ConfigurationError) as raised:
+                await env.setup()
+        assert said in str(raised.value)
 
 
 def level(env: ReasoningGymEnv) -> float:

@@ -76,26 +76,16 @@ async def test_each_score_stands_by_its_conversation(
         assert f"deserves {rollout['score']}" in assistant["content"]
 
 
-@pytest.mark.parametrize(
-    ("scores", "kind"),
-    [
-        ((0.0, 0.0), "FAILED_rollouts"),
-        ((1.0, 0.0), "rollouts"),
-        ((1.0, 1.0), "rollouts"),
-    ],
-)
 async def test_a_group_is_on_disk_in_the_file_of_its_kind_when_it_is_done(
-    scores: tuple[float, ...],
-    kind: str,
-    dumping: ReasoningGymEnv,
-    module_bench: Any,
-    module_script: Any,
+    dumping: ReasoningGymEnv, module_bench: Any, module_script: Any
 ) -> None:
-    before = dumped(module_bench.folder, dumping, kind)
-    question = await collect(dumping, module_script, *scores)
-    *earlier, last = dumped(module_bench.folder, dumping, kind)
-    assert earlier == before
-    assert last["rollouts"][0]["conversation"][1]["content"] == question
+    kinds = {(0.0, 0.0): "FAILED_rollouts", (1.0, 0.0): "rollouts", (1.0, 1.0): "rollouts"}
+    for scores, kind in kinds.items():
+        before = dumped(module_bench.folder, dumping, kind)
+        question = await collect(dumping, module_script, *scores)
+        *earlier, last = dumped(module_bench.folder, dumping, kind)
+        assert earlier == before
+        assert last["rollouts"][0]["conversation"][1]["content"] == question
 
 
 async def test_a_row_says_which_run_made_it_and_how_to_make_its_problem_again(
@@ -118,12 +108,8 @@ async def test_a_row_says_which_run_made_it_and_how_to_make_its_problem_again(
         "verify_timeout": 5.0,
     }
     assert datetime.fromisoformat(row["time"]).tzinfo is not None
-    assert row["library_versions"].keys() == {
-        "reasoning-gym-environment",
-        "reasoning-gym",
-        "atroposlib",
-        "transformers",
-    }
+    libraries = {"reasoning-gym-environment", "reasoning-gym", "atroposlib", "transformers"}
+    assert row["library_versions"].keys() == libraries
     assert {rollout["status"] for rollout in row["rollouts"]} == {"wrong"}
     assert {rollout["finish_reason"] for rollout in row["rollouts"]} == {"stop"}
 
@@ -148,10 +134,8 @@ async def test_a_worker_cancelled_while_it_dumps_leaves_one_row_and_its_group_is
 ) -> None:
     async with bench.playing(script, **BOTH) as env:
         (bench.folder / "dumps").mkdir()
-        file = (
-            bench.folder
-            / f"dumps/reasoning_gym_environment_FAILED_rollouts_{env.run_id}_0000.jsonl"
-        )
+        name = f"reasoning_gym_environment_FAILED_rollouts_{env.run_id}_0000.jsonl"
+        file = bench.folder / "dumps" / name
         os.mkfifo(file)  # while nobody reads, writing to it blocks
         problem = await env.get_next_item()
         script.play("<answer>first</answer>")

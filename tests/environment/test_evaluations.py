@@ -89,25 +89,18 @@ async def test_an_evaluation_that_is_killed_goes_on_where_it_was(
     assert metrics_of(folder)["eval/pass@2"] == metrics_of(folder)["eval/solved"]
 
 
-def test_the_api_key_is_taken_out_of_atroposs_configuration(tmp_path: Path) -> None:
-    file = tmp_path / "evaluate_config.yaml"
-    file.write_text(yaml.safe_dump({"openai": [{"api_key": "k: #1", "model_name": "m"}]}))
-    redact_api_keys(str(tmp_path))
-    redact_api_keys(None)
-    written = yaml.safe_load(file.read_text())
-    assert written == {"openai": [{"api_key": "withheld", "model_name": "m"}]}
-
-
 async def test_the_api_key_is_taken_out_even_where_the_environment_cannot_be_made(
     bench: Any,
 ) -> None:
+    redact_api_keys(None)
     file = bench.folder / "evaluate_config.yaml"
-    file.write_text("api_key: secret")
+    file.write_text(yaml.safe_dump({"openai": [{"api_key": "k: #1", "model_name": "m"}]}))
     settings = {"data_dir_to_save_evals": str(bench.folder), "tokenizer_name": "./nowhere"}
     with pytest.raises(ConfigurationError, match="tokenizer_name"):
         async with bench.unprepared("http://localhost:1/v1", **settings):
             pass
-    assert file.read_text() == "api_key: withheld"
+    written = yaml.safe_load(file.read_text())
+    assert written == {"openai": [{"api_key": "withheld", "model_name": "m"}]}
 
 
 async def test_requests_that_fail_are_made_again_before_they_count_as_unscored(bench: Any) -> None:

@@ -4,13 +4,10 @@ import re
 import signal
 from typing import Any
 
-from serve_loop import serving, until_pulled
+from serve_loop import HONEST, serving, until_pulled
 from small_disks import enlarge, memory_disk
 
-from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.storage.dumps import read_dump
-
-HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
 
 
 async def test_a_full_disk_costs_rows_and_checkpoints_but_no_training(

@@ -21,14 +21,12 @@ from misbehaving_server import (
     without_a_logprob,
 )
 from process_tree import children, in_linux
-from serve_loop import MAX_TOKEN_LEN, training
+from serve_loop import HONEST, MAX_TOKEN_LEN, training
 
 from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.commands.demo import SERVER_TYPES
-from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.trainer import ApiServer
 
-HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
 ENDS = ["sent", "written", "refused", "send_failures", "cancelled", "unscored", "filtered"]
 
 

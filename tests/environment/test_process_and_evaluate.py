@@ -31,17 +31,6 @@ class Impatient(ReasoningGymEnv):
     failing_seconds = 1.0
 
 
-class TeachingEnv(ReasoningGymEnv):
-    """Enters each problem into the book of a policy that knows all."""
-
-    book: dict[str, str]
-
-    async def get_next_item(self) -> Problem:
-        problem = await super().get_next_item()
-        self.book[problem.question] = problem.oracle or ""
-        return problem
-
-
 @asynccontextmanager
 async def processing(
     bench: Any, url: str, of: type[ReasoningGymEnv], *, groups: int = GROUPS, **changes: Any
@@ -82,13 +71,20 @@ async def test_process_ends_with_a_policy_that_is_always_wrong(bench: Any, token
 
 
 async def test_process_ends_with_a_policy_that_is_always_right(
-    bench: Any, tokenizer: Any, knows_all: Any
+    bench: Any, tokenizer: Any, knows_all: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
         PolicyServer(knows_all, tokenizer) as server,
-        processing(bench, server.url, TeachingEnv) as env,
+        processing(bench, server.url, ReasoningGymEnv) as env,
     ):
-        env.book = knows_all.answers
+        next_item = env.get_next_item
+
+        async def taught() -> Problem:
+            problem = await next_item()
+            knows_all.answers[problem.question] = problem.oracle or ""
+            return problem
+
+        monkeypatch.setattr(env, "get_next_item", taught)
         await env.process_manager()
     assert [row["scores"] for row in rows_of(bench.folder / "groups.jsonl")] == [[1.0] * 4] * GROUPS
     assert len(dumped(bench.folder, "*environment_rollouts_*.jsonl")) == GROUPS

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 from misbehaving_server import ConfigurableServer
-from serve_loop import training_from, until_pulled
+from serve_loop import HONEST, training_from, until_pulled
 
 from reasoning_gym_environment import ReasoningGymEnv
-from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import FixableError
 
-HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
 SAVED_EVERY = 3
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 from process_tree import descendants, in_linux, is_alive, survivors
-from serve_loop import MAX_TOKEN_LEN, serving, until_pulled
+from serve_loop import HONEST, MAX_TOKEN_LEN, serving, until_pulled
 
 from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
@@ -21,7 +21,6 @@ from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 from reasoning_gym_environment.util.outages import UnreachableError
 
 SERVING = "gcd:"  # logged with each scored group, under debug_logging
-HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
 HOSTILE_ENDS = {
     "9**9**9**9": "timeout",
     "__import__('os')._exit(3)": "crashed",

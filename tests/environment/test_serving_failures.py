@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from serve_loop import serving_from, until_pulled
+from serve_loop import HONEST, serving_from, until_pulled
 
-from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 
-HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
 UNKNOWN_MODEL = '{"error": {"message": "The model `m` does not exist.", "code": 404}}'
 
 

@@ -116,23 +116,16 @@ async def test_an_evaluation_is_logged_once(bench: Any, script: Any, run: Any) -
     assert summary(run)["eval/percent_correct"] == 0.25
 
 
-async def test_replicas_log_under_their_own_names(bench: Any, script: Any, run: Any) -> None:
-    async with bench.playing(script, use_wandb=True) as env:
-        env.wandb_prepend = "env_1"  # as `register_env` sets it
-        problem = await env.get_next_item()
-        script.play(f"<answer>{problem.oracle}</answer>")
-        await env.collect_trajectories(problem)
-        await env.wandb_log()
-    assert summary(run)["env_1_train/percent_correct"] == 1.0
-
-
-async def test_the_curriculum_is_logged(bench: Any, script: Any, run: Any) -> None:
+async def test_a_replica_logs_the_curriculum_under_its_name(
+    bench: Any, script: Any, run: Any
+) -> None:
     script.play("<answer>nope</answer>")
     settings = {"complexity_mode": "curriculum", "curriculum_target_accuracy": 0.6}
     async with bench.playing(script, use_wandb=True, **settings) as env:
         problem = await env.get_next_item()
         await env.collect_trajectories(problem)
         stats = env.get_curriculum_stats()
+        env.wandb_prepend = "env_1"  # as `register_env` names a replica
         await env.wandb_log()
     details = stats["task_details"]["gcd"]
     expected = {
@@ -148,4 +141,4 @@ async def test_the_curriculum_is_logged(bench: Any, script: Any, run: Any) -> No
         "sampling/fresh_with_signal": 0,
     }
     logged = summary(run)
-    assert {name: logged.get(name) for name in expected} == pytest.approx(expected)
+    assert {name: logged.get(f"env_1_{name}") for name in expected} == pytest.approx(expected)

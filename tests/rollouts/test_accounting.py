@@ -100,12 +100,8 @@ def test_the_accounting_is_one_line() -> None:
         raise LostError
     with pytest.raises(KeyError), statistics.generating(lost_on=LostError):
         raise KeyError
-    for outcome in (
-        GroupOutcome.SENT,
-        GroupOutcome.SENT,
-        GroupOutcome.REFUSED,
-        GroupOutcome.FAILED,
-    ):
+    sent = GroupOutcome.SENT
+    for outcome in (sent, sent, GroupOutcome.REFUSED, GroupOutcome.FAILED):
         with statistics.generating(lost_on=LostError):
             statistics.record_collected()
         statistics.record(outcome)

@@ -67,9 +67,8 @@ def test_a_line_describes_the_groups_since_the_last_one() -> None:
     reported.statistics.take_report()
     reported.add(group(1.0, 1.0))
     clock.now = 5.0
-    assert reported.line() == (
-        "3 groups, 1.0/s, 100% solved, 0% with signal, 0% truncated, 0% no answer"
-    )
+    expected = "3 groups, 1.0/s, 100% solved, 0% with signal, 0% truncated, 0% no answer"
+    assert reported.line() == expected
     clock.now = 15.0
     assert reported.line() == "3 groups, 0.0/s"
 
