@@ -29,7 +29,7 @@ from transformers import AutoTokenizer
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import (
     Generation,
-    GenerationRequest,
+    PolicyRequest,
     PolicyServer,
     build_tokenizer,
     is_probe,
@@ -57,7 +57,7 @@ class FaultyServer(PolicyServer):
         self.faults: Counter[str] = Counter()
         self._rng = random.Random(0)
 
-    async def _complete(self, request: GenerationRequest) -> list[Generation]:
+    async def _complete(self, request: PolicyRequest) -> list[Generation]:
         if is_probe(request):
             return await super()._complete(request)
         await asyncio.sleep(self._rng.uniform(*LATENCY))

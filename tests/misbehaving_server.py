@@ -12,7 +12,7 @@ from aiohttp import web
 from reasoning_gym_environment.demo.policy import Policy
 from reasoning_gym_environment.demo.server import (
     Generation,
-    GenerationRequest,
+    PolicyRequest,
     PolicyServer,
     is_probe,
 )
@@ -100,7 +100,7 @@ class ConfigurableServer(PolicyServer):
         self._chat_tokens = chat_tokens
         self._raw_logprobs = raw_logprobs
 
-    async def _complete(self, request: GenerationRequest) -> list[Generation]:
+    async def _complete(self, request: PolicyRequest) -> list[Generation]:
         if self._ignores_n:
             request = request._replace(n=1)
         if self._raw_logprobs:
@@ -155,7 +155,7 @@ class Misbehaving(ConfigurableServer):
         self.awake = asyncio.Event()
         self.awake.set()
 
-    async def _complete(self, request: GenerationRequest) -> list[Generation]:
+    async def _complete(self, request: PolicyRequest) -> list[Generation]:
         await self.awake.wait()
         if is_probe(request):
             return await super()._complete(request)
