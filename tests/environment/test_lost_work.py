@@ -24,7 +24,6 @@ from process_tree import children, in_linux
 from serve_loop import HONEST, MAX_TOKEN_LEN, training
 
 from reasoning_gym_environment import ReasoningGymEnv
-from reasoning_gym_environment.commands.demo import SERVER_TYPES
 from reasoning_gym_environment.demo.trainer import ApiServer
 
 ENDS = ["sent", "written", "refused", "send_failures", "cancelled", "unscored", "filtered"]
@@ -43,7 +42,7 @@ class Asking:
         return group
 
 
-@pytest_asyncio.fixture(scope="module", params=SERVER_TYPES)
+@pytest_asyncio.fixture(scope="module", params=("openai", "vllm", "sglang", "trl"))
 async def asking(
     request: pytest.FixtureRequest, module_bench: Any, tokenizer: Any
 ) -> AsyncIterator[Asking]:

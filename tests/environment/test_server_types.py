@@ -14,7 +14,6 @@ from aiohttp import web
 from misbehaving_server import ConfigurableServer
 
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
-from reasoning_gym_environment.commands.demo import SERVER_TYPES
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import TURN_END, TURN_START, PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError
@@ -47,7 +46,7 @@ class Running:
     kind: str
 
 
-@pytest_asyncio.fixture(scope="module", params=SERVER_TYPES)
+@pytest_asyncio.fixture(scope="module", params=("openai", "vllm", "sglang", "trl"))
 async def running(
     request: pytest.FixtureRequest, module_bench: Any, module_script: Any
 ) -> AsyncIterator[Running]:
