@@ -18,7 +18,7 @@ from ..util.text import shorten
 from ._messages import Target, retry_later
 
 MAX_BATCH = 8
-"""Completions scored together, and half as many for a client that is not known to be quick."""
+"""Distinct completions scored together, and half as many for a client not known to be quick."""
 
 NO_VERDICT = {Status.UNSCORED, Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED}
 """Statuses that say nothing about the answer: this machine may be slow."""
@@ -92,12 +92,14 @@ class _Batch:
     Attributes:
         place: client and key.
         texts: by the future that the caller awaits; without those whose caller is gone.
+        distinct: the texts that were added; equal ones are verified once.
         timer: ends the gathering, then the waiting.
     """
 
     place: tuple[str, Hashable]
     score: ScoreBatch
     texts: dict[asyncio.Future[Score], str] = field(default_factory=dict)
+    distinct: set[str] = field(default_factory=set)
     timer: asyncio.TimerHandle | None = None
 
 
@@ -178,9 +180,10 @@ class ScoringQueue:
         self._asked_at[client] = loop.time()
         placed = []
         for text in completions:
-            batch = self._open_batch((client, key), score)
+            batch = self._open_batch((client, key), score, text)
             scored = loop.create_future()
             batch.texts[scored] = text
+            batch.distinct.add(text)
             placed.append((batch, scored))
         self._pending[client] += len(completions)
         try:
@@ -196,11 +199,11 @@ class ScoringQueue:
             self._scored.labels(status.value).inc(count)
         return scores
 
-    def _open_batch(self, place: tuple[str, Hashable], score: ScoreBatch) -> _Batch:
+    def _open_batch(self, place: tuple[str, Hashable], score: ScoreBatch, text: str) -> _Batch:
         """Return the batch of a place that has room; a new one first waits for more completions."""
         batch = self._gathering.get(place)
         size = MAX_BATCH if place[0] in self._quick_at else MAX_BATCH // 2
-        if batch is None or len(batch.texts) >= size:
+        if batch is None or len(batch.distinct | {text}) > size:
             batch = self._gathering[place] = _Batch(place=place, score=score)
             loop = asyncio.get_running_loop()
             batch.timer = loop.call_later(self._gathering_seconds, self._enqueue, batch)

@@ -72,6 +72,8 @@ async def test_batches_are_bounded_and_hold_completions_of_one_client() -> None:
     await queue.end("0")
     await queue.ask("a", texts, key=1)
     assert [len(each.split()) for each in queue.started[6:]] == [MAX_BATCH, MAX_BATCH, 4]
+    await queue.ask("c", "same " * 50)
+    assert [len(each.split()) for each in queue.started[9:]] == [50], "it is verified once"
 
 
 async def test_a_full_queue_rejects_and_recovers() -> None:
