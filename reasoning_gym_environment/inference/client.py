@@ -146,8 +146,10 @@ class InferenceClient:
                 seconds=seconds,
             )
         self._refuses_thoughts = serves
+        plain = SamplingParams(temperature=1.0, top_p=1.0, split="train")
+        request = self._request(self.prompt(PROBE_QUESTION), n=2, max_tokens=1, sampling=plain)
         requirements = Requirements(
-            request=self._probe_request(),
+            request=replace(request, candidates=1),
             text_ids=tuple(self._tokenizer.encode(PROBE_TEXT, add_special_tokens=False))
             if self._tokenizer
             else None,
@@ -157,11 +159,6 @@ class InferenceClient:
             serves=serves,
         )
         await negotiate(self._servers, requirements, seconds)
-
-    def _probe_request(self) -> GenerationRequest:
-        plain = SamplingParams(temperature=1.0, top_p=1.0, split="train")
-        prompt = self.prompt(PROBE_QUESTION)
-        return replace(self._request(prompt, n=2, max_tokens=1, sampling=plain), candidates=1)
 
     def _request(
         self, prompt: Prompt, *, n: int, max_tokens: int, sampling: SamplingParams
@@ -207,67 +204,58 @@ class InferenceClient:
         self, prompt: Prompt, request: GenerationRequest, length_limit: int, split: str
     ) -> list[Completion]:
         """Return the completions of one request; request missing ones again."""
+
+        async def sample(server: ServerClient) -> list[Completion]:
+            samples = await server.sample(replace(rest, model=server.config.model_name), split)
+            return await self._completions(server, prompt, samples, length_limit)
+
         completions, empty = list[Completion](), 0
         while len(completions) < request.n and empty < 3:
             rest = replace(request, n=request.n - len(completions))
-            more = await self.failover.send(
-                functools.partial(
-                    self._sample,
-                    prompt=prompt,
-                    request=rest,
-                    length_limit=length_limit,
-                    split=split,
-                ),
-                retry_seconds=self.retry_seconds.get(split, 0.0),
-            )
+            seconds = self.retry_seconds.get(split, 0.0)
+            more = await self.failover.send(sample, retry_seconds=seconds)
             completions += more
             empty += not more
         return completions[: request.n]
 
-    async def _sample(
+    async def _completions(
         self,
         server: ServerClient,
         prompt: Prompt,
-        request: GenerationRequest,
+        samples: Sequence[Sample] | Sequence[TextSample],
         length_limit: int,
-        split: str,
     ) -> list[Completion]:
-        samples = await server.sample(replace(request, model=server.config.model_name), split)
         texts = [sample for sample in samples if isinstance(sample, TextSample)]
+        if self._refuses_thoughts and any(sample.reasoning for sample in texts):
+            at = f"the inference server at {server.config.base_url}"
+            raise InferenceError(f"{at} {SEPARATE_THOUGHT}", is_transient=False)
+        tokenizer = self._tokenizer
+        if tokenizer is None:
+            return await run_in_thread(lambda: completions_without_tokens(prompt, texts))
         if texts:
-            if self._refuses_thoughts and any(sample.reasoning for sample in texts):
-                at = f"the inference server at {server.config.base_url}"
-                raise InferenceError(f"{at} {SEPARATE_THOUGHT}", is_transient=False)
-            return await run_in_thread(lambda: self._encode(prompt, texts, length_limit))
+            encode = functools.partial(
+                completions_from_texts,
+                tokenizer,
+                prompt.tokens,
+                [join_reasoning(prompt.text, s.reasoning, s.content) for s in texts],
+                finish_reasons=[sample.finish_reason for sample in texts],
+                turn_end=self._turn_end,
+                length_limit=length_limit,
+            )
+            return await run_in_thread(encode)
         tokens = [sample for sample in samples if isinstance(sample, Sample)]
-        async with self._decoding:
-            await asyncio.sleep(0)
-            return await offload(
-                lambda: [self._decode(prompt, sample) for sample in tokens],
-                tokens=sum(len(sample.tokens) for sample in tokens),
+
+        def decode(sample: Sample) -> Completion:
+            ids: Any = np.asarray(sample.tokens, np.intc)  # transformers looks at each list item
+            return completion_from_tokens(
+                text_of_tokens(tokenizer, ids),
+                prompt.tokens,
+                sample.tokens,
+                sample.logprobs,
+                finish_reason=sample.finish_reason,
             )
 
-    def _encode(
-        self, prompt: Prompt, samples: Sequence[TextSample], length_limit: int
-    ) -> list[Completion]:
-        if self._tokenizer is None:
-            return completions_without_tokens(prompt, samples)
-        return completions_from_texts(
-            self._tokenizer,
-            prompt.tokens,
-            [join_reasoning(prompt.text, s.reasoning, s.content) for s in samples],
-            finish_reasons=[sample.finish_reason for sample in samples],
-            turn_end=self._turn_end,
-            length_limit=length_limit,
-        )
-
-    def _decode(self, prompt: Prompt, sample: Sample) -> Completion:
-        assert self._tokenizer is not None  # no ids are requested without one
-        ids: Any = np.asarray(sample.tokens, np.intc)  # transformers looks at each item of a list
-        return completion_from_tokens(
-            text_of_tokens(self._tokenizer, ids),
-            prompt.tokens,
-            sample.tokens,
-            sample.logprobs,
-            finish_reason=sample.finish_reason,
-        )
+        async with self._decoding:
+            await asyncio.sleep(0)
+            size = sum(len(sample.tokens) for sample in tokens)
+            return await offload(lambda: [decode(sample) for sample in tokens], tokens=size)

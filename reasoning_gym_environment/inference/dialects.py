@@ -100,7 +100,7 @@ Row = tuple[Sequence[int], Sequence[float], str]
 
 
 class Dialect(ABC):
-    """Request and reply format of one endpoint that returns token ids and logprobs.
+    """Format of one endpoint that returns token ids and logprobs.
 
     Attributes:
         path: below the server's root.
@@ -416,15 +416,12 @@ class _TextChat(msgspec.Struct):
         usage = self.usage or _Usage()
         if usage.prompt_tokens is None or usage.completion_tokens is None:
             return [None] * len(self.choices)
+        if len(self.choices) == 1:
+            return [(usage.prompt_tokens, usage.completion_tokens)]
         messages = [choice.message for choice in self.choices]
         lengths = [len(message.text) + len(message.thought or "") for message in messages]
-        total = sum(lengths) or 1
-        return [
-            (usage.prompt_tokens, round(usage.completion_tokens * length / total))
-            if len(lengths) > 1
-            else (usage.prompt_tokens, usage.completion_tokens)
-            for length in lengths
-        ]
+        tokens, total = usage.completion_tokens, sum(lengths) or 1
+        return [(usage.prompt_tokens, round(tokens * length / total)) for length in lengths]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
