@@ -4,8 +4,8 @@
 
 The real `serve` and the real Atropos API run as processes, with a stand-in trainer. At equal
 distances the server hangs: for five seconds it forgets every request. In between, two percent of
-the replies are errors, some of them without valid text. Prints groups per second in the quarters
-between two hangs, memory, descriptors, and the run's own account at the end.
+the replies are errors, some of them without valid text. Prints groups per second in the first
+minute after a hang and later, memory, descriptors, and the run's own account at the end.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HANG_SECONDS = 5.0
 FAULTY = 0.02
 LATENCY = (0.05, 0.6)
 GROUP_SIZE = 4
-QUARTERS = 4
+MINUTE = 60.0
 
 
 class FaultyServer(PolicyServer):
@@ -121,29 +121,29 @@ def options(api_url: str, url: str, tokenizer: Path, folder: Path) -> list[str]:
 async def watch(
     server: FaultyServer, trainer: Trainer, pid: int, seconds: float, hangs: int
 ) -> None:
-    """Print a line for each span that ends with a hang, and the ratio of each span's quarters."""
+    """Print a line for each span that ends with a hang, and how fast the run is after a hang."""
     while trainer.groups == 0:
         await asyncio.sleep(0.5)
     span, ratios = seconds / (hangs + 1), []
     before = 0.0
     for number in range(hangs + 1):
-        rates = [await rate(trainer, (span - HANG_SECONDS) / QUARTERS) for _ in range(QUARTERS)]
+        lengths = MINUTE, span - HANG_SECONDS - MINUTE
+        first, later = [await rate(trainer, each) for each in lengths]
         if before:
-            ratios.append([each / before for each in rates])
-        shown = " ".join(f"{each:6.1f}" for each in rates)
+            ratios.append((first / before, later / before))
         descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
         print(
-            f"span {number}: groups/s by quarter {shown}; {memory_megabytes(pid)}; "
-            f"{descriptors} descriptors",
+            f"span {number}: {first:.1f} groups/s in the first minute, later {later:.1f}; "
+            f"{memory_megabytes(pid)}; {descriptors} descriptors",
             flush=True,
         )
-        before = statistics.fmean(rates)
+        before = (first * lengths[0] + later * lengths[1]) / sum(lengths)
         if number < hangs:
             server.hangs = True
             await asyncio.sleep(HANG_SECONDS)
             server.hangs = False
-    for quarter, own in enumerate(zip(*ratios, strict=True), 1):
-        print(f"quarter {quarter} after a hang: {statistics.fmean(own):.0%} of the span before")
+    first, later = (statistics.fmean(own) for own in zip(*ratios, strict=True))
+    print(f"In the first minute after a hang {first:.0%} of the span before, later {later:.0%}")
 
 
 async def rate(trainer: Trainer, seconds: float) -> float:

@@ -1,9 +1,12 @@
 """Runs programs of pages and tests in the environment of the framework that is tested."""
 
+import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from page_blocks import ROOT, blocks
 
@@ -60,3 +63,18 @@ def loaded(module: str, folder: Path) -> set[str]:
 
 ATROPOS = {"atroposlib", "wandb"}
 """What no adapter may bring along."""
+
+
+async def run(*command: str, cwd: Any, env: Mapping[str, str]) -> str:
+    """Run a program to its end beside the server; it has to succeed.
+
+    Returns:
+        What it printed.
+    """
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=cwd, env=env, stdout=pipe, stderr=asyncio.subprocess.STDOUT
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    return output.decode()

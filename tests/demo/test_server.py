@@ -12,7 +12,7 @@ from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServer, APIServerConfig
 from atroposlib.envs.server_handling.sglang_server import SGLangServer
 from atroposlib.envs.server_handling.vllm_server import VLLMServer
-from misbehaving_server import ConfigurableServer
+from scripted_server import ScriptedServer
 
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
@@ -73,7 +73,7 @@ async def test_openai_gets_plain_completions(tokenizer: Any, tokenizer_folder: s
 async def test_reasoning_content_holds_the_thought(tokenizer: Any, tokenizer_folder: str) -> None:
     policy = ScriptedPolicy([TEXT, "<think>cut off"])
     async with (
-        ConfigurableServer(policy, tokenizer, splits_reasoning=True) as server,
+        ScriptedServer(policy, tokenizer, splits_reasoning=True) as server,
         client_of(OpenAIServer, server, tokenizer_folder) as client,
     ):
         completion = await client.chat_completion(messages=MESSAGES, n=2)
@@ -85,7 +85,7 @@ async def test_an_endpoint_that_ignores_n_is_asked_again(
     tokenizer: Any, tokenizer_folder: str
 ) -> None:
     async with (
-        ConfigurableServer(EchoPolicy(), tokenizer, ignores_n=True) as server,
+        ScriptedServer(EchoPolicy(), tokenizer, ignores_n=True) as server,
         client_of(OpenAIServer, server, tokenizer_folder, n_kwarg_is_ignored=True) as client,
     ):
         completion = await client.chat_completion(messages=MESSAGES, n=4)
@@ -144,7 +144,7 @@ async def test_health_probes_neither_fail_nor_reach_the_policy(
 ) -> None:
     policy = ScriptedPolicy([])  # cannot answer
     async with (
-        ConfigurableServer(policy, tokenizer, failure_rate=1.0) as server,
+        ScriptedServer(policy, tokenizer, failure_rate=1.0) as server,
         client_of(kind, server, tokenizer_folder) as client,
     ):
         client.server_healthy = False
@@ -161,7 +161,7 @@ async def test_health_probes_neither_fail_nor_reach_the_policy(
 async def test_the_asked_share_of_requests_fails(tokenizer: Any) -> None:
     body = {"model": "m", "messages": MESSAGES, "max_tokens": 100}
     async with (
-        ConfigurableServer(EchoPolicy(), tokenizer, failure_rate=0.3, seed=1) as server,
+        ScriptedServer(EchoPolicy(), tokenizer, failure_rate=0.3, seed=1) as server,
         aiohttp.ClientSession() as session,
     ):
         statuses = []

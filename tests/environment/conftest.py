@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import wandb
-from api_between import until
 from atroposlib.envs.base import APIServerConfig
+from trainer_api import until
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from api_between import MAX_TOKEN_LEN, Api, Between, api_and_between, let_in, pulled, until
+from scripted_server import Between
+from trainer_api import MAX_TOKEN_LEN, Api, api_and_between, let_in, pulled, until
 
 from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.atropos.delivery import ApiRefusedError, LostStateError

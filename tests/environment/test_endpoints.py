@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from misbehaving_server import ConfigurableServer
+from scripted_server import ScriptedServer
 
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.demo.policy import Policy, ScriptedPolicy
@@ -201,7 +201,7 @@ async def test_training_sees_the_sampled_tokens_of_a_thought_in_a_field_of_its_o
 ) -> None:
     """As vLLM with a reasoning parser: the ids are those of the whole completion."""
     async with (
-        ConfigurableServer(ONE, tokenizer, splits_reasoning=True, chat_tokens=True) as server,
+        ScriptedServer(ONE, tokenizer, splits_reasoning=True, chat_tokens=True) as server,
         bench.environment(server.url, include_messages=True) as env,
     ):
         group, _ = await env.collect_trajectories(await env.get_next_item())
@@ -214,7 +214,7 @@ async def test_a_thought_that_comes_apart_later_is_lost_for_training(
     bench: Any, tokenizer: Any
 ) -> None:
     async with (
-        ConfigurableServer(ONE, tokenizer, splits_reasoning=True) as server,
+        ScriptedServer(ONE, tokenizer, splits_reasoning=True) as server,
         bench.environment(server.url) as env,
     ):
         assert await env.collect_trajectories(await env.get_next_item()) == (None, [])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from aiohttp import web
-from misbehaving_server import ConfigurableServer
+from scripted_server import ScriptedServer
 
 from reasoning_gym_environment.atropos.output import redact_api_keys
 from reasoning_gym_environment.commands import compare
@@ -62,7 +62,7 @@ async def test_an_evaluation_that_is_killed_goes_on_where_it_was(
         "max_eval_workers": 2,
         "data_dir_to_save_evals": str(folder),
     }
-    async with ConfigurableServer(policy, tokenizer, latency=0.5) as server:
+    async with ScriptedServer(policy, tokenizer, latency=0.5) as server:
         options = bench.options(server.url, **settings)
         async with bench.command("evaluate", *options) as command:
             await command.until(lambda: len(lines(folder / "samples.partial.jsonl")) >= 3)

@@ -11,17 +11,19 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from api_between import Between, until
-from misbehaving_server import (
+from process_tree import children, in_linux
+from scripted_server import (
     LIES,
-    Misbehaving,
+    Between,
+    ScriptedServer,
     empty,
     one_fewer,
     one_more,
+    proxy,
     without_a_logprob,
 )
-from process_tree import children, in_linux
 from serve_loop import HONEST, MAX_TOKEN_LEN, training
+from trainer_api import until
 
 from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.trainer import ApiServer
@@ -34,7 +36,7 @@ class Asking:
     """An environment that is set up, and its inference server."""
 
     env: ReasoningGymEnv
-    server: Misbehaving
+    server: ScriptedServer
 
     async def group(self) -> Any:
         problem = await self.env.get_next_item()
@@ -47,7 +49,7 @@ async def asking(
     request: pytest.FixtureRequest, module_bench: Any, tokenizer: Any
 ) -> AsyncIterator[Asking]:
     async with (
-        Misbehaving(HONEST, tokenizer, chat_tokens=True) as server,
+        ScriptedServer(HONEST, tokenizer, chat_tokens=True) as server,
         module_bench.environment(server.url, request.param) as env,
     ):
         yield Asking(env, server)
@@ -99,7 +101,7 @@ async def test_empty_completions_are_data_that_moves_nothing(asking: Asking) -> 
 
 async def test_fewer_texts_than_asked_for_cost_the_missing_ones(bench: Any, tokenizer: Any) -> None:
     async with (
-        Misbehaving(HONEST, tokenizer) as server,
+        ScriptedServer(HONEST, tokenizer) as server,
         bench.environment(server.url) as env,
     ):
         server.change = one_fewer
@@ -112,7 +114,7 @@ async def test_a_problem_is_asked_again_three_times_and_then_given_up(
     bench: Any, tokenizer: Any
 ) -> None:
     async with (
-        Misbehaving(HONEST, tokenizer) as server,
+        ScriptedServer(HONEST, tokenizer) as server,
         bench.environment(server.url, "vllm") as env,
     ):
         server.change = LIES["nan"]
@@ -126,7 +128,7 @@ async def test_a_problem_is_asked_again_three_times_and_then_given_up(
 
 @asynccontextmanager
 async def served(
-    bench: Any, server: Misbehaving, **changes: Any
+    bench: Any, server: ScriptedServer, **changes: Any
 ) -> AsyncIterator[tuple[ReasoningGymEnv, Any, Between]]:
     """An environment that serves in this process, the trainer, and the proxy before the API."""
     settings = {
@@ -138,7 +140,7 @@ async def served(
     }
     async with (
         ApiServer() as api,
-        Between(api.url) as between,
+        proxy(api.url) as between,
         training(api, bench.folder, batch_size=8) as trainer,
         bench.unprepared(server.url, "vllm", rollout_server_url=between.url, **settings) as env,
     ):
@@ -166,7 +168,7 @@ async def test_a_silent_server_is_said_and_its_groups_are_asked_again(
     bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (
-        Misbehaving(HONEST, tokenizer) as server,
+        ScriptedServer(HONEST, tokenizer) as server,
         served(bench, server) as (env, trainer, _),
     ):
         [detector] = env.inference.failover.detectors
@@ -194,7 +196,7 @@ async def test_a_silent_server_is_said_and_its_groups_are_asked_again(
 
 async def test_six_forgotten_requests_do_not_stop_the_run(bench: Any, tokenizer: Any) -> None:
     async with (
-        Misbehaving(HONEST, tokenizer) as server,
+        ScriptedServer(HONEST, tokenizer) as server,
         served(bench, server) as (env, trainer, _),
     ):
         [detector] = env.inference.failover.detectors
@@ -212,7 +214,7 @@ async def test_a_worker_that_runs_out_of_time_gives_its_problem_back(
     bench: Any, tokenizer: Any
 ) -> None:
     async with (
-        Misbehaving(HONEST, tokenizer) as server,
+        ScriptedServer(HONEST, tokenizer) as server,
         served(bench, server, worker_timeout=5) as (env, trainer, _),
     ):
         server.forgets = 2
@@ -229,7 +231,7 @@ async def test_the_accounting_holds_under_every_fault_together(bench: Any, token
     """Each second another fault, from lying servers to killed hosts."""
     rng = random.Random(11)
     async with (
-        Misbehaving(HONEST, tokenizer, failure_rate=0.1) as server,
+        ScriptedServer(HONEST, tokenizer, failure_rate=0.1) as server,
         served(bench, server, worker_timeout=4, dump_failed_rollouts=True) as (
             env,
             trainer,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_between import until
-from misbehaving_server import ConfigurableServer
+from scripted_server import ScriptedServer
+from trainer_api import until
 
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
@@ -167,7 +167,7 @@ async def test_a_failing_request_is_one_unscored_sample(bench: Any) -> None:
     assert env.statistics.counts["evaluation/failed_requests"] == 1
 
 
-class CrowdedServer(ConfigurableServer):
+class CrowdedServer(ScriptedServer):
     """Knows the largest number of requests it had to answer at the same time."""
 
     now = most = 0

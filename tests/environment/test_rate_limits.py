@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rate_limited_server import RateLimitedServer
+from scripted_server import ScriptedServer
 
 from reasoning_gym_environment.demo.policy import Sample
 from reasoning_gym_environment.demo.server import PolicyServer
@@ -34,7 +34,7 @@ async def test_an_evaluation_has_the_same_result_with_a_rate_limit(
 ) -> None:
     async with (
         PolicyServer(ByQuestion(), tokenizer) as free,
-        RateLimitedServer(ByQuestion(), tokenizer, allowed=20, window=0.5) as limited,
+        ScriptedServer(ByQuestion(), tokenizer, allowed=20, window=0.5) as limited,
     ):
         async with bench.environment(
             free.url, data_dir_to_save_evals=str(bench.folder / "free"), **ITEMS
@@ -52,7 +52,7 @@ async def test_an_evaluation_has_the_same_result_with_a_rate_limit(
 
 
 async def test_a_rate_limit_loses_no_training_group(bench: Any, tokenizer: Any) -> None:
-    async with RateLimitedServer(ByQuestion(), tokenizer, allowed=4, window=0.3) as server:
+    async with ScriptedServer(ByQuestion(), tokenizer, allowed=4, window=0.3) as server:
         options = bench.options(
             server.url,
             total_steps=8,

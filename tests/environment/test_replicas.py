@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from misbehaving_server import ConfigurableServer
+from scripted_server import ScriptedServer
 from serve_loop import HONEST, training_from, until_pulled
 
 from reasoning_gym_environment import ReasoningGymEnv
@@ -171,7 +171,7 @@ async def test_a_killed_replica_loses_no_evaluation_and_its_place_is_taken(
         return command
 
     async with (
-        ConfigurableServer(HONEST, tokenizer, latency=0.2) as server,
+        ScriptedServer(HONEST, tokenizer, latency=0.2) as server,
         training(tmp_path) as (api, trainer),
         replica("a", "a.txt") as one,
         replica("b", "b.txt") as other,

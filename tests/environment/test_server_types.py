@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from misbehaving_server import ConfigurableServer
+from scripted_server import ScriptedServer
 
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
@@ -165,7 +165,7 @@ async def test_truncated_completions_are_trained_on_if_configured(bench: Any, sc
 
 async def test_reasoning_content_is_the_thought(bench: Any, script: Any, tokenizer: Any) -> None:
     async with (
-        ConfigurableServer(script, tokenizer, splits_reasoning=True) as server,
+        ScriptedServer(script, tokenizer, splits_reasoning=True) as server,
         bench.unprepared(server.url, include_messages=True) as env,
     ):
         env.process_mode = True
@@ -206,7 +206,7 @@ async def test_an_endpoint_that_ignores_n_returns_complete_groups(
     caplog.set_level(logging.INFO)
     policy = ScriptedPolicy(["<answer>1</answer>"])
     async with (
-        ConfigurableServer(policy, tokenizer, ignores_n=True) as server,
+        ScriptedServer(policy, tokenizer, ignores_n=True) as server,
         bench.environment(server.url) as env,
     ):
         group = await group_of(env, await env.get_next_item())
@@ -233,7 +233,7 @@ async def test_a_limit_below_every_prompt_is_an_error(bench: Any) -> None:
 async def test_failing_requests_are_retried(bench: Any, tokenizer: Any) -> None:
     policy = ScriptedPolicy(["<answer>1</answer>"])
     async with (
-        ConfigurableServer(policy, tokenizer, failure_rate=0.3, seed=1) as server,
+        ScriptedServer(policy, tokenizer, failure_rate=0.3, seed=1) as server,
         bench.environment(server.url, "vllm") as env,
     ):
         problems = [await env.get_next_item() for _ in range(12)]
@@ -247,7 +247,7 @@ async def test_failing_requests_are_retried(bench: Any, tokenizer: Any) -> None:
 
 async def test_a_group_without_completions_is_counted_as_lost(bench: Any, tokenizer: Any) -> None:
     async with (
-        ConfigurableServer(ScriptedPolicy([""]), tokenizer, failure_rate=1.0) as server,
+        ScriptedServer(ScriptedPolicy([""]), tokenizer, failure_rate=1.0) as server,
         bench.environment(server.url, "vllm", dump_failed_rollouts=True) as env,
     ):
         assert await env.collect_trajectories(await env.get_next_item()) == (None, [])

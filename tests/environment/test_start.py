@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from atroposlib.envs.base import APIServerConfig
-from misbehaving_server import ConfigurableServer
+from scripted_server import ScriptedServer
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
@@ -42,13 +42,13 @@ def _refusal(status: int, words: str) -> web.HTTPException:
     return error
 
 
-class ForgetfulServer(ConfigurableServer):
+class ForgetfulServer(ScriptedServer):
     """Renders another prompt than the one it was asked for, once told to."""
 
-    forgets = False
+    drops = False
 
     def _prompt_ids(self, messages: list[dict[str, str]]) -> list[int]:
-        return super()._prompt_ids(messages[1:] if self.forgets else messages)
+        return super()._prompt_ids(messages[1:] if self.drops else messages)
 
 
 class TextServer(PolicyServer):
@@ -91,7 +91,7 @@ async def test_chat_completions_with_token_ids_keep_the_servers_tokens(
 ) -> None:
     caplog.set_level(logging.INFO)
     async with (
-        ConfigurableServer(ONE, tokenizer, chat_tokens=True) as server,
+        ScriptedServer(ONE, tokenizer, chat_tokens=True) as server,
         bench.environment(server.url, temperature=0.7) as env,
     ):
         group, _ = await env.collect_trajectories(await env.get_next_item())
@@ -137,7 +137,7 @@ async def test_a_group_with_another_prompt_is_lost(bench: Any, tokenizer: Any) -
         bench.environment(server.url) as env,
     ):
         problem = await env.get_next_item()
-        server.forgets = True
+        server.drops = True
         assert await env.collect_trajectories(problem) == (None, [])
         assert env.statistics.counts["groups/lost"] == 1
 
@@ -165,7 +165,7 @@ async def test_the_dialect_is_logged(
 async def test_raw_logprobs_end_the_start_at_another_temperature(
     kind: str, bench: Any, tokenizer: Any
 ) -> None:
-    async with ConfigurableServer(ONE, tokenizer, raw_logprobs=True, chat_tokens=True) as server:
+    async with ScriptedServer(ONE, tokenizer, raw_logprobs=True, chat_tokens=True) as server:
         said = await refusal_of(bench, server, kind, temperature=0.7)
         path = "" if kind == "trl" else "/v1"
         assert said == (
@@ -286,7 +286,7 @@ async def test_one_of_two_servers_is_enough_to_start(
 ) -> None:
     async with (
         PolicyServer(ONE, tokenizer) as dead,
-        ConfigurableServer(ONE, tokenizer, chat_tokens=True) as server,
+        ScriptedServer(ONE, tokenizer, chat_tokens=True) as server,
     ):
         await dead.close()
         urls = [dead.url, server.url]

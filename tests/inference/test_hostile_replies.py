@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from asked_completions import REQUEST
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
-from raw_server import Reply, endless, http, once, replying
+from scripted_server import http, replying
 
 from reasoning_gym_environment.atropos.delivery import ApiRefusedError, TrainerApi
 from reasoning_gym_environment.errors import ConfigurationError
@@ -30,8 +30,8 @@ def client(kind: str, url: str) -> ServerClient:
     return ServerClient(config)
 
 
-async def failure(kind: str, reply: Reply) -> Exception:
-    async with replying(reply) as url:
+async def failure(kind: str, *reply: bytes, endless: bool = False) -> Exception:
+    async with replying(*reply, endless=endless) as url:
         asked = client(kind, url)
         [error] = await asyncio.gather(
             asyncio.wait_for(asked.sample(REQUEST, "train"), timeout=30), return_exceptions=True
@@ -62,7 +62,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
 @pytest.mark.parametrize("case", BROKEN)
 async def test_a_broken_reply_is_a_transient_failure_in_a_sentence(kind: str, case: str) -> None:
     reply, said = BROKEN[case]
-    error = await failure(kind, once(reply))
+    error = await failure(kind, reply)
     assert isinstance(error, aiohttp.ClientResponseError | ReplyError)
     assert is_transient(error)
     assert said in describe(error)
@@ -75,7 +75,7 @@ async def test_a_broken_reply_is_a_transient_failure_in_a_sentence(kind: str, ca
 async def test_a_reply_that_never_ends_is_given_up(status: str, most: int) -> None:
     head = ENDLESS_HEAD.format(status).encode()
     tracemalloc.start()
-    error = await failure("openai", endless(head, b"x" * 65_536))
+    error = await failure("openai", head, b"x" * 65_536, endless=True)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert is_transient(error)
@@ -84,7 +84,7 @@ async def test_a_reply_that_never_ends_is_given_up(status: str, most: int) -> No
 
 async def test_a_reply_may_be_as_long_as_its_tokens() -> None:
     reply = json.dumps({"choices": [{"message": {"content": "x" * 20_000_000}}]}).encode()
-    async with replying(once(http(reply))) as url:
+    async with replying(http(reply)) as url:
         asked = client("openai", url)
         with pytest.raises(ReplyError, match="more than 16791552 bytes"):
             await asked.sample(REQUEST, "train")
@@ -94,9 +94,9 @@ async def test_a_reply_may_be_as_long_as_its_tokens() -> None:
 
 
 async def test_a_redirect_is_refused_with_its_target() -> None:
-    async with replying(once(http(b"{}"))) as other:
+    async with replying(http()) as other:
         redirect = http(b"", "307 Temporary Redirect", f"Location: {other}/v1/x\r\n")
-        error = await failure("openai", once(redirect))
+        error = await failure("openai", redirect)
     assert not is_transient(error)
     assert f"it redirects to {other}/v1/x (set --openai.base_url to the server's own" in describe(
         error
@@ -117,7 +117,7 @@ def completion(logprob: Any) -> bytes:
 async def test_an_odd_reply_at_the_start_is_used_or_refused_in_a_sentence(body: bytes) -> None:
     request = replace(REQUEST, n=1, max_tokens=1, candidates=1)
     needs = Requirements(request=request, text_ids=(1, 2), length_limit=10, sampling=None)
-    async with replying(once(http(body))) as url:
+    async with replying(http(body)) as url:
         asked = client("vllm", url)
         probing = asyncio.wait_for(probe(asked, needs), timeout=20)
         [found] = await asyncio.gather(probing, return_exceptions=True)
@@ -131,7 +131,7 @@ async def test_an_odd_reply_at_the_start_is_used_or_refused_in_a_sentence(body: 
 
 @pytest.mark.parametrize("case", ["not UTF-8", "a deep error", "a deep reply", "a long header"])
 async def test_a_broken_reply_of_the_trainer_api_is_retried_until_patience_ends(case: str) -> None:
-    async with replying(once(BROKEN[case][0])) as url:
+    async with replying(BROKEN[case][0]) as url:
         api = TrainerApi(url)
         api.patience = 0.5
         with pytest.raises(UnreachableError, match=r"has not answered for 0\.5 s"):
@@ -139,6 +139,6 @@ async def test_a_broken_reply_of_the_trainer_api_is_retried_until_patience_ends(
 
 
 async def test_a_refusal_of_the_trainer_api_that_is_not_utf8_is_shown() -> None:
-    async with replying(once(http(NOT_UTF8, "413 Too Large"))) as url:
+    async with replying(http(NOT_UTF8, "413 Too Large")) as url:
         with pytest.raises(ApiRefusedError, match="413 Too Large: <h1>Passerelle"):
             await TrainerApi(url).request("GET", "/info")

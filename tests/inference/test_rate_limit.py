@@ -12,7 +12,7 @@ from asked_completions import REQUEST
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from clock import Clock
 from multidict import CIMultiDict, CIMultiDictProxy
-from rate_limited_server import RateLimitedServer, Refusal, date, seconds, unavailable, untold
+from scripted_server import Refusal, ScriptedServer, date, seconds, unavailable, untold
 from yarl import URL
 
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
@@ -202,7 +202,7 @@ async def send(failover: Failover, times: int) -> list[Any]:
 
 @pytest.mark.parametrize("kind", [seconds, date, untold, unavailable])
 async def test_all_requests_are_answered_and_few_are_refused(kind: Refusal, tokenizer: Any) -> None:
-    async with RateLimitedServer(POLICY, tokenizer, refusal=kind) as server:
+    async with ScriptedServer(POLICY, tokenizer, refusal=kind) as server:
         asked = client(server.url)
         answers = await send(Failover([asked]), 60)
         await asked.close()
@@ -210,7 +210,7 @@ async def test_all_requests_are_answered_and_few_are_refused(kind: Refusal, toke
     assert server.refused < 100  # 40 of the first 60, which come at once
 
 
-class OneEach(RateLimitedServer):
+class OneEach(ScriptedServer):
     """Ignores n, as some hosted endpoints do."""
 
     async def _complete(self, request: Any) -> Any:
@@ -233,7 +233,7 @@ async def test_a_group_larger_than_the_limit_is_completed_where_n_is_ignored(
 
 async def test_a_limited_server_leaves_requests_to_the_others(tokenizer: Any) -> None:
     async with (
-        RateLimitedServer(POLICY, tokenizer, allowed=2, window=60) as limited,
+        ScriptedServer(POLICY, tokenizer, allowed=2, window=60) as limited,
         PolicyServer(POLICY, tokenizer) as free,
     ):
         both = [client(limited.url), client(free.url)]
@@ -245,7 +245,7 @@ async def test_a_limited_server_leaves_requests_to_the_others(tokenizer: Any) ->
 
 
 async def test_small_requests_of_the_start_wait_too(tokenizer: Any) -> None:
-    async with RateLimitedServer(POLICY, tokenizer, allowed=1, window=0.3) as server:
+    async with ScriptedServer(POLICY, tokenizer, allowed=1, window=0.3) as server:
         asked = client(server.url)
         probes = (asked.probe(asked.dialect, REQUEST) for _ in range(3))
         await asyncio.wait_for(asyncio.gather(*probes), timeout=10)
@@ -255,7 +255,7 @@ async def test_small_requests_of_the_start_wait_too(tokenizer: Any) -> None:
 
 
 async def test_a_pause_is_described_with_its_end(tokenizer: Any) -> None:
-    async with RateLimitedServer(POLICY, tokenizer, allowed=0, window=60) as server:
+    async with ScriptedServer(POLICY, tokenizer, allowed=0, window=60) as server:
         asked = client(server.url)
         failover = Failover([asked])
         waiting = asyncio.create_task(send(failover, 1))

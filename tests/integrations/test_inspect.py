@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from answering_server import AnsweringServer, run
 from integration_programs import (
     ATROPOS,
     PROGRAMS,
@@ -12,8 +11,10 @@ from integration_programs import (
     environment,
     loaded,
     page_program,
+    run,
     run_python,
 )
+from scripted_server import answering
 from suite_values import RECIPES, manifest, write_suite
 
 from reasoning_gym_environment import ReasoningGym
@@ -51,15 +52,15 @@ async def test_the_command_evaluates_held_out_problems_and_logs_statuses(
         problems = evaluation_problems(gym, ["gcd", "lcm"], per_task=2, difficulty=0.5)
     replies = {p.question: f"<answer>{p.oracle}</answer>" for p in problems}
     replies[problems[0].question] = "no idea"
-    async with AnsweringServer(replies) as server:
-        env = {**environment(tmp_path), "OURS_BASE_URL": server.url, "OURS_API_KEY": "x"}
+    async with answering(replies) as (url, asked):
+        env = {**environment(tmp_path), "OURS_BASE_URL": url, "OURS_API_KEY": "x"}
         inspect = str(PROGRAMS / "inspect")
         task = "reasoning_gym_environment/reasoning_gym"
         options = ["-T", "tasks=gcd,lcm", "-T", "per_task=2", "-T", "difficulty=0.5"]
         model = ["--model", "openai-api/ours/simulated", "--display", "none"]
         await run(inspect, "eval", task, *options, *model, cwd=tmp_path, env=env)
-        assert [messages[0]["role"] for messages in server.asked] == ["system"] * 4
-        assert {messages[0]["content"] for messages in server.asked} == {SYSTEM_PROMPTS["think"]}
+        assert [messages[0]["role"] for messages in asked] == ["system"] * 4
+        assert {messages[0]["content"] for messages in asked} == {SYSTEM_PROMPTS["think"]}
         [file] = (tmp_path / "logs").glob("*.eval")
         log = json.loads(await run(inspect, "log", "dump", str(file), cwd=tmp_path, env=env))
     scores = {sample["input"][-1]["content"]: sample["scores"] for sample in log["samples"]}
@@ -88,14 +89,14 @@ async def test_a_suite_runs_with_its_settings_and_its_hash_is_in_the_log(
     suite = write_suite(tmp_path / "tiny.json", manifest(problems))
     replies = {p.question: f"<answer>{p.oracle}</answer>" for p in problems}
     replies[problems[0].question] = "no idea"
-    async with AnsweringServer(replies) as server:
-        env = {**environment(tmp_path), "OURS_BASE_URL": server.url, "OURS_API_KEY": "x"}
+    async with answering(replies) as (url, asked):
+        env = {**environment(tmp_path), "OURS_BASE_URL": url, "OURS_API_KEY": "x"}
         task = "reasoning_gym_environment/reasoning_gym"
         model = ["--model", "openai-api/ours/simulated", "--display", "none"]
         inspect = str(PROGRAMS / "inspect")
         options = ["-T", f"suite={suite}", "--log-dir", "logs", "--log-format", "json"]
         await run(inspect, "eval", task, *options, *model, cwd=tmp_path, env=env)
-        assert {messages[0]["content"] for messages in server.asked} == {"Answer."}
+        assert {messages[0]["content"] for messages in asked} == {"Answer."}
     [path] = (tmp_path / "logs").glob("*.json")
     log = json.loads(path.read_text())
     assert log["eval"]["metadata"] == {"suite": load_suite(suite).identity}

@@ -5,17 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answering_server import AnsweringServer, run
 from integration_programs import (
     ATROPOS,
     UNMAKABLE,
     environment,
     loaded,
     page_program,
+    run,
     run_python,
 )
 from openenv_server import serving
 from page_blocks import ROOT, blocks
+from scripted_server import answering
 from served_rewards import served_rewards
 
 from reasoning_gym_environment import AsyncReasoningGym, ReasoningGym
@@ -106,11 +107,11 @@ async def test_the_page_command_scores_held_out_problems(tmp_path: Path) -> None
         problems = evaluation_problems(gym, ["gcd", "lcm"], per_task=2)
     replies = {p.question: f"<think>…</think><answer>{p.oracle}</answer>" for p in problems}
     replies[problems[0].question] = "no idea"
-    async with AnsweringServer(replies) as server:
-        traces = await run_shell(of_page("verifiers.md"), tmp_path, URL=server.url)
-    system, user = server.asked[0]
+    async with answering(replies) as (url, asked):
+        traces = await run_shell(of_page("verifiers.md"), tmp_path, URL=url)
+    system, user = asked[0]
     assert (system["content"], user["role"]) == (SYSTEM_PROMPTS["think"], "user")
-    assert len(server.asked) == 4
+    assert len(asked) == 4
     found = {trace["task"]["data"]["prompt"]: trace for trace in traces}
     assert [found[p.question]["task"]["data"]["name"] for p in problems] == ["gcd"] * 2 + [
         "lcm"
@@ -135,9 +136,9 @@ async def test_the_nemo_gym_taskset_scores_rows_through_the_reward_service(
                 rows.write(json.dumps(row) + "\n")
         replies = {p.question: f"<answer>{p.oracle}</answer>" for p in problems}
         replies[wrong.question] = "<answer>x</answer>"
-        async with AnsweringServer(replies) as server:
+        async with answering(replies) as (url, _):
             command = of_page("nemo-gym.md")
-            traces = await run_shell(command, tmp_path, URL=server.url, REWARDS=service.url)
+            traces = await run_shell(command, tmp_path, URL=url, REWARDS=service.url)
     found = {trace["task"]["data"]["row"]["question"]: trace for trace in traces}
     rewards = [found[p.question]["rewards"]["nemo_gym"]["score"] for p in problems]
     assert rewards == [1.0, 0.0, 1.0]
@@ -185,8 +186,8 @@ async def test_the_openenv_taskset_plays_episodes_of_our_environment(tmp_path: P
     replies = ByQuestion({gcd.question: str(gcd.oracle), lcm.question: "<answer>0</answer>"})
     [command] = [b.text for b in blocks(ROOT / "docs" / "openenv.md") if "vf-eval" in b.text]
     with serving() as (openenv, _):
-        async with AnsweringServer(replies) as server:
-            traces = await run_shell(command, tmp_path, URL=server.url, OPENENV=openenv)
+        async with answering(replies) as (url, _):
+            traces = await run_shell(command, tmp_path, URL=url, OPENENV=openenv)
     rewards = {t["task"]["data"]["name"]: t["rewards"]["openenv_reward"]["score"] for t in traces}
     assert rewards == {f"{openenv}#0": 1.0, f"{openenv}#1": 0.0}
     assert not [trace for trace in traces if trace["errors"]]

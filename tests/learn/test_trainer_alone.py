@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from answering_server import run
+from integration_programs import run
 from needs_torch import NEEDS_TORCH
 
 from reasoning_gym_environment.demo.server import build_tokenizer

@@ -1,4 +1,4 @@
-"""The real `run-api`, a trainer that has registered, and a proxy that can fail in between."""
+"""The real `run-api`, and a trainer that has registered."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -7,55 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from aiohttp import web
+from scripted_server import Between, proxy
 
 from reasoning_gym_environment.demo.trainer import ApiServer
 
 MAX_TOKEN_LEN = 2048
-
-
-class Between:
-    """A proxy before the API on 127.0.0.1, while it is entered.
-
-    Attributes:
-        url: without a trailing slash.
-        status: what all requests are answered with; None lets them through.
-        largest: bytes of a body; more are refused with 413, as nginx does.
-    """
-
-    def __init__(self, api_url: str) -> None:
-        self.status: int | None = None
-        self.largest: float = float("inf")
-        self._api_url = api_url
-
-    async def __aenter__(self) -> "Between":
-        app = web.Application(client_max_size=2**30)
-        app.add_routes([web.route("*", "/{path:.*}", self._pass_on)])
-        self._runner = web.AppRunner(app, access_log=None)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = "http://{}:{}".format(*self._runner.addresses[0])
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self._runner.cleanup()
-
-    async def _pass_on(self, request: web.Request) -> web.Response:
-        body = await request.read()
-        if self.status:
-            return web.Response(status=self.status, text="<h1>no healthy upstream</h1>")
-        if request.path == "/scored_data" and len(body) > self.largest:
-            return web.Response(status=413, text="<h1>413 Request Entity Too Large</h1>")
-        headers = {"Content-Type": "application/json"}  # aiohttp has undone a compression
-        url = self._api_url + request.path
-        async with (
-            aiohttp.ClientSession() as session,
-            session.request(request.method, url, data=body, headers=headers) as response,
-        ):
-            text = await response.text()
-            return web.Response(
-                status=response.status, text=text, content_type=response.content_type
-            )
 
 
 async def begin_training(
@@ -146,7 +102,7 @@ class Api:
 @asynccontextmanager
 async def api_and_between(folder: Path) -> AsyncIterator[tuple[str, Between]]:
     """The API's URL, and the proxy before it."""
-    async with ApiServer() as api, Between(api.url) as between:
+    async with ApiServer() as api, proxy(api.url) as between:
         await begin_training(api.url, folder)
         yield api.url, between
 
