@@ -15,7 +15,7 @@ from reasoning_gym_environment.tasks.catalogue import (
     select_tasks,
 )
 from reasoning_gym_environment.tasks.facts import NOT_A_TASK, floors
-from reasoning_gym_environment.util.grouping import group_by
+from reasoning_gym_environment.util.values import group_by
 
 PAGE = Path(__file__).with_name("tasks.md")
 BEGIN, END = "<!-- task table: begin -->", "<!-- task table: end -->"

@@ -28,7 +28,7 @@ from .inference.prompts import CHAT_TEMPLATES, SYSTEM_PROMPTS, resolve_system_pr
 from .problems.levels import require_difficulty_where_fixed
 from .problems.options import Names, TaskOptions, split_names
 from .records import UPSTREAM_THRESHOLD
-from .scoring.rewards import ScoreMode
+from .scoring.grading import ScoreMode
 from .util.command_line import (
     ENV,
     SERVER,

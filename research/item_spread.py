@@ -24,7 +24,7 @@ from reasoning_gym_environment.problems.curriculum import fit_curve
 from reasoning_gym_environment.records import Signal
 from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.util.grouping import group_by
+from reasoning_gym_environment.util.values import group_by
 
 Groups = Sequence[StoredGroup]
 Floats = npt.NDArray[np.float64]

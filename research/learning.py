@@ -41,7 +41,7 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 from reasoning_gym_environment.evaluation.store import read_results as read_evaluation
 from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.util.grouping import group_by
+from reasoning_gym_environment.util.values import group_by
 
 TASKS = "aiw,family_relationships,letter_counting,syllogism"
 CURRICULUM = {"complexity_mode": "curriculum"}

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from reasoning_gym_environment.evaluation.estimators import student_quantile
-from reasoning_gym_environment.util.grouping import group_by
+from reasoning_gym_environment.util.values import group_by
 
 Result = dict[str, Any]
 """One run, as `learning.py` measures it."""

@@ -30,8 +30,8 @@ from reasoning_gym_environment.sandbox.pool import (
     generate_with_retry,
 )
 from reasoning_gym_environment.tasks.catalogue import proven_tasks
-from reasoning_gym_environment.util.grouping import group_by
 from reasoning_gym_environment.util.progress import with_progress
+from reasoning_gym_environment.util.values import group_by
 
 from .leaderboard.published import read_published
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from reasoning_gym_environment.sandbox import _children, _limits, _system_calls, _verifier_child
+from reasoning_gym_environment.sandbox import _children, _limits, _verifier_child
 from reasoning_gym_environment.sandbox._fork_server import ForkServer
 from reasoning_gym_environment.sandbox._function_host import PROGRAM
 from reasoning_gym_environment.sandbox._protocol import FormScores, Outcome
@@ -49,7 +49,7 @@ def leave_out_sandbox() -> None:
 
     _children._failure = failure_without_filter
     _limits._deny_access = lambda reply, requests: []
-    _system_calls.filter_zygote = lambda: "left out"
+    _limits.filter_zygote = lambda: "left out"
 
 
 def leave_little_memory() -> None:
@@ -59,10 +59,10 @@ def leave_little_memory() -> None:
 
 def leave_out_filter() -> None:
     """Let verifiers' children make any system call, and say so, as on a system without seccomp."""
-    _system_calls.filter_verifier_child = lambda reply, requests_fd=None: (
+    _limits.filter_verifier_child = lambda reply, requests_fd=None: (
         "No system call filter: left out."
     )
-    _system_calls.filter_function = lambda allow: "No system call filter: left out."
+    _limits.filter_function = lambda allow: "No system call filter: left out."
 
 
 def _program(leave_out: str, program: str = ForkServer._program) -> str:

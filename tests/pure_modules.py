@@ -8,13 +8,11 @@ PURE = [
     "problems.seeds",
     "rollouts.metrics",
     "scoring.extraction",
-    "scoring.rewards",
+    "scoring.grading",
     "tasks.recipes",
-    "util.grouping",
     "util.concurrency",
     "util.outages",
-    "util.retry",
-    "util.text",
+    "util.values",
     "sandbox._protocol",
 ]
 """Below the package. A bare interpreter imports them: see `test_layers.py`."""

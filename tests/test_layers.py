@@ -47,7 +47,7 @@ SPEAK_ATROPOS = {"atropos", "reasoning_gym_environment", "demo"}
 
 
 def module_name(path: Path) -> str:
-    """`reasoning_gym_environment.scoring.rewards`; a package is named by its folder."""
+    """`reasoning_gym_environment.scoring.grading`; a package is named by its folder."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -104,19 +104,19 @@ def of_folder(folder: str) -> list[str]:
 
 def test_imports_are_found_wherever_they_stand() -> None:
     source = (
-        "import a.b\nfrom . import rewards, __doc__\nfrom ..tasks.facts import X\n"
+        "import a.b\nfrom . import grading, __doc__\nfrom ..tasks.facts import X\n"
         "def f():\n    from c.d import e\nif TYPE_CHECKING:\n    from ..errors import Y\n"
     )
     assert imported(source, f"{PACKAGE}.scoring.new", is_package=False) == {
         "a.b",
         "c.d",
         f"{PACKAGE}.scoring",
-        f"{PACKAGE}.scoring.rewards",
+        f"{PACKAGE}.scoring.grading",
         f"{PACKAGE}.errors",
         f"{PACKAGE}.tasks.facts",
     }
-    assert imported("from .scoring import rewards", PACKAGE, is_package=True) == {
-        f"{PACKAGE}.scoring.rewards"
+    assert imported("from .scoring import grading", PACKAGE, is_package=True) == {
+        f"{PACKAGE}.scoring.grading"
     }
 
 

@@ -36,9 +36,8 @@ from ..inference.errors import error_message, error_text
 from ..records import MASKED, Attempt, GroupResult, Problem, Status
 from ..rollouts.metrics import GroupOutcome, Statistics
 from ..util.concurrency import LARGE, offload
-from ..util.outages import Outage, UnreachableError, is_loopback
-from ..util.retry import Retry
-from ..util.text import replace_surrogates
+from ..util.outages import Outage, Retry, UnreachableError, is_loopback
+from ..util.values import replace_surrogates
 
 logger = logging.getLogger(__name__)
 

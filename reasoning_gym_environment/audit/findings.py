@@ -13,7 +13,7 @@ from statistics import median
 
 from ..records import UPSTREAM_THRESHOLD, Status, Verdict
 from ..tasks.facts import PAYS_ANY_ANSWER, Floors
-from ..util.grouping import group_by
+from ..util.values import group_by
 from .ladder_proof import LevelProof
 
 TOLERATED_SHARE = 0.1

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..records import UPSTREAM_THRESHOLD
 from ..tasks.facts import Floor, Floors
-from ..util.grouping import group_by
+from ..util.values import group_by
 from .findings import DEGENERATE, TOLERATED_SHARE, Finding, Kind, TaskAudit
 from .run import Audit
 

@@ -14,7 +14,7 @@ from ..evaluation.store import EvaluationResults, read_results
 from ..records import UPSTREAM_THRESHOLD
 from ..tasks.recipes import LIBRARY
 from ..util.command_line import Parser
-from ..util.text import escape_control_characters
+from ..util.values import escape_control_characters
 
 
 def main(arguments: Sequence[str]) -> int:

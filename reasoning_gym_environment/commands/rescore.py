@@ -22,7 +22,7 @@ from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
 from ..util.command_line import Parser
 from ..util.files import require_free, require_writable, write_whole
-from ..util.text import escape_control_characters
+from ..util.values import escape_control_characters
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from ..storage.dumps import coverage, read_groups, stored_files
 from ..storage.rows import StoredGroup, StoredRollout
 from ..tasks.catalogue import known_categories, require_known
 from ..util.command_line import Parser, number
-from ..util.text import escape_control_characters
+from ..util.values import escape_control_characters
 
 STATUSES = [status.value for status in Status]
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..evaluation.leaderboard import encode_standings, leaderboard_table, standing
+from ..evaluation.comparison import encode_standings, leaderboard_table, standing
 from ..evaluation.metrics import Baselines
 from ..evaluation.store import read_results
 from ..problems.suites import built_in, load_suite, require_same_questions
@@ -17,7 +17,7 @@ from ..tasks.catalogue import known_categories
 from ..util.command_line import Parser
 from ..util.files import require_writable, write_whole
 from ..util.progress import with_progress
-from ..util.text import escape_control_characters
+from ..util.values import escape_control_characters
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -20,8 +20,7 @@ from typing import Any, TextIO
 
 import aiohttp
 
-from ..util.outages import UnreachableError, require_reachable
-from ..util.retry import Retry
+from ..util.outages import Retry, UnreachableError, require_reachable
 
 ENDLESS = 1_000_000
 """Steps to train; the clock or the user ends it."""

@@ -6,7 +6,6 @@ Chance floors come from `tasks`; `report` makes pages of the results.
 __all__ = [
     "comparison",
     "estimators",
-    "leaderboard",
     "metrics",
     "run",
     "store",

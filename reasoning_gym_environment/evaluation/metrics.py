@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..records import FORMAT_FAILURES, UPSTREAM_THRESHOLD, Status
 from ..storage.rows import StoredGroup, StoredRollout
 from ..tasks.facts import floors
-from ..util.grouping import group_by
+from ..util.values import group_by
 from .estimators import Clusters, Estimate, macro_share, pass_at_k, share
 
 Numbers = dict[str, float]

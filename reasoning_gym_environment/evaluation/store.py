@@ -26,7 +26,7 @@ from ..util.models import validate
 from .metrics import EvaluationReport, headline
 
 RUN, SAMPLES, METRICS = "run.json", "samples.jsonl", "metrics.json"
-PARTIAL = "samples.partial.jsonl"
+PARTIAL_SAMPLES = "samples.partial.jsonl"
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class EvaluationStore:
             ConfigurationError: the folder holds an evaluation with other settings.
             FixableError: the folder can't be written to, or its content can't be read.
         """
-        self._partial = folder / PARTIAL
+        self._partial = folder / PARTIAL_SAMPLES
         self._writing = asyncio.Lock()
         present = samples_in(folder)
         _require_same_settings(folder, settings, begun=bool(present))
@@ -127,7 +127,7 @@ def samples_in(folder: Path) -> list[StoredGroup]:
     Raises:
         FixableError: as `read_samples`.
     """
-    files = [folder / name for name in (SAMPLES, PARTIAL)]
+    files = [folder / name for name in (SAMPLES, PARTIAL_SAMPLES)]
     return [sample for file in files if file.exists() for sample in read_samples(file)]
 
 

@@ -26,7 +26,7 @@ from ..problems.options import plain_dict, plain_integer, plain_list
 from ..records import Problem, Recipe
 from ..tasks.recipes import LIBRARY, read_recipe, require_valid_recipe
 from ..util.command_line import Section, build
-from ..util.text import shorten
+from ..util.values import shorten
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -30,7 +30,7 @@ from ..scoring.grading import verify_texts
 from ..tasks.catalogue import UnknownTaskError, known_categories, require_known
 from ..tasks.ladders import TaskLadder
 from ..util.command_line import build
-from ..util.text import shorten
+from ..util.values import shorten
 from ._background import LazyPool
 from .arguments import (
     AnyScorable,

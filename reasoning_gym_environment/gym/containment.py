@@ -27,7 +27,7 @@ from ..records import Verdict
 from ..sandbox.functions import MAX_TEXT, FunctionPool, FunctionSource
 from ..sandbox.pool import default_processes
 from ..util.concurrency import gather_or_cancel
-from ..util.text import shorten
+from ..util.values import shorten
 from ._background import Background, LazyPool
 from .arguments import Processes, checked, require_pairs, require_text
 

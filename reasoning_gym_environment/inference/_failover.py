@@ -15,8 +15,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TypeVar
 
-from ..util.outages import Outage, UnreachableError
-from ..util.retry import backoff
+from ..util.outages import Outage, UnreachableError, backoff
 from .errors import HangingError, describe, is_transient
 from .servers import ServerClient, is_rate_limited
 

@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 import aiohttp
 
 from ..errors import ConfigurationError
-from ..util.outages import Outage, UnreachableError
-from ..util.retry import Retry
+from ..util.outages import Outage, Retry, UnreachableError
 from .dialects import (
     ChatText,
     Dialect,

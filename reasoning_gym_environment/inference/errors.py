@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from ..errors import FixableError
-from ..util.text import escape_control_characters
+from ..util.values import escape_control_characters
 
 CONNECT_SECONDS = 10
 """Timeout for connecting to a server."""

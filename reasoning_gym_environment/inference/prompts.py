@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import ConfigurationError, did_you_mean
 from ..records import MASKED, Completion
-from ..util.text import replace_surrogates
+from ..util.values import replace_surrogates
 
 if TYPE_CHECKING:  # options are read without what it needs
     from .dialects import TextSample

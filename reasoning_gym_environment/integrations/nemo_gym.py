@@ -10,7 +10,7 @@ from ..gym.arguments import require_problem
 from ..records import Problem, Recipe, recipe_text
 from ..storage.export import Item, item
 from ..storage.rows import StoredGroup
-from ..util.text import shorten
+from ..util.values import shorten
 
 __all__ = ["nemo_gym_row"]
 

@@ -18,7 +18,7 @@ from ..records import Problem, Score, Status, recipe_text
 from ..scoring.grading import Verifier, verify_texts
 from ..service.client import RewardClient, split_stream_url
 from ..tasks.catalogue import Discovery, select_tasks
-from ..util.text import shorten
+from ..util.values import shorten
 
 __all__ = ["evaluation_problems", "problem_row", "shared_gym"]
 

@@ -11,7 +11,7 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 from ..errors import ConfigurationError
 from ..records import Status
 from ..storage.export import SKYRL_ENVIRONMENT, skyrl_row
-from ..util.text import shorten
+from ..util.values import shorten
 from .shared import score_by_recipe
 
 __all__ = ["ReasoningGymTextEnv", "skyrl_row"]

@@ -14,7 +14,7 @@ from ..inference.prompts import build_messages, resolve_system_prompt
 from ..service.client import RewardClient, split_stream_url
 from ..storage.export import verl_row
 from ..tasks.recipes import read_recipe
-from ..util.text import shorten
+from ..util.values import shorten
 from .shared import score_by_recipe
 
 __all__ = ["ReasoningGymDataset", "compute_score"]

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct, convert
 from msgspec.structs import asdict
 
 from ..records import Ladder
-from ..util.grouping import group_by
+from ..util.values import group_by
 from .levels import LevelPolicy, Move, level_at
 
 DEAD_BAND = 0.04

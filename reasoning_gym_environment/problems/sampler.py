@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 
 from ..records import Recipe
-from ..util.text import shorten
+from ..util.values import shorten
 from .curriculum import Amount, Count, LevelsState
 from .levels import DefaultLevels, LevelPolicy, Move
 from .memory import FRESH_SHARE, MemoryState, ReplayBuffer

@@ -17,7 +17,7 @@ from ..tasks.catalogue import proven_tasks, require_known, select_tasks, task_we
 from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import read_recipe
 from ..util.models import validate
-from ..util.text import shorten
+from ..util.values import shorten
 from .curriculum import Count, Curriculum
 from .levels import ComplexityMode, DefaultLevels, FixedLevels, LevelPolicy, RandomLevels
 from .memory import count_group

@@ -3,4 +3,4 @@
 Figures are calculated here from stored groups; nothing is scored or sampled.
 """
 
-__all__ = ["data", "index", "live", "page"]
+__all__ = ["data", "live", "page"]

@@ -1,20 +1,35 @@
-"""The data of a report: stored groups, read from files."""
+"""What a report shows: stored groups, read from files, in a columnar index.
+
+The page computes every figure from the index's columns, and loads the texts of a group when it
+shows it. The index grows by group, and hands out what came since, so that a page can follow a run.
+How a run goes is told from its last groups and its record, in the words of its log.
+"""
 
 from __future__ import annotations
 
+import heapq
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from hashlib import blake2b
+from pathlib import Path, PurePath
+from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from ..errors import FixableError
-from ..evaluation.store import METRICS
-from ..storage.dumps import FAILED, PARTIAL, read_groups, stored_files
-from ..storage.rows import StoredGroup
-from ..tasks.catalogue import known_categories
+from ..evaluation.store import METRICS, PARTIAL_SAMPLES, RUN, SAMPLES, settings_in
+from ..records import FORMAT_FAILURES, Signal, Status
+from ..rollouts.metrics import GROUPS, NEARLY_ALL, AnswerCheck
+from ..storage.dumps import FAILED, PARTIAL, counted, read_groups, stored_files
+from ..storage.rows import StoredGroup, StoredRollout
+from ..storage.runs import RECORD_SECONDS, RunRecord, read_run
+from ..tasks.catalogue import known_categories, ladder_heights
+from ..tasks.facts import Floors, floors
 
 TRAINING, EVALUATION = "training", "evaluation"
 
@@ -122,3 +137,478 @@ def summarize(path: Path, groups: Sequence[StoredGroup], torn: int) -> Source:
         rollouts=sum(len(group.rollouts) for group in groups),
         torn=torn,
     )
+
+
+RATE_SECONDS = 60
+INDEX_VERSION: Final = 1
+"""Version of the index's layout; the page refuses another one."""
+
+_STATUSES = list(Status)
+_LABELS = {
+    "model_name": "model",
+    "server_type": "server",
+    "step": "step",
+    "temperature": "temperature",
+    "eval_temperature": "temperature",
+    "top_p": "top p",
+    "max_token_length": "token limit",
+    "length_limit": "token limit",
+    "group_size": "group size",
+    "eval_attempts": "attempts",
+    "seed": "seed",
+    "eval_seed": "seed",
+    "score_mode": "score mode",
+    "complexity_mode": "difficulty",
+    "sampling": "sampling",
+}
+"""Labels of the settings that the page shows, in their order."""
+
+
+@dataclass(kw_only=True, slots=True)
+class RunEntry:
+    """A training run, or the items of an evaluation at one difficulty; never pooled.
+
+    Attributes:
+        key: the run's name in its rows, or the evaluation's folder and difficulty.
+        folder: where its record, or its `run.json`, is; None for rows that no file holds.
+        rules: what counts as solved.
+        last_number: the largest number of a training group.
+        numbered: whether all groups have a number.
+        record: of a training run that writes one.
+    """
+
+    key: str
+    kind: str
+    name: str
+    folder: Path | None
+    system_prompt: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    rules: set[str] = field(default_factory=set)
+    groups: int = 0
+    last_number: int = 0
+    numbered: bool = True
+    record: RunRecord | None = None
+
+    def add(self, group: StoredGroup) -> None:
+        """Take in what a group says of its run."""
+        self.groups += 1
+        self.last_number = max(self.last_number, group.number)
+        self.numbered = self.numbered and group.number > 0
+        self.versions |= {name: str(version) for name, version in group.library_versions.items()}
+        threshold = group.solved_threshold
+        self.rules.add("right answers" if threshold is None else f"scores of {threshold} and more")
+        for message in group.prompt:
+            if message["role"] == "system":
+                self.system_prompt = self.system_prompt or message["content"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the page's header shows, with what the run's files say now."""
+        about = self._training() if self.kind == TRAINING else self._evaluation()
+        settings: Mapping[str, Any] = about.pop("settings")
+        if "length_limit" in settings:  # the stricter of two token limits stands for both
+            settings = {**settings, "max_token_length": None}
+        shown = [name for name in _LABELS if settings.get(name) is not None]
+        header = [[_LABELS[name], str(settings[name])] for name in shown]
+        tasks = settings.get("tasks")
+        if isinstance(tasks, list):
+            header.append(["tasks", f"{len(tasks)}"])
+        header += [[name, version] for name, version in self.versions.items()]
+        rules = " or ".join(sorted(self.rules))
+        return {
+            "id": self.key,
+            "kind": self.kind,
+            "name": self.name,
+            "header": [*header, ["counts as solved", rules], *about.pop("more")],
+            "rules": rules,
+            "system_prompt": self.system_prompt,
+            **about,
+        }
+
+    def _training(self) -> dict[str, Any]:
+        record = self.record
+        if not self.numbered:
+            groups = f"{self.groups:,}, perhaps a selection: these rows are not numbered"
+        elif self.groups >= self.last_number:
+            groups = f"all {self.groups:,}"
+        else:
+            groups = f"a selection: {self.groups:,} of {self.last_number:,}"
+        return {
+            "started": record.started if record else "",
+            "updated": record.updated if record else "",
+            "ended": record.ended if record else "",
+            "health": [],
+            "warnings": [structs.asdict(each) for each in (record.warnings if record else ())],
+            "settings": record.settings if record else {},
+            "more": [["groups", groups]],
+        }
+
+    def _evaluation(self) -> dict[str, Any]:
+        more: list[list[str]] = []
+        settings: Mapping[str, Any] = {}
+        try:
+            settings = (settings_in(self.folder) if self.folder else None) or {}
+        except FixableError:
+            more = [["settings", f"{RUN} can't be read"]]
+        ended = ""  # until its results are written
+        with suppress(OSError):
+            written = ((self.folder or Path()) / METRICS).stat().st_mtime
+            ended = datetime.fromtimestamp(written, timezone.utc).isoformat(timespec="seconds")
+        times = {"started": "", "updated": "", "ended": ended}
+        return {**times, "health": [], "warnings": [], "settings": settings, "more": more}
+
+
+class GroupIndex:
+    """Columns of the groups added so far; each task, run and problem has a number from 0."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, RunEntry] = {}
+        self._run_numbers: dict[str, int] = {}
+        self._tasks: dict[str, dict[str, Any]] = {}
+        self._task_numbers: dict[str, int] = {}
+        self._problems: dict[bytes, int] = {}
+        self._ids: set[str] = set()
+        self._firsts = [0]
+        self._groups: dict[str, list[Any]] = {"id": [], "at": []}
+        self._groups |= {name: [] for name in _GROUP_COLUMNS}
+        self._groups |= {name: [] for name in ("run", "task", "problem")}
+        self._rollouts: dict[str, list[Any]] = {name: [] for name in _ROLLOUT_COLUMNS}
+
+    def __len__(self) -> int:
+        """Return the number of groups."""
+        return len(self._firsts) - 1
+
+    def add(self, group: StoredGroup, at: Any = None, *, identifier: str = "") -> str:
+        """Append a group, and return its identifier: short, and the same in every index.
+
+        Args:
+            at: where its texts are, as the page's source understands it.
+            identifier: its `group_id`, if that is known.
+        """
+        identifier = self._unique(identifier or group_id(group))
+        columns = self._groups
+        columns["id"].append(identifier)
+        columns["at"].append(at)
+        columns["run"].append(self._run(group))
+        columns["task"].append(self._task(group.task))
+        problem = blake2b(group.item_key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        columns["problem"].append(self._problems.setdefault(problem, len(self._problems)))
+        for name, value in _GROUP_COLUMNS.items():
+            columns[name].append(value(group))
+        for rollout in group.rollouts:
+            for name, of in _ROLLOUT_COLUMNS.items():
+                self._rollouts[name].append(of(rollout))
+        self._firsts.append(self._firsts[-1] + len(group.rollouts))
+        return identifier
+
+    def identifier(self, number: int) -> str:
+        """Return the identifier of the group with that number."""
+        identifier: str = self._groups["id"][number]
+        return identifier
+
+    def batch(self, since: int = 0) -> dict[str, Any]:
+        """Return the columns from a number of groups on, and everything of runs and tasks."""
+        first = self._firsts[since]
+        return {
+            "version": INDEX_VERSION,
+            "cursor": str(len(self)),
+            "restart": since == 0,
+            "runs": [run.to_json() for run in self.runs.values()],
+            "tasks": list(self._tasks.values()),
+            "statuses": [status.value for status in _STATUSES],
+            "groups": {name: values[since:] for name, values in self._groups.items()},
+            "rollouts": {name: values[first:] for name, values in self._rollouts.items()},
+        }
+
+    def _unique(self, first: str) -> str:
+        identifier, copy = first, 1
+        while identifier in self._ids:  # the same row twice, or an accident
+            copy += 1
+            identifier = f"{first}-{copy}"
+        self._ids.add(identifier)
+        return identifier
+
+    def _run(self, group: StoredGroup) -> int:
+        key, name = run_of(group)
+        if key not in self.runs:
+            self._add_run(key, name, split_of(group), group.file.parent if group.file else None)
+        self.runs[key].add(group)
+        return self._run_numbers[key]
+
+    def _add_run(self, key: str, name: str, kind: str, folder: Path | None) -> None:
+        record = read_run(folder, key) if folder and kind == TRAINING else None
+        self.runs[key] = RunEntry(key=key, kind=kind, name=name, folder=folder, record=record)
+        self._run_numbers[key] = len(self._run_numbers)
+
+    def set_record(self, record: RunRecord, folder: Path) -> None:
+        """Replace the record of a run, which may have no groups yet."""
+        if record.run not in self.runs:
+            self._add_run(record.run, _training_name(record.run), TRAINING, folder)
+        self.runs[record.run].record = record
+
+    def _task(self, name: str) -> int:
+        if name not in self._tasks:
+            own: Floors | None = floors().get(name)
+            self._task_numbers[name] = len(self._tasks)
+            self._tasks[name] = {
+                "name": name,
+                "category": category_of(name),
+                "chance": own.chance.solved if own else None,
+                "no_reasoning": own.no_reasoning.solved if own else None,
+                "levels": ladder_heights().get(name, 0),
+            }
+        return self._task_numbers[name]
+
+
+def group_id(group: StoredGroup) -> str:
+    """Return an identifier that is the same in every file of the group's run."""
+    run, _ = run_of(group)
+    said = f"{run}\0{group.item_key}\0{group.time}\0{group.number}"
+    return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=5).hexdigest()
+
+
+def run_of(group: StoredGroup) -> tuple[str, str]:
+    """Return the key and the name of the run, or of the evaluation at one difficulty."""
+    if split_of(group) == TRAINING:
+        return group.run, _training_name(group.run)
+    path = str(group.file or "")
+    folder = next(
+        (path[: -len(end) - 1] for end in (SAMPLES, PARTIAL_SAMPLES) if path.endswith(end)), path
+    )
+    name = short_name(folder) or EVALUATION
+    if group.difficulty is None:
+        return folder or EVALUATION, name
+    return f"{folder} {group.difficulty:g}", f"{name}, difficulty {group.difficulty:g}"
+
+
+def _training_name(run: str) -> str:
+    return f"run {run[:8]}" if run else "training"
+
+
+def short_name(path: str) -> str:
+    """Return a path's last two parts.
+
+    Example:
+        >>> short_name("data_dumps/evaluation_1/step-20")
+        'evaluation_1/step-20'
+    """
+    return "/".join(PurePath(path).parts[-2:])
+
+
+def difficulty_of(group: StoredGroup) -> float | None:
+    """Return the group's position on its task's ladder, from 0 to 1; None without a level.
+
+    Ladders have different lengths, so levels of different tasks are not comparable.
+    """
+    height = ladder_heights().get(group.task, 0)
+    if group.difficulty is not None or group.recipe.level is None or height < 2:
+        return group.difficulty
+    return min(1.0, group.recipe.level / (height - 1))
+
+
+def _seconds(group: StoredGroup) -> float | None:
+    """Return when the group was written, in seconds since 1970; None where it does not tell."""
+    seconds = seconds_of(group.time)
+    return None if seconds is None else round(seconds, 1)
+
+
+def _signal(group: StoredGroup) -> int | None:
+    """Return whether the group has signal; None with fewer than two scored rollouts."""
+    return int(group.signal is Signal.MIXED) if len(group.scored) > 1 else None
+
+
+def _has_floors(group: StoredGroup) -> int:
+    """Return whether its task's floors apply: to default items and right answers."""
+    recipe = group.recipe
+    default = recipe.level is None and not recipe.parameters
+    return int(default and group.task in floors(group.solved_threshold))
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+_GROUP_COLUMNS: Mapping[str, Callable[[StoredGroup], Any]] = {
+    "time": _seconds,
+    "number": lambda group: group.number,
+    "level": lambda group: group.recipe.level,
+    "difficulty": lambda group: _rounded(difficulty_of(group)),
+    "signal": _signal,
+    "asked_again": lambda group: int(group.asked_again),
+    "floors": _has_floors,
+    "size": lambda group: len(group.rollouts),
+}
+_ROLLOUT_COLUMNS: Mapping[str, Callable[[StoredRollout], Any]] = {
+    "status": lambda rollout: _STATUSES.index(rollout.status),
+    "reward": lambda rollout: _rounded(rollout.score),
+    "score": lambda rollout: _rounded(rollout.raw_score),
+    "solved": lambda rollout: int(rollout.solved),
+    "tokens": lambda rollout: rollout.length,
+    "truncated": lambda rollout: int(rollout.truncated),
+    "format_failure": lambda rollout: int(rollout.status in FORMAT_FAILURES),
+}
+
+
+class _Outcome(NamedTuple):
+    """What a group tells about the health of its run; sorted by time."""
+
+    time: float
+    number: int
+    signal: Signal | None
+    unscored: int
+    truncated: int
+    completions: list[tuple[str, str, Status]]
+
+
+class RunHealth:
+    """The last groups of a run or an evaluation, in whatever order they are read."""
+
+    def __init__(self) -> None:
+        self._groups = 0
+        self._first = self._last = 0.0
+        self._outcomes: list[_Outcome] = []  # a heap of the last groups by time
+        self._rollouts_at: Counter[int] = Counter()  # of the last minute, by second
+
+    def add(self, group: StoredGroup) -> None:
+        """Take in a group."""
+        time = seconds_of(group.time) or 0.0
+        self._first = min(self._first, time) if self._groups else time
+        self._last = max(self._last, time)
+        self._groups += 1
+        since = self._last - RATE_SECONDS
+        if time > since:
+            self._rollouts_at[int(time)] += len(group.rollouts)
+            for second in [each for each in self._rollouts_at if each <= since]:
+                del self._rollouts_at[second]
+        heap, scored = self._outcomes, group.scored
+        if len(heap) == GROUPS and heap[0][:2] > (time, self._groups):
+            return
+        outcome = _Outcome(
+            time=time,
+            number=self._groups,
+            signal=group.signal,
+            unscored=len(group.rollouts) - len(scored),
+            truncated=sum(rollout.truncated for rollout in scored),
+            completions=[  # of the text, only whether there is one is kept
+                (r.text[:1] if r.text.strip() else "", r.finish_reason, r.status) for r in scored
+            ],
+        )
+        (heapq.heappush if len(heap) < GROUPS else heapq.heapreplace)(heap, outcome)
+
+    def pace(self, now: float) -> list[list[str]]:
+        """Return label and value of the rate over the last minute, and of the last group's age."""
+        if not self._last:
+            return []
+        ago = f"{lasting(now - self._last)} ago"
+        return [["rollouts per second", f"{self._rate(now):.1f}"], ["last group", ago]]
+
+    def _rate(self, now: float) -> float:
+        since = now - RATE_SECONDS
+        rollouts = sum(count for second, count in self._rollouts_at.items() if second > since)
+        return rollouts / max(1.0, min(RATE_SECONDS, now - self._first))
+
+    def lines(
+        self,
+        record: RunRecord | None = None,
+        *,
+        trains: bool,
+        unreadable: int = 0,
+        ended: bool = False,
+        now: float | None = None,
+    ) -> list[dict[str, str]]:
+        """Return what is wrong, or one line that nothing is.
+
+        Args:
+            record: of the run, if it writes one.
+            trains: whether the groups are of training.
+            unreadable: lines of the run's files that could not be read.
+            ended: whether it has ended, where no record says so.
+            now: seconds since the epoch; None leaves out what is only true while a run goes.
+        """
+        ended = ended or bool(record and record.ended)
+        found = [*self._state(record, None if ended else now), *self._findings(trains=trains)]
+        if unreadable:
+            found.append(("warning", f"Skipped {unreadable} torn or unreadable lines"))
+        return [{"level": level, "text": text} for level, text in found or [self._fine(ended, now)]]
+
+    def _fine(self, ended: bool, now: float | None) -> tuple[str, str]:
+        if ended:
+            return "ok", "Ended"
+        if now is None or not self._last:
+            return "ok", "Nothing wrong in the last groups"
+        ago = lasting(now - self._last)
+        return "ok", f"{self._rate(now):.1f} rollouts per second, last group {ago} ago"
+
+    def _state(self, record: RunRecord | None, now: float | None) -> Iterator[tuple[str, str]]:
+        """Yield what the run's record and files say.
+
+        Args:
+            now: None unless the run goes.
+        """
+        if record and record.lost:
+            yield "error", f"{counted(record.lost)} lost to disk"
+        if record and now is not None:
+            if record.failures:
+                yield "error", f"Inference fails: lost {counted(record.failures)} in a row"
+            if record.waiting:
+                yield "warning", f"Requests wait: {record.waiting}"
+            silent = now - (seconds_of(record.updated) or 0.0)
+            since_group = now - (self._last or seconds_of(record.started) or 0.0)
+            if silent > 6 * RECORD_SECONDS:
+                what = "The process was killed, or its disk stalls"
+                yield "error", f"{what}: it has written nothing about itself for {lasting(silent)}"
+            elif since_group > 120.0:
+                yield "warning", f"No group for {lasting(since_group)}"
+
+    def _findings(self, *, trains: bool) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong with the last groups."""
+        last = self._outcomes
+        if len(last) < 10:
+            return
+        of, check = f"the last {len(last)} groups", AnswerCheck()
+        for outcome in last:
+            check.add(outcome.completions)
+        given = sum(len(one.completions) for one in last)
+        unscored = sum(one.unscored for one in last)
+        if unscored > 0.02 * (unscored + given):
+            share = unscored / (unscored + given)
+            yield "warning", f"{share:.0%} of the rollouts of {of} are unscored"
+        if text := check.finding(of):
+            yield "error", text
+            return
+        truncated = sum(one.truncated for one in last) / max(1, given)
+        if truncated >= 0.2:
+            what = "are truncated at max_token_length"
+            yield "warning", f"{truncated:.0%} of the completions of {of} {what}"
+        for signal, what in (
+            (Signal.ALL_SOLVED, "all solved"),
+            (Signal.NONE_SOLVED, "all unsolved"),
+        ):
+            share = sum(one.signal is signal for one in last) / len(last)
+            if trains and share >= NEARLY_ALL:
+                yield "warning", f"{share:.0%} of {of} are {what}: little can be learned from them"
+
+
+def seconds_of(time: str) -> float | None:
+    """Return seconds since the epoch of an ISO 8601 time; None if it isn't one.
+
+    Example:
+        >>> seconds_of("1970-01-01T00:01:00+00:00"), seconds_of("soon")
+        (60.0, None)
+    """
+    try:
+        return datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def lasting(seconds: float) -> str:
+    """Return a duration in words.
+
+    Example:
+        >>> lasting(4.2), lasting(90), lasting(7200), lasting(400_000)
+        ('4 s', '90 s', '2 h', '5 days')
+    """
+    for unit, size, most in (("s", 1, 120), ("min", 60, 120), ("h", 3600, 48)):
+        if seconds < most * size:
+            return f"{max(0.0, seconds) / size:.0f} {unit}"
+    return f"{seconds / 86400:.0f} days"

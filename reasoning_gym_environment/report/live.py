@@ -40,14 +40,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import FixableError
-from ..evaluation.store import PARTIAL, SAMPLES
+from ..evaluation.store import PARTIAL_SAMPLES, SAMPLES
 from ..service.server import HttpServer
 from ..storage.dumps import distinct_files, holds_groups
 from ..storage.rows import SCHEMA_VERSION, StoredGroup
 from ..storage.runs import is_record, read_record
-from ..util.text import shorten
-from .data import TRAINING
-from .index import GroupIndex, RunHealth, group_id, run_of, seconds_of
+from ..util.values import shorten
+from .data import TRAINING, GroupIndex, RunHealth, group_id, run_of, seconds_of
 from .page import row_of
 
 logger = logging.getLogger(__name__)
@@ -300,7 +299,7 @@ class LiveIndex:
 
     def _read(self, file: FollowedFile) -> None:
         restarts, lines = file.restarts, file.next_lines()
-        if file.restarts > restarts and file.path.name in (SAMPLES, PARTIAL):
+        if file.restarts > restarts and file.path.name in (SAMPLES, PARTIAL_SAMPLES):
             self._start()  # a resumed evaluation asks its unscored items again
             return
         number = self._read_as.setdefault((file.path, file.restarts), len(self._read_from))
@@ -423,7 +422,7 @@ class LiveIndex:
 
 
 def _is_followed(name: str) -> bool:
-    return holds_groups(name) or name == PARTIAL or is_record(name)
+    return holds_groups(name) or name == PARTIAL_SAMPLES or is_record(name)
 
 
 def _matches(path: Path, rows: Iterable[tuple[str, _Place]], text: str) -> Iterator[str]:

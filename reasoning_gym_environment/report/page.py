@@ -23,8 +23,7 @@ from typing import Any
 from ..errors import FixableError
 from ..storage.rows import StoredGroup
 from ..util.files import replacing, require_not_read
-from .data import TRAINING, ReportData, read_report_data
-from .index import GroupIndex, RunHealth, run_of
+from .data import TRAINING, GroupIndex, ReportData, RunHealth, read_report_data, run_of
 
 MAX_TEXT = 50_000
 """Characters of a text in a page that is a file."""

@@ -14,8 +14,8 @@ from enum import Enum
 from types import MappingProxyType
 
 from ..records import UPSTREAM_THRESHOLD, Attempt, GroupResult, Signal, Status
-from ..scoring.rewards import signal
-from ..util.text import escape_control_characters, replace_surrogates
+from ..scoring.grading import signal
+from ..util.values import escape_control_characters, replace_surrogates
 
 logger = logging.getLogger(__name__)
 line_logger = logging.getLogger(f"{__name__}.line")

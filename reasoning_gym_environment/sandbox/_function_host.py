@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from ..errors import WorkerStartError
-from ..util.text import shorten
+from ..util.values import shorten
 from . import _limits as limits
 from . import _protocol as protocol
 from ._children import ParentGoneError, run_child, score_all

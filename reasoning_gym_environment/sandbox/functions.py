@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ..errors import WorkerLostError
 from ..records import Status, Verdict
-from ..util.text import escape_control_characters
+from ..util.values import escape_control_characters
 from ._fork_server import ForkServer
 from ._function_host import PROGRAM, ROLE, FunctionSource
 from ._protocol import FormScores, Outcome, to_verdict

@@ -32,7 +32,7 @@ from ..tasks.catalogue import Discovery
 from ..tasks.facts import solved_score
 from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import LIBRARY, require_valid_recipe
-from ..util.text import shorten
+from ..util.values import shorten
 from ._fork_server import ForkServer, WorkerProcess
 from ._generator import Request
 from ._protocol import MAX_ANSWER, MAX_ANSWERS, EntryAnswers, unpack_verdicts

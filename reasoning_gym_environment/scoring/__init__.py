@@ -3,4 +3,4 @@
 The library's verifiers run in `sandbox`.
 """
 
-__all__ = ["extraction", "grading", "guards", "rewards"]
+__all__ = ["extraction", "grading", "guards"]

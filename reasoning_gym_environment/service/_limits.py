@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..util.text import shorten
+from ..util.values import shorten
 
 MAX_VALUES = 2**19
 """Values in one body, more than 4 MiB of token ids and logprobs have."""

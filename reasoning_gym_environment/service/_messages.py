@@ -28,7 +28,7 @@ from ..problems.options import StreamOptions
 from ..records import Problem, Recipe, Score, Status
 from ..tasks.catalogue import restore_json_entry
 from ..tasks.recipes import VERSION, read_recipe
-from ..util.text import shorten
+from ..util.values import shorten
 from .client import STREAM_NAME
 
 MAX_COMPLETIONS = 256

@@ -14,7 +14,7 @@ from fastapi import HTTPException
 from ..errors import GenerationError, GenerationTimeoutError, WorkerLostError
 from ..gym.asynchronous import AsyncReasoningGym
 from ..records import Score, Status
-from ..util.text import shorten
+from ..util.values import shorten
 from ._messages import Target, retry_later
 
 MAX_BATCH = 8

@@ -37,9 +37,8 @@ from ..gym.asynchronous import AsyncReasoningGym
 from ..gym.containment import ContainedFunction
 from ..records import Score
 from ..util.concurrency import gather_or_cancel
-from ..util.outages import is_loopback, limit_loop_errors
-from ..util.retry import Retry
-from ..util.text import shorten
+from ..util.outages import Retry, is_loopback, limit_loop_errors
+from ..util.values import shorten
 from . import ServiceSettings
 from . import _messages as messages
 from ._limits import BearerToken, BodyLimiter, RequestMetrics, error_response

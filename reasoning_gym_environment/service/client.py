@@ -18,8 +18,8 @@ from msgspec import Struct, structs
 from ..errors import ConfigurationError
 from ..records import Score
 from ..util.models import validate
-from ..util.retry import Retry
-from ..util.text import shorten
+from ..util.outages import Retry
+from ..util.values import shorten
 
 ReplyT = TypeVar("ReplyT", bound=Struct)
 

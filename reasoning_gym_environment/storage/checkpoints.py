@@ -13,7 +13,7 @@ from ..errors import FixableError
 from ..util.concurrency import DaemonWriter
 from ..util.files import LockFile, UnwritableError, require_writable, write_whole
 from ..util.models import validate
-from ..util.retry import Retry
+from ..util.outages import Retry
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ..errors import FixableError
 from ..records import Recipe, recipe_text
 from ..util.files import replacing, require_free, write_whole
-from ..util.text import replace_surrogates, shorten
+from ..util.values import replace_surrogates, shorten
 from .dumps import read_rows
 from .rows import StoredGroup, StoredRollout, stable_json
 

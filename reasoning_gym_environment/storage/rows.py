@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 
 from ..problems.seeds import is_evaluation_seed
 from ..records import Attempt, GroupResult, Problem, Recipe, Reward, Signal, Status, Verdict
-from ..scoring.rewards import signal
+from ..scoring.grading import signal
 from ..tasks.recipes import LIBRARY, read_recipe
 from ..util.models import validate
 

@@ -22,7 +22,7 @@ from ..util.files import write_whole
 from ..util.logs import SecretRedactor
 from ..util.models import validate
 from ..util.outages import Outage
-from ..util.text import escape_control_characters
+from ..util.values import escape_control_characters
 
 logger = logging.getLogger(__name__)
 

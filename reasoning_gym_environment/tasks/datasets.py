@@ -20,7 +20,7 @@ from importlib.metadata import version
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..records import Problem, Recipe
-from ..util.text import shorten
+from ..util.values import shorten
 from .facts import NOT_A_TASK, SEEDED_AT_CONSTRUCTION, SHARES_DATA
 from .item_checks import item_fault
 from .ladders import (

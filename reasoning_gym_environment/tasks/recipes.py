@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import did_you_mean
 from ..records import Recipe
-from ..util.text import shorten
+from ..util.values import shorten
 
 LIBRARY = "reasoning-gym"
 

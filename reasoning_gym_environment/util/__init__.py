@@ -7,11 +7,9 @@ __all__ = [
     "command_line",
     "concurrency",
     "files",
-    "grouping",
     "logs",
     "models",
     "outages",
     "progress",
-    "retry",
-    "text",
+    "values",
 ]

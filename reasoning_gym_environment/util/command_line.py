@@ -24,7 +24,7 @@ from pydantic.fields import FieldInfo
 
 from ..errors import ConfigurationError, did_you_mean
 from .logs import WITHHELD
-from .text import shorten
+from .values import shorten
 
 ENV, SERVER = "env", "openai"
 """The sections of the command line and the file."""

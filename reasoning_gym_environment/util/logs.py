@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ..errors import FixableError
-from .text import escape_control_characters
+from .values import escape_control_characters
 
 WITHHELD = "withheld"
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from .text import replace_surrogates
+from .values import replace_surrogates
 
 Model = TypeVar("Model")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.util.files import require_place
-from reasoning_gym_environment.util.text import escape_control_characters
+from reasoning_gym_environment.util.values import escape_control_characters
 
 from . import answers, check, versions
 

@@ -20,8 +20,8 @@ from reasoning_gym_environment.audit.run import chosen_tasks
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.extraction import extract_answer, strip_formatting
-from reasoning_gym_environment.util.grouping import group_by
 from reasoning_gym_environment.util.progress import with_progress
+from reasoning_gym_environment.util.values import group_by
 
 from ..leaderboard.published import PublishedItem, made_again, read_published
 from .check import Examination, solver_processes

@@ -26,9 +26,8 @@ from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.records import Ladder, Problem, Recipe, Status
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool, default_processes
 from reasoning_gym_environment.scoring.grading import verify_texts
-from reasoning_gym_environment.util.grouping import group_by
 from reasoning_gym_environment.util.progress import with_progress
-from reasoning_gym_environment.util.text import shorten
+from reasoning_gym_environment.util.values import group_by, shorten
 
 from .solvers.registry import PROPERTIES, SOLVERS
 from .solvers.solution import UnreadableQuestionError

@@ -31,7 +31,7 @@ from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.tasks.catalogue import require_known
 from reasoning_gym_environment.tasks.recipes import LIBRARY, VERSION
 from reasoning_gym_environment.util.progress import with_progress
-from reasoning_gym_environment.util.text import shorten
+from reasoning_gym_environment.util.values import shorten
 
 logger = logging.getLogger(__name__)
 

@@ -11,13 +11,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
-from reasoning_gym_environment.evaluation.leaderboard import encode_standings
+from reasoning_gym_environment.evaluation.comparison import encode_standings
 from reasoning_gym_environment.evaluation.store import EvaluationStore, read_results
 from reasoning_gym_environment.problems.suites import built_in, load_suite
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool, default_processes
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 from reasoning_gym_environment.util.files import require_place
-from reasoning_gym_environment.util.text import escape_control_characters
+from reasoning_gym_environment.util.values import escape_control_characters
 
 from . import page
 from .published import ImportedAnswers, PublishedItem, import_answers, read_published

@@ -20,7 +20,7 @@ from reasoning_gym_environment.records import FORMAT_FAILURES, Status, recipe_ke
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.scoring.guards.registry import max_score
 from reasoning_gym_environment.storage.rows import StoredGroup, StoredRollout
-from reasoning_gym_environment.util.grouping import group_by
+from reasoning_gym_environment.util.values import group_by
 
 from .published import STORED_SCORE
 from .standings import published_table, read_standings

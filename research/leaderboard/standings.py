@@ -11,14 +11,14 @@ from statistics import fmean
 from msgspec import Struct
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.evaluation.leaderboard import Standing, leaderboard_table, standing
+from reasoning_gym_environment.evaluation.comparison import Standing, leaderboard_table, standing
 from reasoning_gym_environment.evaluation.metrics import Baselines
 from reasoning_gym_environment.evaluation.store import EvaluationResults
 from reasoning_gym_environment.problems.suites import Suite
 from reasoning_gym_environment.storage.rows import StoredGroup, StoredRollout
 from reasoning_gym_environment.tasks.catalogue import known_categories
-from reasoning_gym_environment.util.grouping import group_by
 from reasoning_gym_environment.util.models import validate
+from reasoning_gym_environment.util.values import group_by
 
 from .published import STORED_SCORE
 

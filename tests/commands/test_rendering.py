@@ -15,7 +15,7 @@ from reasoning_gym_environment.commands.show import (
 )
 from reasoning_gym_environment.records import Status
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.util.text import escape_control_characters
+from reasoning_gym_environment.util.values import escape_control_characters
 
 UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 

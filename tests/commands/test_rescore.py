@@ -12,8 +12,7 @@ from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.records import FaultKind, Recipe
 from reasoning_gym_environment.report.data import read_metrics
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
-from reasoning_gym_environment.scoring.rewards import ScoreMode
+from reasoning_gym_environment.scoring.grading import ScoreMode, ScoringSettings, grade
 from reasoning_gym_environment.settings import default_settings, read_environment, settings_of
 from reasoning_gym_environment.storage.dumps import read_dump
 

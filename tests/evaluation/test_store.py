@@ -11,7 +11,7 @@ import pytest
 
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.evaluation.store import (
-    PARTIAL,
+    PARTIAL_SAMPLES,
     SAMPLES,
     EvaluationStore,
     locked,
@@ -71,7 +71,9 @@ async def test_an_interrupted_evaluation_resumes_with_its_finished_samples(tmp_p
 
 async def test_a_sample_is_on_disk_when_it_is_added(tmp_path: Path) -> None:
     await begun(tmp_path, sample(1))
-    assert [json.loads(line) for line in (tmp_path / PARTIAL).read_text().splitlines()] == [row(1)]
+    assert [json.loads(line) for line in (tmp_path / PARTIAL_SAMPLES).read_text().splitlines()] == [
+        row(1)
+    ]
 
 
 async def test_samples_written_at_once_are_whole_lines(tmp_path: Path) -> None:
@@ -82,7 +84,7 @@ async def test_samples_written_at_once_are_whole_lines(tmp_path: Path) -> None:
 
 async def test_a_torn_line_loses_only_its_own_sample(tmp_path: Path) -> None:
     await begun(tmp_path, sample(1))
-    with (tmp_path / PARTIAL).open("a") as partial:
+    with (tmp_path / PARTIAL_SAMPLES).open("a") as partial:
         partial.write('{"recipe": {"task": "g')
     await begun(tmp_path, sample(2))
     assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [1, 2]
@@ -96,7 +98,7 @@ async def test_samples_without_any_score_are_retried(tmp_path: Path) -> None:
 async def test_a_complete_evaluation_needs_no_other_file(tmp_path: Path) -> None:
     store = await begun(tmp_path, sample(1))
     store.complete([sample(1)], RESULTS)
-    assert not (tmp_path / PARTIAL).exists()
+    assert not (tmp_path / PARTIAL_SAMPLES).exists()
     assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [1]
 
 
@@ -140,8 +142,8 @@ def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
 
 async def test_a_sample_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     store = EvaluationStore(tmp_path, SETTINGS)
-    (tmp_path / PARTIAL).unlink()
-    (tmp_path / PARTIAL).mkdir()
+    (tmp_path / PARTIAL_SAMPLES).unlink()
+    (tmp_path / PARTIAL_SAMPLES).mkdir()
     with pytest.raises(FixableError, match=f"can't be written to {tmp_path}"):
         await store.add(sample(1))
 

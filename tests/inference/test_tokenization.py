@@ -15,7 +15,7 @@ from reasoning_gym_environment.inference.prompts import (
     render_prompt,
 )
 from reasoning_gym_environment.records import Completion
-from reasoning_gym_environment.util.text import replace_surrogates
+from reasoning_gym_environment.util.values import replace_surrogates
 
 MESSAGES = [{"role": "system", "content": "Think."}, {"role": "user", "content": "2 + 2?"}]
 TEXT = "<think>\nTwo and two.\n</think>\n\n<answer>4</answer>"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from report_files import row
 
-from reasoning_gym_environment.report.index import RunHealth
+from reasoning_gym_environment.report.data import RunHealth
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.storage.runs import RunRecord
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from report_files import row, write
 
-from reasoning_gym_environment.report.data import read_report_data
-from reasoning_gym_environment.report.index import GroupIndex
+from reasoning_gym_environment.report.data import GroupIndex, read_report_data
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.storage.runs import record_path
 

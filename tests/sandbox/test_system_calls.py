@@ -21,7 +21,7 @@ from filter_attempts import ALLOW, FORBIDDEN, KILL, PROLOGUE, REFUSE, decision, 
 
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe
-from reasoning_gym_environment.sandbox import _system_calls as system_calls
+from reasoning_gym_environment.sandbox import _limits as system_calls
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 
 pytestmark = pytest.mark.processes

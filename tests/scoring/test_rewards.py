@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reasoning_gym_environment.records import UPSTREAM_THRESHOLD, Status, Verdict
 from reasoning_gym_environment.sandbox._protocol import FormScores, Outcome, to_verdict
-from reasoning_gym_environment.scoring.rewards import (
+from reasoning_gym_environment.scoring.grading import (
     length_factor,
     shape_rewards,
     signal,

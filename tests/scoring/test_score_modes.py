@@ -4,7 +4,7 @@ import pytest
 
 from reasoning_gym_environment.records import UPSTREAM_THRESHOLD, Status, Verdict
 from reasoning_gym_environment.sandbox._protocol import FormScores, Outcome, to_verdict
-from reasoning_gym_environment.scoring.rewards import ScoreMode, shape_rewards
+from reasoning_gym_environment.scoring.grading import ScoreMode, shape_rewards
 
 
 def verdict_on(raw: float, *, solved_from: float = UPSTREAM_THRESHOLD) -> Verdict:

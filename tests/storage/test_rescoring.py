@@ -13,8 +13,7 @@ from stored_values import as_stored, attempt, said, stored
 from reasoning_gym_environment.evaluation.run import unscored_group
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
-from reasoning_gym_environment.scoring.rewards import ScoreMode
+from reasoning_gym_environment.scoring.grading import ScoreMode, ScoringSettings, grade
 from reasoning_gym_environment.storage.rescoring import (
     REASONS,
     Rescored,

@@ -20,7 +20,7 @@ from reasoning_gym_environment.tasks.recipes import (
     read_recipe,
     require_valid_recipe,
 )
-from reasoning_gym_environment.util.text import shorten
+from reasoning_gym_environment.util.values import shorten
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the library's own, at its import
 

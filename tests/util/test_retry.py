@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from reasoning_gym_environment.util.retry import Retry, backoff
+from reasoning_gym_environment.util.outages import Retry, backoff
 
 
 @pytest.fixture

@@ -1,10 +1,12 @@
-"""Untrusted text and values: valid for UTF-8, safe to print, short."""
+"""Untrusted text and values: valid for UTF-8, safe to print, short; items grouped by a key."""
 
 from __future__ import annotations
 
 import re
 import reprlib
 import unicodedata
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -60,3 +62,20 @@ def shorten(value: object) -> str:
         return _repr.repr(value)[:100]
     except ValueError:  # Python writes no number of more than 4300 digits
         return "a list with a huge number"
+
+
+T = TypeVar("T")
+Key = TypeVar("Key", bound=Hashable)
+
+
+def group_by(key: Callable[[T], Key], items: Iterable[T]) -> dict[Key, list[T]]:
+    """Group items by a key; keys and items keep their order of appearance.
+
+    Example:
+        >>> group_by(len, ["a", "bb", "c"])
+        {1: ['a', 'c'], 2: ['bb']}
+    """
+    found: dict[Key, list[T]] = {}
+    for thing in items:
+        found.setdefault(key(thing), []).append(thing)
+    return found
