@@ -40,12 +40,7 @@ DEGENERATE = tuple(k for k in Kind if k not in (Kind.ORACLE, Kind.FORM))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Probe:
-    """One answer to one item.
-
-    Attributes:
-        label: the same for all items; a constant answer is its own label.
-        is_right: whether the answer is the oracle's.
-    """
+    """One answer to one item; the label is the same for all items, and a constant's own text."""
 
     kind: Kind
     label: str
@@ -123,12 +118,7 @@ def listing_probes(oracle: str, alternatives: Sequence[str]) -> list[Probe]:
 def probes_for(
     question: str, oracle: str | None, *, constants: Sequence[str], others: Sequence[str]
 ) -> list[Probe]:
-    """Return all probes of one item.
-
-    Args:
-        oracle: None where several answers are right.
-        others: oracles of other items; the first one is a probe.
-    """
+    """Return all probes of one item; `oracle` is None where several answers are right."""
     probes = constant_probes(constants, oracle)
     probes.append(Probe(kind=Kind.QUESTION, label="question", answer=question))
     for other in others[:1]:
@@ -142,11 +132,7 @@ def probes_for(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """Why a finding is expected.
-
-    Attributes:
-        levels: where it is expected; None means everywhere.
-    """
+    """Why a finding is expected, and on which levels; None means everywhere."""
 
     reason: str
     levels: Collection[int | None] | None = None

@@ -72,12 +72,7 @@ async def prove_level(
     seed: int = 7,
     stop_at_failure: bool = False,
 ) -> LevelProof:
-    """Generate items of one level in sequence, and score their own answers.
-
-    Args:
-        seed: of the set of items.
-        stop_at_failure: end at the first item that can't be generated.
-    """
+    """Generate items of one level in sequence, and score their own answers."""
     problems: list[Problem] = []
     errors: list[str] = []
     late: list[str] = []

@@ -64,16 +64,10 @@ class Audit:
 
 
 async def audit_tasks(names: Sequence[str], *, items: int, known: KnownFindings) -> Audit:
-    """Audit tasks, with a progress bar on a terminal.
+    """Audit the named tasks, or all, with a progress bar on a terminal.
 
-    Args:
-        names: of tasks; empty means every task.
-        items: of each task at its default configuration; floors take ten times as many.
-        known: findings to expect.
-
-    Raises:
-        UnknownTaskError: a name is unknown.
-        WorkerStartError: the worker processes don't start.
+    `items` of each are probed at its default configuration; floors take ten times as many.
+    Raises UnknownTaskError, and WorkerStartError if the worker processes don't start.
     """
     places = asyncio.Semaphore(4)  # tasks at once
     async with TaskPool(PoolSettings(processes=default_processes()), Counter()) as pool:
@@ -161,11 +155,7 @@ async def find_floors(pool: TaskPool, task: str, items: int) -> Floors:
 
 
 def _copies(problem: Problem, only: str | None = None) -> Answers:
-    """Answer without reasoning, except by what the task itself asks for, such as a sum.
-
-    Args:
-        only: label of the one strategy to use; None means all.
-    """
+    """Answer without reasoning, except by what the task itself asks for; `only` by one strategy."""
     own_work = OWN_WORK.get(problem.recipe.task, ())
     return {
         label: text
@@ -217,11 +207,7 @@ def best(scores: Sequence[Mapping[str, float]], solved_from: float) -> str:
 
 
 def floor(label: str, scores: Sequence[Mapping[str, float]], solved_from: float) -> Floor:
-    """Estimate the share of items that a label solves; without items, the interval is [0, 1].
-
-    Args:
-        scores, solved_from: as for `best`.
-    """
+    """Estimate the share of items that a label solves; without items, the interval is [0, 1]."""
     if not scores:
         return Floor(label=label, items=0, solved=0.0, low=0.0, high=1.0)
     estimate = share([[float(item.get(label, 0.0) >= solved_from)] for item in scores])

@@ -206,14 +206,7 @@ class Standing:
 
 
 def standing(results: EvaluationResults, suite: Suite, baselines: Baselines) -> Standing:
-    """Measure one evaluation.
-
-    Args:
-        baselines: categories, and floors at the default configuration.
-
-    Raises:
-        FixableError: it is of another suite, or too many items are missing.
-    """
+    """Measure an evaluation; FixableError if it is of another suite or lacks too many items."""
     made_on = results.settings.get("suite")
     if made_on != suite.identity:
         raise FixableError(
@@ -275,11 +268,7 @@ def leaderboard_table(
     standings: Sequence[Standing],
     more: Callable[[Standing], Mapping[str, str]] = lambda standing: {},
 ) -> str:
-    """Return the table in Markdown: a row for each model, the best first; shares in percent.
-
-    Args:
-        more: further cells of a row, by column.
-    """
+    """Return the table in Markdown, the best model first; `more` gives a row's further cells."""
 
     def percent(share: Estimate | None) -> str:
         return "" if share is None else f"{share.value:.1%}"

@@ -229,12 +229,7 @@ class Evaluation:
     def prepare(
         self, generate: Generate, categories: Mapping[str, str], ladders: Mapping[str, Ladder]
     ) -> None:
-        """Plan the evaluation set; its items are generated when first needed.
-
-        Args:
-            categories: category by task, of the selected tasks.
-            ladders: by task, for difficulties.
-        """
+        """Plan the evaluation set of the selected tasks; items are generated when first needed."""
         suite = self.settings.suite
         if suite is not None:
             self._categories = {t: c for t, c in categories.items() if t in suite.tasks}
@@ -364,11 +359,7 @@ class Evaluation:
             raise
 
     async def _sample(self, problem: Problem, length_limit: int) -> GroupResult:
-        """Return all attempts at a problem; unscored ones where inference fails.
-
-        Raises:
-            InferenceError: the server has refused several items in a row for good.
-        """
+        """Return all attempts at a problem; unscored ones where inference fails."""
         attempts = self.settings.eval_attempts
         try:
             group = await self._rollouts.sample(

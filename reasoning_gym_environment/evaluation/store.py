@@ -32,18 +32,10 @@ logger = logging.getLogger(__name__)
 
 
 class EvaluationStore:
-    """The samples of one evaluation, stored as they finish.
-
-    Attributes:
-        folder: where they are.
-        samples: all finished samples by `recipe_key`.
-    """
+    """The samples of one evaluation by `recipe_key`, stored in a folder as they finish."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        """Open a new evaluation, or one with the same settings.
-
-        Args:
-            settings: everything that determines the results, as JSON.
+        """Open a new evaluation, or one whose results the same settings determine.
 
         Raises:
             ConfigurationError: the folder holds an evaluation with other settings.
@@ -68,11 +60,7 @@ class EvaluationStore:
         )
 
     async def add(self, sample: StoredGroup) -> None:
-        """Return when the sample is on disk; cancellation doesn't stop the write.
-
-        Raises:
-            FixableError: it can't be written.
-        """
+        """Store a sample; cancellation doesn't stop the write. Raises FixableError if it fails."""
 
         async def write() -> None:
             async with self._writing:
@@ -85,11 +73,7 @@ class EvaluationStore:
             raise self._unwritable(error) from error
 
     def complete(self, samples: Iterable[StoredGroup], results: Mapping[str, Any]) -> None:
-        """Write all samples in order, and `metrics.json`.
-
-        Raises:
-            FixableError: they can't be written; the samples stored so far stay.
-        """
+        """Write all samples in order, and `metrics.json`; raise FixableError if that fails."""
         try:
             write_whole(self.folder / SAMPLES, "".join(sample.line() for sample in samples))
             write_whole(self.folder / METRICS, json.dumps(results, indent=2))
@@ -100,11 +84,7 @@ class EvaluationStore:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold an evaluation's folder against other processes; a killed process releases it.
-
-    Raises:
-        FixableError: another process evaluates into the folder.
-    """
+    """Hold a folder while this process lives; raise FixableError if another evaluates into it."""
     lock = LockFile(folder / "evaluate.lock")
     try:
         if not lock.acquire():
@@ -122,21 +102,13 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def samples_in(folder: Path) -> list[StoredGroup]:
-    """Read all samples of a folder, complete or not; those of `samples.partial.jsonl` come last.
-
-    Raises:
-        FixableError: as `read_samples`.
-    """
+    """Read a folder's samples, complete or not; those of `samples.partial.jsonl` come last."""
     files = [folder / name for name in (SAMPLES, PARTIAL_SAMPLES)]
     return [sample for file in files if file.exists() for sample in read_samples(file)]
 
 
 def read_samples(path: Path) -> list[StoredGroup]:
-    """Read the samples of a file.
-
-    Raises:
-        FixableError: the file can't be read or holds other rows.
-    """
+    """Read a file's samples; raise FixableError if it can't be read or holds other rows."""
     samples = []
     for number, row in enumerate(read_rows(path).rows, start=1):
         try:
@@ -153,11 +125,7 @@ def read_samples(path: Path) -> list[StoredGroup]:
 
 
 def settings_in(folder: Path) -> dict[str, Any] | None:
-    """Read the settings of an evaluation; None without any.
-
-    Raises:
-        FixableError: they can't be read.
-    """
+    """Read an evaluation's settings; None without any; raise FixableError if unreadable."""
     file = folder / RUN
     if not file.exists():
         return None
@@ -199,13 +167,7 @@ def unused(folder: Path) -> Path:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationResults:
-    """An evaluation read from disk.
-
-    Attributes:
-        path: the folder or file.
-        samples: each item once.
-        settings: what determined the results, as far as stored.
-    """
+    """An evaluation read from disk: each item once, and the settings as far as stored."""
 
     path: Path
     samples: tuple[StoredGroup, ...]
@@ -228,11 +190,7 @@ class EvaluationResults:
 
 
 def read_results(path: Path) -> EvaluationResults:
-    """Read an evaluation's folder, complete or not, or a samples file.
-
-    Raises:
-        FixableError: there are no evaluation samples, or they can't be read.
-    """
+    """Read an evaluation's folder, complete or not, or file; raise FixableError without samples."""
     if not path.exists():
         raise FixableError(f"{path} does not exist")
     samples = samples_in(path) if path.is_dir() else read_samples(path)

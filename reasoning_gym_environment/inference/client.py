@@ -177,11 +177,7 @@ class InferenceClient:
     async def sample(
         self, question: str, *, n: int, length_limit: int, sampling: SamplingParams
     ) -> list[Completion]:
-        """Return exactly `n` completions of at most `length_limit` tokens with their prompt.
-
-        Raises:
-            InferenceError: the servers failed, or the prompt leaves no room.
-        """
+        """Return `n` completions of at most `length_limit` tokens, or raise InferenceError."""
         prompt, room = self.prompt(question), self._room(question, length_limit)
         if room < 1:
             raise InferenceError(f"{NO_ROOM} in {length_limit} tokens")

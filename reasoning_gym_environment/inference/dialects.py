@@ -130,11 +130,7 @@ class Dialect(ABC):
         """Return the most probable first token's logprob from parsed JSON with candidates."""
 
     def samples(self, body: bytes | memoryview, request: GenerationRequest) -> list[Sample]:
-        """Decode and check a reply's completions.
-
-        Raises:
-            ReplyError: the reply is malformed, has values out of range or another prompt.
-        """
+        """Decode a reply's completions; raise ReplyError if form, values or prompt are wrong."""
         reply = decode(self.model, body, self.name)
         try:
             return [_checked(*row, request) for row in self.rows(reply, request)]

@@ -26,11 +26,7 @@ NO_ROOM = "the prompt leaves no room"
 
 
 class InferenceError(FixableError):
-    """The inference servers returned no completions.
-
-    Attributes:
-        is_transient: whether the same request may succeed later.
-    """
+    """The servers returned no completions; if transient, the same request may succeed later."""
 
     def __init__(self, message: str, *, is_transient: bool = True) -> None:
         super().__init__(message)

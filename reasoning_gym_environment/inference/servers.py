@@ -58,11 +58,7 @@ SERVER_TYPES: MappingProxyType[str, Dialect] = MappingProxyType(
 
 
 def api_key(config: Any) -> str:
-    """Return the configured key, or else that of the environment variable; empty for none.
-
-    Raises:
-        ConfigurationError: the variable is named and not set.
-    """
+    """Return the API key; empty for none; raise ConfigurationError if a named variable is unset."""
     named: str = getattr(config, "api_key_var", "")  # Atropos's own class lacks it
     default = KEY_VARIABLE if config.server_type == "openai" else ""
     key: str = config.api_key or os.environ.get(named or default, "").strip()
@@ -151,11 +147,7 @@ class RateLimit:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait, first come, first served, until a request may be sent; hold its place meanwhile.
-
-        Raises:
-            UnreachableError: the server has refused everything for too long.
-        """
+        """Wait in line until a request may be sent and hold its place; raises UnreachableError."""
         async with self._queue:
             await self._wait()
         self._in_flight += 1
@@ -279,12 +271,7 @@ class ServerClient:
     async def sample(
         self, request: GenerationRequest, split: str
     ) -> list[Sample] | list[TextSample]:
-        """Return completions, perhaps fewer or more than requested.
-
-        Raises:
-            ReplyError: the reply is malformed.
-            Exception: what `json` raises.
-        """
+        """Return completions, perhaps fewer or more than requested; raise what `json` raises."""
         dialect = self.dialect
         async with self._admit(split), self._generated(dialect, request) as body:
             if not isinstance(dialect, ChatText):

@@ -78,11 +78,7 @@ def _roles(source: FunctionSource) -> Roles:
 
 
 def load_function(source: FunctionSource) -> Callable[..., Any]:
-    """Import a function and warm it up.
-
-    Raises:
-        WorkerStartError: that fails; the message says why.
-    """
+    """Import a function and warm it up; raise WorkerStartError with the reason if that fails."""
     sys.path[:] = [*source.search_path, *(p for p in sys.path if p not in source.search_path)]
     module, _, name = source.path.partition(":")
     try:
@@ -117,11 +113,7 @@ def _describe(error: BaseException) -> str:
 
 
 def _call(function: Callable[..., Any], text: str, data: str) -> FormScores:
-    """Call a function; NaN, an error and its text if it raises or returns no number.
-
-    Raises:
-        MemoryError: the function let it out.
-    """
+    """Call a function; NaN, an error and its text if it raises or returns no number."""
     begin = time.perf_counter()
     detail, score = "", math.nan
     try:

@@ -278,11 +278,7 @@ def generator_filter(architecture: str) -> bytes:
 
 @cache
 def function_filter(architecture: str, allow: frozenset[str]) -> bytes:
-    """Assemble the filter of a contained function.
-
-    Args:
-        allow: which of "network", "processes" and "write" it may do as well.
-    """
+    """Assemble a contained function's filter; `allow` names "network", "processes" or "write"."""
     rules = dict(_FUNCTION)
     for loosening in sorted(allow):
         rules |= _LOOSER[loosening]

@@ -71,11 +71,7 @@ FunctionCall = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FormScores:
-    """The result for one answer, from a child or from the host in its place.
-
-    Attributes:
-        detail: the error of a contained function, as its child wrote it: untrusted text.
-    """
+    """The result for one answer; `detail` is untrusted text of a contained function's child."""
 
     outcome: Outcome
     raw: float = math.nan
@@ -149,11 +145,7 @@ def to_verdict(scores: FormScores, *, solved_from: float = 1.0) -> Verdict:
 
 
 def unpack_verdicts(payload: bytes, count: int, *, solved_from: float = 1.0) -> list[Verdict]:
-    """Read a verifier host's reply to a request with `count` answers.
-
-    Raises:
-        ValueError: the reply is not `count` well-formed records.
-    """
+    """Read a verifier host's reply; raise ValueError unless it is `count` well-formed records."""
     if len(payload) != count * FORM_SCORES.size:
         raise ValueError(f"{len(payload)} bytes for {count} verdicts")
     return [

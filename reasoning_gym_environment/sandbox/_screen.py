@@ -112,11 +112,7 @@ def executes_nothing(task: str, answer: str) -> bool:
 
 
 def _parse(text: str, max_length: int) -> ast.Expression | None:
-    """Parse the text; return None if Python rejects it.
-
-    Raises:
-        _RefusedError: it is too large to look at.
-    """
+    """Parse the text; None if Python rejects it; raise _RefusedError if it is too large."""
     if len(text) > max_length:
         raise _RefusedError(f"longer than {max_length} characters")
     if _SIGN_RUN.search(text):

@@ -39,11 +39,7 @@ Verify = Callable[[str, Any], float]
 
 
 def score_forms(verify: Verify, answer: str, entry: Any) -> FormScores:
-    """Score the bare answer, and the tagged one unless the first has full credit.
-
-    Raises:
-        MemoryError: the verifier let it out.
-    """
+    """Score the bare answer, and the tagged one unless the first has full credit."""
     begin = time.perf_counter()
     scores: list[float] = []
     for text in (answer, f"<answer>{answer}</answer>"):

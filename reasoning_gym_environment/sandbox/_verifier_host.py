@@ -77,9 +77,7 @@ class PersistentWorker:
     def dataset_pickle(self, group: Group) -> bytes | None:
         """Return the group's dataset as the worker needs it: empty if it has it already.
 
-        Returns:
-            None if another worker must take the group: this one has ended, is spent or can't be
-            sent the dataset.
+        None if the worker has ended, is spent or can't be sent it: another must take the group.
         """
         request = group.request
         usable = (
@@ -95,11 +93,7 @@ class PersistentWorker:
     def score(
         self, group: Group, answers: Sequence[str], *, dataset_pickle: bytes
     ) -> list[FormScores]:
-        """Score answers up to and including the one that ends the worker.
-
-        Raises:
-            ParentGoneError: the parent has gone.
-        """
+        """Score answers until one ends the worker, that one included; raises ParentGoneError."""
         begin = time.monotonic()
         request = dataclasses.replace(group.request, answers=tuple(answers))
         deadline = min(group.deadline, begin + request.timeout)
@@ -126,13 +120,9 @@ class PersistentWorker:
         return scores[:count]
 
     def _send(self, message: Any, deadline: float, parent: int) -> bool:
-        """Write a message; a worker that has ended or reads nothing then gives no score.
+        """Write a message; return whether all was written before the deadline.
 
-        Returns:
-            Whether all was written before the deadline.
-
-        Raises:
-            ParentGoneError: the parent has gone.
+        A worker that has ended or reads nothing then gives no score. Raises ParentGoneError.
         """
         poll = select.poll()
         poll.register(self._requests, select.POLLOUT)
@@ -190,11 +180,7 @@ def _max_seconds(request: EntryAnswers) -> float:
 
 
 class VerifierHost:
-    """Scores requests one after the other in its children.
-
-    Args:
-        datasets: warm ones.
-    """
+    """Scores requests one after the other in its children, with warm datasets."""
 
     def __init__(self, datasets: Datasets) -> None:
         self._datasets = datasets
@@ -203,9 +189,7 @@ class VerifierHost:
     def verify(self, request: EntryAnswers, parent: int) -> list[FormScores]:
         """Score every answer; one that ends its child costs the others nothing.
 
-        Raises:
-            ParentGoneError: `parent`, the request pipe, has closed.
-            MemoryError: the host's memory is used up.
+        Raises ParentGoneError, and MemoryError if the host's memory is used up.
         """
         try:
             dataset = self._datasets.get(request.task, request.parameters)
@@ -262,11 +246,7 @@ def warm_up(datasets: Datasets) -> None:
 
 
 def run(requests: BinaryIO, replies: BinaryIO, datasets: Datasets) -> None:
-    """Serve until the parent goes away or memory is used up; first report what is not enforced.
-
-    Args:
-        datasets: warm ones.
-    """
+    """Serve until the parent goes away or memory is used up; first report what is not enforced."""
     limits.enter_host()
     datasets.limit_memory(limits.address_space, limits.address_space() + limits.DATASET_MEMORY)
     protocol.write_frame(replies, limits.verifier_gaps().encode())

@@ -88,9 +88,7 @@ class FunctionPool:
     async def start(self) -> None:
         """Import the function and start all hosts, or leave none.
 
-        Raises:
-            WorkerStartError: the function cannot be imported, or a host does not start.
-            ConfigurationError: containment is required and incomplete.
+        Raises WorkerStartError, and ConfigurationError if containment is required and incomplete.
         """
         try:
             await self._hosts.start()

@@ -120,11 +120,7 @@ class WorkerGroup:
         return [worker.pid for worker in self._workers]
 
     async def start(self) -> None:
-        """Start all workers at once.
-
-        Raises:
-            WorkerStartError: one did not start.
-        """
+        """Start all workers at once; raise WorkerStartError if one does not start."""
         await asyncio.gather(*(self._add_worker() for _ in range(self._size)))
         for gap in self.gaps:
             logger.warning("Sandbox incomplete: %s", gap)
@@ -276,9 +272,7 @@ class TaskPool:
     async def start(self) -> None:
         """Start all workers, or leave none.
 
-        Raises:
-            WorkerStartError: one does not start.
-            ConfigurationError: containment is required and incomplete.
+        Raises WorkerStartError, and ConfigurationError if containment is required and incomplete.
         """
         try:
             await asyncio.gather(self._generators.start(), self._hosts.start())
@@ -294,20 +288,12 @@ class TaskPool:
         await self._fork_server.close()
 
     async def discover(self, *, proven: frozenset[str] = frozenset()) -> Discovery:
-        """Return what the installed library offers.
-
-        Args:
-            proven: tasks that are known to build and are not tried; trying all takes a second.
-        """
+        """Return what the library offers; `proven` tasks are not tried, since all take a second."""
         discovery: Discovery = await self._ask_generator(proven)
         return discovery
 
     async def ladders(self) -> dict[str, TaskLadder]:
-        """Return the difficulty levels of every task.
-
-        Raises:
-            GenerationError: the levels of a task can't be read.
-        """
+        """Return every task's levels of difficulty; raise GenerationError if some can't be read."""
         ladders: dict[str, TaskLadder] | str
         ladders = await self._ask_generator(None)
         if isinstance(ladders, str):
@@ -433,11 +419,7 @@ Generate = Callable[[Recipe], Coroutine[Any, Any, Problem]]
 
 
 async def generate_with_retry(generate: Generate, recipe: Recipe) -> Problem:
-    """Make a problem that a set needs, in MAX_ATTEMPTS attempts.
-
-    Raises:
-        GenerationError: the last attempt failed.
-    """
+    """Make a problem that a set needs in MAX_ATTEMPTS attempts; raise the last GenerationError."""
     timeouts = 0
     for _ in range(MAX_ATTEMPTS - 1):
         try:

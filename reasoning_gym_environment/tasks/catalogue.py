@@ -112,12 +112,9 @@ def discover(
     *,
     proven: Collection[str] = (),
 ) -> Discovery:
-    """List the library's tasks and try to build each at its default configuration.
+    """List the library's tasks and try to build each that is not `proven`: all take a second.
 
     Falls back to the snapshot's tasks if the registry can't be read.
-
-    Args:
-        proven: names to skip because they are known to build; building all takes a second.
     """
     warning = None
     try:
@@ -166,14 +163,9 @@ def _exclusion_reason(
 def select_tasks(
     discovery: Discovery, *, include: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> list[TaskInfo]:
-    """Decide for every registered name whether it is used.
+    """Decide for every registered name whether it is used; raises UnknownTaskError.
 
-    Args:
-        include: task and category names; empty means all.
-        exclude: task and category names, which win over `include`.
-
-    Raises:
-        UnknownTaskError: a name is neither a task nor a category.
+    Both lists have task and category names. `exclude` wins; an empty `include` means all.
     """
     known = discovery.categories.keys() | set(discovery.categories.values())
     require_known(include, known, "include_tasks")
@@ -191,9 +183,7 @@ def select_tasks(
 def task_weights(tasks: Sequence[TaskInfo], configured: Mapping[str, float]) -> dict[str, float]:
     """Return each used task's weight: its own if configured, else its category's, else 1.
 
-    Raises:
-        UnknownTaskError: a configured name is neither a task nor a category.
-        ConfigurationError: no used task has a weight above 0.
+    Raises UnknownTaskError, and ConfigurationError if no used task has a weight above 0.
     """
     known = {t.name for t in tasks} | {t.category for t in tasks}
     require_known(configured, known, "task_weights")

@@ -37,9 +37,7 @@ from .recipes import LIBRARY, KnownParameter, require_known_values, require_vali
 class Datasets:
     """A least-recently-used cache of dataset objects: building one can cost more than an item.
 
-    Args:
-        cache_size: the largest number of objects to keep; the default is four levels of every task,
-            about 180 MB.
+    The default size is four levels of every task, about 180 MB.
     """
 
     def __init__(self, *, cache_size: int = 420) -> None:
@@ -53,20 +51,11 @@ class Datasets:
         self._max_memory = 0
 
     def limit_memory(self, memory: Callable[[], int], most: int) -> None:
-        """Evict datasets from now on while more memory is in use.
-
-        Args:
-            memory: measures the bytes in use.
-            most: bytes.
-        """
+        """Evict datasets from now on while `memory` measures more than `most` bytes in use."""
         self._memory, self._max_memory = memory, most
 
     def get(self, task: str, parameters: Mapping[str, Any]) -> Any:
-        """Return the dataset of a task and parameters; the caller sets its seed.
-
-        Raises:
-            ValueError, TypeError: the task is not known to take these parameters.
-        """
+        """Return the dataset of a task and allowed parameters; the caller sets its seed."""
         require_allowed(Recipe(task=task, seed=0, parameters=parameters))
         library = library_parameters(task, parameters)
         key = (task, json.dumps(library, sort_keys=True))
@@ -87,11 +76,7 @@ class Datasets:
         return list(self._cache.values())
 
     def entry(self, recipe: Recipe) -> dict[str, Any]:
-        """Make the library's entry for a recipe; the same in every process of one hash seed.
-
-        Raises:
-            ValueError, TypeError: the recipe is invalid, or its parameters are not allowed.
-        """
+        """Make the entry of an allowed recipe; the same in every process of one hash seed."""
         require_allowed(recipe)
         random.seed(recipe.seed)  # one generator of list_functions draws from the global one
         return choose_entry(recipe, partial(self._seeded, recipe.task, recipe.parameters))
@@ -108,11 +93,7 @@ class Datasets:
         return dataset
 
     def problem(self, recipe: Recipe) -> Problem:
-        """Make a problem.
-
-        Raises:
-            ValueError: the library could not solve it itself, or it is too large.
-        """
+        """Make a problem; raise ValueError if it is too large or the library couldn't solve it."""
         decimal.setcontext(decimal.Context())  # decimal_arithmetic lowers the process's precision
         entry = self.entry(recipe)
         if recipe.task == "intermediate_integration" and "Integral(" in entry["answer"]:
@@ -133,12 +114,7 @@ class Datasets:
 
 
 def require_allowed(recipe: Recipe) -> None:
-    """Check a recipe before the library sees it.
-
-    Raises:
-        ValueError: there is no such task, or a value is not allowed; the message names it.
-        TypeError: the task has no such parameter.
-    """
+    """Check a recipe before the library sees it; raise ValueError or TypeError with the reason."""
     require_valid_recipe(recipe)
     require_known_values(recipe.parameters, known_parameters(recipe.task))
 

@@ -123,9 +123,7 @@ class Floors(NamedTuple):
 def floors(solved_threshold: float | None = None) -> Mapping[str, Floors]:
     """Return every task's floors, as `audit --floors` measured them.
 
-    Args:
-        solved_threshold: the score from which an answer counts as solved; None is each task's own.
-            No floors were measured at others.
+    They were measured at each task's own threshold: None. There are none for others.
     """
     if solved_threshold is not None:
         return {}

@@ -88,11 +88,7 @@ class TaskLadder:
 
 
 def build_ladders(tasks: Iterable[str]) -> dict[str, TaskLadder]:
-    """Build the ladders of registered tasks, ordered by name.
-
-    Raises:
-        ValueError: a curriculum can't be read; the message names its task.
-    """
+    """Build the tasks' ladders, ordered by name; raise ValueError that names an unreadable one."""
     ladders = {}
     for task in sorted(tasks):
         try:

@@ -52,11 +52,7 @@ def _is_number(value: Any, *kinds: type, below: int) -> bool:
 
 
 def require_valid_recipe(recipe: Recipe) -> None:
-    """Check that a recipe is small, shallow, plain JSON.
-
-    Raises:
-        ValueError: a field is invalid; the message has its name and value.
-    """
+    """Check that a recipe is small, shallow, plain JSON; raise ValueError with field and value."""
     task, seed, level, parameters = recipe.task, recipe.seed, recipe.level, recipe.parameters
     if not isinstance(task, str) or len(task) > _MAX_LENGTH:
         raise ValueError(f"task must be a short text, got {shorten(task)}")
