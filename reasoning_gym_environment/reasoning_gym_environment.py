@@ -56,7 +56,7 @@ from reasoning_gym_environment.inference.client import InferenceClient
 from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.inference.prompts import resolve_system_prompt
-from reasoning_gym_environment.problems.curriculum import curriculum_metrics
+from reasoning_gym_environment.problems.levels import curriculum_metrics
 from reasoning_gym_environment.problems.memory import sampling_metrics
 from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.records import Completion, GroupResult, Problem, recipe_key

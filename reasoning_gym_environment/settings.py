@@ -26,7 +26,7 @@ from pydantic.fields import FieldInfo
 from .errors import ConfigurationError
 from .inference.prompts import CHAT_TEMPLATES, SYSTEM_PROMPTS, resolve_system_prompt
 from .problems.levels import require_difficulty_where_fixed
-from .problems.options import Names, TaskOptions, split_names
+from .problems.options import Names, TaskOptions, option, split_names
 from .records import UPSTREAM_THRESHOLD
 from .scoring.grading import ScoreMode
 from .util.command_line import (
@@ -36,7 +36,6 @@ from .util.command_line import (
     Section,
     build,
     limits,
-    option,
     read_given,
     types_of,
 )

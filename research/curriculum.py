@@ -23,8 +23,12 @@ from curriculum_rules import RLVE, AdaRFT, FastWeightedUpDown, Kesten, WeightedU
 from simulation import Group, Rule, Setting, simulate
 
 from reasoning_gym_environment.demo.policy import Learner
-from reasoning_gym_environment.problems.curriculum import Curriculum
-from reasoning_gym_environment.problems.levels import DefaultLevels, LevelPolicy, RandomLevels
+from reasoning_gym_environment.problems.levels import (
+    Curriculum,
+    DefaultLevels,
+    LevelPolicy,
+    RandomLevels,
+)
 from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.records import Ladder
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool

@@ -18,7 +18,7 @@ from typing import Any
 
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.evaluation.run import planned_recipes
-from reasoning_gym_environment.problems.seeds import evaluation_seed, redrawn_seed
+from reasoning_gym_environment.problems.sampler import evaluation_seed, redrawn_seed
 from reasoning_gym_environment.problems.stream import skip_faulty
 from reasoning_gym_environment.problems.suites import encode_suite, question_sha256
 from reasoning_gym_environment.records import Fault, FaultKind, Ladder, Problem, Recipe, recipe_key

@@ -4,15 +4,12 @@ PURE = [
     "errors",
     "records",
     "evaluation.estimators",
-    "problems.levels",
-    "problems.seeds",
     "rollouts.metrics",
     "scoring.extraction",
     "scoring.grading",
     "tasks.recipes",
     "util.concurrency",
     "util.outages",
-    "util.values",
     "sandbox._protocol",
 ]
 """Below the package. A bare interpreter imports them: see `test_layers.py`."""

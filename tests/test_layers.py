@@ -98,10 +98,6 @@ def top_levels(module: str) -> set[str]:
     return {name.partition(".")[0] for name in IMPORTS[module]} - {PACKAGE}
 
 
-def of_folder(folder: str) -> list[str]:
-    return [module for module in SOURCES if f"{module}.".startswith(f"{PACKAGE}.{folder}.")]
-
-
 def test_imports_are_found_wherever_they_stand() -> None:
     source = (
         "import a.b\nfrom . import grading, __doc__\nfrom ..tasks.facts import X\n"
@@ -156,7 +152,7 @@ def test_private_modules_are_imported_by_their_own_package_alone() -> None:
 def test_only_tasks_and_guards_know_reasoning_gym() -> None:
     users = {module for module in SOURCES if "reasoning_gym" in top_levels(module)}
     assert {place(module) for module in users} == {"tasks", "scoring"}
-    assert {m for m in users if place(m) == "scoring"} <= set(of_folder("scoring.guards"))
+    assert {m for m in users if place(m) == "scoring"} == {f"{PACKAGE}.scoring.guards"}
 
 
 def test_no_module_imports_reasoning_gym_at_its_top() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import GenerationError, WorkerTimeoutError
-from ..problems.seeds import evaluation_recipes
+from ..problems.sampler import evaluation_recipes
 from ..records import Problem, Recipe, Verdict
 from ..sandbox.pool import TaskPool
 from ..tasks.ladders import TaskLadder

@@ -17,7 +17,7 @@ from importlib.metadata import version
 
 from ..errors import GenerationError
 from ..evaluation.estimators import share
-from ..problems.seeds import evaluation_recipes
+from ..problems.sampler import evaluation_recipes
 from ..problems.stream import skip_faulty
 from ..records import Ladder, Problem
 from ..sandbox.pool import PoolSettings, TaskPool, default_processes

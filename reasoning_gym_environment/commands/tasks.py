@@ -12,7 +12,7 @@ from textwrap import indent
 from typing import Any
 
 from ..errors import GenerationError
-from ..problems.seeds import evaluation_seed
+from ..problems.sampler import evaluation_seed
 from ..records import Ladder, Recipe
 from ..sandbox.pool import PoolSettings, TaskPool
 from ..tasks.catalogue import (

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 from ..errors import INCOMPLETE, GenerationError
 from ..inference.dialects import SamplingParams
 from ..inference.errors import NO_ROOM, InferenceError
-from ..problems.seeds import evaluation_recipe_at, evaluation_recipes
+from ..problems.sampler import evaluation_recipe_at, evaluation_recipes
 from ..problems.stream import question_hash, skip_faulty
 from ..problems.suites import Suite, require_same_questions
 from ..records import (

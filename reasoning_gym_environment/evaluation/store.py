@@ -22,7 +22,7 @@ from ..records import recipe_key
 from ..storage.dumps import read_rows
 from ..storage.rows import StoredGroup
 from ..util.files import LockFile, append_whole, write_whole
-from ..util.models import validate
+from ..util.values import validate
 from .metrics import EvaluationReport, headline
 
 RUN, SAMPLES, METRICS = "run.json", "samples.jsonl", "metrics.json"

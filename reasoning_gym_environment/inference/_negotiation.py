@@ -25,7 +25,7 @@ from .dialects import (
     TextSample,
     parse,
 )
-from .errors import ReplyError, hint_for, is_transient
+from .errors import SEPARATE_THOUGHT, ReplyError, hint_for, is_transient
 from .servers import PROBE_SECONDS, ServerClient
 
 logger = logging.getLogger(__name__)
@@ -35,13 +35,6 @@ PROBE_TEXT = "Sort 3, 14 and 159: x = [3, 14, 159]\n\té 日本 🎉 <think></th
 
 _REFUSED_PARAMETERS = (400, 422)
 _UNEXPECTED_SHAPE = (AttributeError, LookupError, OverflowError, TypeError, ValueError)
-
-
-SEPARATE_THOUGHT = (
-    "returns thoughts in a field of their own and no token ids, so that training would see other "
-    "tokens than were sampled: start it without a reasoning parser (vLLM and SGLang: without "
-    "--reasoning-parser, llama.cpp: --reasoning-format none), or use vLLM 0.10.2 or newer"
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

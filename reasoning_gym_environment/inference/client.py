@@ -14,9 +14,9 @@ from ..records import Completion
 from ..util.concurrency import gather_or_cancel, offload, run_in_thread
 from ..util.outages import require_reachable
 from ._failover import Failover
-from ._negotiation import PROBE_TEXT, SEPARATE_THOUGHT, Requirements, negotiate
+from ._negotiation import PROBE_TEXT, Requirements, negotiate
 from .dialects import ChatText, GenerationRequest, Sample, SamplingParams, TextSample
-from .errors import NO_ROOM, InferenceError, describe, is_transient
+from .errors import NO_ROOM, SEPARATE_THOUGHT, InferenceError, describe, is_transient
 from .prompts import (
     PROBE_QUESTION,
     Prompt,

@@ -21,6 +21,12 @@ _QUOTA = re.compile(
     r"(?:exceeded your current quota|insufficient|credit balance|payment required|out of credits)",
     re.IGNORECASE,
 )
+SEPARATE_THOUGHT = (
+    "returns thoughts in a field of their own and no token ids, so that training would see other "
+    "tokens than were sampled: start it without a reasoning parser (vLLM and SGLang: without "
+    "--reasoning-parser, llama.cpp: --reasoning-format none), or use vLLM 0.10.2 or newer"
+)
+
 NO_ROOM = "the prompt leaves no room"
 """How the reason begins for which nothing is asked: asking again would not help."""
 

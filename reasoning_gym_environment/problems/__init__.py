@@ -4,12 +4,10 @@ The generators of `sandbox` make the problems, and `evaluation` plans evaluation
 """
 
 __all__ = [
-    "curriculum",
     "levels",
     "memory",
     "options",
     "sampler",
-    "seeds",
     "stream",
     "suites",
     "training",

@@ -1,15 +1,25 @@
-"""The choice of a level on a task's ladder, with caps on levels."""
+"""The level of a task's next problem: the library's own, fixed, random, or by the curriculum.
+
+The curriculum moves each task to the level where the target share of answers is solved. A logistic
+curve of the solved share over the ladder is fitted to each task's recent groups, and the task moves
+to where the curve meets the target. docs/curriculum.md explains and compares this rule.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, convert
+from msgspec.structs import asdict
 
 from ..errors import ConfigurationError
 from ..records import Ladder
+from ..util.values import group_by
 
 
 class ComplexityMode(str, Enum):
@@ -168,3 +178,306 @@ class FixedLevels(LevelPolicy):
     def level(self, task: str, uniform: float) -> int:
         position = position_of(self._difficulty, len(self._ladders[task]))
         return min(level_at(position, uniform), self._tops[task])
+
+
+DEAD_BAND = 0.04
+"""A task stays while its expected share is within this distance of the target."""
+
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Amount = Annotated[float, Meta(ge=0, le=2**53)]
+Height = Annotated[int, Meta(ge=1, le=2**53)]
+
+Evidence = Mapping[int, tuple[float, float]]
+"""Level to decayed counts (solved, answered)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curve:
+    """The solved share as a logistic function of the level.
+
+    Attributes:
+        middle: the middle of the ladder, as a level.
+        log_odds: of a right answer there.
+        slope: by which the log-odds fall per level; above 0.
+    """
+
+    middle: float
+    log_odds: float
+    slope: float
+
+    def at_level(self, level: float) -> float:
+        """Return the share solved at a level."""
+        return _logistic(self.log_odds + self.slope * (self.middle - level))
+
+    def at(self, position: float) -> float:
+        """Return the share solved at a position, where neighboring levels mix."""
+        lower = int(position)
+        share = position - lower
+        return (1 - share) * self.at_level(lower) + share * self.at_level(lower + 1)
+
+    def position(self, solved_share: float, top: int) -> float:
+        """Return the position in [0, top] where this share is solved, or the nearer end."""
+        crossing = self.middle + (self.log_odds - _log_odds(solved_share)) / self.slope
+        if not 0 <= crossing < top:
+            return float(min(max(crossing, 0), top))
+        lower = math.floor(crossing)
+        above, below = self.at_level(lower), self.at_level(lower + 1)
+        return lower + (above - solved_share) / (above - below)
+
+
+def fit_curve(evidence: Evidence, height: int, target: float) -> Curve:
+    """Fit a logistic regression with a prior, by Newton's method with bounded steps.
+
+    The prior expects the target share somewhere on the ladder, and log-odds that fall by 2 from
+    level to level, or by 6 over a tall ladder. Both are wide: a few groups outweigh them.
+    Bounded steps can't overshoot if all answers are right, or all wrong.
+
+    Args:
+        height: the number of levels of the ladder, at least 2.
+        target: in (0, 1).
+    """
+    middle = (height - 1) / 2
+    prior_log_odds, prior_slope = _log_odds(target), min(2.0, 6.0 / (height - 1))
+    log_odds_precision = 1 / ((middle * prior_slope) ** 2 + 1)
+    slope_precision = 1 / (prior_slope / 2) ** 2
+    log_odds, slope = prior_log_odds, prior_slope
+    for _ in range(12):
+        gradient = log_odds_precision * (prior_log_odds - log_odds)
+        slope_gradient = slope_precision * (prior_slope - slope)
+        curvature, mixed, slope_curvature = log_odds_precision, 0.0, slope_precision
+        for level, (solved, answered) in evidence.items():
+            ease = middle - level
+            share = _logistic(log_odds + slope * ease)
+            residual, information = solved - answered * share, answered * share * (1 - share)
+            gradient += residual
+            slope_gradient += residual * ease
+            curvature += information
+            mixed += information * ease
+            slope_curvature += information * ease * ease
+        determinant = curvature * slope_curvature - mixed * mixed
+        step = (gradient * slope_curvature - slope_gradient * mixed) / determinant
+        slope_step = (curvature * slope_gradient - mixed * gradient) / determinant
+        damping = max(1.0, abs(step) / 3, abs(slope_step) / prior_slope)
+        log_odds += step / damping
+        slope = max(prior_slope / 5, slope + slope_step / damping)
+    return Curve(middle=middle, log_odds=log_odds, slope=slope)
+
+
+def _logistic(log_odds: float) -> float:
+    return 1 / (1 + math.exp(-max(-50.0, min(50.0, log_odds))))
+
+
+def _log_odds(share: float) -> float:
+    return math.log(share / (1 - share))
+
+
+class TaskState(Struct):
+    """A task in the curriculum; its stored state has these keys.
+
+    Attributes:
+        height: of its ladder.
+        evidence: rows of a level and its decayed counts (solved, answered).
+        streak: the number of results in a row on one side of the target; negative below it.
+        groups: results from the task's position at the time.
+        stale: results from other levels.
+    """
+
+    height: Height
+    position: Amount
+    evidence: list[tuple[Count, Amount, Amount]]
+    streak: Annotated[int, Meta(ge=-(2**53), le=2**53)]
+    groups: Count
+    stale: Count
+    moves: Count
+
+    @classmethod
+    def at(cls, position: float, height: int) -> TaskState:
+        """Return a task without results."""
+        return cls(height, position, evidence=[], streak=0, groups=0, stale=0, moves=0)
+
+    def counts(self) -> dict[int, tuple[float, float]]:
+        """Return the evidence by level."""
+        return {level: (solved, answered) for level, solved, answered in self.evidence}
+
+    def learn(self, level: int, times: int, solved: float, answered: float) -> None:
+        """Decay the evidence `times` times and add a group.
+
+        Evidence on other levels outlasts the groups in flight, so that a task does not oscillate
+        between two levels. Evidence of nearly no answers is dropped.
+        """
+        decayed = {}
+        for known, (good, all_) in self.counts().items():
+            keep = (0.93 if known == level else 0.98) ** times
+            if keep * all_ > 0.01:
+                decayed[known] = (keep * good, keep * all_)
+        good, all_ = decayed.get(level, (0.0, 0.0))
+        decayed[level] = (good + solved, all_ + answered)
+        self.evidence = [(known, *counts) for known, counts in decayed.items()]
+
+    def levels(self) -> tuple[int, int]:
+        """Return the two levels that mix here, which are equal at an integer position."""
+        return math.floor(self.position), math.ceil(self.position)
+
+    def solved_share(self) -> float | None:
+        """Return the solved share of the recent answers at the levels drawn here."""
+        here = [counts for level, counts in self.counts().items() if level in self.levels()]
+        answered = sum(counts[1] for counts in here)
+        return sum(counts[0] for counts in here) / answered if answered else None
+
+
+class Cap(Struct):
+    """A stored cap on a task's levels, and the height of the ladder it was for."""
+
+    top_level: Count
+    height: Height
+
+
+class LevelsState(Struct):
+    """The stored state of a run's levels: caps, and the curriculum's tasks."""
+
+    caps: dict[str, Cap] = {}
+    tasks: dict[str, TaskState] = {}
+
+
+class Curriculum(LevelPolicy):
+    """Levels that keep every task where the share `target` of its answers is solved.
+
+    A stale group, made at another level than the task's present one, adds evidence on its level
+    but moves nothing until the next group from the present level.
+
+    Args:
+        ladders: of all tasks of the run; each task starts in the middle of its own.
+        target: share of solved answers, in (0, 1).
+
+    Example:
+        >>> curriculum = Curriculum({"gcd": ({}, {}, {})}, target=0.7)
+        >>> print(curriculum.record("gcd", 1, solved=8, scored=8))
+        gcd: level 1.00 -> 1.78 of 2 (0.93 solved, target 0.70)
+    """
+
+    def __init__(self, ladders: Mapping[str, Ladder], target: float = 0.7) -> None:
+        super().__init__(ladders)
+        self._target = target
+        self._tasks = {
+            task: TaskState.at(top / 2, height=top + 1) for task, top in self._tops.items()
+        }
+
+    def level(self, task: str, uniform: float) -> int:
+        return level_at(self._tasks[task].position, uniform)
+
+    def record(self, task: str, level: int | None, *, solved: int, scored: int) -> Move | None:
+        if level is None:
+            return None
+        state = self._tasks[task]
+        fresh = level in state.levels()
+        if fresh:
+            surplus = solved - self._target * scored
+            side = (surplus > 0) - (surplus < 0)
+            state.streak = state.streak + side if state.streak * side > 0 else side
+        # Evidence decays faster after results in a row on one side: the skill has changed.
+        times = min(max(1, abs(state.streak)), 12) if fresh else 1
+        # Answers to one question correlate, so a group counts less than its answers.
+        weight = 1 / (1 + 0.1 * (scored - 1))
+        state.learn(level, times, weight * solved, weight * scored)
+        state.groups += fresh
+        state.stale += not fresh
+        return self._move(task, state) if fresh else None
+
+    def _move(self, task: str, state: TaskState) -> Move | None:
+        """Move to where the curve meets the target, unless the share here is near it."""
+        top, before = self._tops[task], state.position
+        if top == 0:
+            return None
+        curve = fit_curve(state.counts(), state.height, self._target)
+        share = curve.at(before)
+        after = curve.position(self._target, top)
+        if abs(share - self._target) <= DEAD_BAND or after == before:
+            return None
+        state.position = after
+        state.moves += 1
+        return Move(
+            task=task, before=before, after=after, top=top, solved_share=share, target=self._target
+        )
+
+    def cap(self, task: str, top_level: int) -> bool:
+        changed = super().cap(task, top_level)
+        if changed:
+            self._tasks[task].position = min(self._tasks[task].position, self._tops[task])
+        return changed
+
+    def stats(self) -> dict[str, Any]:
+        """Return every task's position as JSON. The average excludes tasks with one level."""
+        details: dict[str, dict[str, Any]] = {
+            task: {
+                "level": state.position,
+                "height": state.height,
+                "top_level": self._tops[task],
+                "difficulty": state.position / (state.height - 1) if state.height > 1 else 0.0,
+                "solved_share": state.solved_share(),
+                "groups": state.groups,
+                "stale_groups": state.stale,
+                "adjustments": state.moves,
+            }
+            for task, state in sorted(self._tasks.items())
+        }
+        movable = [d["difficulty"] for d in details.values() if d["height"] > 1]
+        return {
+            "total_tasks_tracked": len(details),
+            "tasks_with_adjustments": sum(d["adjustments"] > 0 for d in details.values()),
+            "average_complexity": sum(movable) / len(movable) if movable else 0.0,
+            "task_details": details,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        tasks = {task: asdict(state) for task, state in self._tasks.items()}
+        return {**super().state_dict(), "tasks": tasks}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore all tasks; if a ladder's height has changed, a task keeps only its difficulty."""
+        super().load_state_dict(state)
+        for task, stored in convert(state, LevelsState).tasks.items():
+            if task not in self._tasks:
+                continue
+            height, top = self._tasks[task].height, self._tops[task]
+            if stored.height != height:
+                difficulty = stored.position / (stored.height - 1) if stored.height > 1 else 0.5
+                stored = TaskState.at(difficulty * (height - 1), height)
+            stored.position = min(stored.position, top)
+            self._tasks[task] = stored
+
+
+def curriculum_metrics(stats: Mapping[str, Any], categories: Mapping[str, str]) -> dict[str, float]:
+    """Return a curriculum's state as metrics `curriculum/*`: by task, and means by category.
+
+    Args:
+        stats: from `TrainingProblems.curriculum_stats`, in curriculum mode.
+        categories: category by task.
+
+    Returns:
+        Levels start at 0; complexities and difficulties are in [0, 1].
+    """
+    details: Mapping[str, Mapping[str, Any]] = stats["task_details"]
+    movable = {task: one["difficulty"] for task, one in details.items() if one["height"] > 1}
+    shares = {
+        task: one["solved_share"]
+        for task, one in details.items()
+        if one["solved_share"] is not None
+    }
+    by_category = group_by(lambda task: categories[task], movable)
+    summary = {
+        "total_tasks_tracked": stats["total_tasks_tracked"],
+        "tasks_with_adjustments": stats["tasks_with_adjustments"],
+        "target_accuracy": stats["target_accuracy"],
+        "avg_complexity": stats["average_complexity"],
+        "min_complexity": min(movable.values(), default=0.0),
+        "max_complexity": max(movable.values(), default=0.0),
+        **({"avg_recent_accuracy": sum(shares.values()) / len(shares)} if shares else {}),
+        **{
+            f"category/{name}": sum(movable[task] for task in tasks) / len(tasks)
+            for name, tasks in by_category.items()
+        },
+        **{f"task/{task}/level": one["level"] for task, one in details.items()},
+        **{f"task/{task}/difficulty": difficulty for task, difficulty in movable.items()},
+        **{f"task/{task}/recent_accuracy": share for task, share in shares.items()},
+    }
+    return {f"curriculum/{name}": float(value) for name, value in summary.items()}

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, convert
 
 from ..records import Recipe
-from .curriculum import Amount, Count
+from .levels import Amount, Count
 
 WAIT = 200
 """Draws before a problem is asked again, so that the policy has moved."""

@@ -9,9 +9,19 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo
 
-from ..util.command_line import Section, option
+from ..util.command_line import Section
 from .levels import ComplexityMode
 from .sampler import TaskSampling
+
+
+def option(default: Any, about: str, *, begins: str = "", **limits: Any) -> Any:
+    """Declare an option.
+
+    Args:
+        begins: the heading of this option and of those that follow.
+    """
+    extra: Any = {"begins": begins} if begins else None
+    return Field(default=default, description=about, json_schema_extra=extra, **limits)
 
 
 def plain_integer(value: Any) -> Any:

@@ -19,8 +19,7 @@ from typing import Any
 from ..errors import ConfigurationError, GenerationError
 from ..records import FaultKind, Problem, Recipe, recipe_key
 from ..sandbox.pool import Generate
-from .sampler import Sampler
-from .seeds import is_evaluation_seed, redrawn_seed, split_seed
+from .sampler import Sampler, is_evaluation_seed, redrawn_seed, split_seed
 
 logger = logging.getLogger(__name__)
 

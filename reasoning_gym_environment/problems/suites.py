@@ -20,7 +20,7 @@ from msgspec import Meta, Struct, to_builtins
 from ..errors import ConfigurationError, FixableError, did_you_mean
 from ..records import Problem, Recipe, recipe_key
 from ..tasks.recipes import LIBRARY, require_valid_recipe
-from ..util.models import validate
+from ..util.values import validate
 
 FOLDER = Path(__file__).with_name("suite_files")
 

@@ -16,14 +16,19 @@ from ..sandbox.pool import MAX_TIMEOUTS, Generate, TaskPool
 from ..tasks.catalogue import proven_tasks, require_known, select_tasks, task_weights
 from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import read_recipe
-from ..util.models import validate
-from ..util.values import shorten
-from .curriculum import Count, Curriculum
-from .levels import ComplexityMode, DefaultLevels, FixedLevels, LevelPolicy, RandomLevels
+from ..util.values import shorten, validate
+from .levels import (
+    ComplexityMode,
+    Count,
+    Curriculum,
+    DefaultLevels,
+    FixedLevels,
+    LevelPolicy,
+    RandomLevels,
+)
 from .memory import count_group
 from .options import TaskOptions
-from .sampler import Sampler, SamplerState, TaskSampling
-from .seeds import evaluation_seed
+from .sampler import Sampler, SamplerState, TaskSampling, evaluation_seed
 from .stream import MAX_SKIPPED, ExcludedQuestions, RecipeStream, skip_faulty
 
 logger = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from ..scoring.guards.registry import max_score
+from ..scoring.guards import max_score
 from ..tasks.datasets import Datasets
 from ..tasks.facts import EXECUTES_ANSWERS, SLOW_ON_WRONG_ANSWERS
 from . import _limits as limits

@@ -17,9 +17,8 @@ from msgspec import Struct, structs
 
 from ..errors import ConfigurationError
 from ..records import Score
-from ..util.models import validate
 from ..util.outages import Retry
-from ..util.values import shorten
+from ..util.values import shorten, validate
 
 ReplyT = TypeVar("ReplyT", bound=Struct)
 

@@ -12,8 +12,8 @@ from typing import Any
 from ..errors import FixableError
 from ..util.concurrency import DaemonWriter
 from ..util.files import LockFile, UnwritableError, require_writable, write_whole
-from ..util.models import validate
 from ..util.outages import Retry
+from ..util.values import validate
 
 logger = logging.getLogger(__name__)
 

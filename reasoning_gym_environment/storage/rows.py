@@ -14,11 +14,11 @@ from typing import Annotated, Any, TypedDict, cast
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import asdict, replace
 
-from ..problems.seeds import is_evaluation_seed
+from ..problems.sampler import is_evaluation_seed
 from ..records import Attempt, GroupResult, Problem, Recipe, Reward, Signal, Status, Verdict
 from ..scoring.grading import signal
 from ..tasks.recipes import LIBRARY, read_recipe
-from ..util.models import validate
+from ..util.values import validate
 
 SCHEMA_VERSION = 1
 

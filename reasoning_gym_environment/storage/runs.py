@@ -20,9 +20,8 @@ from msgspec import Struct, structs
 from ..util.concurrency import DaemonWriter
 from ..util.files import write_whole
 from ..util.logs import SecretRedactor
-from ..util.models import validate
 from ..util.outages import Outage
-from ..util.values import escape_control_characters
+from ..util.values import escape_control_characters, validate
 
 logger = logging.getLogger(__name__)
 

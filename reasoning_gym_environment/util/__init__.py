@@ -8,7 +8,6 @@ __all__ = [
     "concurrency",
     "files",
     "logs",
-    "models",
     "outages",
     "progress",
     "values",

@@ -58,16 +58,6 @@ class Section(BaseModel):
                 raise ConfigurationError(f"{prefix}unknown setting {name!r}; {hint}")
 
 
-def option(default: Any, about: str, *, begins: str = "", **limits: Any) -> Any:
-    """Declare an option.
-
-    Args:
-        begins: the heading of this option and of those that follow.
-    """
-    extra: Any = {"begins": begins} if begins else None
-    return Field(default=default, description=about, json_schema_extra=extra, **limits)
-
-
 Sections = Mapping[str, type[Section]]
 """Model by section; that of the options outside a section has the name ""."""
 

@@ -18,7 +18,7 @@ from reasoning_gym_environment.evaluation.store import read_results
 from reasoning_gym_environment.problems.suites import load_suite
 from reasoning_gym_environment.records import FORMAT_FAILURES, Status, recipe_key
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
-from reasoning_gym_environment.scoring.guards.registry import max_score
+from reasoning_gym_environment.scoring.guards import max_score
 from reasoning_gym_environment.storage.rows import StoredGroup, StoredRollout
 from reasoning_gym_environment.util.values import group_by
 

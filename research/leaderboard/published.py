@@ -30,8 +30,8 @@ from reasoning_gym_environment.storage.rows import (
     fault_of,
 )
 from reasoning_gym_environment.tasks.recipes import require_valid_recipe
-from reasoning_gym_environment.util.models import validate
 from reasoning_gym_environment.util.progress import with_progress
+from reasoning_gym_environment.util.values import validate
 
 STORED_SCORE = "stored_score"
 """The key of a rollout with the score that its publishers gave."""

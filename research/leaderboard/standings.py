@@ -17,8 +17,7 @@ from reasoning_gym_environment.evaluation.store import EvaluationResults
 from reasoning_gym_environment.problems.suites import Suite
 from reasoning_gym_environment.storage.rows import StoredGroup, StoredRollout
 from reasoning_gym_environment.tasks.catalogue import known_categories
-from reasoning_gym_environment.util.models import validate
-from reasoning_gym_environment.util.values import group_by
+from reasoning_gym_environment.util.values import group_by, validate
 
 from .published import STORED_SCORE
 

@@ -23,7 +23,7 @@ from reasoning_gym_environment.audit.run import (
 )
 from reasoning_gym_environment.cli import main
 from reasoning_gym_environment.commands.audit import main as run_audit
-from reasoning_gym_environment.problems.seeds import evaluation_recipes
+from reasoning_gym_environment.problems.sampler import evaluation_recipes
 from reasoning_gym_environment.problems.stream import generate_faultless
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool

@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from reasoning_gym_environment.commands.problems import main, require_levels
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
-from reasoning_gym_environment.problems.seeds import evaluation_seed, is_evaluation_seed
+from reasoning_gym_environment.problems.sampler import evaluation_seed, is_evaluation_seed
 
 SMALL = ["--env.task_processes", "1", "--count", "12"]
 COINS = ["--env.include_tasks", "coin_flip", "--levels", "0", "--env.system_prompt", "direct"]

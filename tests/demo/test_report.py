@@ -6,7 +6,7 @@ import pytest
 from reasoning_gym_environment.commands.demo import build_parser
 from reasoning_gym_environment.demo.session import DemoReport, progress_line, render
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.problems.curriculum import Curriculum
+from reasoning_gym_environment.problems.levels import Curriculum
 from reasoning_gym_environment.rollouts.metrics import Means
 
 LOG = Path("dumps/demo.log")

@@ -15,7 +15,7 @@ from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer, is_probe
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.evaluation.run import IncompleteEvaluationError
-from reasoning_gym_environment.problems.seeds import evaluation_recipes
+from reasoning_gym_environment.problems.sampler import evaluation_recipes
 from reasoning_gym_environment.problems.stream import question_hash
 
 ONE = ScriptedPolicy(["<answer>1</answer>"])

@@ -25,7 +25,7 @@ from reasoning_gym_environment.evaluation.store import EvaluationResults, read_r
 from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import NO_ROOM, InferenceError
 from reasoning_gym_environment.inference.prompts import build_messages
-from reasoning_gym_environment.problems.seeds import evaluation_recipes
+from reasoning_gym_environment.problems.sampler import evaluation_recipes
 from reasoning_gym_environment.problems.stream import question_hash
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.sandbox.pool import MAX_TIMEOUTS, TaskPool

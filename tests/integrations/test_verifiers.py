@@ -23,7 +23,7 @@ from reasoning_gym_environment import AsyncReasoningGym, ReasoningGym
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS, build_messages
 from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row
 from reasoning_gym_environment.integrations.shared import evaluation_problems
-from reasoning_gym_environment.problems.seeds import is_evaluation_seed
+from reasoning_gym_environment.problems.sampler import is_evaluation_seed
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes]

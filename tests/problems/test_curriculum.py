@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.problems.curriculum import DEAD_BAND, Curriculum, Curve, fit_curve
-from reasoning_gym_environment.problems.levels import Move
+from reasoning_gym_environment.problems.levels import DEAD_BAND, Curriculum, Curve, Move, fit_curve
 
 TARGET = 0.7
 GROUP = 8

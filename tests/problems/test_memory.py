@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.demo.policy import Learner, Skill
-from reasoning_gym_environment.problems.curriculum import Curriculum
-from reasoning_gym_environment.problems.levels import LevelPolicy, RandomLevels
+from reasoning_gym_environment.problems.levels import Curriculum, LevelPolicy, RandomLevels
 from reasoning_gym_environment.problems.memory import (
     FRESH_SHARE,
     MAX_ASKINGS,

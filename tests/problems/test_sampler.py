@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.problems.curriculum import Curriculum
-from reasoning_gym_environment.problems.levels import RandomLevels
-from reasoning_gym_environment.problems.sampler import HALF_LIFE, Sampler, SignalEstimates
-from reasoning_gym_environment.problems.seeds import (
+from reasoning_gym_environment.problems.levels import Curriculum, RandomLevels
+from reasoning_gym_environment.problems.sampler import (
+    HALF_LIFE,
+    Sampler,
+    SignalEstimates,
     evaluation_recipes,
     evaluation_seed,
     training_seed,

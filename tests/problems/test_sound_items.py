@@ -7,7 +7,7 @@ import pytest
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.evaluation.run import EvaluationSet, planned_recipes
-from reasoning_gym_environment.problems.seeds import is_evaluation_seed, redrawn_seed
+from reasoning_gym_environment.problems.sampler import is_evaluation_seed, redrawn_seed
 from reasoning_gym_environment.problems.stream import (
     MAX_SKIPPED,
     is_skipped,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_values import places, with_value
 
-from reasoning_gym_environment.problems.curriculum import Curriculum
+from reasoning_gym_environment.problems.levels import Curriculum
 from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.problems.training import require_stream_state
 

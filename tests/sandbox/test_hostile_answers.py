@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 JUNK = ("qwxz", "~ ~ ~")
 ACCEPTED = {"syllogism", "prime_factorization"}
-"""`Yes`, and a number that is prime: right on some items, see `scoring/guards/registry.py`."""
+"""`Yes`, and a number that is prime: right on some items, see `scoring/guards.py`."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -12,7 +12,7 @@ import pytest
 from reasoning_gym_environment.audit.findings import known_weaknesses
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.scoring.extraction import strip_formatting
-from reasoning_gym_environment.scoring.guards.registry import GUARDS, max_score
+from reasoning_gym_environment.scoring.guards import GUARDS, max_score
 from reasoning_gym_environment.tasks.catalogue import known_categories
 from reasoning_gym_environment.tasks.datasets import Datasets
 from reasoning_gym_environment.tasks.facts import MARKS_ARE_ANSWER

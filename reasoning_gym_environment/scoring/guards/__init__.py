@@ -1,3 +1,0 @@
-"""Guards: the most that a degenerate answer may earn, by task."""
-
-__all__ = ["registry"]
