@@ -302,12 +302,6 @@ def of_kind(observations: Iterable[Observation], *kinds: Kind) -> list[Observati
     return [one for one in observations if one.probe.kind in kinds]
 
 
-def _best_wrong(observations: Sequence[Observation]) -> dict[str, Share]:
-    """Return the best probe of each kind in `DEGENERATE`, over the items where it is wrong."""
-    shares = {kind: wrong_shares(of_kind(observations, kind)) for kind in DEGENERATE}
-    return {kind.value: found[0] for kind, found in shares.items() if found}
-
-
 def answer_findings(
     task: str, observations: Sequence[Observation], degenerate: Mapping[str, Share]
 ) -> list[Finding]:
@@ -362,8 +356,10 @@ def judge(
     known: KnownFindings,
 ) -> TaskAudit:
     """Return the audit of a task from the observations on its default items and its levels."""
-    degenerate = _best_wrong(observations)
+    shares = {kind: wrong_shares(of_kind(observations, kind)) for kind in DEGENERATE}
+    degenerate = {kind.value: found[0] for kind, found in shares.items() if found}
     oracles = of_kind(observations, Kind.ORACLE)
+    forms = group_by(lambda one: one.probe.label, of_kind(observations, Kind.FORM))
     seconds = [verdict.seconds for proof in levels for verdict in proof.verdicts]
     findings = [
         replace(one, explanation=explanation(known, task, one.kind, one.level))
@@ -376,7 +372,7 @@ def judge(
         oracle=_full(oracles) if oracles else None,
         degenerate=degenerate,
         floors=floors,
-        forms=_forms(observations),
+        forms={label: _full(group) for label, group in forms.items()},
         levels=levels,
         median_seconds=median(seconds) if seconds else 0.0,
         worst_seconds=max(seconds, default=0.0),
@@ -387,8 +383,3 @@ def judge(
 
 def _full(observations: Sequence[Observation]) -> float:
     return sum(one.score >= 1.0 for one in observations) / len(observations)
-
-
-def _forms(observations: Iterable[Observation]) -> dict[str, float]:
-    by_label = group_by(lambda one: one.probe.label, of_kind(observations, Kind.FORM))
-    return {label: _full(group) for label, group in by_label.items()}

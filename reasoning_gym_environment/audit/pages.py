@@ -83,26 +83,14 @@ def best_paid(task: TaskAudit, kinds: Collection[Kind]) -> str:
     return f"{best.solved:.0%} {kind}" if best.solved else f"0% (score {best.score:.2f})"
 
 
-def lost_forms(task: TaskAudit) -> str:
-    """Return the forms of a right answer that lose credit, or "all"."""
-    lost = [form.replace("\n", "⏎") for form, kept in task.forms.items() if kept < 1.0]
-    return "all" if lost and len(lost) == len(task.forms) else "  ".join(lost)
-
-
-def sound_levels(task: TaskAudit) -> str:
-    """Return the number of levels without a finding, and of items that took too long."""
-    broken = {finding.level for finding in task.findings if finding.level is not None}
-    count = len(task.levels) - 1
-    late = sum(len(at.late) for at in task.levels)
-    text = f"{count - len(broken)}/{count}" if count else "-"
-    return f"{text}, {late} late" if late else text
-
-
 def row(task: TaskAudit) -> dict[str, str]:
     """Return the cells of a task by column."""
     chance, no_reasoning = task.floors
     and_more = (Kind.LISTING, Kind.APPENDED)
-    milliseconds = f"{1000 * task.median_seconds:.2f}, {1000 * task.worst_seconds:.1f}"
+    lost = [form.replace("\n", "⏎") for form, kept in task.forms.items() if kept < 1.0]
+    broken = {finding.level for finding in task.findings if finding.level is not None}
+    count, late = len(task.levels) - 1, sum(len(at.late) for at in task.levels)
+    sound = f"{count - len(broken)}/{count}" if count else "-"
     cells = (
         task.task,
         share(task.oracle),
@@ -112,9 +100,9 @@ def row(task: TaskAudit) -> dict[str, str]:
         no_reasoning.label if no_reasoning.solved else "",
         best_paid(task, [kind for kind in DEGENERATE if kind not in and_more]),
         best_paid(task, and_more),
-        lost_forms(task),
-        sound_levels(task),
-        milliseconds,
+        "all" if lost and len(lost) == len(task.forms) else "  ".join(lost),
+        f"{sound}, {late} late" if late else sound,
+        f"{1000 * task.median_seconds:.2f}, {1000 * task.worst_seconds:.1f}",
     )
     return dict(zip(COLUMNS, cells, strict=True))
 
@@ -194,17 +182,6 @@ def _floors_json(floors: Floors) -> dict[str, dict[str, Any]]:
     }
 
 
-def _markdown_table(rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the lines of a table."""
-    names = list(rows[0])
-    lines = [
-        names,
-        ["---"] * len(names),
-        *([row[n].replace("|", "\\|") for n in names] for row in rows),
-    ]
-    return [f"| {' | '.join(cells)} |" for cells in lines]
-
-
 def finding_rows(audit: Audit) -> list[dict[str, str]]:
     """Return all findings; those of one kind and reason share a row."""
     findings = [finding for task in audit.tasks for finding in task.findings]
@@ -231,22 +208,16 @@ def page_data(audit: Audit) -> dict[str, Any]:
     }
 
 
-def _by_reason(findings: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """Return a row for each reason, with its findings in one cell."""
-    rows = []
-    for why, own in group_by(lambda finding: finding["why"], findings).items():
-        found = "; ".join(f"`{one['task']}` {one['finding']}: {one['detail']}" for one in own)
-        rows.append({"why": why, "findings": found})
-    return rows
-
-
 def as_markdown(data: Mapping[str, Any]) -> str:
     """Return the page of the documentation, in Markdown, from `page_data`."""
-    reasons = _by_reason(data["findings"])
+    table = ["| why | findings |", "| --- | --- |"]
+    for why, own in group_by(lambda finding: finding["why"], data["findings"]).items():
+        found = "; ".join(f"`{one['task']}` {one['finding']}: {one['detail']}" for one in own)
+        table.append("| {} | {} |".format(*(text.replace("|", "\\|") for text in (why, found))))
     head = _HEAD.format(summary=data["summary"], score=UPSTREAM_THRESHOLD, share=TOLERATED_SHARE)
     lines = [
         head,
-        *(_markdown_table(reasons) if reasons else ["No findings."]),
+        *(table if data["findings"] else ["No findings."]),
         "",
         "Expected but not found: " + ("; ".join(data["not seen"]) or "nothing") + ".",
         "",

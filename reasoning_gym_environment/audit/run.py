@@ -190,9 +190,7 @@ async def _scores(pool: TaskPool, problem: Problem, *tries: Answers) -> list[dic
 def best(scores: Sequence[Mapping[str, float]], solved_from: float) -> str:
     """Return the label that solves most items; the higher total score breaks ties.
 
-    Args:
-        scores: by label, one mapping an item; a missing label scores 0.
-        solved_from: lowest score of a solved item.
+    A label that an item's scores lack has 0.
 
     Example:
         >>> best([{"a": 0.4, "b": 1.0}, {"a": 0.4, "b": 0.0}, {"a": 0.4}], 1.0)

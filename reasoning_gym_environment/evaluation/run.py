@@ -156,10 +156,7 @@ class EvaluationSettings:
 
     Attributes:
         system_prompt, chat_template: their texts.
-        scoring: of the samples.
         max_eval_workers: concurrent completions; a single item may exceed it.
-        folder: of the results.
-        model: the evaluated model's name.
         suite: the items; None plans them from the settings above.
     """
 

@@ -53,14 +53,9 @@ class HangDetector:
         self._wait = Outage(clock)
 
     async def reply(self, request: asyncio.Future[T], check: Callable[[], None]) -> T:
-        """Await the reply to a request.
+        """Await the reply to a request; raise HangingError if it is abandoned.
 
-        Args:
-            check: called while waiting; what it raises ends the wait.
-
-        Raises:
-            HangingError: the request was abandoned.
-            Exception: what the request raises.
+        `check` is called while waiting; what it raises ends the wait.
         """
         self._started[request] = self._clock()
         try:

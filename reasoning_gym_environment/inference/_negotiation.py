@@ -104,11 +104,8 @@ async def negotiate(
     """Probe all servers and set each one's dialect.
 
     A server that is down may come back, so it gets the dialect of the first other one. If one
-    server returns only text, text is requested of all.
-
-    Raises:
-        ConfigurationError: a server refuses, or doesn't meet the requirements.
-        UnreachableError: no server answered in time.
+    server returns only text, text is requested of all. Raises ConfigurationError if one doesn't
+    meet the requirements, and UnreachableError if none answers in time.
     """
     results = await _probe_until_one_answers(servers, requirements, seconds)
     found = [result for result in results if isinstance(result, Capabilities)]

@@ -125,18 +125,10 @@ class InferenceClient:
         evaluation: SamplingParams | None = None,
         serves: bool = False,
     ) -> None:
-        """Wait for the servers, and negotiate what they return.
+        """Wait for the servers, and negotiate what they return: see `Requirements`.
 
-        Args:
-            seconds: how long to wait for one that answers.
-            length_limit: tokens of prompt and completion.
-            sampling: None if nothing will train on the completions.
-            evaluation: None if there are no evaluations.
-            serves: whether completions go to a trainer at once.
-
-        Raises:
-            UnreachableError: no server answers in time.
-            ConfigurationError: a server refuses, or doesn't meet the requirements.
+        Raises UnreachableError if none answers in `seconds`, and ConfigurationError if one refuses
+        or doesn't meet the requirements.
         """
         if self.urls:
             await require_reachable(

@@ -74,10 +74,7 @@ class Prompt:
 
 
 def resolve_system_prompt(name_or_text: str) -> str:
-    """Return the built-in prompt of that name, or the text itself.
-
-    Raises:
-        ConfigurationError: the text is one word close to a built-in's name.
+    """Return the built-in prompt of that name, or the text; raise ConfigurationError for a typo.
 
     Example:
         >>> resolve_system_prompt("Be brief.")

@@ -389,10 +389,7 @@ class ServerClient:
         """Yield the body that the chunks make up, in a buffer that is reused afterwards.
 
         Allocating 10 MB for a long group's reply takes as long as reading it. Beyond four at a
-        time, replies wait in their connections.
-
-        Raises:
-            ReplyError: there are more than `most` bytes.
+        time, replies wait in their connections. Raises ReplyError beyond `most` bytes.
         """
         async with self._slots:
             buffer = self._buffers.pop() if self._buffers else bytearray()

@@ -10,7 +10,7 @@ import select
 import signal
 import time
 from collections.abc import Callable, Sequence
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from ._protocol import FORM_SCORES, FormScores, Outcome
 
@@ -32,20 +32,16 @@ def start_child(work: Work) -> tuple[int, int]:
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _work_and_exit(work, write_end)
+        code = 1
+        try:
+            work(write_end)
+            code = 0
+        except MemoryError:
+            code = _EXIT_CODES[Outcome.OUT_OF_MEMORY]
+        finally:
+            os._exit(code)
     os.close(write_end)
     return pid, read_end
-
-
-def _work_and_exit(work: Work, reply: int) -> NoReturn:
-    code = 1
-    try:
-        work(reply)
-        code = 0
-    except MemoryError:
-        code = _EXIT_CODES[Outcome.OUT_OF_MEMORY]
-    finally:
-        os._exit(code)
 
 
 def read_scores(

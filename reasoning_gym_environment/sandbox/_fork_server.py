@@ -141,12 +141,6 @@ class ForkServer:
         program: of the server process, in place of the one for reasoning-gym.
         arguments: of that program.
         environment: variables that its processes have besides.
-
-    Example:
-        server = ForkServer()
-        generator = await server.start("generator")
-        ...
-        await server.close()
     """
 
     _program = (
@@ -171,14 +165,7 @@ class ForkServer:
         self._closed = False
 
     async def start(self, role: str) -> WorkerProcess:
-        """Fork a worker and wait until it is ready.
-
-        Args:
-            role: "generator" or "verifier"; other programs have others.
-
-        Raises:
-            WorkerStartError: it did not start; the message ends with what was printed.
-        """
+        """Fork a worker and wait until it is ready; raise WorkerStartError with what it printed."""
         async with self._lock:
             if self._closed:
                 raise self._failure(role, "the fork server is closed")
@@ -208,8 +195,11 @@ class ForkServer:
         return WorkerProcess(pid, reader, writer, self)
 
     def _failure(self, role: str, why: object) -> WorkerStartError:
-        text = f"the {role} process did not start: {why}\n{self._stderr_tail()}"
-        return WorkerStartError(text.rstrip())
+        printed = ""
+        if self._stderr is not None:
+            self._stderr.seek(0)
+            printed = self._stderr.read()[-2000:].decode(errors="replace").strip()
+        return WorkerStartError(f"the {role} process did not start: {why}\n{printed}".rstrip())
 
     async def _fork(self, role: str, worker_end: socket.socket) -> int:
         """Ask for a worker with that end of a socket pair; return its process id."""
@@ -257,13 +247,10 @@ class ForkServer:
         return self._process is not None and self._process.returncode is None
 
     def kill(self, pid: int) -> bool:
-        """Kill a worker and its session, if this server process is its parent and runs.
+        """Kill a worker and its session if its parent runs; return whether it was killed.
 
         No other process gets its id before the server process reaps it. Without that process,
         another one may have the id by now: the worker then ends when our socket closes.
-
-        Returns:
-            Whether it was killed.
         """
         if pid not in self._workers or self._control is None or not self._is_running():
             return False
@@ -272,12 +259,6 @@ class ForkServer:
         with contextlib.suppress(OSError):  # the server process has just died
             self._control.send(f"kill {pid}\n".encode())
         return True
-
-    def _stderr_tail(self) -> str:
-        if self._stderr is None:
-            return ""
-        self._stderr.seek(0)
-        return self._stderr.read()[-2000:].decode(errors="replace").strip()
 
     async def _stop(self) -> None:
         """Kill the server process. Its workers end when their sockets close."""

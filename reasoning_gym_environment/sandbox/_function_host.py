@@ -23,7 +23,7 @@ from ..util.values import shorten
 from . import _limits as limits
 from . import _protocol as protocol
 from ._children import ParentGoneError, run_child, score_all
-from ._fork_server import Roles, Serve, run_server
+from ._fork_server import Serve, run_server
 from ._protocol import FormScores, FunctionCall, Outcome
 
 ROLE = "function"
@@ -59,22 +59,15 @@ class FunctionSource:
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 
-    @classmethod
-    def from_json(cls, text: str) -> FunctionSource:
-        return cls(**json.loads(text))
-
 
 def main() -> None:
     """Run the fork server of one function, whose source is the program's argument."""
-    source = FunctionSource.from_json(sys.argv[1])
-    run_server(lambda: _roles(source))
+    source = FunctionSource(**json.loads(sys.argv[1]))
 
-
-def _roles(source: FunctionSource) -> Roles:
     def prepare() -> Serve:
         return partial(run, function=load_function(source), source=source)
 
-    return {ROLE: prepare}
+    run_server(lambda: {ROLE: prepare})
 
 
 def load_function(source: FunctionSource) -> Callable[..., Any]:

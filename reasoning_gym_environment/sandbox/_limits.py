@@ -332,17 +332,6 @@ def filter_zygote() -> str | None:
     return _install(zygote_filter)
 
 
-def filter_generator() -> str | None:
-    """Restrict the calling thread for good to making problems: see `filter_verifier_child`."""
-    return _install(generator_filter)
-
-
-def assemble_function_filter(allow: frozenset[str]) -> None:
-    """Assemble a filter before the forks that need it: it takes them longer than all else."""
-    if _OWN in AUDIT:
-        function_filter(_OWN, allow)
-
-
 def filter_function(allow: frozenset[str]) -> str | None:
     """Restrict the calling thread for good to a contained function: see `filter_verifier_child`."""
     return _install(lambda architecture: function_filter(architecture, allow))
@@ -519,7 +508,7 @@ def enter_host() -> list[str]:
 def enter_generator() -> list[str]:
     """Put the calling process under the limits of a generator, before it starts a thread."""
     gaps = _limit_memory(WORKER_MEMORY)
-    gap = filter_generator()
+    gap = _install(generator_filter)
     return [*gaps, gap] if gap else gaps
 
 
@@ -530,7 +519,8 @@ def verifier_gaps() -> str:
 
 def function_gaps(*, memory: int, seconds: float, allow: frozenset[str]) -> str:
     """Return what this system does not enforce for a contained function: see `verifier_gaps`."""
-    assemble_function_filter(allow)
+    if _OWN in AUDIT:  # cached before the forks that need it: it takes them longer than all else
+        function_filter(_OWN, allow)
     return _gaps_in_child(
         lambda reply, _: enter_function_child(reply, memory=memory, seconds=seconds, allow=allow)
     )

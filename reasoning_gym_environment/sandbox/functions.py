@@ -105,23 +105,17 @@ class FunctionPool:
 
     async def call(self, text: str, data: str) -> Verdict:
         """Call the function with a text and JSON data, and judge what it returns."""
-        verdict = self._too_long if len(text) > MAX_TEXT else await self._call(text, data)
+        if len(text) > MAX_TEXT:
+            detail = f"a text of more than {MAX_TEXT} characters"
+            verdict = Verdict(score=self._lowest, status=Status.WRONG, detail=detail)
+        else:
+            verdict = await self._call(text, data)
         self._counts[verdict.status.value] += 1
-        if verdict.status is Status.VERIFIER_ERROR:
-            self._warn_of(verdict)
-        return verdict
-
-    @property
-    def _too_long(self) -> Verdict:
-        detail = f"a text of more than {MAX_TEXT} characters"
-        return Verdict(score=self._lowest, status=Status.WRONG, detail=detail)
-
-    def _warn_of(self, verdict: Verdict) -> None:
-        """Log the first error, the tenth, the hundredth and so on."""
         count = self._counts[Status.VERIFIER_ERROR.value]
-        if math.log10(count).is_integer():
-            path = self._source.path
-            logger.warning("%s %s (error %d)", path, verdict.detail, count)
+        # the first error, the tenth, the hundredth and so on
+        if verdict.status is Status.VERIFIER_ERROR and math.log10(count).is_integer():
+            logger.warning("%s %s (error %d)", self._source.path, verdict.detail, count)
+        return verdict
 
     async def _call(self, text: str, data: str) -> Verdict:
         """Call the function; if that costs a host, once more."""
@@ -142,11 +136,13 @@ class FunctionPool:
         if scores.outcome is not Outcome.SCORED:
             return self._with_own_lowest(to_verdict(scores))
         seconds = max(0.0, scores.seconds) if math.isfinite(scores.seconds) else 0.0
-        if not self._lowest <= scores.raw <= self._highest:
+        lowest, highest = self._lowest, self._highest
+        if not lowest <= scores.raw <= highest:
+            outside = f"returned {scores.raw:g}, outside of [{lowest:g}, {highest:g}]: set bounds"
             return Verdict(
-                score=self._lowest,
+                score=lowest,
                 status=Status.VERIFIER_ERROR,
-                detail=escape_control_characters(scores.detail) or self._out_of_range(scores.raw),
+                detail=escape_control_characters(scores.detail) or outside,
                 seconds=seconds,
                 errors=1,
             )
@@ -158,10 +154,5 @@ class FunctionPool:
             raw_score=scores.raw,
         )
 
-    def _out_of_range(self, score: float) -> str:
-        lowest, highest = self._lowest, self._highest
-        return f"returned {score:g}, outside of [{lowest:g}, {highest:g}]: set bounds"
-
     def _with_own_lowest(self, verdict: Verdict) -> Verdict:
-        lowest = self._lowest
-        return verdict if verdict.score is None else replace(verdict, score=lowest)
+        return verdict if verdict.score is None else replace(verdict, score=self._lowest)

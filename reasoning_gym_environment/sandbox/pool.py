@@ -87,12 +87,8 @@ StartWorker = Callable[[str], Awaitable[WorkerProcess]]
 class WorkerGroup:
     """The workers of one role: each request goes to an idle one, and a lost one is replaced.
 
-    Args:
-        role: "generator" or "verifier".
-        size: number of processes.
-        counts: counts "sandbox/restarts" and "sandbox/failed_starts".
-        start_worker: starts its workers.
-        max_growth: bytes by which a worker may have grown after a request; else it is replaced.
+    So is one that has grown by more than `max_growth` bytes after a request. `counts` counts
+    "sandbox/restarts" and "sandbox/failed_starts".
     """
 
     def __init__(
@@ -145,11 +141,8 @@ class WorkerGroup:
         """Return a worker's reply to a request; the timeout starts when an idle one takes it.
 
         If the caller is cancelled, the request still finishes: the worker's next reply would
-        otherwise be read as the reply to another request.
-
-        Raises:
-            WorkerLostError: the worker died or ran out of time with this request.
-            PoolClosedError: the group is closed.
+        otherwise be read as the reply to another request. Raises WorkerLostError if the worker died
+        or ran out of time, and PoolClosedError.
         """
         if self._closed:
             raise PoolClosedError(f"the {self._role} processes are closed")
@@ -176,10 +169,7 @@ class WorkerGroup:
     def _start_replacement(self, worker: WorkerProcess, why: str) -> None:
         self._counts["sandbox/restarts"] += 1
         logger.warning("Replacing a %s process: %s", self._role, why)
-        self._spawn(self._replace(worker))
-
-    def _spawn(self, replacement: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(replacement)
+        task = asyncio.create_task(self._replace(worker))
         self._replacements.add(task)
         task.add_done_callback(self._replacements.discard)
 

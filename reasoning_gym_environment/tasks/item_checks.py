@@ -81,9 +81,7 @@ def _exact(expression: str) -> Fraction:
 def _basic_arithmetic(entry: Entry) -> Fault | None:
     """Find quotients that the library cut to integers."""
     value = _exact(entry["metadata"]["expression"])
-    if value == int(entry["answer"]):
-        return None
-    return _false_label(f"the value is {value}")
+    return None if value == int(entry["answer"]) else _false_label(f"the value is {value}")
 
 
 def _caesar_cipher(entry: Entry) -> Fault | None:
@@ -281,9 +279,7 @@ def _knight_swap(entry: Entry) -> Fault | None:
         frozenset(at for at, piece in pieces.items() if piece not in (first, None)),
     )
     moves = _moves_to_swap(start, near)
-    if moves is None:
-        return None
-    return _false_label(f"{moves} moves swap the knights on this board")
+    return None if moves is None else _false_label(f"{moves} moves swap the knights on this board")
 
 
 def _moves_to_swap(start: _Knights, near: Mapping[str, Sequence[str]]) -> int | None:
@@ -349,9 +345,7 @@ def _mahjong_puzzle(entry: Entry) -> Fault | None:
         right = "Chi"
     else:
         right = "Pass"
-    if entry["answer"] == right:
-        return None
-    return _false_label(f"the last card makes {right}")
+    return None if entry["answer"] == right else _false_label(f"the last card makes {right}")
 
 
 Matrix = Sequence[Sequence[int]]
@@ -459,9 +453,7 @@ def _needle_haystack(entry: Entry) -> Fault | None:
     """Find questions that two persons answer."""
     text, _, question = entry["question"].rpartition("\n")
     asked = question.removeprefix("Who ").removesuffix("? Reply only with a name.")
-    if text.count(f" {asked}.") < 2:
-        return None
-    return _ambiguous(f"several persons: {asked}")
+    return None if text.count(f" {asked}.") < 2 else _ambiguous(f"several persons: {asked}")
 
 
 def _number_filtering(entry: Entry) -> Fault | None:
@@ -773,10 +765,7 @@ def _syllogism(entry: Entry) -> Fault | None:
             return _ambiguous("the conclusion follows only if no kind is empty")
     if follows == (entry["answer"] == "Yes"):
         return None
-    return Fault(
-        kind=FaultKind.FALSE_LABEL,
-        detail=f"the conclusion {'follows' if follows else 'does not follow'}",
-    )
+    return _false_label(f"the conclusion {'follows' if follows else 'does not follow'}")
 
 
 def _time_intervals(entry: Entry) -> Fault | None:

@@ -37,10 +37,7 @@ class Replacement(NamedTuple):
 
 
 def levels_from(columns: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """Turn a table's columns into levels, one per row.
-
-    Raises:
-        ValueError: the columns differ in height.
+    """Turn a table's columns, which must be equally high, into levels, one per row.
 
     Example:
         >>> levels_from({"ranges": {"n": [2, 4, 8]}, "values": {"p": [0.5, 0.1]}})
@@ -215,13 +212,8 @@ def single_error_solutions(entry: Entry) -> tuple[float, ...]:
     return (slips,)
 
 
-def negative_solution_count(entry: Entry) -> tuple[float, ...]:
-    """Return, for `puzzle24`, the negative number of ways to reach 24."""
-    return (-_ways([Fraction(number) for number in entry["metadata"]["numbers"]]),)
-
-
 def _ways(numbers: list[Fraction]) -> int:
-    """Count the ways to combine all numbers, two at a time, into 24."""
+    """Count the ways to combine all numbers, two at a time, into 24, for `puzzle24`."""
     if len(numbers) == 1:
         return int(numbers[0] == 24)
     found = 0
@@ -237,16 +229,6 @@ def _ways(numbers: list[Fraction]) -> int:
 def question_length(entry: Entry) -> tuple[float, ...]:
     """Return the number of characters in the question."""
     return (len(entry["question"]),)
-
-
-def number_in_answer(entry: Entry) -> tuple[float, ...]:
-    """Return the answer, which is a count."""
-    return (int(entry["answer"]),)
-
-
-def shortest_sequence(entry: Entry) -> tuple[float, ...]:
-    """Return, for `quantum_lock`, the number of buttons in the shortest solution."""
-    return (entry["answer"].count("→") + 1,)
 
 
 def _all_cases(dataset: Any) -> list[Entry]:
@@ -265,9 +247,13 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         "acre": Measure(relevant_experiments, 6, same_answer=True, entries=_all_cases),
         "arc_agi": Measure(question_length, 8),
         "codeio": Measure(question_length, 8, entries=_executed),
-        "puzzle24": Measure(negative_solution_count, 3),
-        "quantum_lock": Measure(shortest_sequence, 8),
-        "rectangle_count": Measure(number_in_answer, 4),
+        # The fewer ways to reach 24, the harder.
+        "puzzle24": Measure(
+            lambda entry: (-_ways(list(map(Fraction, entry["metadata"]["numbers"]))),), 3
+        ),
+        # The number of buttons in the shortest solution.
+        "quantum_lock": Measure(lambda entry: (entry["answer"].count("→") + 1,), 8),
+        "rectangle_count": Measure(lambda entry: (int(entry["answer"]),), 4),
         "self_reference": Measure(single_error_solutions, 32, same_answer=True),
     }
 )
@@ -303,11 +289,8 @@ def parameter_names(task: str) -> tuple[str, ...]:
 def choose_entry(recipe: Recipe, seeded: Callable[[int], Any]) -> dict[str, Any]:
     """Make the entry that a recipe's extra parameters choose, or else the library's.
 
-    Args:
-        seeded: returns the recipe's dataset for a seed; valid until the next call.
-
-    Raises:
-        ValueError: the value of an extra parameter matches no item.
+    `seeded` returns the dataset for a seed, valid until the next call. Raises ValueError if the
+    value of an extra parameter matches no item.
     """
     parameters = recipe.parameters
     if recipe.task in MEASURES and "rank" in parameters:

@@ -144,12 +144,8 @@ def require_known_values(
 ) -> None:
     """Check parameters against the values that a task is known to take.
 
-    Args:
-        known: by the name of every parameter of the task.
-
-    Raises:
-        TypeError: the task has no parameter of that name.
-        ValueError: a value has another type, is too large, or is an unknown text.
+    Raises TypeError for an unknown name, and ValueError for a value of another type, one that is
+    too large, or an unknown text.
     """
     for name, value in parameters.items():
         if name not in known:
