@@ -70,6 +70,11 @@ class Recipe:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     library_version: str | None = field(default=None, compare=False)
 
+    @property
+    def is_evaluation(self) -> bool:
+        """Whether its seed belongs to evaluation."""
+        return self.seed % 2 == 1
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, the inverse of `from_json`; without `library_version` if None."""
         made = {} if self.library_version is None else {"library_version": self.library_version}

@@ -499,7 +499,7 @@ def check_start(command: str, settings: Settings) -> None:
         ConfigurationError: no task is left, or a parameter doesn't exist.
         UnwritableError: an output can't be written.
     """
-    from .problems.training import require_names  # slow; help needs none
+    from .problems.stream import require_names  # slow; help needs none
     from .tasks.catalogue import bundled_snapshot, select_tasks, task_weights
 
     env, suite = settings.env, settings.flags.suite

@@ -35,7 +35,8 @@ from ..settings import (
 from ..util.command_line import ENV, SERVER, Parser, number, read_given
 from ..util.concurrency import SWITCH_SECONDS
 from ..util.files import replacing
-from ..util.logs import WITHHELD, SecretRedactor, configure_logging
+from ..util.logs import SecretRedactor, configure_logging
+from ..util.values import WITHHELD
 
 if TYPE_CHECKING:
     from atroposlib.envs.base import BaseEnv
@@ -212,7 +213,7 @@ def _configure_logging(
         handler = AboveBars(f"{package}.rollouts.metrics.line")
     configure_logging(redactor, quiet=options.quiet, as_json=options.json_logs, handler=handler)
     if not env.debug_logging:  # these log a line or more per group
-        for name in ("problems.training.problems", "scoring.grading", "storage.dumps"):
+        for name in ("problems.stream.problems", "scoring.grading", "storage.dumps"):
             logging.getLogger(f"{package}.{name}").setLevel(logging.WARNING)
 
 

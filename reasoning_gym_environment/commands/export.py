@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
             raise FixableError(nothing(name, len(groups), options))
     write_splits(options.output, prepared.splits)
 
-    of_evaluations = sum(group.has_evaluation_seed for group in groups)
+    of_evaluations = sum(group.recipe.is_evaluation for group in groups)
     for name, rows in prepared.splits.items():
         print(f"{len(rows)} rows for {name} in {paths[name]}")
     print(f"from {len(groups)} groups")

@@ -16,10 +16,10 @@ from ..integrations.shared import demonstration_row, problem_row
 from ..problems.stream import (
     make_problems,
     question_hash,
+    select,
     set_recipes,
     skip_faulty,
 )
-from ..problems.training import select
 from ..records import Ladder, Problem, Recipe
 from ..sandbox.pool import Generate, TaskPool, generate_with_retry
 from ..settings import (

@@ -24,7 +24,7 @@ from ..util.files import require_place
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM or SIGINT; FixableError if it cannot start."""
     options = build_parser().parse(arguments)
-    from ..problems.training import PROBLEM_LOGGER  # slow to import; --help does not need it
+    from ..problems.stream import PROBLEM_LOGGER  # slow to import; --help does not need it
     from ..service.app import serve
 
     if options.contain:

@@ -16,14 +16,15 @@ from ..problems.levels import require_difficulty_where_fixed
 from ..problems.memory import sampling_metrics
 from ..problems.options import StreamOptions
 from ..problems.stream import (
+    GroupGathering,
     ProblemCache,
+    TrainingProblems,
     fixed_exclusions,
     make_problems,
     question_hash,
     set_recipes,
     skip_faulty,
 )
-from ..problems.training import GroupGathering, TrainingProblems
 from ..records import Problem, Recipe, Score, Status, recipe_key
 from ..sandbox.pool import PoolSettings, StartWorker, TaskPool, default_processes
 from ..scoring.grading import verify_texts

@@ -10,5 +10,4 @@ __all__ = [
     "sampler",
     "stream",
     "suites",
-    "training",
 ]

@@ -68,11 +68,6 @@ def redrawn_seed(seed: int) -> int:
     return hash_bits(SEED_BITS - 1, "redrawn", seed) << 1 | seed % 2
 
 
-def is_evaluation_seed(seed: int) -> bool:
-    """Return whether a seed belongs to an evaluation item."""
-    return seed % 2 == 1
-
-
 def evaluation_recipes(eval_seed: int, tasks: Sequence[str], per_task: int) -> list[Recipe]:
     """Return the fixed evaluation set: `per_task` recipes per task."""
     return [

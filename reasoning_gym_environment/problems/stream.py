@@ -1,6 +1,7 @@
-"""Problems made from recipes: the endless training stream, and sets of a fixed size.
+"""Problems made from recipes: the endless stream of training, and sets of a fixed size.
 
 Both skip items that can't be made, and questions of the evaluation set (decontamination).
+`TrainingProblems` holds a run's tasks, validated at the start, and its one stream.
 """
 
 from __future__ import annotations
@@ -11,17 +12,36 @@ import itertools
 import logging
 import sys
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ..errors import ConfigurationError, GenerationError
-from ..records import FaultKind, Problem, Recipe, recipe_key
-from ..sandbox.pool import Generate
-from .sampler import Sampler, is_evaluation_seed, redrawn_seed, split_seed
+from msgspec import UNSET, Struct, UnsetType
+
+from ..errors import ConfigurationError, GenerationError, GenerationTimeoutError, did_you_mean
+from ..records import FaultKind, GroupResult, Ladder, Problem, Recipe, recipe_key
+from ..sandbox.pool import MAX_TIMEOUTS, Generate, TaskPool
+from ..tasks.catalogue import proven_tasks, require_known, select_tasks, task_weights
+from ..tasks.ladders import TaskLadder
+from ..tasks.recipes import read_recipe
+from ..util.values import shorten, validate
+from .levels import (
+    ComplexityMode,
+    Count,
+    Curriculum,
+    DefaultLevels,
+    FixedLevels,
+    LevelPolicy,
+    RandomLevels,
+)
+from .memory import count_group
+from .options import TaskOptions
+from .sampler import Sampler, SamplerState, TaskSampling, evaluation_seed, redrawn_seed, split_seed
 
 logger = logging.getLogger(__name__)
+PROBLEM_LOGGER = logging.getLogger(f"{__name__}.problems")
+"""For a line per problem; the commands show them only under debug_logging."""
 
 MAX_SKIPPED = 1000
 """Give up after this many items in a row that are faulty, can't be made or are excluded."""
@@ -48,8 +68,7 @@ def is_skipped(problem: Problem) -> bool:
     """Return whether a problem is faulty; in training, one with several answers is not."""
     if problem.fault is None:
         return False
-    evaluates = is_evaluation_seed(problem.recipe.seed)
-    return evaluates or problem.fault.kind is not FaultKind.AMBIGUOUS
+    return problem.recipe.is_evaluation or problem.fault.kind is not FaultKind.AMBIGUOUS
 
 
 async def generate_faultless(generate: Generate, counts: Counter[str], recipe: Recipe) -> Problem:
@@ -277,3 +296,501 @@ async def make_problems(
                 if failed == 20:
                     raise ConfigurationError(f"{failed} items in a row can't be made: {tried}")
     return made
+
+
+MAX_AWAITED = 4096
+"""Problems that may await their first result; beyond that the oldest is forgotten."""
+
+MAX_PARTIAL = 1024
+"""Groups that may be partly scored; beyond that the one without news for longest is closed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Selection:
+    """The tasks that a run uses.
+
+    Attributes:
+        categories: category by task.
+        weights: relative weight by task.
+        ladders: by task; empty unless requested or needed.
+        levels: chooses the level of each problem.
+    """
+
+    categories: Mapping[str, str]
+    weights: Mapping[str, float]
+    ladders: Mapping[str, Ladder]
+    levels: LevelPolicy
+
+
+async def select(
+    pool: TaskPool, options: TaskOptions, *, tasks: Sequence[str], with_ladders: bool
+) -> Selection:
+    """Discover the tasks and select those of the run, with their weights and levels.
+
+    Args:
+        tasks: tasks and categories to use; empty means all.
+        with_ladders: whether to load the ladders even if training needs none.
+
+    Raises:
+        UnknownTaskError: a configured task does not exist.
+        ConfigurationError: no task is left, or a task refuses its parameters.
+    """
+    discovery = await pool.discover(proven=proven_tasks())
+    if discovery.warning:
+        logger.warning("%s", discovery.warning)
+    found = select_tasks(discovery, include=tasks, exclude=options.exclude_tasks)
+    reasons = Counter(task.reason for task in found if not task.used)
+    left_out = "".join(f"; {number} left out: {reason}" for reason, number in reasons.items())
+    logger.info("%d of %d tasks are used%s", sum(t.used for t in found), len(found), left_out)
+    weights = task_weights(found, options.task_weights)
+    ladders: dict[str, Ladder] = {}
+    drawn: dict[str, Ladder] = {}
+    if options.complexity_mode or options.task_parameters or with_ladders:
+        known = await pool.ladders()
+        require_names(options.task_parameters, known)
+        ladders = {task: known[task].levels for task in weights}
+        if options.complexity_mode:
+            drawn = {task: ladder for task, ladder in ladders.items() if weights[task] > 0}
+        used = {t: values for t, values in options.task_parameters.items() if t in ladders}
+        await require_values(pool.generate, used, drawn)
+    return Selection(
+        categories={task.name: task.category for task in found if task.used},
+        weights=weights,
+        ladders=ladders,
+        levels=_levels_of(options, drawn),
+    )
+
+
+def _levels_of(options: TaskOptions, ladders: Mapping[str, Ladder]) -> LevelPolicy:
+    """Return the levels for the options' mode."""
+    match options.complexity_mode:
+        case ComplexityMode.RANDOM:
+            return RandomLevels(ladders)
+        case ComplexityMode.FIXED:
+            return FixedLevels(ladders, options.difficulty or 0.0)
+        case ComplexityMode.CURRICULUM:
+            return Curriculum(ladders, options.curriculum_target_accuracy)
+        case None:
+            return DefaultLevels()
+
+
+def require_names(
+    parameters: Mapping[str, Mapping[str, Any]], ladders: Mapping[str, TaskLadder]
+) -> None:
+    """Raise ConfigurationError if a task or parameter does not exist."""
+    require_known(parameters, ladders, "task_parameters", what="task")
+    for task, values in parameters.items():
+        names = ladders[task].parameters
+        for name in values:
+            if name not in names:
+                hint = did_you_mean(name, names, otherwise=f"it has {', '.join(names)}")
+                raise ConfigurationError(
+                    f"task_parameters: {task} has no parameter {name!r}; {hint}"
+                )
+
+
+async def require_values(
+    generate: Generate,
+    parameters: Mapping[str, Mapping[str, Any]],
+    ladders: Mapping[str, Ladder],
+) -> None:
+    """Try the parameters: make an item of each task at each of its levels.
+
+    Args:
+        ladders: the levels in use; other tasks are tried at the library's default.
+
+    Raises:
+        ConfigurationError: a task refuses its parameters.
+    """
+    for task, values in parameters.items():
+        for number, level in enumerate(ladders.get(task, ({},))):
+            at = f" at its level {number} ({dict(level)})" if task in ladders else ""
+            await _require_item(generate, task, {**level, **values}, f"{dict(values)}{at}")
+
+
+async def _require_item(
+    generate: Generate, task: str, parameters: Mapping[str, Any], described: str
+) -> None:
+    error: GenerationError | None = None
+    missed = 0
+    for index in range(3):  # single items of some tasks fail
+        recipe = Recipe(task=task, seed=evaluation_seed(0, task, index), parameters=parameters)
+        try:
+            await generate(recipe)
+            return
+        except GenerationError as raised:
+            error = raised
+            missed += isinstance(raised, GenerationTimeoutError)
+            if missed == MAX_TIMEOUTS:
+                break
+    raise ConfigurationError(
+        f"task_parameters: no item of {task} with {described}: {error}; levels set both ends of a "
+        "range, so set both"
+    ) from error
+
+
+class StreamState(Struct):
+    """The stored state of a run's stream; prompt_room rows are (task, level, fits, questions)."""
+
+    sampler: SamplerState
+    ahead: list[Any]
+    prompt_room: list[tuple[str, Count, bool, Count]]
+    max_token_length: Count | UnsetType = UNSET
+
+
+def require_stream_state(state: Any) -> None:
+    """Validate a stored stream state, except the recipes in `ahead`.
+
+    Raises:
+        ValueError: a value is missing or invalid; the message has its path.
+    """
+    sampler = validate(state, StreamState).sampler
+    dated = [(f"signal of {shorten(task)}", since) for task, *_, since in sampler.signal]
+    if memory := sampler.memory:
+        dated += [(f"the level of {shorten(task)}", since) for task, *_, since in memory.levels]
+        for recipe, _, _, _, _, since, *_ in (*memory.ready, *memory.awaited):
+            dated.append((f"a problem of {read_recipe(recipe).task} in the memory", since))
+    for what, since in dated:
+        if since > sampler.draw:
+            raise ValueError(f"{what} is from draw {since}, after the last, {sampler.draw}")
+
+
+class TrainingProblems:
+    """A run's stream of training problems, with its tasks and curriculum.
+
+    Args:
+        counts: counts the skipped problems.
+        tasks: tasks and categories to use; empty means all.
+        skip_faulty_items: whether to draw again where an item is known to be faulty.
+        max_token_length: of prompt and completion; levels whose questions don't fit are left out.
+            None if tokens are not counted.
+
+    Attributes:
+        selection: the run's tasks; empty before `prepare`.
+        sampling: counts of the groups recorded so far, for `sampling_metrics`.
+        step: the trainer's step; None if unknown.
+    """
+
+    def __init__(
+        self,
+        options: TaskOptions,
+        pool: TaskPool,
+        counts: Counter[str],
+        *,
+        tasks: Sequence[str],
+        seed: int,
+        skip_faulty_items: bool,
+        max_token_length: int | None = None,
+    ) -> None:
+        self._options = options
+        self._tasks = tasks
+        self._seed = seed
+        self._skip_faulty_items = skip_faulty_items
+        self._max_token_length = max_token_length
+        self._pool = pool
+        self._counts = counts
+        self.selection = Selection(categories={}, weights={}, ladders={}, levels=DefaultLevels())
+        self.sampling: Counter[str] = Counter()
+        self.step: int | None = None
+        # By task, level and whether the question fits.
+        self._questions: Counter[tuple[str, int, bool]] = Counter()
+        self._sampler: Sampler | None = None
+        self._stream: RecipeStream | None = None
+
+    async def prepare(self, *, with_ladders: bool) -> None:
+        """Select the tasks; see `select` for the argument and the errors."""
+        self.selection = await select(
+            self._pool, self._options, tasks=self._tasks, with_ladders=with_ladders
+        )
+
+    def start_stream(self, replica: str, *, prefetch: int, excluded: ExcludedQuestions) -> None:
+        """Start the training stream.
+
+        Args:
+            replica: this replica's name; others draw different problems.
+            prefetch: the number of problems to make ahead of demand.
+            excluded: returns the questions of a task that training must not see.
+        """
+        self._sampler = Sampler(
+            self.selection.weights,
+            run_seed=self._seed,
+            replica=replica,
+            levels=self.selection.levels,
+            overrides=self._options.task_parameters,
+            by_signal=self._options.sampling is TaskSampling.SIGNAL,
+        )
+        generate = skip_faulty(self._pool.generate, self._counts, skip=self._skip_faulty_items)
+        self._stream = RecipeStream(
+            self._sampler, generate, prefetch=prefetch, excluded=excluded, counts=self._counts
+        )
+
+    @property
+    def started(self) -> bool:
+        return self._stream is not None
+
+    def fill(self) -> None:
+        """Start to make the stream's first problems."""
+        assert self._stream is not None
+        self._stream.fill()
+
+    async def next(self, has_room: Callable[[Problem], Awaitable[bool]] | None = None) -> Problem:
+        """Return the next training problem whose prompt leaves room for a completion.
+
+        Args:
+            has_room: whether a prompt does; None accepts all.
+
+        Raises:
+            ConfigurationError: too many prompts in a row leave none.
+        """
+        assert self._stream is not None
+        tries = 0
+        while tries < MAX_SKIPPED:
+            problem = await self._stream.next_problem()
+            recipe = problem.recipe
+            if self._sampler and self._sampler.is_asked_again(recipe):
+                problem = replace(problem, asked_again=True)
+            fits = has_room is None or await has_room(problem)
+            level = "default" if recipe.level is None else str(recipe.level)
+            described = (recipe.task, recipe.seed, level)
+            tries = 0 if self._cap_if_too_long(recipe, fits=fits) else tries + 1
+            if fits:
+                PROBLEM_LOGGER.info("Selected %s (seed %d, level %s)", *described)
+                return problem
+            self._counts["sampling/prompts_too_long"] += 1
+            PROBLEM_LOGGER.info("Skipping %s (seed %d, level %s): prompt too long", *described)
+        raise ConfigurationError(
+            f"max_token_length {self._max_token_length} leaves no room after any of "
+            f"{MAX_SKIPPED} prompts: raise it, or shorten system_prompt"
+        )
+
+    async def make(
+        self, recipe: Recipe, has_room: Callable[[Problem], Awaitable[bool]]
+    ) -> Problem | None:
+        """Make the problem of a recipe that another run chose.
+
+        Returns:
+            None if it can't be made, is in the evaluation set, or leaves no room for a completion.
+        """
+        assert self._stream is not None
+        try:
+            problem = await self._stream.make(recipe)
+        except GenerationError as error:
+            logger.warning("Skipping an item that can't be generated: %s", error)
+            return None
+        return problem if problem is not None and await has_room(problem) else None
+
+    def _cap_if_too_long(self, recipe: Recipe, *, fits: bool) -> bool:
+        """Cap the ladder below a level whose questions mostly don't fit; return whether it did."""
+        assert self._sampler is not None
+        task, level = recipe.task, recipe.level
+        if not level:
+            return False
+        self._questions[task, level, fits] += 1
+        too_long = self._questions[task, level, False]
+        if too_long < 5 or too_long <= self._questions[task, level, True]:
+            return False
+        if not self._sampler.cap(task, level - 1):
+            return False
+        logger.warning(
+            "%s: capping the ladder below level %d, whose questions exceed max_token_length %d",
+            *(task, level, self._max_token_length),
+        )
+        return True
+
+    def group_finished(self, group: GroupResult) -> None:
+        """Update levels and task sampling with a training group."""
+        self.report_result(group.problem.recipe, solved=group.solved, scored=len(group.scored))
+
+    def report_result(self, recipe: Recipe, *, solved: int, scored: int) -> None:
+        """Update the curriculum and the sampler with a group: `solved` of its `scored` rollouts."""
+        assert self._sampler is not None
+        again = self._sampler.is_asked_again(recipe)
+        count_group(self.sampling, asked_again=again, solved=solved, scored=scored)
+        move = self._sampler.record(recipe, solved=solved, scored=scored, step=self.step)
+        if move is not None:
+            self._counts["curriculum/moves"] += 1
+            PROBLEM_LOGGER.info("Curriculum: %s", move)
+
+    def curriculum_stats(self) -> dict[str, Any]:
+        """Return the curriculum's state as JSON.
+
+        Returns:
+            `curriculum_mode`, whether there is a curriculum. If so, `target_accuracy`,
+            `total_tasks_tracked`, `tasks_with_adjustments`, `average_complexity` in [0, 1], and
+            `task_details` by task: `level`, `difficulty`, recent `solved_share` and more.
+        """
+        levels = self.selection.levels
+        if not isinstance(levels, Curriculum):
+            return {"curriculum_mode": False}
+        target = self._options.curriculum_target_accuracy
+        return {"curriculum_mode": True, "target_accuracy": target, **levels.stats()}
+
+    def state_dict(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
+        """Return the stream's state as JSON.
+
+        Args:
+            unfinished: problems handed out but not yet trained on; a resumed stream repeats them.
+        """
+        assert self._stream is not None
+        state = self._stream.state_dict()
+        budget = self._max_token_length
+        return {
+            **state,
+            **({} if budget is None else {"max_token_length": budget}),
+            "ahead": [p.recipe.to_json() for p in unfinished] + state["ahead"],
+            "prompt_room": [[*key, count] for key, count in self._questions.items()],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue a stored stream.
+
+        Drops problems of tasks that this run does not use, and the caps on levels if the token
+        budget has changed.
+
+        Raises:
+            ValueError: the state is invalid, or has another seed, another replica or only other
+                tasks.
+            ConfigurationError: a problem drawn ahead has an invalid recipe.
+        """
+        assert self._stream is not None
+        assert self._sampler is not None
+        require_stream_state(state)
+        try:
+            drawn = [read_recipe(recipe) for recipe in state["ahead"]]
+        except ValueError as error:
+            message = f"the checkpoint holds an invalid problem: {error}"
+            raise ConfigurationError(message) from error
+        ahead = [r.to_json() for r in drawn if self.selection.weights.get(r.task, 0) > 0]
+        sampler = state["sampler"]
+        self._sampler.require_own(sampler)
+        if drawn and not ahead:
+            tasks = ", ".join(sorted({recipe.task for recipe in drawn})[:5])
+            raise ValueError(f"this run uses none of the state's tasks, such as {tasks}")
+        if dropped := len(drawn) - len(ahead):
+            logger.info("Dropped %d problems of tasks that this run does not use", dropped)
+        if state.get("max_token_length") == self._max_token_length:
+            self._questions = Counter(
+                {(task, level, fits): n for task, level, fits, n in state["prompt_room"]}
+            )
+        else:
+            sampler = {**sampler, "levels": {**sampler.get("levels", {}), "caps": {}}}
+        self._stream.load_state_dict({"sampler": sampler, "ahead": ahead})
+
+    def close(self) -> None:
+        """Drop all pending problems."""
+        if self._stream is not None:
+            self._stream.cancel()
+
+
+@dataclass(kw_only=True, slots=True)
+class GatheredGroup:
+    """The results of a problem so far; `completions` counts those whose scoring failed too."""
+
+    recipe: Recipe
+    completions: int = 0
+    scored: int = 0
+    solved: int = 0
+
+
+class GroupGathering:
+    """Gathers results by problem; they may come in any order, and from several processes.
+
+    Args:
+        size: completions of a group. None learns it: from the first result, from more results of
+            a problem whose group was taken for whole, and from groups that never become whole.
+
+    Attributes:
+        incomplete: groups that were closed with fewer completions.
+
+    Example:
+        gathering = GroupGathering(8)
+        gathering.assign(recipe)
+        for group in gathering.report_result(recipe, completions=8, scored=8, solved=3):
+            problems.report_result(group.recipe, solved=group.solved, scored=group.scored)
+    """
+
+    def __init__(self, size: int | None) -> None:
+        self.incomplete = 0
+        self._size = size or 0
+        self._learns = size is None
+        self._awaited: dict[str, Recipe] = {}
+        self._partial: dict[str, GatheredGroup] = {}  # the last one with news is last
+        self._closed: dict[str, int] = {}
+
+    @property
+    def size(self) -> int | None:
+        """Completions of a group; None until it is known."""
+        return self._size or None
+
+    @property
+    def awaited(self) -> dict[str, Recipe]:
+        """Problems whose group is not whole, by their keys, those partly scored first."""
+        partial = {key: group.recipe for key, group in self._partial.items()}
+        return {**partial, **self._awaited}
+
+    def assign(self, recipe: Recipe) -> None:
+        """Await the results of a problem that is handed out, for the first time or again."""
+        key = recipe_key(recipe)
+        self._forget(key)
+        self._awaited[key] = recipe
+        if len(self._awaited) > MAX_AWAITED:
+            del self._awaited[next(iter(self._awaited))]
+
+    def report_result(
+        self, recipe: Recipe, *, completions: int, scored: int, solved: int
+    ) -> list[GatheredGroup]:
+        """Add results; return the groups to record, if any. Other problems' are ignored."""
+        key = recipe_key(recipe)
+        group = self._partial.pop(key, None)
+        if group is None and key in self._awaited:
+            group = GatheredGroup(recipe=self._awaited.pop(key))
+        if group is None:
+            if key in self._closed:  # more results of a group that was taken for whole
+                self._closed[key] += completions
+                if self._learns:
+                    self._size = max(self._size, self._closed[key])
+            return []
+        group.completions += completions
+        group.scored += scored
+        group.solved += solved
+        self._size = self._size or group.completions
+        if group.completions >= self._size:
+            self._close(key, group.completions)
+            return [group]
+        self._partial[key] = group
+        return self._close_stalled() if len(self._partial) > MAX_PARTIAL else []
+
+    def _close_stalled(self) -> list[GatheredGroup]:
+        """Close the group without news for longest; return it if the size is learned."""
+        key = next(iter(self._partial))
+        group = self._partial.pop(key)
+        self.incomplete += 1
+        if self._learns:
+            self._size = group.completions
+            self._close(key, group.completions)
+            return [group]
+        if self.incomplete == 1:
+            logger.warning(
+                "group_size is %d, but a problem of %s got %d scores while %d others were scored: "
+                "such groups are not counted",
+                *(self._size, group.recipe.task, group.completions, MAX_PARTIAL),
+            )
+        return []
+
+    def withdraw(self, recipe: Recipe) -> bool:
+        """Await no more results of a problem; return False if its group is recorded already."""
+        key = recipe_key(recipe)
+        if key in self._closed:
+            return False
+        self._forget(key)
+        return True
+
+    def _close(self, key: str, completions: int) -> None:
+        self._closed[key] = completions
+        if len(self._closed) > MAX_PARTIAL:
+            del self._closed[next(iter(self._closed))]
+
+    def _forget(self, key: str) -> None:
+        self._awaited.pop(key, None)
+        self._partial.pop(key, None)
+        self._closed.pop(key, None)

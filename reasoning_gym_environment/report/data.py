@@ -106,7 +106,7 @@ def category_of(task: str) -> str:
 
 def split_of(group: StoredGroup) -> str:
     """Return "training" or "evaluation", by the recipe's seed."""
-    return EVALUATION if group.has_evaluation_seed else TRAINING
+    return EVALUATION if group.recipe.is_evaluation else TRAINING
 
 
 def read_metrics(path: Path) -> dict[str, float]:

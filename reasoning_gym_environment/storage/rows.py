@@ -14,7 +14,6 @@ from typing import Annotated, Any, TypedDict, cast
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import asdict, replace
 
-from ..problems.sampler import is_evaluation_seed
 from ..records import Attempt, GroupResult, Problem, Recipe, Reward, Signal, Status, Verdict
 from ..scoring.grading import signal
 from ..tasks.recipes import LIBRARY, read_recipe
@@ -277,10 +276,6 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
     def is_faulty(self) -> bool:
         """Whether the item is known to be faulty."""
         return self.fault is not UNSET
-
-    @property
-    def has_evaluation_seed(self) -> bool:
-        return is_evaluation_seed(self.recipe.seed)
 
     @property
     def solved_threshold(self) -> float | None:

@@ -23,8 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
 from ..errors import ConfigurationError, did_you_mean
-from .logs import WITHHELD
-from .values import shorten
+from .values import WITHHELD, shorten
 
 ENV, SERVER = "env", "openai"
 """The sections of the command line and the file."""

@@ -10,9 +10,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ..errors import FixableError
-from .values import escape_control_characters
-
-WITHHELD = "withheld"
+from .values import WITHHELD, escape_control_characters
 
 _SHORTEST = 6
 """Shorter keys, such as `x` and `none`, are not secrets."""

@@ -13,6 +13,9 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories of characters that are invisible but change what is displayed."""
 
+WITHHELD = "withheld"
+"""Stands where an API key stood."""
+
 _repr = reprlib.Repr()
 _repr.maxlevel = 2
 _repr.maxstring = _repr.maxother = 50

@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from reasoning_gym_environment.commands.problems import main, require_levels
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
-from reasoning_gym_environment.problems.sampler import evaluation_seed, is_evaluation_seed
+from reasoning_gym_environment.problems.sampler import evaluation_seed
 
 SMALL = ["--env.task_processes", "1", "--count", "12"]
 COINS = ["--env.include_tasks", "coin_flip", "--levels", "0", "--env.system_prompt", "direct"]
@@ -33,7 +33,7 @@ def test_demonstrations_leave_out_what_has_no_oracle_and_what_is_evaluated(
     assert [(r["task"], r["level"]) for r in recipes] == [("coin_flip", 0)] * 12 + [
         ("coin_flip", 1)
     ] * 12
-    assert not any(is_evaluation_seed(recipe["seed"]) for recipe in recipes)
+    assert not any(recipe["seed"] % 2 for recipe in recipes)
     assert {message["role"] for row in rows for message in row["messages"]} == {
         "system",
         "user",

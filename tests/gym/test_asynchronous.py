@@ -14,7 +14,6 @@ from worker_stock import WorkerStock
 from reasoning_gym_environment import AsyncReasoningGym, Score, StreamOptions
 from reasoning_gym_environment.errors import ConfigurationError, PoolClosedError
 from reasoning_gym_environment.problems.memory import WAIT
-from reasoning_gym_environment.problems.sampler import is_evaluation_seed
 from reasoning_gym_environment.records import Problem, Recipe, Status
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -41,7 +40,7 @@ async def test_the_same_arguments_give_the_same_problems(gym: AsyncReasoningGym)
 async def test_training_and_evaluation_share_no_seed(gym: AsyncReasoningGym) -> None:
     for split in ("train", "eval"):
         problems = await gym.problems("gcd", count=4, split=split)
-        assert {is_evaluation_seed(p.recipe.seed) for p in problems} == {split == "eval"}
+        assert {p.recipe.is_evaluation for p in problems} == {split == "eval"}
 
 
 async def test_parameters_override_the_level(gym: AsyncReasoningGym) -> None:
