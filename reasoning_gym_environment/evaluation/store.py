@@ -47,17 +47,19 @@ class EvaluationStore:
         _require_same_settings(folder, settings, begun=bool(present))
         self.folder = folder
         self.samples = {recipe_key(each.recipe): each for each in present if each.scored}
-        try:
+        with self._explained_errors():
             write_whole(folder / RUN, json.dumps({"settings": settings}, indent=2) + "\n")
             write_whole(self._partial, "".join(sample.line() for sample in self.samples.values()))
-        except OSError as error:
-            raise self._unwritable(error) from error
 
-    def _unwritable(self, error: OSError) -> FixableError:
-        return FixableError(
-            f"evaluation results can't be written to {self.folder} ({error}): free space, or set "
-            "another --env.data_dir_to_save_evals"
-        )
+    @contextmanager
+    def _explained_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise FixableError(
+                f"evaluation results can't be written to {self.folder} ({error}): free space, or "
+                "set another --env.data_dir_to_save_evals"
+            ) from error
 
     async def add(self, sample: StoredGroup) -> None:
         """Store a sample; cancellation doesn't stop the write. Raises FixableError if it fails."""
@@ -67,18 +69,14 @@ class EvaluationStore:
                 await asyncio.to_thread(append_whole, self._partial, sample.line().encode())
 
         self.samples[recipe_key(sample.recipe)] = sample
-        try:
+        with self._explained_errors():
             await asyncio.shield(write())
-        except OSError as error:
-            raise self._unwritable(error) from error
 
     def complete(self, samples: Iterable[StoredGroup], results: Mapping[str, Any]) -> None:
         """Write all samples in order, and `metrics.json`; raise FixableError if that fails."""
-        try:
+        with self._explained_errors():
             write_whole(self.folder / SAMPLES, "".join(sample.line() for sample in samples))
             write_whole(self.folder / METRICS, json.dumps(results, indent=2))
-        except OSError as error:
-            raise self._unwritable(error) from error
         self._partial.unlink(missing_ok=True)
 
 

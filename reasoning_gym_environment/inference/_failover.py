@@ -196,8 +196,14 @@ class Failover:
                 answer = await self._try_one(number, request)
             except Exception as error:  # noqa: BLE001 - raised below if no server answers
                 failures.append(error)
-                if not is_rate_limited(error):
-                    self._note_failure(number, error)
+                if is_rate_limited(error):
+                    continue
+                self._failed_at[number] = self._clock()
+                self._failures[number].record_failure()
+                if self._failures[number].should_log:  # once a minute for each
+                    others = ", trying others" if len(self._servers) > 1 else ""
+                    url, why = self._servers[number].config.base_url, describe(error)
+                    logger.warning("The inference server at %s fails%s: %s", url, others, why)
             else:
                 self._failed_at.pop(number, None)
                 self._outage.end()
@@ -226,11 +232,18 @@ class Failover:
         self, number: int, request: Callable[[ServerClient], Coroutine[None, None, T]]
     ) -> T:
         server, detector = self._servers[number], self.detectors[number]
+
+        def check_outage() -> None:
+            """Raise UnreachableError if all have failed for too long and the server is silent."""
+            if detector.is_silent and self._outage.seconds > self.outage_timeout:
+                raise UnreachableError(
+                    f"no server has answered for {self.outage_timeout:g} s: {self._first_failure}"
+                )
+
         self._in_flight[number] += 1
         try:
             async with server.rate_limit.turn():
-                sent = asyncio.ensure_future(request(server))
-                return await detector.reply(sent, lambda: self._check_outage(detector))
+                return await detector.reply(asyncio.ensure_future(request(server)), check_outage)
         finally:
             self._in_flight[number] -= 1
 
@@ -239,19 +252,3 @@ class Failover:
         """What requests wait for; empty unless all servers pause for their rate limits."""
         pauses = [str(server.rate_limit) for server in self._servers]
         return "; ".join(pauses) if all(pauses) else ""
-
-    def _check_outage(self, detector: HangDetector) -> None:
-        """Raise UnreachableError if all have failed for too long and the server is silent."""
-        if detector.is_silent and self._outage.seconds > self.outage_timeout:
-            raise UnreachableError(
-                f"no server has answered for {self.outage_timeout:g} s: {self._first_failure}"
-            )
-
-    def _note_failure(self, number: int, error: Exception) -> None:
-        """Log why a server fails, once a minute for each."""
-        self._failed_at[number] = self._clock()
-        self._failures[number].record_failure()
-        if self._failures[number].should_log:
-            others = ", trying others" if len(self._servers) > 1 else ""
-            url = self._servers[number].config.base_url
-            logger.warning("The inference server at %s fails%s: %s", url, others, describe(error))

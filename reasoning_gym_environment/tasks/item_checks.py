@@ -254,11 +254,8 @@ def _gsm_symbolic(entry: Entry) -> Fault | None:
     return None
 
 
-class _Knights(NamedTuple):
-    """Where the knights stand of the side to move, and those of the other side."""
-
-    moving: frozenset[str]
-    waiting: frozenset[str]
+_Knights = tuple[frozenset[str], frozenset[str]]
+"""Where the knights stand of the side to move, and those of the other side."""
 
 
 def _knight_swap(entry: Entry) -> Fault | None:
@@ -274,7 +271,7 @@ def _knight_swap(entry: Entry) -> Fault | None:
         ]
         for at in pieces
     }
-    start = _Knights(
+    start = (
         frozenset(at for at, piece in pieces.items() if piece == first),
         frozenset(at for at, piece in pieces.items() if piece not in (first, None)),
     )
@@ -284,7 +281,7 @@ def _knight_swap(entry: Entry) -> Fault | None:
 
 def _moves_to_swap(start: _Knights, near: Mapping[str, Sequence[str]]) -> int | None:
     """Return the fewest moves that swap the knights; None if none do."""
-    turned = _Knights(start.waiting, start.moving)
+    turned = start[::-1]
     seen: tuple[set[_Knights], set[_Knights]] = set(), set()
     reached, count = {start}, 0
     while reached:
@@ -293,7 +290,7 @@ def _moves_to_swap(start: _Knights, near: Mapping[str, Sequence[str]]) -> int | 
         seen[count % 2].update(reached)
         count += 1
         reached = {
-            _Knights(waiting, moving - {at} | {to})
+            (waiting, moving - {at} | {to})
             for moving, waiting in reached
             for at in moving
             for to in near[at]
