@@ -36,11 +36,15 @@ import aiohttp
 from atroposlib.envs.base import BaseEnv, EvalHandlingEnum
 from tenacity import RetryError
 
-from reasoning_gym_environment.atropos import output, servers
+from reasoning_gym_environment.atropos import output
 from reasoning_gym_environment.atropos.config import (
+    AtroposServer,
     ReasoningGymEnvConfig,
     ServerConfig,
+    chat_template_text,
     evaluation_settings,
+    loading_tokenizer,
+    with_template,
 )
 from reasoning_gym_environment.atropos.delivery import (
     Delivery,
@@ -184,13 +188,13 @@ class ReasoningGymEnv(BaseEnv):
             raise ConfigurationError("server_configs is empty: give the settings of a server")
         config.require_places()
         first = server_configs[0] if isinstance(server_configs, list) else server_configs
-        self.server_cls = functools.partial(servers.AtroposServer, first.server_type)
+        self.server_cls = functools.partial(AtroposServer, first.server_type)
         system_prompt = resolve_system_prompt(config.system_prompt)
-        template = servers.chat_template_text(config.chat_template)
-        with servers.loading_tokenizer(config, first):
+        template = chat_template_text(config.chat_template)
+        with loading_tokenizer(config, first):
             super().__init__(config, server_configs, slurm=slurm, testing=testing)
         try:
-            self.tokenizer = servers.with_template(self.tokenizer, config, template, system_prompt)
+            self.tokenizer = with_template(self.tokenizer, config, template, system_prompt)
         except ConfigurationError:
             self._close_file()
             raise
@@ -238,7 +242,11 @@ class ReasoningGymEnv(BaseEnv):
             self.run_id,
             disk=self._dumps.disk,
             redactor=SecretRedactor(self.inference.keys),
-            state=self._run_state,
+            state=lambda: {
+                "waiting": self.inference.failover.waiting,
+                "failures": self.backoff.failures,
+                "lost": counts["dumps/lost"],
+            },
         )
         self._sampling = settings_of(SamplingParams, config, split="train")
         self._rollouts = Rollouts(
@@ -331,9 +339,8 @@ class ReasoningGymEnv(BaseEnv):
                 hint="start it with `run-api`, or set --env.rollout_server_url",
                 seconds=self.reach_seconds,
             )
-            await self.api.request(
-                "GET", "/info"
-            )  # Atropos's own requests at the start hang for minutes
+            # Atropos's own requests at the start hang for minutes.
+            await self.api.request("GET", "/info")
             try:
                 await super().env_manager()
             except (aiohttp.ClientError, RetryError) as error:
@@ -388,13 +395,7 @@ class ReasoningGymEnv(BaseEnv):
             )
 
     async def prepare(self) -> None:
-        """Start the worker processes and select the tasks. Idempotent.
-
-        Raises:
-            UnknownTaskError: a configured task does not exist.
-            ConfigurationError: no task is left, or one rejects its parameters.
-            WorkerStartError: the worker processes don't start.
-        """
+        """Start the worker processes and select the tasks; raises FixableError. Idempotent."""
         if self.categories:
             return
         logger.info("Starting the task processes")
@@ -408,7 +409,6 @@ class ReasoningGymEnv(BaseEnv):
         Raises:
             UnreachableError: no inference server answers.
             ConfigurationError: a server rejects requests or lacks what the configuration requires.
-            FixableError: as `prepare`.
         """
         await self.prepare()
         config = self.config
@@ -440,29 +440,18 @@ class ReasoningGymEnv(BaseEnv):
         sizes = len(self.categories), len(self.evaluation.set)
         logger.info("Set up: %d tasks, %d evaluation items, run %s", *sizes, self.run_id)
         if self.trains and config.dumped_kinds:
-            self._record.start(self._run_settings())
-
-    def _run_settings(self) -> dict[str, Any]:
-        """Return who the run is, for its record."""
-        options = ("seed", "group_size", "temperature", "top_p", "max_token_length", "score_mode")
-        shown = {*options, "complexity_mode", "sampling"}
-        return {
-            "command": "serve" if self.serves else "process",
-            "name": self.config.wandb_name,
-            "model_name": self.inference.model,
-            "server_type": self.inference.server_type,
-            **self.config.model_dump(mode="json", include=shown),
-            "tasks": sorted(self.categories),
-            "library_versions": VERSIONS,
-        }
-
-    def _run_state(self) -> dict[str, Any]:
-        """Return how the run goes, for its record."""
-        return {
-            "waiting": self.inference.failover.waiting,
-            "failures": self.backoff.failures,
-            "lost": self.statistics.counts["dumps/lost"],
-        }
+            shown = {"seed", "group_size", "temperature", "top_p", "max_token_length", "score_mode"}
+            shown |= {"complexity_mode", "sampling"}
+            about = {
+                "command": "serve" if self.serves else "process",
+                "name": config.wandb_name,
+                "model_name": self.inference.model,
+                "server_type": self.inference.server_type,
+                **config.model_dump(mode="json", include=shown),
+                "tasks": sorted(self.categories),
+                "library_versions": VERSIONS,
+            }
+            self._record.start(about)
 
     async def close(self) -> None:
         """Stop the workers, then close every part, even if another fails to. Idempotent."""

@@ -47,9 +47,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_DUMP_GB = 2
-"""The limit of dumps that nobody asked for."""
-
 COMMAND_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "process": {
         "ensure_scores_are_not_same": False,
@@ -240,7 +237,7 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     max_dump_gb: float | None = option(
         None,
         "Most gigabytes of this run's dumps: its oldest files are deleted first. Unset means "
-        f"{DEFAULT_DUMP_GB} where no option asks for dumps, else no limit.",
+        "2 where no option asks for dumps, else no limit.",
         gt=0,
     )
     rollout_save_score_threshold: float = option(
@@ -303,15 +300,11 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     @property
     def max_dump_bytes(self) -> float:
         """The limit of this run's dumps."""
-        default = DEFAULT_DUMP_GB if self.dumps_by_default else math.inf
+        default = 2 if self.dumps_by_default else math.inf
         return (self.max_dump_gb or default) * 1e9
 
     def require_places(self) -> None:
-        """Check that all configured outputs are writable.
-
-        Raises:
-            UnwritableError: one is not.
-        """
+        """Raise UnwritableError if a configured output can't be written."""
         if self.dumped_kinds:
             require_place(Path(self.data_dumps_dir), "data_dumps_dir")
         if self.data_dir_to_save_evals:
@@ -345,11 +338,7 @@ class RunFlags(Section):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """All settings of a command.
-
-    Attributes:
-        env: an EnvironmentSettings, or the configuration of another environment.
-    """
+    """All settings of a command; `env` may be the configuration of another environment."""
 
     env: Any
     servers: Sequence[ServerSettings]
@@ -431,11 +420,7 @@ def add_settings(parser: ArgumentParser, names: Sequence[str]) -> None:
 
 
 def read_environment(options: Namespace) -> EnvironmentSettings:
-    """Return the settings of a command with `add_settings`; options override the file.
-
-    Raises:
-        ConfigurationError: the file can't be read, or a value is invalid.
-    """
+    """Return the settings of a command, options above its file; raises ConfigurationError."""
     given = read_given(options, sections())
     if options.config and not given.env:
         raise ConfigurationError(f"{options.config}: the section `{ENV}` is missing")
@@ -448,10 +433,9 @@ def sections(env: type[Section] = EnvironmentSettings) -> dict[str, type[Section
 
 
 def build_settings(given: Given, defaults: Settings) -> Settings:
-    """Put what is given on top of the defaults; several servers start from the model's own.
+    """Put what is given on top of the defaults; ConfigurationError for an invalid value.
 
-    Raises:
-        ConfigurationError: a value is invalid.
+    Several servers start from the model's own defaults.
     """
     servers: Sequence[Mapping[str, Any]] = given.servers
     if len(servers) < 2 and len(defaults.servers) == 1:
@@ -467,11 +451,7 @@ def build_settings(given: Given, defaults: Settings) -> Settings:
 
 
 def with_suite(env: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return given settings with those that a suite fixes; warn of each that it overrides.
-
-    Raises:
-        ConfigurationError: there is no such suite.
-    """
+    """Return given settings with a suite's own, and warn of each that it overrides."""
     from .problems.suites import load_suite  # slow, not for help
 
     suite = load_suite(name)

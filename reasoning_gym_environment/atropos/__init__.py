@@ -1,6 +1,6 @@
-"""What speaks atroposlib or wandb: settings, servers, rows, delivery, output.
+"""What speaks atroposlib or wandb: settings, rows, delivery, output.
 
 The rest of the package works without Atropos, except the environment and the demo.
 """
 
-__all__ = ["config", "delivery", "launch", "output", "servers", "shared_curriculum"]
+__all__ = ["config", "delivery", "launch", "output", "shared_curriculum"]

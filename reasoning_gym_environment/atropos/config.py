@@ -1,29 +1,44 @@
-"""The settings as the flat configurations that Atropos reads."""
+"""What Atropos reads, and what its constructor makes of it, as the environment needs both.
+
+The settings are flat configurations, and the servers clients of this package. There is no tokenizer
+at a chat endpoint; a base model's gets a chat template.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnum
+from atroposlib.envs.server_handling.server_baseline import APIServer
+from jinja2 import TemplateError
 from pydantic import Field
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
 
+from ..errors import ConfigurationError, did_you_mean
 from ..evaluation.run import EvaluationSettings
-from ..inference.prompts import resolve_system_prompt
+from ..inference.prompts import (
+    CHAT_TEMPLATES,
+    build_messages,
+    end_of_turn,
+    render_prompt,
+    resolve_system_prompt,
+)
+from ..inference.servers import ServerClient
 from ..scoring.grading import ScoringSettings
 from ..settings import EnvironmentSettings, ServerSettings, settings_of
-from .servers import chat_template_text
 
 _EVAL_HANDLING = EnvironmentSettings.model_fields["eval_handling"]
 
 
 class ReasoningGymEnvConfig(EnvironmentSettings, BaseEnvConfig):
-    """Atropos's own settings and those of this environment.
-
-    Raises:
-        pydantic.ValidationError: a value is out of range or contradicts another, or a name is
-            unknown.
-    """
+    """Atropos's own settings and those of this environment; raises as `EnvironmentSettings`."""
 
     eval_handling: EvalHandlingEnum = Field(
         default=EvalHandlingEnum(_EVAL_HANDLING.default),
@@ -58,3 +73,103 @@ def evaluation_settings(
         model=model,
         scoring=settings_of(ScoringSettings, config),
     )
+
+
+class AtroposServer(APIServer):
+    """Atropos's view of an inference client: weighted semaphores, timings, reasoning settings."""
+
+    def __init__(self, server_type: str, config: Any, reasoning_config: Any = None) -> None:
+        super().__init__(config, reasoning_config=reasoning_config)
+        self.client = ServerClient(
+            config,
+            server_type,
+            admit=self._admit,
+            adjust=self._add_reasoning if server_type == "openai" else dict,
+        )
+
+    @asynccontextmanager
+    async def _admit(self, split: str) -> AsyncIterator[None]:
+        """Hold one of the split's places, and record how long a request that succeeds takes."""
+        trains = split == "train"
+        async with self.sem if trains else self.eval_sem:
+            begin = time.time()
+            yield
+            seconds = time.time() - begin
+        (self.request_timings if trains else self.eval_request_timings).append(seconds)
+        (self.attempts_list if trains else self.eval_attempts_list).append(1)
+
+    def _add_reasoning(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return a request with Atropos's settings of reasoning."""
+        changed = self._inject_reasoning_kwargs(dict(body))
+        added = changed.pop("extra_body", {})
+        return {**changed, **added}
+
+    async def _unsupported(self, **_: Any) -> Any:
+        raise NotImplementedError("ask `inference` of the environment for completions")
+
+    check_server_status_task = _unsupported
+    _chat_completion_wrapper = _completion_wrapper = _unsupported
+    _tokens_and_logprobs_completion_wrapper = _unsupported
+
+
+@contextmanager
+def loading_tokenizer(config: Any, server: Any) -> Iterator[None]:
+    """Let Atropos's constructor load the tokenizer, or a stand-in; raises ConfigurationError."""
+    default = "" if server.server_type == "openai" else server.model_name
+    name = str(config.tokenizer_name or default)
+    try:
+        with TemporaryDirectory() as folder:
+            if not name:
+                empty = Tokenizer(WordLevel({"": 0}, unk_token=""))
+                fast = PreTrainedTokenizerFast(tokenizer_object=empty)  # type: ignore[no-untyped-call]  # transformers ships no types
+                fast.save_pretrained(folder)
+            config.tokenizer_name = name or folder
+            yield
+    except ConfigurationError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"tokenizer_name {name!r} (or the server's) can't be loaded: "
+            f"{str(error).splitlines()[0]} Give a name on the Hugging Face hub or a folder."
+        ) from error
+    finally:
+        config.tokenizer_name = name
+
+
+def chat_template_text(name_or_file: str) -> str:
+    """Return the text of a built-in chat template or of a file; empty for the tokenizer's own."""
+    if not name_or_file or name_or_file in CHAT_TEMPLATES:
+        return CHAT_TEMPLATES.get(name_or_file, "")
+    try:
+        return Path(name_or_file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        hint = did_you_mean(name_or_file, CHAT_TEMPLATES, otherwise="name a file that exists")
+        raise ConfigurationError(
+            f"chat_template must be {', '.join(CHAT_TEMPLATES)} or a file with a Jinja template, "
+            f"got {name_or_file!r} ({error}); {hint}"
+        ) from error
+
+
+def with_template(tokenizer: Any, config: Any, template: str, system_prompt: str) -> Any:
+    """Return the tokenizer with its chat template, or another one; None for a stand-in.
+
+    Raises:
+        ConfigurationError: there is no template, or it can't render a conversation.
+    """
+    if not config.tokenizer_name:
+        return None
+    tokenizer.chat_template = template or tokenizer.chat_template
+    if not tokenizer.chat_template:
+        raise ConfigurationError(
+            f"the tokenizer {config.tokenizer_name} has no chat template (base models have none): "
+            "set --env.chat_template to plain for the built-in one, or to a file with another"
+        )
+    try:
+        end_of_turn(tokenizer)
+        render_prompt(tokenizer, build_messages(system_prompt, "1 + 1?"))
+    except (TemplateError, ValueError) as error:
+        raise ConfigurationError(
+            f"the chat template can't render a question with its system prompt ({error}): set "
+            "--env.chat_template to another one, or --env.system_prompt '' where it takes none"
+        ) from error
+    return tokenizer

@@ -166,10 +166,9 @@ def trained_tokens(masks: Sequence[int]) -> int:
 
 
 def pack(body: Mapping[str, Any]) -> bytes:
-    """Return strict JSON; the columns of a group must be sound.
+    """Return strict JSON of Unicode and finite numbers; raises ValueError and TypeError.
 
-    Raises:
-        ValueError, TypeError: a number is not finite, a text is not Unicode, or a value not JSON.
+    The columns of a group must be sound.
     """
     columns = {name: body[name] for name in COLUMNS if body.get(name)}
     others = {name: value for name, value in body.items() if name not in columns}
@@ -224,20 +223,12 @@ _TRANSIENT = (aiohttp.ClientError, OSError, asyncio.TimeoutError, _FailingError)
 
 
 class TrainerApi:
-    """A client that retries requests while a retry may help.
-
-    Args:
-        url: without a trailing slash.
-
-    Attributes:
-        patience: seconds after which a request fails for good.
-        lost: the error that every request raises once the API has lost its state.
-    """
+    """A client that retries requests while a retry may help."""
 
     def __init__(self, url: str) -> None:
-        self.patience = 60.0
-        self.lost: LostStateError | None = None
-        self._url = url
+        self.patience = 60.0  # seconds after which a request fails for good
+        self.lost: LostStateError | None = None  # raised by all once the API has lost its state
+        self._url = url  # without a trailing slash
         self._is_away = not is_loopback(urlsplit(url).hostname or "")
         self._outage = Outage(server=f"The Atropos API at {url}")
         self._sentinel = {
@@ -253,10 +244,7 @@ class TrainerApi:
     async def request(
         self, method: str, path: str, body: bytes | Mapping[str, Any] = b"{}", *, groups: int = 0
     ) -> Any:
-        """Send a request until the API answers; return the reply's JSON.
-
-        Args:
-            groups: number of groups that are lost if the request fails.
+        """Send a request, which may have groups, until the API answers; return the reply's JSON.
 
         Raises:
             ApiRefusedError: the status is 4xx, except 408 and 429.
@@ -367,13 +355,10 @@ def _number_of_namesakes(reply: Mapping[str, Any]) -> int:
 
 
 class Delivery:
-    """The way of a group to the API, or in `process` to a file; each gets its outcome.
+    """The way of a group to the API, or in `process` to Atropos's own file; each gets its outcome.
 
-    Atropos's base class takes a refusal for success and lets a NaN reach the trainer's batch.
-
-    Args:
-        vocabulary: the number of token ids; 0 if groups have none.
-        writer: Atropos's own file of groups, if any.
+    Atropos's base class takes a refusal for success and lets a NaN reach the trainer's batch. The
+    vocabulary is 0 if groups have no token ids.
     """
 
     def __init__(

@@ -41,17 +41,12 @@ from ..util.values import WITHHELD
 if TYPE_CHECKING:
     from atroposlib.envs.base import BaseEnv
 
-    from ..report.live import WatchProcess
 
 logger = logging.getLogger(__name__)
 
 
 class Run(NamedTuple):
-    """A command that uses an inference server.
-
-    Attributes:
-        method: of the environment, which runs it.
-    """
+    """A command that uses an inference server; a method of the environment runs it."""
 
     method: str
     about: str
@@ -110,16 +105,23 @@ def run(
     options = build_parser(command, list_options(defaults)).parse(rest)
     given = read_given(options, sections(type(env)))
     redactor = SecretRedactor(given.keys)
-    sys.argv[1:] = redactor.clean_arguments(sys.argv[1:])  # wandb records them
+    sys.argv[1:] = [*map(redactor.clean, sys.argv[1:])]  # wandb uploads them
     try:
         settings = build_settings(given, defaults)
         check_start(command, settings)
         with ExitStack() as stack:
             watch = None
             if options.watch is not None:
-                watch = stack.enter_context(
-                    closing(_start_watch(command, settings.env, options.watch))
-                )
+                from ..report.live import WatchProcess
+
+                if command != "evaluate" and not settings.env.dumped_kinds:
+                    raise ConfigurationError(
+                        "--watch shows groups on disk, and no group is dumped: set "
+                        "--env.dump_all_rollouts true"
+                    )
+                given_folders = (settings.env.data_dumps_dir, settings.env.data_dir_to_save_evals)
+                folders = [Path(folder) for folder in given_folders if folder]
+                watch = stack.enter_context(closing(WatchProcess(folders, options.watch)))
             live = sys.stderr.isatty() and not options.quiet and not options.json_logs
             _configure_logging(settings.env, redactor, options, live=live)
             loaded = env_class()
@@ -136,11 +138,7 @@ def run(
 
 
 def build_parser(command: str, options: Sequence[Option], *, columns: int | None = None) -> Parser:
-    """Return the parser of a command.
-
-    Args:
-        columns: for each option's help in the list of options; None shows it whole.
-    """
+    """Return the parser of a command; the help of an option has so many columns, or is whole."""
     known = RUNS[command]
     parser = Parser(
         prog=f"reasoning-gym-environment {command}",
@@ -172,11 +170,7 @@ def build_parser(command: str, options: Sequence[Option], *, columns: int | None
 
 
 def print_help(command: str, defaults: Settings, *, everything: bool) -> None:
-    """Print the help of a command.
-
-    Args:
-        everything: all options in full instead of the common ones on a line each.
-    """
+    """Print the help: the common options on a line each, or everything in full."""
     options = list_options(defaults)
     shown = [o for o in options if everything or not o.heading.startswith("More ")]
     parser = build_parser(command, shown, columns=None if everything else 81)
@@ -185,18 +179,6 @@ def print_help(command: str, defaults: Settings, *, everything: bool) -> None:
             f"In brackets: the default and the valid values. --help-all has {left} more."
         )
     parser.print_help()
-
-
-def _start_watch(command: str, env: EnvironmentSettings, port: int) -> WatchProcess:
-    """Start to serve the run's page; raises ConfigurationError if nothing would be on it."""
-    from ..report.live import WatchProcess
-
-    if command != "evaluate" and not env.dumped_kinds:
-        raise ConfigurationError(
-            "--watch shows groups on disk, and no group is dumped: set --env.dump_all_rollouts true"
-        )
-    folders = filter(None, (env.data_dumps_dir, env.data_dir_to_save_evals))
-    return WatchProcess([*map(Path, folders)], port)
 
 
 def _configure_logging(
@@ -220,14 +202,7 @@ def _configure_logging(
 def launch(
     env_class: type[BaseEnv], command: str, settings: Settings, *, progress_interval: float = 10.0
 ) -> None:
-    """Run a command until it is done.
-
-    Args:
-        progress_interval: seconds between progress lines.
-
-    Raises:
-        FixableError: the run can't start or continue.
-    """
+    """Run a command until it is done; raises FixableError if it can't start or continue."""
     from ..problems.suites import load_suite
     from .config import ServerConfig, as_config
     from .output import require_wandb_login
@@ -237,7 +212,13 @@ def launch(
     config = as_config(settings.env, env_class.env_config_cls)
     servers = [ServerConfig.model_construct(**dict(server)) for server in settings.servers]
     if command == "evaluate" and config.data_dir_to_save_evals:
-        _write_configuration(Path(config.data_dir_to_save_evals), settings)
+        content = {  # all but the API keys
+            ENV: settings.env.model_dump(mode="json"),
+            SERVER: [{**s.model_dump(mode="json"), "api_key": WITHHELD} for s in settings.servers],
+            **settings.flags.model_dump(),
+        }
+        with replacing(Path(config.data_dir_to_save_evals, "evaluate_config.yaml")) as partial:
+            partial.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     logging.getLogger("atroposlib.envs.base").setLevel(logging.INFO)  # Atropos sets DEBUG
     logger.info("%s", headline(command, config, servers))
     flags = settings.flags
@@ -260,14 +241,3 @@ def headline(command: str, config: Any, servers: Sequence[ServerSettings]) -> st
         f"{command}: {servers[0].model_name}, {at}; group_size {config.group_size}, "
         f"max_token_length {config.max_token_length}, total_steps {config.total_steps}"
     )
-
-
-def _write_configuration(folder: Path, settings: Settings) -> None:
-    """Write all settings except API keys to an evaluation's folder."""
-    content = {
-        ENV: settings.env.model_dump(mode="json"),
-        SERVER: [{**s.model_dump(mode="json"), "api_key": WITHHELD} for s in settings.servers],
-        **settings.flags.model_dump(),
-    }
-    with replacing(folder / "evaluate_config.yaml") as partial:
-        partial.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")

@@ -30,11 +30,7 @@ _WITHOUT_LOGIN = (
 
 
 def require_wandb_login() -> None:
-    """Check without network that wandb has a key, or needs none.
-
-    Raises:
-        FixableError: it would ask for one.
-    """
+    """Raise FixableError if wandb would ask for a key; needs no network."""
 
     def is_in_netrc(host: str) -> bool:
         try:
@@ -54,12 +50,9 @@ def require_wandb_login() -> None:
 
 @contextmanager
 def starting_wandb() -> Iterator[None]:
-    """Finish the wandb run that the body starts before the process exits.
+    """Finish the wandb run that the body starts at the exit; FixableError if wandb refuses.
 
     wandb leaves this to the process that started its service: to a trainer that launched this one.
-
-    Raises:
-        FixableError: wandb refused to start.
     """
     try:
         yield
@@ -121,11 +114,7 @@ def describe_output(config: Any, run_id: str) -> None:
 
 
 def redact_api_keys(folder: str | None) -> None:
-    """Redact API keys in the configuration that Atropos stores with evaluation results.
-
-    Raises:
-        FixableError: the file can't be written.
-    """
+    """Redact API keys in what Atropos stores with evaluation results; raises FixableError."""
     path = Path(folder or "", "evaluate_config.yaml")
     if folder is None or not path.exists():
         return

@@ -28,13 +28,8 @@ _MAX_PENDING = 4096
 class SharedCurriculum:
     """Asks a stream for problems and tells it their results.
 
-    While the service does not reply, there are no problems, and results wait.
-
-    Args:
-        url: see `split_stream_url`.
-        options: of the stream, the same for all replicas.
-        counts: counts the problems, and results that the stream did not await.
-        pause: seconds before the next request to a service that did not reply.
+    While the service does not reply, there are no problems, and results wait. The options of the
+    stream are the same for all replicas.
     """
 
     def __init__(
@@ -49,17 +44,13 @@ class SharedCurriculum:
         self._awaited: dict[str, None] = {}  # keys in the order in which they were asked
         self._results: deque[tuple[Recipe, int, int]] = deque(maxlen=_MAX_PENDING)
         self._outage = Outage()
-        self._pause = pause
+        self._pause = pause  # seconds before the next request to a service that did not reply
         self._retry_at = 0.0
         self._fetching = asyncio.Lock()
         self._sending: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Ask for the first problems.
-
-        Raises:
-            ConfigurationError: the service does not reply, or refuses the stream.
-        """
+        """Ask for the first problems; ConfigurationError if the service refuses or is silent."""
         try:
             await self._fetch()
         except (ConfigurationError, ServiceUnavailableError) as error:

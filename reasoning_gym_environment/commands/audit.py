@@ -15,11 +15,7 @@ from ..util.files import require_place
 
 
 def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int:
-    """Audit every task; return 1 if there are unknown findings.
-
-    Args:
-        known: replaces the package's table of known findings.
-    """
+    """Audit every task; return 1 if there are findings that aren't in the table of known ones."""
     options = build_parser().parse(arguments)
     for output in (options.html, options.markdown, options.floors):
         if output is not None:

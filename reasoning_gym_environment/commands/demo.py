@@ -86,12 +86,12 @@ def main(arguments: Sequence[str]) -> int:
 
     port = vars(options).pop("watch")
     with nullcontext() if port is None else closing(WatchProcess([folder], port)) as watch:
-        from ..demo.session import DemoSettings, render, run_demo
+        from ..demo.session import render, run_demo
         from ..report.page import write_report  # heavy, and not needed for --help
 
         if watch is not None:
             print(f"Watch the run in a browser: {watch.url()}", flush=True)
-        report = asyncio.run(run_demo(DemoSettings(**{"seconds": 30.0, **vars(options)})))
+        report = asyncio.run(run_demo(**{"seconds": 30.0, **vars(options)}))
     print(render(report, log))
     if report.dumps:
         write_report(report.dumps, page)

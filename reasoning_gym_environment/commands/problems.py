@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from argparse import ArgumentTypeError, Namespace
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import ConfigurationError, FixableError
 from ..inference.prompts import build_messages, resolve_system_prompt
@@ -20,8 +20,8 @@ from ..problems.stream import (
     set_recipes,
     skip_faulty,
 )
-from ..records import Ladder, Problem, Recipe
-from ..sandbox.pool import Generate, TaskPool, generate_with_retry
+from ..records import Ladder, Problem
+from ..sandbox.pool import TaskPool, generate_with_retry
 from ..settings import (
     EnvironmentSettings,
     add_settings,
@@ -56,25 +56,6 @@ SETTINGS = (
 """The settings of `serve` that apply here."""
 
 
-class Made(NamedTuple):
-    """The rows, and what was skipped.
-
-    Attributes:
-        tasks: number of tasks with rows.
-        refused: replaced questions that are in the evaluation set.
-        faulty: replaced items whose label is false, or whose question has no one answer.
-        without_oracle: tasks without a single right answer.
-        unsolved: demonstrations that the task's own verifier rejects.
-    """
-
-    rows: list[dict[str, Any]]
-    tasks: int
-    refused: int
-    faulty: int
-    without_oracle: list[str]
-    unsolved: int
-
-
 def main(arguments: Sequence[str]) -> int:
     """Write the rows and print their counts."""
     options = build_parser().parse(arguments)
@@ -83,27 +64,13 @@ def main(arguments: Sequence[str]) -> int:
     require_jsonl_for_nemo_gym(options)
     path = targets(options.output, ["train"])["train"]
     require_replaceable(path, force=options.force)
-    made = asyncio.run(make(options, read_environment(options)))
-    if not made.rows:
-        raise FixableError(f"no problems to write: {'; '.join(skipped(made))}")
-    write_splits(options.output, {"train": made.rows})
+    rows, tasks, skipped = asyncio.run(make(options, read_environment(options)))
+    if not rows:
+        raise FixableError(f"no problems to write: {'; '.join(skipped)}")
+    write_splits(options.output, {"train": rows})
     what = "demonstrations" if options.demonstrations else "problems"
-    print(f"{len(made.rows)} {what} of {made.tasks} tasks in {path}", *skipped(made), sep="\n")
+    print(f"{len(rows)} {what} of {tasks} tasks in {path}", *skipped, sep="\n")
     return 0
-
-
-def skipped(made: Made) -> list[str]:
-    """Return a line for each reason to skip or replace problems."""
-    lines = []
-    if made.without_oracle:
-        lines.append(f"skipped tasks without a single oracle: {', '.join(made.without_oracle)}")
-    if made.unsolved:
-        lines.append(f"skipped {made.unsolved} that their own verifier rejects")
-    if made.refused:
-        lines.append(f"replaced {made.refused} whose questions are in the evaluation set")
-    if made.faulty:
-        lines.append(f"replaced {made.faulty} faulty items")
-    return lines
 
 
 def build_parser() -> Parser:
@@ -149,8 +116,15 @@ def read_levels(text: str) -> list[int]:
     return list(dict.fromkeys(map(int, text.split(","))))
 
 
-async def make(options: Namespace, config: EnvironmentSettings) -> Made:
-    """Generate the problems and their rows, ordered by task, level and seed."""
+async def make(
+    options: Namespace, config: EnvironmentSettings
+) -> tuple[list[dict[str, Any]], int, list[str]]:
+    """Generate the problems and their rows, ordered by task, level and seed.
+
+    Returns:
+        The rows, the number of tasks that have any, and a line for each reason to skip or replace
+        problems.
+    """
     trains = options.split == "train"
     levels: Sequence[int | None] = options.levels or [None]
     run_seed = config.seed if trains else config.eval_seed
@@ -168,18 +142,37 @@ async def make(options: Namespace, config: EnvironmentSettings) -> Made:
         ]
         counts: Counter[str] = Counter()
         generate = skip_faulty(pool.generate, counts, skip=config.skip_faulty_items)
-        problems = await make_all(generate, series, options.count, reserved, counts)
-        refused = counts["refused"]
-        faulty = counts["sampling/faulty_items_redrawn"]
+        progress = Progress("problems", total=len(series) * options.count)
+        async with progress.shown():
+            jobs = (
+                make_problems(
+                    partial(generate_with_retry, generate),
+                    each,
+                    options.count,
+                    excluded=reserved,
+                    on_excluded=lambda: counts.update(["refused"]),
+                    on_made=progress.advance,
+                )
+                for each in series
+            )
+            problems = [problem for made in await asyncio.gather(*jobs) for problem in made]
+        replaced = []
+        if refused := counts["refused"]:
+            replaced.append(f"replaced {refused} whose questions are in the evaluation set")
+        if faulty := counts["sampling/faulty_items_redrawn"]:
+            replaced.append(f"replaced {faulty} faulty items")
         if not options.demonstrations:
             rows = [row_of(problem, config.system_prompt, options.format) for problem in problems]
-            return Made(rows, len({p.recipe.task for p in problems}), refused, faulty, [], 0)
+            return rows, len({problem.recipe.task for problem in problems}), replaced
         known = [problem for problem in problems if problem.oracle is not None]
-        jobs = [demonstration_row(problem, config.system_prompt, pool) for problem in known]
-        rows = [row for row in await with_progress(jobs, "demonstrations") if row is not None]
-    without = {problem.recipe.task for problem in problems if problem.oracle is None}
-    tasks = len({row["task"] for row in rows})
-    return Made(rows, tasks, refused, faulty, sorted(without), len(known) - len(rows))
+        shown = [demonstration_row(problem, config.system_prompt, pool) for problem in known]
+        rows = [row for row in await with_progress(shown, "demonstrations") if row is not None]
+    skipped = []
+    if without := {problem.recipe.task for problem in problems if problem.oracle is None}:
+        skipped.append(f"skipped tasks without a single oracle: {', '.join(sorted(without))}")
+    if unsolved := len(known) - len(rows):
+        skipped.append(f"skipped {unsolved} that their own verifier rejects")
+    return rows, len({row["task"] for row in rows}), [*skipped, *replaced]
 
 
 def row_of(problem: Problem, system_prompt: str, layout: str) -> dict[str, Any]:
@@ -220,29 +213,3 @@ def require_levels(chosen: Sequence[int | None], ladders: Mapping[str, Ladder]) 
             f"--levels: level {highest} does not exist for {', '.join(lacking)}; choose lower "
             "levels or exclude tasks with --env.exclude_tasks"
         )
-
-
-async def make_all(
-    generate: Generate,
-    series: Sequence[Iterator[Recipe]],
-    count: int,
-    reserved: Collection[bytes],
-    counts: Counter[str],
-) -> list[Problem]:
-    """Generate `count` problems of each series; count the "refused" questions."""
-    progress = Progress("problems", total=len(series) * count)
-    async with progress.shown():
-        made = await asyncio.gather(
-            *(
-                make_problems(
-                    partial(generate_with_retry, generate),
-                    each,
-                    count,
-                    excluded=reserved,
-                    on_excluded=lambda: counts.update(["refused"]),
-                    on_made=progress.advance,
-                )
-                for each in series
-            )
-        )
-    return [problem for problems in made for problem in problems]

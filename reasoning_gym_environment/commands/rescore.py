@@ -91,11 +91,7 @@ def metrics_path(path: Path) -> Path:
 
 
 def chosen_files(options: Namespace) -> list[Path]:
-    """Return the files to score again.
-
-    Raises:
-        FixableError: there are none, or an output exists.
-    """
+    """Return the files to score again; FixableError if there are none, or an output exists."""
     files = distinct_files([path for path in options.files if not path.name.endswith(RESCORED)])
     if not files:
         raise FixableError("all files are rescored already; name the original files")

@@ -96,7 +96,7 @@ def build_parser() -> Parser:
     ):
         parser.option(
             f"--{name}",
-            f"{about}",
+            about,
             metavar=unit,
             type=number(int, ge=least, le=most),
             default=default,
@@ -133,14 +133,7 @@ def build_parser() -> Parser:
 
 
 def read_token(file: Path | None, variable: str = TOKEN_VARIABLE) -> str | None:
-    """Return the token from its file, else from the environment; None if neither is set.
-
-    Args:
-        variable: of the environment.
-
-    Raises:
-        FixableError: the file cannot be read, or the token is too short.
-    """
+    """Return the token from its file, else the environment; FixableError for an unusable one."""
     if file is not None:
         try:
             token = file.read_text(encoding="utf-8").strip()

@@ -8,7 +8,6 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent
 
@@ -27,11 +26,23 @@ STATUSES = [status.value for status in Status]
 def main(arguments: Sequence[str]) -> int:
     """Print matching rollouts; return 1 if there are none."""
     options = build_parser().parse(arguments)
-    wanted = build_filter(options)
+    tasks, statuses, score = read_conditions(options)
     files = stored_files(options.files)
     groups = [group for path in files for group in read_groups(path).groups]
-    shown, matching = print_rollouts(groups, options, wanted)
+    known = {*known_categories(), *(group.task for group in groups)}
+    require_known(tasks, known, "--task", what="task")
+    matching = 0
+    for group in groups:
+        for index, rollout in enumerate(group.rollouts):
+            if not matches(group.task, rollout, tasks=tasks, statuses=statuses, score=score):
+                continue
+            matching += 1
+            if options.limit == 0 or matching <= options.limit:
+                text = render_rollout(group, index, full=options.full) + "\n"
+                encoding = sys.stdout.encoding or "utf-8"  # it may lack characters of a model
+                print(text.encode(encoding, "backslashreplace").decode(encoding))
     sys.stdout.flush()  # the count comes last
+    shown = min(matching, options.limit or matching)
     more = "" if shown == matching else "; --limit 0 shows all"
     print(f"{shown} of {matching} matching rollouts{more}", file=sys.stderr)
     if training := [group for group in groups if not group.is_sample]:
@@ -50,9 +61,13 @@ def build_parser() -> Parser:
     return parser
 
 
-def build_filter(options: Namespace) -> RolloutFilter:
-    """Return the filter; raises ConfigurationError for an unknown status or a bad condition."""
-    statuses = [name for name in options.status.split(",") if name]
+def read_conditions(
+    options: Namespace,
+) -> tuple[list[str], list[str], Callable[[float], bool] | None]:
+    """Return tasks, statuses and the test of the reward; raises ConfigurationError."""
+    tasks, statuses = (
+        [name for name in names.split(",") if name] for names in (options.task, options.status)
+    )
     for name in statuses:
         if name not in STATUSES:
             raise ConfigurationError(f"--status must be among {', '.join(STATUSES)}, got {name!r}")
@@ -60,34 +75,7 @@ def build_filter(options: Namespace) -> RolloutFilter:
         score = parse_condition(options.score) if options.score else None
     except ValueError as error:
         raise ConfigurationError(f"--score {error}") from None
-    return RolloutFilter(
-        tasks=[name for name in options.task.split(",") if name],
-        statuses=[Status(name) for name in statuses],
-        score=score,
-    )
-
-
-def print_rollouts(
-    groups: Sequence[StoredGroup], options: Namespace, wanted: RolloutFilter
-) -> tuple[int, int]:
-    """Print matching rollouts; return how many were printed and how many match."""
-    matching = 0
-    known = {*known_categories(), *(group.task for group in groups)}
-    require_known(wanted.tasks, known, "--task", what="task")
-    for group in groups:
-        for index, rollout in enumerate(group.rollouts):
-            if not wanted.matches(group.task, rollout):
-                continue
-            matching += 1
-            if options.limit == 0 or matching <= options.limit:
-                print_safely(render_rollout(group, index, full=options.full) + "\n")
-    return min(matching, options.limit or matching), matching
-
-
-def print_safely(text: str) -> None:
-    """Print a text, escaping characters that the terminal's encoding lacks."""
-    encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding))
+    return tasks, statuses, score
 
 
 def parse_condition(text: str) -> Callable[[float], bool]:
@@ -105,32 +93,26 @@ def parse_condition(text: str) -> Callable[[float], bool]:
     return lambda score: bool(compare(score, bound))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RolloutFilter:
-    """Conditions on rollouts.
-
-    Attributes:
-        tasks, statuses: accepted ones; empty accepts all.
-        score: test of the reward; None accepts any.
-    """
-
-    tasks: Collection[str] = ()
-    statuses: Collection[Status] = ()
-    score: Callable[[float], bool] | None = None
-
-    def matches(self, task: str, rollout: StoredRollout) -> bool:
-        return (
-            (not self.tasks or task in self.tasks)
-            and (not self.statuses or rollout.status in self.statuses)
-            and (self.score is None or self.score(rollout.score))
-        )
+def matches(
+    task: str,
+    rollout: StoredRollout,
+    *,
+    tasks: Collection[str] = (),
+    statuses: Collection[str] = (),
+    score: Callable[[float], bool] | None = None,
+) -> bool:
+    """Return whether a rollout meets all conditions; an empty one accepts any."""
+    return (
+        (not tasks or task in tasks)
+        and (not statuses or rollout.status.value in statuses)
+        and (score is None or score(rollout.score))
+    )
 
 
 def render_rollout(group: StoredGroup, number: int, *, full: bool) -> str:
-    """Return a rollout as text that is safe to print.
+    """Return a rollout, numbered from 0 in its group, as text that is safe to print.
 
     Args:
-        number: of the rollout in its group, from 0.
         full: include the whole thought and the system prompt.
     """
     rollout, recipe = group.rollouts[number], group.recipe
@@ -155,14 +137,13 @@ def render_rollout(group: StoredGroup, number: int, *, full: bool) -> str:
             f"ended by {rollout.finish_reason}",
         ),
     ]
-    sections = [_section(name, text) for name, text in parts if text.strip()]
-    return escape_control_characters("\n".join([title, *sections]))
-
-
-def _section(name: str, text: str) -> str:
-    """Return the text indented beside its name."""
     margin = " " * 10
-    return f"{name:<10}" + indent(text.strip("\n"), margin).removeprefix(margin)
+    sections = [
+        f"{name:<10}" + indent(text.strip("\n"), margin).removeprefix(margin)
+        for name, text in parts
+        if text.strip()
+    ]
+    return escape_control_characters("\n".join([title, *sections]))
 
 
 def abbreviate(text: str) -> str:
@@ -180,10 +161,7 @@ def abbreviate(text: str) -> str:
 
 
 def explain_reward(rollout: StoredRollout, scoring: Mapping[str, object]) -> str:
-    """Return how the reward was calculated.
-
-    Args:
-        scoring: the settings it was scored with, as far as known.
+    """Return how the reward was calculated; `scoring` has the settings that are known.
 
     Example:
         >>> rollout = StoredRollout(conversation=[], score=0.5, answer="4", status=Status.SOLVED,

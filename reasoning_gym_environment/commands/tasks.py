@@ -9,11 +9,10 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from textwrap import indent
-from typing import Any
 
 from ..errors import GenerationError
 from ..problems.sampler import evaluation_seed
-from ..records import Ladder, Recipe
+from ..records import Recipe
 from ..sandbox.pool import PoolSettings, TaskPool
 from ..tasks.catalogue import (
     LibrarySnapshot,
@@ -87,19 +86,17 @@ def _table(tasks: Sequence[TaskInfo], ladders: Mapping[str, TaskLadder]) -> str:
 
 async def _levels(pool: TaskPool, task: str, ladder: TaskLadder) -> str:
     """Return every level with its difficulty, its changed parameters and a question."""
-    head = f"{task}: {len(ladder.levels)} levels ({ladder.origin}) {ladder.reason}".rstrip()
-    levels = [await _level(pool, task, n, ladder.levels) for n in range(len(ladder.levels))]
-    return "\n\n".join([head, *levels])
-
-
-async def _level(pool: TaskPool, task: str, level: int, levels: Ladder) -> str:
-    parameters: Mapping[str, Any] = levels[level]
-    recipe = Recipe(task=task, seed=evaluation_seed(0, task, 0), level=level, parameters=parameters)
-    try:
-        question = (await pool.generate(recipe)).question
-    except GenerationError as error:
-        question = f"(generation failed: {error})"
-    shown = ", ".join(f"{name}={json.dumps(value)}" for name, value in parameters.items())
-    difficulty = level / max(1, len(levels) - 1)
-    title = f"level {level}  difficulty {difficulty:.2f}  {shown or 'the default'}"
-    return f"{title}\n{indent(question, '    ')}"
+    levels = ladder.levels
+    parts = [f"{task}: {len(levels)} levels ({ladder.origin}) {ladder.reason}".rstrip()]
+    seed = evaluation_seed(0, task, 0)
+    for level, parameters in enumerate(levels):
+        recipe = Recipe(task=task, seed=seed, level=level, parameters=parameters)
+        try:
+            question = (await pool.generate(recipe)).question
+        except GenerationError as error:
+            question = f"(generation failed: {error})"
+        shown = ", ".join(f"{name}={json.dumps(value)}" for name, value in parameters.items())
+        difficulty = level / max(1, len(levels) - 1)
+        title = f"level {level}  difficulty {difficulty:.2f}  {shown or 'the default'}"
+        parts.append(f"{title}\n{indent(question, '    ')}")
+    return "\n\n".join(parts)

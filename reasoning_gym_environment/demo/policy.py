@@ -76,14 +76,10 @@ class SimulatedPolicy:
     def _sample_once(self, question: str, turn: int) -> Sample:
         rng = random.Random(f"{self._seed}/{turn}/{question}")
         oracle, solve_probability = self._answers.get(question, (None, 0.0))
-        right = rng.random() < solve_probability
-        answer = oracle if right and oracle is not None else _wrong_answer(oracle, rng)
-        return _write(answer, rng)
-
-
-def _wrong_answer(oracle: str | None, rng: random.Random) -> str:
-    guess = rng.randrange(1000)
-    return str(guess if str(guess) != oracle else guess + 1)
+        if rng.random() < solve_probability and oracle is not None:
+            return _write(oracle, rng)
+        guess = rng.randrange(1000)
+        return _write(str(guess if str(guess) != oracle else guess + 1), rng)
 
 
 def _write(answer: str, rng: random.Random) -> Sample:

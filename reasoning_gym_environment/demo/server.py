@@ -6,14 +6,13 @@ import re
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from aiohttp import web
 
 from ..inference.prompts import PROBE_QUESTION
-from .policy import Policy, Sample, ScriptedPolicy
+from .policy import Policy, ScriptedPolicy
 
 TURN_START = "<|im_start|>"
 TURN_END = "<|im_end|>"
@@ -42,21 +41,20 @@ class PolicyServer:
     async def start(self) -> PolicyServer:
         """Start to serve, for callers that can't use `async with`, such as a notebook."""
         app = web.Application()
-        app.add_routes(self._routes())
+        app.add_routes(
+            [
+                web.get("/health", self._health),
+                web.post("/v1/chat/completions", self._chat),
+                web.post("/v1/completions", self._completion),
+                web.post("/tokenize", self._tokenize),
+                web.post("/generate", self._generate),
+            ]
+        )
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         self.url = "http://{}:{}".format(*self._runner.addresses[0])
         return self
-
-    def _routes(self) -> list[web.RouteDef]:
-        return [
-            web.get("/health", self._health),
-            web.post("/v1/chat/completions", self._chat),
-            web.post("/v1/completions", self._completion),
-            web.post("/tokenize", self._tokenize),
-            web.post("/generate", self._generate),
-        ]
 
     async def close(self) -> None:
         await self._runner.cleanup()
@@ -79,7 +77,11 @@ class PolicyServer:
 
     async def _chat(self, request: web.Request) -> web.Response:
         body = await request.json()
-        generations = await self._complete(parse_chat(body))
+        users = [message for message in body["messages"] if message["role"] == "user"]
+        max_tokens = body.get("max_tokens", body.get("max_completion_tokens"))
+        limited = {**body, "max_tokens": max_tokens}
+        asked = _parse(users[-1]["content"], limited, body.get("top_logprobs"))
+        generations = await self._complete(asked)
         return web.json_response(self._chat_reply(body, generations))
 
     def _chat_reply(
@@ -91,7 +93,10 @@ class PolicyServer:
 
     async def _completion(self, request: web.Request) -> web.Response:
         body = await request.json()
-        generations = await self._complete(parse_completion(body, self._tokenizer))
+        prompt = body["prompt"]
+        text = prompt if isinstance(prompt, str) else self._tokenizer.decode(prompt)
+        asked = _parse(last_question(text), body, body.get("logprobs"))
+        generations = await self._complete(asked)
         choices = [{"text": generation.text} for generation in generations]
         reply = _openai_reply("text_completion", body["model"], choices, generations)
         if body.get("return_token_ids"):
@@ -106,12 +111,15 @@ class PolicyServer:
         return web.json_response({"tokens": self._ids(body["prompt"])})
 
     async def _generate(self, request: web.Request) -> web.Response:
-        generations = await self._complete(parse_sglang(await request.json(), self._tokenizer))
+        body = await request.json()
+        sampling, candidates = body["sampling_params"], body.get("top_logprobs_num")
+        question = last_question(self._tokenizer.decode(body["input_ids"]))
+        asked = {**sampling, "max_tokens": sampling.get("max_new_tokens")}
+        generations = await self._complete(_parse(question, asked, candidates))
         return web.json_response(sglang_reply(generations))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Generation:
+class Generation(NamedTuple):
     """A completion at token level.
 
     Attributes:
@@ -164,54 +172,25 @@ def generate(policy: Policy, tokenizer: Any, request: PolicyRequest) -> list[Gen
 
     If the request asks for candidates, each token is the most probable one.
     """
-    return [
-        _to_generation(sample, tokenizer, request)
-        for question in request.questions
-        for sample in policy.sample(question, request.n)
-    ]
-
-
-def _to_generation(sample: Sample, tokenizer: Any, request: PolicyRequest) -> Generation:
-    tokens = tokenizer.encode(sample.text, add_special_tokens=False)
-    finish_reason = sample.finish_reason
-    if finish_reason == "stop":
-        tokens.append(tokenizer.eos_token_id)
-    if request.max_tokens is not None and len(tokens) > request.max_tokens:
-        tokens, finish_reason = tokens[: request.max_tokens], "length"
-    if request.candidates:
-        logprobs = [-0.25 * request.temperature] * len(tokens)
-    else:
+    found = []
+    for sample in (s for each in request.questions for s in policy.sample(each, request.n)):
+        tokens = tokenizer.encode(sample.text, add_special_tokens=False)
+        finish_reason = sample.finish_reason
+        if finish_reason == "stop":
+            tokens.append(tokenizer.eos_token_id)
+        if request.max_tokens is not None and len(tokens) > request.max_tokens:
+            tokens, finish_reason = tokens[: request.max_tokens], "length"
         logprobs = [-(1 + token % 10) / 10 for token in tokens]
-    text = tokenizer.decode(tokens).removesuffix(TURN_END)
-    return Generation(text=text, tokens=tokens, logprobs=logprobs, finish_reason=finish_reason)
+        if request.candidates:
+            logprobs = [-0.25 * request.temperature] * len(tokens)
+        text = tokenizer.decode(tokens).removesuffix(TURN_END)
+        found.append(Generation(text, tokens, logprobs, finish_reason))
+    return found
 
 
-def parse_chat(body: dict[str, Any]) -> PolicyRequest:
-    """Parse the body of `/v1/chat/completions`."""
-    users = [message for message in body["messages"] if message["role"] == "user"]
-    max_tokens = body.get("max_tokens", body.get("max_completion_tokens"))
-    candidates = body.get("top_logprobs", 0)
-    return _parse([users[-1]["content"]], {**body, "max_tokens": max_tokens}, candidates)
-
-
-def parse_completion(body: dict[str, Any], tokenizer: Any) -> PolicyRequest:
-    """Parse the body of `/v1/completions`; the prompt may be token ids."""
-    prompt = body["prompt"]
-    text = prompt if isinstance(prompt, str) else tokenizer.decode(prompt)
-    return _parse([last_question(text)], body, body.get("logprobs"))
-
-
-def parse_sglang(body: dict[str, Any], tokenizer: Any) -> PolicyRequest:
-    """Parse the body of SGLang's `/generate`."""
-    sampling = body["sampling_params"]
-    question = last_question(tokenizer.decode(body["input_ids"]))
-    asked = {**sampling, "max_tokens": sampling.get("max_new_tokens")}
-    return _parse([question], asked, body.get("top_logprobs_num"))
-
-
-def _parse(questions: list[str], body: dict[str, Any], candidates: int | None) -> PolicyRequest:
+def _parse(question: str, body: dict[str, Any], candidates: int | None) -> PolicyRequest:
     return PolicyRequest(
-        questions=questions,
+        questions=[question],
         n=body.get("n", 1),
         max_tokens=body.get("max_tokens"),
         temperature=body.get("temperature", 1.0),

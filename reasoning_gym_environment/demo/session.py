@@ -26,23 +26,6 @@ from .server import PolicyServer, build_tokenizer
 from .trainer import ENDLESS, ApiServer, Progress, Trainer
 
 
-@dataclass(frozen=True, kw_only=True)
-class DemoSettings:
-    """The settings of one demo.
-
-    Attributes:
-        seconds: of serving, counted from the first group.
-        server_type: of Atropos's inference client.
-        seed: of problems and policy.
-    """
-
-    seconds: float
-    server_type: Literal["openai", "vllm", "sglang", "trl"]
-    group_size: int
-    data_dumps_dir: Path
-    seed: int
-
-
 class DemoEnv(ReasoningGymEnv):
     """The environment, with a learner that decides how well the policy solves each problem.
 
@@ -81,69 +64,69 @@ class DemoEnv(ReasoningGymEnv):
         return group, backlog
 
 
-async def run_demo(settings: DemoSettings) -> DemoReport:
-    """Run everything for `settings.seconds` of serving.
+async def run_demo(
+    *,
+    seconds: float,
+    server_type: Literal["openai", "vllm", "sglang", "trl"],
+    group_size: int,
+    data_dumps_dir: Path,
+    seed: int,
+) -> DemoReport:
+    """Run everything for so many seconds of serving, counted from the first group.
+
+    Args:
+        server_type: of Atropos's inference client.
+        seed: of problems and policy.
 
     Raises:
         MalformedGroupError: the trainer received a group that it can't use.
         RuntimeError: a part did not start.
     """
-    dumps = set(settings.data_dumps_dir.glob("*.jsonl"))
-    policy = SimulatedPolicy(settings.seed)
+    dumps = set(data_dumps_dir.glob("*.jsonl"))
+    policy = SimulatedPolicy(seed)
     async with AsyncExitStack() as stack:
         folder = build_tokenizer(Path(stack.enter_context(tempfile.TemporaryDirectory())))
         tokenizer = AutoTokenizer.from_pretrained(folder)
         api = await stack.enter_async_context(ApiServer())
         server = await stack.enter_async_context(PolicyServer(policy, tokenizer))
-        trainer = Trainer.for_groups(api.url, group_size=settings.group_size, checkpoint_dir=folder)
-        env = DemoEnv(*configure(settings, folder, api.url, server.url), policy)
-        seconds = await _serve(env, trainer, settings.seconds)
+        trainer = Trainer.for_groups(api.url, group_size=group_size, checkpoint_dir=folder)
+        config = ReasoningGymEnvConfig(
+            tokenizer_name=str(folder),
+            rollout_server_url=api.url,
+            group_size=group_size,
+            max_token_length=16384,
+            total_steps=ENDLESS,
+            steps_per_eval=0,
+            complexity_mode=ComplexityMode.CURRICULUM,
+            sampling=TaskSampling.SIGNAL,
+            use_wandb=False,
+            wandb_name="demo",
+            seed=seed,
+            dump_all_rollouts=True,
+            data_dumps_dir=str(data_dumps_dir),
+            suppress_base_env_logs=True,
+        )
+        of_server = APIServerConfig(
+            server_type=server_type,
+            base_url=server.url if server_type == "trl" else f"{server.url}/v1",
+            model_name=str(folder),
+            api_key="x",
+        )
+        env = DemoEnv(config, [of_server], policy)
+        served = await _serve(env, trainer, seconds)
     return DemoReport(
-        seconds=seconds,
+        seconds=served,
         means=env.statistics.total,
         counts=env.statistics.counts,
         curriculum=env.get_curriculum_stats(),
         batches=trainer.batches,
         pulled=trainer.groups,
-        dumps=tuple(sorted(set(settings.data_dumps_dir.glob("*.jsonl")) - dumps)),
+        dumps=tuple(sorted(set(data_dumps_dir.glob("*.jsonl")) - dumps)),
     )
-
-
-def configure(
-    settings: DemoSettings, folder: Path, api_url: str, policy_url: str
-) -> tuple[ReasoningGymEnvConfig, list[APIServerConfig]]:
-    """Return the configuration that a user would write for these servers."""
-    config = ReasoningGymEnvConfig(
-        tokenizer_name=str(folder),
-        rollout_server_url=api_url,
-        group_size=settings.group_size,
-        max_token_length=16384,
-        total_steps=ENDLESS,
-        steps_per_eval=0,
-        complexity_mode=ComplexityMode.CURRICULUM,
-        sampling=TaskSampling.SIGNAL,
-        use_wandb=False,
-        wandb_name="demo",
-        seed=settings.seed,
-        dump_all_rollouts=True,
-        data_dumps_dir=str(settings.data_dumps_dir),
-        suppress_base_env_logs=True,
-    )
-    server = APIServerConfig(
-        server_type=settings.server_type,
-        base_url=policy_url if settings.server_type == "trl" else f"{policy_url}/v1",
-        model_name=str(folder),
-        api_key="x",
-    )
-    return config, [server]
 
 
 async def _serve(env: DemoEnv, trainer: Trainer, seconds: float) -> float:
-    """Serve until the time is over; return the seconds since the first group.
-
-    Raises:
-        Exception: what the trainer or the environment raises.
-    """
+    """Serve until the time is over or a job fails; return the seconds since the first group."""
     jobs = [asyncio.create_task(job) for job in (trainer.run(), env.env_manager())]
     progress, launched = Progress(sys.stdout), time.monotonic()
     start = served = 0.0
@@ -246,17 +229,17 @@ def _signal(report: DemoReport) -> Iterator[str]:
         f"moved, {report.counts['curriculum/moves']} times; mean difficulty "
         f"{stats['average_complexity']:.2f} (from 0, easiest, to 1)"
     )
+
+    def distance(at: Mapping[str, float]) -> float:
+        """Return how far a task is from the middle of its ladder, where it began."""
+        return abs(at["difficulty"] - 0.5) if at["height"] > 1 else 0.0
+
     details = stats["task_details"].items()
-    for task, at in sorted(details, key=lambda one: -abs(_distance(one[1])))[:6]:
+    for task, at in sorted(details, key=lambda one: -distance(one[1]))[:6]:
         yield (
             f"  {task:26} from level {(at['height'] - 1) / 2:4.1f} to {at['level']:4.1f} "
             f"of {at['height'] - 1}, in {at['groups']} groups"
         )
-
-
-def _distance(at: Mapping[str, float]) -> float:
-    """Return the distance of a task from the middle of its ladder, where it began."""
-    return at["difficulty"] - 0.5 if at["height"] > 1 else 0.0
 
 
 def _categories(report: DemoReport) -> Iterator[str]:

@@ -31,15 +31,7 @@ class MalformedGroupError(ValueError):
 
 
 def check_group(group: Mapping[str, Any], max_token_len: int) -> int:
-    """Check that a group is well-formed.
-
-    Args:
-        group: from the API server; `tokens`, `masks` and, if present, `inference_logprobs` are
-            rows x tokens, `scores` has one number for each row.
-        max_token_len: a row must be shorter.
-
-    Returns:
-        The number of rows.
+    """Return a group's number of rows, which must be shorter than `max_token_len`.
 
     Raises:
         MalformedGroupError: with the first fault.
@@ -252,13 +244,12 @@ class ApiServer:
             await self._process.wait()
 
 
-def _exit_with_parent() -> None:
-    sys.stdin.buffer.read()
-    os._exit(0)
-
-
 if __name__ == "__main__":
     from atroposlib.cli import run_api
 
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    def exit_with_parent() -> None:
+        sys.stdin.buffer.read()
+        os._exit(0)
+
+    threading.Thread(target=exit_with_parent, daemon=True).start()
     run_api.main()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from hashlib import blake2b
 from pathlib import Path, PurePath
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -99,22 +99,13 @@ def read_report_data(paths: Sequence[Path]) -> ReportData:
     )
 
 
-def category_of(task: str) -> str:
-    """Return the category of a task; "other" for tasks that are not the library's."""
-    return known_categories().get(task, "other")
-
-
 def split_of(group: StoredGroup) -> str:
     """Return "training" or "evaluation", by the recipe's seed."""
     return EVALUATION if group.recipe.is_evaluation else TRAINING
 
 
 def read_metrics(path: Path) -> dict[str, float]:
-    """Read the numbers of an evaluation's metrics.json.
-
-    Raises:
-        FixableError: the file can't be read, or holds something else.
-    """
+    """Read the numbers of an evaluation's metrics.json; FixableError for anything else."""
     try:
         metrics = msgspec.convert(json.loads(path.read_bytes())["results"]["all"], dict[str, Any])
     except OSError as error:
@@ -140,9 +131,6 @@ def summarize(path: Path, groups: Sequence[StoredGroup], torn: int) -> Source:
 
 
 RATE_SECONDS = 60
-INDEX_VERSION: Final = 1
-"""Version of the index's layout; the page refuses another one."""
-
 _STATUSES = list(Status)
 _LABELS = {
     "model_name": "model",
@@ -221,6 +209,7 @@ class RunEntry:
             "header": [*header, ["counts as solved", rules], *about.pop("more")],
             "rules": rules,
             "system_prompt": self.system_prompt,
+            "health": [],
             **about,
         }
 
@@ -236,7 +225,6 @@ class RunEntry:
             "started": record.started if record else "",
             "updated": record.updated if record else "",
             "ended": record.ended if record else "",
-            "health": [],
             "warnings": [structs.asdict(each) for each in (record.warnings if record else ())],
             "settings": record.settings if record else {},
             "more": [["groups", groups]],
@@ -254,7 +242,7 @@ class RunEntry:
             written = ((self.folder or Path()) / METRICS).stat().st_mtime
             ended = datetime.fromtimestamp(written, timezone.utc).isoformat(timespec="seconds")
         times = {"started": "", "updated": "", "ended": ended}
-        return {**times, "health": [], "warnings": [], "settings": settings, "more": more}
+        return {**times, "warnings": [], "settings": settings, "more": more}
 
 
 class GroupIndex:
@@ -282,9 +270,13 @@ class GroupIndex:
 
         Args:
             at: where its texts are, as the page's source understands it.
-            identifier: its `group_id`, if that is known.
         """
-        identifier = self._unique(identifier or group_id(group))
+        first = identifier = identifier or group_id(group)
+        copy = 1
+        while identifier in self._ids:  # the same row twice, or an accident
+            copy += 1
+            identifier = f"{first}-{copy}"
+        self._ids.add(identifier)
         columns = self._groups
         columns["id"].append(identifier)
         columns["at"].append(at)
@@ -309,7 +301,7 @@ class GroupIndex:
         """Return the columns from a number of groups on, and everything of runs and tasks."""
         first = self._firsts[since]
         return {
-            "version": INDEX_VERSION,
+            "version": 1,  # of the index's layout; the page refuses another one
             "cursor": str(len(self)),
             "restart": since == 0,
             "runs": [run.to_json() for run in self.runs.values()],
@@ -318,14 +310,6 @@ class GroupIndex:
             "groups": {name: values[since:] for name, values in self._groups.items()},
             "rollouts": {name: values[first:] for name, values in self._rollouts.items()},
         }
-
-    def _unique(self, first: str) -> str:
-        identifier, copy = first, 1
-        while identifier in self._ids:  # the same row twice, or an accident
-            copy += 1
-            identifier = f"{first}-{copy}"
-        self._ids.add(identifier)
-        return identifier
 
     def _run(self, group: StoredGroup) -> int:
         key, name = run_of(group)
@@ -351,7 +335,7 @@ class GroupIndex:
             self._task_numbers[name] = len(self._tasks)
             self._tasks[name] = {
                 "name": name,
-                "category": category_of(name),
+                "category": known_categories().get(name, "other"),
                 "chance": own.chance.solved if own else None,
                 "no_reasoning": own.no_reasoning.solved if own else None,
                 "levels": ladder_heights().get(name, 0),
@@ -405,12 +389,6 @@ def difficulty_of(group: StoredGroup) -> float | None:
     return min(1.0, group.recipe.level / (height - 1))
 
 
-def _seconds(group: StoredGroup) -> float | None:
-    """Return when the group was written, in seconds since 1970; None where it does not tell."""
-    seconds = seconds_of(group.time)
-    return None if seconds is None else round(seconds, 1)
-
-
 def _signal(group: StoredGroup) -> int | None:
     """Return whether the group has signal; None with fewer than two scored rollouts."""
     return int(group.signal is Signal.MIXED) if len(group.scored) > 1 else None
@@ -423,12 +401,12 @@ def _has_floors(group: StoredGroup) -> int:
     return int(default and group.task in floors(group.solved_threshold))
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
+def _rounded(value: float | None, digits: int = 4) -> float | None:
+    return None if value is None else round(value, digits)
 
 
 _GROUP_COLUMNS: Mapping[str, Callable[[StoredGroup], Any]] = {
-    "time": _seconds,
+    "time": lambda group: _rounded(seconds_of(group.time), 1),
     "number": lambda group: group.number,
     "level": lambda group: group.recipe.level,
     "difficulty": lambda group: _rounded(difficulty_of(group)),
@@ -518,8 +496,6 @@ class RunHealth:
         """Return what is wrong, or one line that nothing is.
 
         Args:
-            record: of the run, if it writes one.
-            trains: whether the groups are of training.
             unreadable: lines of the run's files that could not be read.
             ended: whether it has ended, where no record says so.
             now: seconds since the epoch; None leaves out what is only true while a run goes.
@@ -528,22 +504,16 @@ class RunHealth:
         found = [*self._state(record, None if ended else now), *self._findings(trains=trains)]
         if unreadable:
             found.append(("warning", f"Skipped {unreadable} torn or unreadable lines"))
-        return [{"level": level, "text": text} for level, text in found or [self._fine(ended, now)]]
-
-    def _fine(self, ended: bool, now: float | None) -> tuple[str, str]:
-        if ended:
-            return "ok", "Ended"
-        if now is None or not self._last:
-            return "ok", "Nothing wrong in the last groups"
-        ago = lasting(now - self._last)
-        return "ok", f"{self._rate(now):.1f} rollouts per second, last group {ago} ago"
+        if not found:
+            text = "Ended" if ended else "Nothing wrong in the last groups"
+            if not ended and now is not None and self._last:
+                ago = lasting(now - self._last)
+                text = f"{self._rate(now):.1f} rollouts per second, last group {ago} ago"
+            found.append(("ok", text))
+        return [{"level": level, "text": text} for level, text in found]
 
     def _state(self, record: RunRecord | None, now: float | None) -> Iterator[tuple[str, str]]:
-        """Yield what the run's record and files say.
-
-        Args:
-            now: None unless the run goes.
-        """
+        """Yield what the run's record and files say; `now` is None unless the run goes."""
         if record and record.lost:
             yield "error", f"{counted(record.lost)} lost to disk"
         if record and now is not None:

@@ -51,9 +51,6 @@ from .page import row_of
 
 logger = logging.getLogger(__name__)
 
-MAX_SHOWN = 1_000_000
-"""Characters of a text that is sent; the middle of a longer one is left out."""
-
 MAX_LINE = 64 * 2**20
 """Bytes of a line; a longer one is skipped."""
 
@@ -278,8 +275,11 @@ class LiveIndex:
             paths = [given]
             if given.is_dir():
                 walked = os.walk(given)
+                names = ((at, name) for at, _, own in walked for name in own)
                 paths = [
-                    Path(at, name) for at, _, own in walked for name in own if _is_followed(name)
+                    Path(at, name)
+                    for at, name in names
+                    if holds_groups(name) or name == PARTIAL_SAMPLES or is_record(name)
                 ]
             for path in paths:
                 with suppress(OSError):
@@ -421,10 +421,6 @@ class LiveIndex:
         return {"found": found, "searched": after, "of": len(self)}
 
 
-def _is_followed(name: str) -> bool:
-    return holds_groups(name) or name == PARTIAL_SAMPLES or is_record(name)
-
-
 def _matches(path: Path, rows: Iterable[tuple[str, _Place]], text: str) -> Iterator[str]:
     """Yield where a text in lower case is in some rows of a file; see `LiveIndex.search`."""
     escaped = json.dumps(text)[1:-1].encode()  # dumps are ASCII: most rows need no parsing
@@ -444,17 +440,12 @@ def _matches(path: Path, rows: Iterable[tuple[str, _Place]], text: str) -> Itera
 
 
 class LiveServer:
-    """The page on its address, while entered; it follows the files.
+    """The page, HTML that reads from `api/`, on its `url` while entered; it follows the files.
 
     Args:
-        page: HTML that reads from `api/`.
-        port: 0 takes a free one.
         token: that readers must have; None requires none.
         allowed_hosts: names of this machine, besides its own and its addresses, that may stand in
             the address of the page: that of a proxy, for instance.
-
-    Attributes:
-        url: of the page, with the token if there is one.
     """
 
     def __init__(
@@ -490,7 +481,14 @@ class LiveServer:
         name = socket.gethostname() if is_any else parts.netloc.rpartition(":")[0]
         query = f"?{urlencode({'token': self._token})}" if self._token else ""
         self.url = f"http://{name}:{parts.port}/{query}"
-        self._following = asyncio.create_task(self._follow())
+
+        async def follow() -> None:
+            """Keep the index up to date; what can't be read is in its notes."""
+            while True:
+                more = await asyncio.to_thread(self._live.update)
+                await asyncio.sleep(0.0 if more else self._live.look_seconds)
+
+        self._following = asyncio.create_task(follow())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -500,12 +498,6 @@ class LiveServer:
                 await self._following
         finally:
             await self._server.__aexit__()
-
-    async def _follow(self) -> None:
-        """Keep the index up to date; what can't be read is in its notes."""
-        while True:
-            more = await asyncio.to_thread(self._live.update)
-            await asyncio.sleep(0.0 if more else self._live.look_seconds)
 
     async def serve_until(self, ended: asyncio.Event) -> None:
         """Wait for the event; raise what ended the following of the files, which only a bug can."""
@@ -527,7 +519,8 @@ class LiveServer:
 
     async def _group(self, request: Request) -> Response:
         identifier = request.path_params["id"]
-        return await self._reply(request, lambda: row_of(self._live.group(identifier), MAX_SHOWN))
+        longest = 1_000_000  # of a longer text, the middle is left out
+        return await self._reply(request, lambda: row_of(self._live.group(identifier), longest))
 
     async def _search(self, request: Request) -> Response:
         text = request.query_params.get("text", "")
@@ -558,11 +551,9 @@ class LiveServer:
 
 
 class Gate:
-    """Middleware that lets only reading through, only from this machine's own pages, and only
-    with the token if there is one.
+    """Middleware that lets only this machine's own pages read, with the token if there is one.
 
     Args:
-        token: None requires none.
         names: lower-case host names under which the page may be opened; addresses always may.
     """
 
@@ -592,8 +583,10 @@ class Gate:
 
     def _refusal(self, request: Request) -> Response | None:
         """Return why the request is not served; the cookie and the way for a right token."""
-        host = request.headers.get("host", "")
-        if not self._knows(host):
+        host, name = request.headers.get("host", ""), ""
+        with suppress(ValueError):
+            name = urlsplit(f"//{host}").hostname or ""
+        if name not in self._names and not _is_address(name):  # it may be rebound to this machine
             hint = "open the page by its address, or allow the name with --allow-host"
             return _error(403, f"the host {shorten(host)} is not this machine's: {hint}")
         if request.method not in ("GET", "HEAD"):
@@ -601,22 +594,11 @@ class Gate:
         path = request.url.path
         if path != "/" and request.headers.get("sec-fetch-site", "") in ("cross-site", "same-site"):
             return _error(403, "another site's page may not read this")
-        if self._token is None or path == "/healthz":
+        if (token := self._token) is None or path == "/healthz":
             return None
-        return self._require_token(request, self._token)
-
-    def _knows(self, host: str) -> bool:
-        """Return whether a Host header names this machine; other names may be rebound to it."""
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
-            return False
-        return name in self._names or _is_address(name)
-
-    def _require_token(self, request: Request, token: str) -> Response | None:
         cookie = f"watch_{request.url.port or 80}"
         given = request.query_params.get("token")
-        if given is not None and _is_equal(given, token) and request.url.path == "/":
+        if given is not None and _is_equal(given, token) and path == "/":
             reply = RedirectResponse("./", 303)  # the token leaves the address bar
             reply.set_cookie(cookie, token, httponly=True, samesite="lax")
             return reply
@@ -646,11 +628,8 @@ def _is_address(host: str) -> bool:
 class WatchProcess:
     """A process that serves the page of a run; it ends with this process, however that ends.
 
-    It has an interpreter of its own, so that the page takes no time from the run.
-
-    Args:
-        folders: created if missing; what they hold already is left out.
-        port: 0 takes a free one.
+    It has an interpreter of its own, so that the page takes no time from the run. What the folders
+    hold already is left out.
     """
 
     def __init__(self, folders: Sequence[Path], port: int) -> None:

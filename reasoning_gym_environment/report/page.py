@@ -25,9 +25,6 @@ from ..storage.rows import StoredGroup
 from ..util.files import replacing, require_not_read
 from .data import TRAINING, GroupIndex, ReportData, RunHealth, read_report_data, run_of
 
-MAX_TEXT = 50_000
-"""Characters of a text in a page that is a file."""
-
 
 def write_report(paths: Sequence[Path], output: Path) -> None:
     """Write a page from dumps, evaluation samples and metrics.json files.
@@ -39,7 +36,10 @@ def write_report(paths: Sequence[Path], output: Path) -> None:
     if output.suffix not in (".html", ".htm"):
         raise FixableError(f"{output} must end in .html")
     require_not_read(output, paths)
-    page = _file_page(*embed(read_report_data(paths)))
+    index, chunks = embed(read_report_data(paths))
+    packed = [f'id="index">{pack(index)}', *(f'class="chunk">{pack(chunk)}' for chunk in chunks)]
+    data = "\n".join(f'<script type="text/plain" {each}</script>' for each in packed)
+    page = _page("file", data, connects="'none'")
     with replacing(output) as partial:
         partial.write_text(page, encoding="utf-8", errors="replace")
 
@@ -106,7 +106,7 @@ def thin_out(groups: Sequence[StoredGroup], most: int = 10_000) -> list[StoredGr
 
 
 def fitting_length(lengths: Sequence[int], most: int = 40_000_000) -> int:
-    """Return the maximum length of a text at which all texts have at most `most` characters.
+    """Return the length to which texts are cut, so that all have at most `most` characters.
 
     The default keeps a page below about 20 MB.
 
@@ -114,7 +114,7 @@ def fitting_length(lengths: Sequence[int], most: int = 40_000_000) -> int:
         >>> fitting_length([10, 400_000, 400_000], most=100_000)
         25000
     """
-    longest = MAX_TEXT
+    longest = 50_000
     while sum(min(length, longest) for length in lengths) > most:
         longest //= 2
     return longest
@@ -160,12 +160,6 @@ def finite(value: Any) -> Any:
 
 def _texts(rollout: Mapping[str, Any]) -> list[str]:
     return [rollout["answer"] or "", *(message["content"] for message in rollout["conversation"])]
-
-
-def _file_page(index: Mapping[str, Any], chunks: Sequence[Mapping[str, Any]]) -> str:
-    packed = [f'id="index">{pack(index)}', *(f'class="chunk">{pack(chunk)}' for chunk in chunks)]
-    data = "\n".join(f'<script type="text/plain" {each}</script>' for each in packed)
-    return _page("file", data, connects="'none'")
 
 
 def pack(value: object) -> str:

@@ -269,10 +269,7 @@ class Statistics:
 
 
 def signal_line(means: Means, prefix: str = "") -> str:
-    """Format the shares of groups with and without learning signal.
-
-    Args:
-        prefix: of the means: "", or "category/games/" for example.
+    """Format the shares of groups with and without signal, for example of "category/games/".
 
     Example:
         >>> signal_line(Means())
@@ -337,11 +334,7 @@ class AnswerCheck:
         self._examples: list[str] = []
 
     def add(self, completions: Iterable[tuple[str, str, Status]]) -> None:
-        """Count the completions of one problem, and keep an example.
-
-        Args:
-            completions: text, finish reason and status of each.
-        """
+        """Count one problem's completions (text, finish reason, status); keep an example."""
         example = None
         for text, finish_reason, status in completions:
             faults = {
@@ -357,11 +350,7 @@ class AnswerCheck:
                 self._examples.append(example)
 
     def finding(self, subject: str) -> str | None:
-        """Return which fault nearly all completions have, with its share; None if none has.
-
-        Args:
-            subject: names the groups.
-        """
+        """Return which fault nearly all completions of a subject have; None if none has."""
         shares = self._shares()
         if (fault := self._common_fault()) is None:
             return None
@@ -370,11 +359,7 @@ class AnswerCheck:
         return f"{shares[fault]:.0%} of the completions of {subject} {_FAULTS[fault][0]}{more}"
 
     def warning(self, subject: str, *, consequence: str) -> str | None:
-        """Explain why there are no answers and what to do; None if there are some.
-
-        Args:
-            subject: names the groups.
-        """
+        """Explain why a subject has no answers and what to do; None if there are some."""
         if (fault := self._common_fault()) is None:
             return None
         examples = "\n".join(f"  {example}" for example in self._examples)
@@ -402,13 +387,7 @@ def shorten(text: str) -> str:
 
 
 class ProgressReporter:
-    """Reports on the groups of a run in the log.
-
-    Args:
-        statistics: has counted a group before `group_finished` is called.
-        clock: gives the time in seconds.
-        waiting: returns what requests wait for; may be empty.
-    """
+    """Reports on the groups of a run in the log, each after the statistics have counted it."""
 
     def __init__(
         self,
@@ -469,18 +448,18 @@ class ProgressReporter:
             parts.append(f"mean level {since['level'].value:.1f}")
         return ", ".join(filter(None, [*parts, self._waiting()]))
 
-    async def log_forever(self, seconds: float) -> None:
-        """Log a line at this interval, starting with the first group or wait."""
-        while True:
-            await asyncio.sleep(seconds)
-            line = self.line()
-            if self._last["groups"].count or self._waiting():
-                line_logger.info("%s", line)
-
     @asynccontextmanager
     async def logging_every(self, seconds: float) -> AsyncIterator[None]:
-        """Run `log_forever` while the body runs."""
-        task = asyncio.ensure_future(self.log_forever(seconds))
+        """Log a line at this interval during the body, starting with the first group or wait."""
+
+        async def log_forever() -> None:
+            while True:
+                await asyncio.sleep(seconds)
+                line = self.line()
+                if self._last["groups"].count or self._waiting():
+                    line_logger.info("%s", line)
+
+        task = asyncio.ensure_future(log_forever())
         try:
             yield
         finally:

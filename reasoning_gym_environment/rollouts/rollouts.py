@@ -52,14 +52,7 @@ class Rollouts:
     async def sample(
         self, problem: Problem, *, n: int, length_limit: int, sampling: SamplingParams
     ) -> GroupResult:
-        """Return a scored group of `n` completions.
-
-        Args:
-            length_limit: tokens of prompt and completion.
-
-        Raises:
-            InferenceError: the servers returned no completions.
-        """
+        """Return a scored group of `n` completions of limited length; raises InferenceError."""
         completions = await self._client.sample(
             problem.question, n=n, length_limit=length_limit, sampling=sampling
         )
@@ -74,11 +67,7 @@ class Rollouts:
         return self._client.failover.waiting
 
     async def save(self, group: GroupResult, identity: Mapping[str, Any]) -> None:
-        """Dump a training group if its kind is dumped; on disk when this returns.
-
-        Args:
-            identity: the run's part of the row.
-        """
+        """Dump a training group if its kind is dumped; on disk when this returns."""
         self._saved += 1
         kind = dump_kind(group.rewards, threshold=self._save_threshold)
         if kind in self._dumped_kinds:
@@ -94,22 +83,13 @@ class Rollouts:
 
 
 class FailureBackoff:
-    """Pauses between requests while inference fails, with rate-limited logging.
-
-    Attributes:
-        failures: groups lost since the last success.
-        permanent: those whose error is not transient.
-        pause: seconds between two requests while inference fails, else 0.
-    """
+    """Pauses between requests while inference fails, with rate-limited logging."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.failures = 0
-        self.permanent = 0
-        self.pause = 0.0
+        self.failures = self.permanent = 0  # groups lost since the last success; for good
+        self.pause = 0.0  # seconds between two requests while inference fails, else 0
         self._clock = clock
-        self._since = 0.0
-        self._increased = 0.0
-        self._next = 0.0
+        self._since = self._increased = self._next = 0.0
         self._logged_at = -math.inf
         self._logged = False
 

@@ -33,11 +33,7 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 
 
 class Section(BaseModel):
-    """Settings that belong together.
-
-    Attributes:
-        otherwise: the hint for an unknown name if none is close.
-    """
+    """Settings that belong together; `otherwise` is the hint for a name that none is close to."""
 
     model_config = ConfigDict(extra="forbid")
     otherwise: ClassVar[str] = "see --help-all"
@@ -90,7 +86,13 @@ class Parser(argparse.ArgumentParser):
         if rest and re.match("--?[A-Za-z_]", rest[0]):
             raise ConfigurationError(_unknown(rest[0], self._option_string_actions))
         if rest:
-            raise ConfigurationError(_stray(rest[0], arguments))
+            before = [a for a in arguments[: arguments.index(rest[0])] if a.startswith("--")]
+            last = before[-1].partition("=")[0] if before else ""
+            shown = "argument" if "api_key" in f"{last[-7:]} {rest[0]}" else repr(rest[0])
+            after = f" after the value of {last}" if last else ""
+            raise ConfigurationError(
+                f"unexpected {shown}{after}; options start with --, see --help"
+            )
         return options
 
     def error(self, message: str) -> NoReturn:
@@ -116,14 +118,6 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
     def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
         return "" if action.metavar == "" else super()._format_args(action, default_metavar)
-
-
-def _stray(argument: str, arguments: Sequence[str]) -> str:
-    before = [a for a in arguments[: arguments.index(argument)] if a.startswith("--")]
-    last = before[-1].partition("=")[0] if before else ""
-    shown = "argument" if "api_key" in f"{last[-7:]} {argument}" else repr(argument)
-    after = f" after the value of {last}" if last else ""
-    return f"unexpected {shown}{after}; options start with --, see --help"
 
 
 def _unknown(argument: str, known: Iterable[str]) -> str:
@@ -161,11 +155,7 @@ def number(kind: type[int] | type[float], **bounds: float) -> Callable[[str], An
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Given:
-    """What a user has set, not yet validated.
-
-    Attributes:
-        servers: the settings of each inference server; at most one where options name any.
-    """
+    """What a user has set, not yet validated; at most one server where options name any."""
 
     env: Mapping[str, Any] = field(default_factory=dict)
     servers: Sequence[Mapping[str, Any]] = ()
@@ -181,11 +171,7 @@ class Given:
 
 
 def read_given(options: argparse.Namespace, sections: Sections) -> Given:
-    """Return what is set by options, named `section.name`, on top of the file in `config`.
-
-    Raises:
-        ConfigurationError: the file cannot be read, or has an unknown section or setting.
-    """
+    """Return what is set by options, named `section.name`, on top of the file in `config`."""
     values, file = vars(options), options.config
     content = read_file(file, sections) if file else Given()
     env, server, flags = (
@@ -210,11 +196,7 @@ def read_given(options: argparse.Namespace, sections: Sections) -> Given:
 
 
 def read_file(path: Path, sections: Sections) -> Given:
-    """Read a YAML file of settings.
-
-    Raises:
-        ConfigurationError: it can't be read, or a section or a setting is unknown.
-    """
+    """Read a YAML file of settings; ConfigurationError for an unknown section or setting."""
     content = _mapping(_load(path), path, "the file")
     known = (ENV, SERVER, *sections[""].model_fields)
     for name in content:
@@ -297,11 +279,7 @@ def build(model: type[Model], settings: Mapping[str, Any], *, prefix: str = "") 
 
 
 def describe_validation(error: ValidationError, model: type[BaseModel], *, prefix: str = "") -> str:
-    """Say what each bad value must be, without API keys.
-
-    Args:
-        prefix: goes before the settings' names.
-    """
+    """Say what each bad value must be, without API keys; a prefix goes before the names."""
     sentences = []
     for problem in error.errors(include_url=False):
         name = str(next(iter(problem["loc"]), ""))

@@ -27,11 +27,11 @@ SWITCH_SECONDS = 0.001
 """Interpreter switch interval that the commands set (Python's default is 0.005): the longest that
 the event loop waits for a computing thread each time it resumes."""
 
-QUEUE_SIZE = 256
-"""Writes that may wait in memory for a disk that hangs: some 64 MB of long groups."""
-
 HANG_SECONDS = 5.0
 """A disk hangs when it has written nothing for this long."""
+
+QUEUE_SIZE = 256
+"""Writes that may wait in memory for a disk that hangs: some 64 MB of long groups."""
 
 
 def _start_text_thread() -> None:
@@ -103,11 +103,7 @@ class DaemonWriter:
         return self._submitted - self._ended
 
     def submit(self, work: Callable[[], None]) -> asyncio.Future[None]:
-        """Enqueue a job, which can't be cancelled; the future resolves when it is done.
-
-        Raises:
-            RuntimeError: the writer is closed.
-        """
+        """Enqueue a job, which can't be cancelled; the future resolves when it is done."""
         if self._closed:
             raise RuntimeError(f"the writer of {self._folder} is closed")
         if not self._submitted:

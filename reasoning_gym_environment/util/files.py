@@ -33,11 +33,7 @@ def require_not_read(output: Path, inputs: Sequence[Path]) -> None:
 
 
 def require_writable(folder: Path) -> None:
-    """Check that files can be created in an existing folder.
-
-    Raises:
-        UnwritableError: they can't.
-    """
+    """Raise UnwritableError unless files can be created in an existing folder."""
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
@@ -45,14 +41,7 @@ def require_writable(folder: Path) -> None:
 
 
 def require_place(folder: Path, setting: str) -> None:
-    """Check that files can be written to a folder, which is not created yet.
-
-    Args:
-        setting: the option that names the folder, for the message.
-
-    Raises:
-        UnwritableError: they can't.
-    """
+    """Raise UnwritableError, which names the setting, unless a folder can be written or made."""
     try:
         nearest = next(path for path in (folder, *folder.parents) if path.exists())
         if not nearest.is_dir():
@@ -65,14 +54,7 @@ def require_place(folder: Path, setting: str) -> None:
 
 
 def write_whole(path: Path, text: str, *, synced: bool = False) -> None:
-    """Replace a file atomically; it keeps its content if that fails.
-
-    Args:
-        synced: fsync the text before it replaces the file.
-
-    Raises:
-        UnwritableError: the file can't be written.
-    """
+    """Replace a file atomically, with fsync if `synced`; raises UnwritableError."""
     with replacing(path) as partial, partial.open("x") as file:
         file.write(text)
         if synced:
@@ -83,14 +65,7 @@ def write_whole(path: Path, text: str, *, synced: bool = False) -> None:
 
 
 def append_whole(path: Path, data: bytes, *, synced: bool = False) -> None:
-    """Append all of the data or nothing.
-
-    Args:
-        synced: fsync the data.
-
-    Raises:
-        OSError: the data could not be written; the file is unchanged.
-    """
+    """Append all of the data, with fsync if `synced`; after an OSError, nothing of it is there."""
     new = synced and not path.exists()
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
@@ -123,10 +98,7 @@ def sync_folder(folder: Path) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path whose file or folder replaces `path` if the block succeeds.
 
-    A file replaces a file, and a folder a folder.
-
-    Raises:
-        UnwritableError: it can't be written.
+    A file replaces a file, and a folder a folder. Raises UnwritableError.
     """
     # No link can be put in the place of a name that nobody can predict.
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
@@ -164,10 +136,9 @@ def _remove(path: Path) -> None:
 
 
 class LockFile:
-    """A file with a short text that one process at a time can lock.
+    """A file with a short text that one process at a time can lock, also between machines.
 
-    The kernel releases the lock when its holder exits, `kill -9` included. It works between
-    machines if their shared file system supports `flock`; otherwise `acquire` raises.
+    The kernel releases the lock when its holder exits, `kill -9` included.
     """
 
     def __init__(self, path: Path) -> None:

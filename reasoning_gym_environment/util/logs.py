@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from typing import Any
 
 from ..errors import FixableError
 from .values import WITHHELD, escape_control_characters
-
-_SHORTEST = 6
-"""Shorter keys, such as `x` and `none`, are not secrets."""
 
 
 class SecretRedactor:
@@ -25,18 +22,14 @@ class SecretRedactor:
     """
 
     def __init__(self, keys: Iterable[Any] = ()) -> None:
-        texts = {str(key) for key in keys}
-        self._keys = sorted((key for key in texts if len(key) >= _SHORTEST), key=len, reverse=True)
+        texts = {str(key) for key in keys if len(str(key)) >= 6}  # shorter ones hide nothing
+        self._keys = sorted(texts, key=len, reverse=True)
 
     def clean(self, text: str) -> str:
         """Return the text without keys."""
         for key in self._keys:
             text = text.replace(key, WITHHELD)
         return text
-
-    def clean_arguments(self, arguments: Sequence[str]) -> list[str]:
-        """Return a program's arguments, which wandb uploads, without keys."""
-        return [self.clean(argument) for argument in arguments]
 
 
 class PlainLines(logging.Formatter):
@@ -72,12 +65,10 @@ def configure_logging(
     as_json: bool = False,
     handler: logging.Handler | None = None,
 ) -> None:
-    """Log to standard error; a host's own handlers stay, unless `redactor` is given.
+    """Log to standard error, or a handler; a host's own handlers stay unless `redactor` is given.
 
     Args:
-        redactor: has the keys; replaces all other handlers.
         quiet: log only warnings and errors, even with debug logging.
-        handler: where records go; default: a plain StreamHandler.
     """
     handler = handler or logging.StreamHandler()
     handler.setLevel(logging.WARNING if quiet else logging.NOTSET)

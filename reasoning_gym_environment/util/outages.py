@@ -46,11 +46,7 @@ class Retry:
         return self._give_up - time.monotonic()
 
     def next_pause(self, *, at_least: float = 0.0) -> float | None:
-        """Return the seconds before the next attempt; None if there is none.
-
-        Args:
-            at_least: seconds that a server asks for.
-        """
+        """Return the seconds before the next attempt, if there is one in time."""
         pause, left = next(self._pauses, None), self.left
         if pause is None or left <= 0 or at_least > left:
             return None
@@ -65,11 +61,9 @@ class Retry:
 
 
 def backoff(first: float = 1.0, most: float = 10.0) -> Iterator[float]:
-    """Yield pauses of random length below a bound that doubles: many clients don't retry at once.
+    """Yield pauses of random length below a bound that doubles from `first` to `most` seconds.
 
-    Args:
-        first: the bound of the first pause in seconds.
-        most: the largest bound in seconds.
+    So many clients don't retry at once.
     """
     for bound in itertools.accumulate(itertools.repeat(first), lambda last, _: min(most, 2 * last)):
         yield random.uniform(0.0, bound)

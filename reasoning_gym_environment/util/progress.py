@@ -16,17 +16,11 @@ from .concurrency import gather_or_cancel
 
 logger = logging.getLogger(__name__)
 
-_REFRESH_SECONDS = 1.0
-
 T = TypeVar("T")
 
 
 class AboveBars(logging.StreamHandler):  # type: ignore[type-arg]  # no parameter before 3.11
-    """A handler that writes above a terminal's bars, with one logger's last message below.
-
-    Args:
-        live: the logger whose last message stays visible.
-    """
+    """A handler that writes above a terminal's bars, and the last message of `live` below."""
 
     def __init__(self, live: str) -> None:
         super().__init__()
@@ -100,7 +94,7 @@ class Progress:
     async def _repeat(self) -> None:
         """Log the line, or refresh the bar, even while no job ends."""
         while True:
-            await asyncio.sleep(self._log_every if self.bar.disable else _REFRESH_SECONDS)
+            await asyncio.sleep(self._log_every if self.bar.disable else 1.0)
             if self.bar.disable:
                 logger.info("%s", self._line(time.monotonic() - self._begin))
             else:
@@ -126,12 +120,7 @@ async def with_progress(
     done: int = 0,
     note: Callable[[], str] = str,
 ) -> list[T]:
-    """Await all jobs and show progress; the first failure cancels the others.
-
-    Args:
-        done: jobs that are already done.
-        note: as of `Progress`.
-    """
+    """Await all jobs and show `Progress`; the first failure cancels the others."""
     tasks = [asyncio.ensure_future(job) for job in jobs]
     progress = Progress(description, total=done + len(tasks), done=done, note=note)
     async with progress.shown():

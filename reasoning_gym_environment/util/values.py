@@ -9,7 +9,6 @@ import unicodedata
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories of characters that are invisible but change what is displayed."""
 
@@ -31,7 +30,7 @@ def replace_surrogates(text: str) -> tuple[str, int]:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return _LONE_SURROGATE.subn("\ufffd", text)
+        return re.subn("[\ud800-\udfff]", "\ufffd", text)
     return text, 0
 
 
@@ -44,13 +43,13 @@ def escape_control_characters(text: str) -> str:
         >>> print(escape_control_characters("\x1b[31mred\x07\u202e"))
         \x1b[31mred\x07\u202e
     """
-    return "".join(_escaped(character) for character in text)
 
+    def escaped(character: str) -> str:
+        if character in "\n\t" or unicodedata.category(character) not in _UNSAFE:
+            return character
+        return character.encode("unicode_escape", "surrogatepass").decode()
 
-def _escaped(character: str) -> str:
-    if character in "\n\t" or unicodedata.category(character) not in _UNSAFE:
-        return character
-    return character.encode("unicode_escape", "surrogatepass").decode()
+    return "".join(map(escaped, text))
 
 
 def shorten(value: object) -> str:

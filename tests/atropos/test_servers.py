@@ -12,7 +12,7 @@ from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 from atroposlib.envs.server_handling.server_manager import ServerManager
 
-from reasoning_gym_environment.atropos.servers import AtroposServer
+from reasoning_gym_environment.atropos.config import AtroposServer
 from reasoning_gym_environment.inference.client import InferenceClient
 from reasoning_gym_environment.inference.dialects import ChatTokens, SamplingParams, TextSample
 

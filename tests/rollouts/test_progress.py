@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -82,20 +81,17 @@ def test_unscored_rollouts_do_not_lower_the_solved_share() -> None:
 async def test_lines_start_with_the_first_group_or_wait(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     reported = Reported()
-    task = asyncio.ensure_future(reported.progress.log_forever(0.01))
-    await asyncio.sleep(0.05)
-    assert not caplog.messages
-    reported.waiting = "waiting until noon"
-    while not caplog.messages:
-        await asyncio.sleep(0.01)
-    assert caplog.messages[0] == "0 groups, 0.0/s, waiting until noon"
-    reported.waiting = ""
-    reported.add(group(1.0, 0.0))
-    while "1 groups, " not in caplog.messages[-1]:
-        await asyncio.sleep(0.01)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    async with reported.progress.logging_every(0.01):
+        await asyncio.sleep(0.05)
+        assert not caplog.messages
+        reported.waiting = "waiting until noon"
+        while not caplog.messages:
+            await asyncio.sleep(0.01)
+        assert caplog.messages[0] == "0 groups, 0.0/s, waiting until noon"
+        reported.waiting = ""
+        reported.add(group(1.0, 0.0))
+        while "1 groups, " not in caplog.messages[-1]:
+            await asyncio.sleep(0.01)
 
 
 def warned_after(
