@@ -676,10 +676,7 @@ class ReasoningGymEnv(BaseEnv):
         if self.serving:
             await self.backoff.wait()
         group = await self._rollouts.sample(
-            item,
-            n=self.config.group_size,
-            length_limit=self.length_limit,
-            sampling=self._sampling,
+            item, n=self.config.group_size, length_limit=self.length_limit, sampling=self._sampling
         )
         self._retries.pop(recipe_key(item.recipe), None)
         self._started_problems().step = self.curr_step if self.serving else None

@@ -29,16 +29,7 @@ from .problems.levels import require_difficulty_where_fixed
 from .problems.options import Names, TaskOptions, option, split_names
 from .records import UPSTREAM_THRESHOLD
 from .scoring.grading import ScoreMode
-from .util.command_line import (
-    ENV,
-    SERVER,
-    Given,
-    Section,
-    build,
-    limits,
-    read_given,
-    types_of,
-)
+from .util.command_line import ENV, SERVER, Given, Section, build, limits, read_given, types_of
 from .util.files import require_place
 
 if TYPE_CHECKING:

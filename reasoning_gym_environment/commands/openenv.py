@@ -66,11 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         app = environment_app(gym, shared, sessions=options.sessions)
         logger.info("Listening on http://%s:%d", host, listening.getsockname()[1])
         config = uvicorn.Config(
-            app,
-            ws_max_size=4 * 2**20,
-            log_config=None,
-            log_level=logging.ERROR,
-            access_log=False,
+            app, ws_max_size=4 * 2**20, log_config=None, log_level=logging.ERROR, access_log=False
         )
         uvicorn.Server(config).run([listening])
     return 0

@@ -13,28 +13,11 @@ from ..errors import ConfigurationError, FixableError
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
 from ..integrations.shared import demonstration_row, problem_row
-from ..problems.stream import (
-    make_problems,
-    question_hash,
-    select,
-    set_recipes,
-    skip_faulty,
-)
+from ..problems.stream import make_problems, question_hash, select, set_recipes, skip_faulty
 from ..records import Ladder, Problem
 from ..sandbox.pool import TaskPool, generate_with_retry
-from ..settings import (
-    EnvironmentSettings,
-    add_settings,
-    pool_settings,
-    read_environment,
-)
-from ..storage.export import (
-    require_replaceable,
-    skyrl_row,
-    targets,
-    verl_row,
-    write_splits,
-)
+from ..settings import EnvironmentSettings, add_settings, pool_settings, read_environment
+from ..storage.export import require_replaceable, skyrl_row, targets, verl_row, write_splits
 from ..util.command_line import Parser, number
 from ..util.progress import Progress, with_progress
 from .export import add_output_options, require_jsonl_for_nemo_gym

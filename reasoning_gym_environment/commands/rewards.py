@@ -95,11 +95,7 @@ def build_parser() -> Parser:
         ("drain", "SECONDS", int(defaults.drain), 0, 3600, "time for requests after SIGTERM"),
     ):
         parser.option(
-            f"--{name}",
-            about,
-            metavar=unit,
-            type=number(int, ge=least, le=most),
-            default=default,
+            f"--{name}", about, metavar=unit, type=number(int, ge=least, le=most), default=default
         )
     parser.option(
         "--streams",
