@@ -583,10 +583,10 @@ class Gate:
 
     def _refusal(self, request: Request) -> Response | None:
         """Return why the request is not served; the cookie and the way for a right token."""
-        host, name = request.headers.get("host", ""), ""
+        host, name = request.headers.get("host", ""), None
         with suppress(ValueError):
             name = urlsplit(f"//{host}").hostname or ""
-        if name not in self._names and not _is_address(name):  # it may be rebound to this machine
+        if name is None or not (name in self._names or _is_address(name)):  # it may be rebound
             hint = "open the page by its address, or allow the name with --allow-host"
             return _error(403, f"the host {shorten(host)} is not this machine's: {hint}")
         if request.method not in ("GET", "HEAD"):
