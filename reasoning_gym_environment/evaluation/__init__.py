@@ -3,10 +3,4 @@
 Chance floors come from `tasks`; `report` makes pages of the results.
 """
 
-__all__ = [
-    "comparison",
-    "estimators",
-    "metrics",
-    "run",
-    "store",
-]
+__all__ = ["comparison", "estimators", "metrics", "run", "store"]

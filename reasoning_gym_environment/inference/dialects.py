@@ -472,13 +472,8 @@ class ChatText:
             why = error_message(json.dumps(reply.error)) if reply.error else "it has no choices"
             raise ReplyError(f"the reply to {self.name} is invalid: {why}")
         return [
-            TextSample(
-                choice.message.text,
-                choice.message.thought,
-                choice.finish_reason or "stop",
-                counts,
-            )
-            for choice, counts in zip(reply.choices, reply.counts, strict=True)
+            TextSample(c.message.text, c.message.thought, c.finish_reason or "stop", counts)
+            for c, counts in zip(reply.choices, reply.counts, strict=True)
         ]
 
 

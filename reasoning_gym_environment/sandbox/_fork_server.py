@@ -333,10 +333,7 @@ def _library_roles() -> Roles:
         verifier_host.warm_up(datasets)
         return partial(verifier_host.run, datasets=datasets)
 
-    return {
-        "generator": lambda: partial(generator.run, datasets=datasets),
-        "verifier": verifier,
-    }
+    return {"generator": lambda: partial(generator.run, datasets=datasets), "verifier": verifier}
 
 
 def run_server(load_roles: Callable[[], Roles]) -> None:
