@@ -41,22 +41,22 @@ def main(arguments: Sequence[str]) -> int:
         require_replaceable(path, force=options.force)
 
     contents = [read_groups(path) for path in files]
-    groups = [group for content in contents for group in content.groups]
+    groups = [group for own, _ in contents for group in own]
     items = [item for group in groups for item in rows_of(group, options)]
-    prepared = prepare(items, options.test_share)
-    for name, rows in prepared.splits.items():
+    splits, duplicates, broken = prepare(items, options.test_share)
+    for name, rows in splits.items():
         if not rows:
             raise FixableError(nothing(name, len(groups), options))
-    write_splits(options.output, prepared.splits)
+    write_splits(options.output, splits)
 
     of_evaluations = sum(group.recipe.is_evaluation for group in groups)
-    for name, rows in prepared.splits.items():
+    for name, rows in splits.items():
         print(f"{len(rows)} rows for {name} in {paths[name]}")
     print(f"from {len(groups)} groups")
     for count, what in (
-        (prepared.duplicates, "duplicates skipped"),
-        (sum(content.torn for content in contents), "torn lines skipped"),
-        (prepared.broken, "broken characters replaced by U+FFFD"),
+        (duplicates, "duplicates skipped"),
+        (sum(torn for _, torn in contents), "torn lines skipped"),
+        (broken, "broken characters replaced by U+FFFD"),
         (of_evaluations, "groups are evaluation items: do not train on them"),
     ):
         if count:

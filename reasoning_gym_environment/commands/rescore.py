@@ -16,7 +16,7 @@ from ..evaluation.store import write_metrics
 from ..sandbox.pool import PoolSettings, TaskPool
 from ..scoring.grading import ScoringSettings
 from ..settings import add_settings, pool_settings, read_environment, settings_of
-from ..storage.dumps import RESCORED, GroupFile, distinct_files, read_groups, rescored_path
+from ..storage.dumps import RESCORED, distinct_files, read_groups, rescored_path
 from ..storage.rescoring import Rescored, describe_rescoring, rescore
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
@@ -41,7 +41,8 @@ def main(arguments: Sequence[str]) -> int:
         require_writable(path.parent)
     scoring, pool = settings_of(ScoringSettings, config), pool_settings(config)
     leave_out = options.without_faulty_items
-    by_file = asyncio.run(rescore_files(contents, pool, scoring, leave_out=leave_out))
+    stored = {path: groups for path, (groups, _) in contents.items()}
+    by_file = asyncio.run(rescore_files(stored, pool, scoring, leave_out=leave_out))
     lines, tables, results = [], [], [result for done in by_file.values() for result in done]
     for path, done in by_file.items():
         groups = written_groups(done, leave_out=leave_out)
@@ -54,14 +55,14 @@ def main(arguments: Sequence[str]) -> int:
             report = evaluation_report(groups, baselines)
             write_metrics(metrics_path(path), report)
             tables.append(f"\n{metrics_path(path)}\n{evaluation_table(report)}")
-    torn = sum(content.torn for content in contents.values())
+    torn = sum(torn for _, torn in contents.values())
     lines += [*describe_rescoring(results, scoring, torn=torn), *tables]
     print(escape_control_characters("\n".join(lines)))
     return 1 if any(result.kept for result in results) else 0
 
 
 async def rescore_files(
-    contents: Mapping[Path, GroupFile],
+    stored: Mapping[Path, Sequence[StoredGroup]],
     settings: PoolSettings,
     scoring: ScoringSettings,
     *,
@@ -70,9 +71,9 @@ async def rescore_files(
     """Score all files again, and write each as soon as it is done."""
     results = {}
     async with TaskPool(settings, Counter()) as pool:
-        for path, content in contents.items():
-            logger.info("Rescoring %d groups of %s", len(content.groups), path)
-            done = await rescore(content.groups, pool, scoring, concurrency=2 * settings.processes)
+        for path, given in stored.items():
+            logger.info("Rescoring %d groups of %s", len(given), path)
+            done = await rescore(given, pool, scoring, concurrency=2 * settings.processes)
             groups = written_groups(done, leave_out=leave_out)
             write_whole(rescored_path(path), "".join(group.line() for group in groups))
             results[path] = done

@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     options = build_parser().parse(arguments)
     tasks, statuses, score = read_conditions(options)
     files = stored_files(options.files)
-    groups = [group for path in files for group in read_groups(path).groups]
+    groups = [group for path in files for group in read_groups(path)[0]]
     known = {*known_categories(), *(group.task for group in groups)}
     require_known(tasks, known, "--task", what="task")
     matching = 0

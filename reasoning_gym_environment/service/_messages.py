@@ -209,21 +209,6 @@ class ProblemsRequest(RequestBody):
     options: Annotated[StreamOptions | None, BeforeValidator(_require_small)] = None
 
 
-class StreamedProblem(BaseModel):
-    """A question, the recipe that scores it, and whether the stream asked it before."""
-
-    recipe: dict[str, Any]
-    question: str
-    asked_again: bool
-
-
-class ProblemsReply(BaseModel):
-    """The next problems of the stream, and what their choice brought so far."""
-
-    problems: list[StreamedProblem]
-    sampling: dict[str, float]
-
-
 class ProblemResult(RequestBody):
     """The result of a problem: `solved` of `attempts` scored completions were correct."""
 

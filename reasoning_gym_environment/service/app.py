@@ -44,6 +44,7 @@ from . import _messages as messages
 from ._limits import BearerToken, BodyLimiter, RequestMetrics, error_response
 from ._scoring import Scorer, ScoringQueue
 from ._streams import NamedStreams
+from .client import ProblemsReply, StreamedProblem
 from .server import HttpServer, first_signal, raise_file_limit
 
 __all__ = ["RewardService", "ServiceSettings", "create_app", "serve"]
@@ -200,22 +201,16 @@ class Endpoints:
 
         return contain
 
-    async def problems(self, request: messages.ProblemsRequest) -> messages.ProblemsReply:
+    async def problems(self, request: messages.ProblemsRequest) -> ProblemsReply:
         """Return the next problems of a stream."""
         problems, sampling = await self._streams.next(
             request.stream, request.count, request.options
         )
-        return messages.ProblemsReply(
-            problems=[
-                messages.StreamedProblem(
-                    recipe=problem.recipe.to_json(),
-                    question=problem.question,
-                    asked_again=problem.asked_again,
-                )
-                for problem in problems
-            ],
-            sampling=sampling,
-        )
+        streamed = [
+            StreamedProblem(problem.recipe.to_json(), problem.question, problem.asked_again)
+            for problem in problems
+        ]
+        return ProblemsReply(streamed, sampling)
 
     async def observe(self, request: messages.ObserveRequest) -> messages.ObserveReply:
         """Tell a stream the results of its problems."""

@@ -9,18 +9,19 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from http.client import HTTPException, IncompleteRead
 from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from ..errors import ConfigurationError
 from ..records import Score
 from ..util.outages import Retry
 from ..util.values import shorten, validate
 
-ReplyT = TypeVar("ReplyT", bound=Struct)
+ReplyT = TypeVar("ReplyT")
 
 TOKEN_VARIABLE = "REASONING_GYM_REWARDS_TOKEN"
 """The variable of the token that the service requires and its clients send."""
@@ -40,14 +41,21 @@ class _Scores(Struct):
                 raise ValueError(f"scores[{index}].score must be in [0, 1], got {each.score}")
 
 
-class _Streamed(Struct):
+@dataclass(frozen=True, slots=True)
+class StreamedProblem:
+    """A question, the recipe that scores it, and whether the stream asked it before."""
+
     recipe: dict[str, Any]
     question: str
-    asked_again: bool = False
+    asked_again: bool
 
 
-class _Problems(Struct):
-    problems: list[_Streamed]
+@dataclass(frozen=True, slots=True)
+class ProblemsReply:
+    """The next problems of the stream, and what their choice brought so far."""
+
+    problems: list[StreamedProblem]
+    sampling: dict[str, float]
 
 
 class ServiceUnavailableError(RuntimeError):
@@ -104,14 +112,14 @@ class RewardClient:
             options: start the stream, or must be those that it was started with.
         """
         body = {"stream": stream, "count": count, "options": options and dict(options)}
-        return [structs.asdict(each) for each in self._post("/problems", body, _Problems).problems]
+        return [asdict(each) for each in self._post("/problems", body, ProblemsReply).problems]
 
     def observe(
         self, stream: str, recipe: Mapping[str, Any], *, solved: int, attempts: int
     ) -> None:
         """Tell a stream the result of a problem; 0 attempts drop it without a result."""
         result = {"recipe": dict(recipe), "solved": solved, "attempts": attempts}
-        self._post("/observe", {"stream": stream, "results": [result]}, Struct)
+        self._post("/observe", {"stream": stream, "results": [result]}, dict[str, Any])
 
     def _post(self, route: str, body: Mapping[str, Any], reply: type[ReplyT]) -> ReplyT:
         """Post JSON, again while that may succeed later.

@@ -12,7 +12,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,17 +27,16 @@ RESCORED = ".rescored.jsonl"
 """Suffix of rescored files: `NAME.jsonl` becomes `NAME.rescored.jsonl`."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DumpKind:
+class DumpKind(NamedTuple):
     """One series of files: `reasoning_gym_environment_{name}_{run}_{batch:04d}.jsonl`."""
 
     name: str
     groups_per_file: int
 
 
-SUCCESSFUL = DumpKind(name="rollouts", groups_per_file=100)
-FAILED = DumpKind(name="FAILED_rollouts", groups_per_file=50)
-PARTIAL = DumpKind(name="PARTIAL_rollouts", groups_per_file=100)
+SUCCESSFUL = DumpKind("rollouts", 100)
+FAILED = DumpKind("FAILED_rollouts", 50)
+PARTIAL = DumpKind("PARTIAL_rollouts", 100)
 
 
 def dump_kind(rewards: Iterable[float], *, threshold: float) -> DumpKind:
@@ -52,20 +50,14 @@ def dump_kind(rewards: Iterable[float], *, threshold: float) -> DumpKind:
 class DumpWriter:
     """Appends groups to numbered files, one write a group, off the event loop.
 
-    A disk that fails is logged at once, then once a minute, and again when it recovers; training
-    continues. Groups that can't be written are counted as lost. `DaemonWriter` says what happens
-    while the disk hangs. Beyond `max_bytes`, the files that were written first are deleted, which
-    is logged once.
+    Training continues while the disk fails: groups that can't be written are logged and counted as
+    lost. `DaemonWriter` says what happens while the disk hangs.
 
     Args:
         folder: created for the first group.
-        run_id: part of every file name.
         counts: counters "dumps/<kind>", "dumps/lost" and "dumps/deleted_files".
         synced: fsync each group.
-        max_bytes: of all files of this writer together.
-
-    Attributes:
-        disk: writes to the folder.
+        max_bytes: of all files together; beyond it, the oldest are deleted.
     """
 
     def __init__(
@@ -101,10 +93,7 @@ class DumpWriter:
         return self._folder / name
 
     async def write(self, kind: DumpKind, row: Mapping[str, Any]) -> None:
-        """Return when the row is on disk or counted as lost; see `DaemonWriter.write`.
-
-        While the disk hangs, it may be in memory, unless rows are synced.
-        """
+        """Return when the row is on disk or counted as lost; see `DaemonWriter.write`."""
         self._given += 1
         await self.disk.write(lambda: self._write(kind, row), must_end=self._synced)
 
@@ -188,13 +177,6 @@ class DumpContent(NamedTuple):
     torn: int
 
 
-class GroupFile(NamedTuple):
-    """The groups of a file, and the number of lines that could not be read."""
-
-    groups: list[StoredGroup]
-    torn: int
-
-
 def read_dump(path: Path | str) -> DumpContent:
     """Read a dump file; skip and count lines that hold no JSON object.
 
@@ -224,8 +206,8 @@ def read_rows(path: Path) -> DumpContent:
         raise FixableError(f"{path} can't be read: {error.strerror}") from error
 
 
-def read_groups(path: Path) -> GroupFile:
-    """Read the groups of a file.
+def read_groups(path: Path) -> tuple[list[StoredGroup], int]:
+    """Read the groups of a file, and the number of lines that could not be read.
 
     Raises:
         FixableError: the file can't be read, is empty, or has rows of another schema.
@@ -249,7 +231,7 @@ def read_groups(path: Path) -> GroupFile:
                 f"{path}: row {number} is not a group of rollouts: {error}; give dumps or "
                 "evaluation samples that this program wrote"
             ) from error
-    return GroupFile(groups, torn)
+    return groups, torn
 
 
 def rescored_path(path: Path) -> Path:

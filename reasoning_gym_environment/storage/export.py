@@ -128,19 +128,16 @@ def _origin(group: StoredGroup) -> dict[str, str]:
     return {"task": group.task, "recipe": recipe_text(group.recipe)}
 
 
-class Prepared(NamedTuple):
-    """Rows by split, with the numbers of dropped duplicates and replaced lone surrogates."""
-
-    splits: dict[str, list[dict[str, Any]]]
-    duplicates: int
-    broken: int
-
-
-def prepare(items: Sequence[Item], test_share: float) -> Prepared:
+def prepare(
+    items: Sequence[Item], test_share: float
+) -> tuple[dict[str, list[dict[str, Any]]], int, int]:
     """Drop duplicates, replace lone surrogates, and split rows into "train" and "test".
 
     Args:
         test_share: in [0, 1), of the questions; 0 makes no test split.
+
+    Returns:
+        The splits, and the numbers of duplicates and of lone surrogates.
     """
     splits: dict[str, list[dict[str, Any]]] = {"train": []}
     if test_share:
@@ -153,7 +150,7 @@ def prepare(items: Sequence[Item], test_share: float) -> Prepared:
         row, count = repaired(each.row)
         broken += count
         splits["test" if is_test(each.asked, test_share) else "train"].append(row)
-    return Prepared(splits, len(items) - len(unique), broken)
+    return splits, len(items) - len(unique), broken
 
 
 def is_test(asked: str, share: float) -> bool:

@@ -19,7 +19,7 @@ async def test_samples_of_an_evaluation_come_out_the_same(bench: Any) -> None:
         await env.evaluate()
         config = env.config
     [samples] = bench.folder.glob("dumps/evaluation_*/samples.jsonl")
-    groups = read_groups(samples).groups
+    groups, _ = read_groups(samples)
     async with TaskPool(pool_settings(config), Counter()) as pool:
         results = await rescore(groups, pool, settings_of(ScoringSettings, config), concurrency=2)
     assert len(groups) == 6

@@ -31,7 +31,7 @@ every_format = pytest.mark.parametrize("layout", FORMATS)
 
 def splits_of(layout: str, share: float = 0.0) -> dict[str, list[dict[str, Any]]]:
     groups = map(StoredGroup.from_json, GROUPS)
-    return prepare([item for group in groups for item in FORMATS[layout](group)], share).splits
+    return prepare([item for group in groups for item in FORMATS[layout](group)], share)[0]
 
 
 @every_format
@@ -84,11 +84,11 @@ def test_broken_unicode_is_written_as_replacement_characters(tmp_path: Path) -> 
     group = copy.deepcopy(GROUPS[0])
     group["rollouts"][0]["conversation"][-1]["content"] = "half \ud800"
     group["rollouts"][0]["answer"] = "\udfff"
-    prepared = prepare(list(record_rows(StoredGroup.from_json(group))), 0.0)
-    write_splits(tmp_path / "rows.parquet", prepared.splits)
+    splits, _, broken = prepare(list(record_rows(StoredGroup.from_json(group))), 0.0)
+    write_splits(tmp_path / "rows.parquet", splits)
     first = parquet.read_table(tmp_path / "rows.parquet").to_pylist()[0]
     assert (first["conversation"][-1]["content"], first["answer"]) == ("half \ufffd", "\ufffd")
-    assert prepared.broken == 2
+    assert broken == 2
 
 
 def test_a_folder_without_a_dataset_is_never_replaced(tmp_path: Path) -> None:
@@ -151,6 +151,6 @@ def test_the_largest_numbers_that_are_read_can_be_written(tmp_path: Path) -> Non
     rollout = row["rollouts"][0]
     rollout |= {"tokens": 2**53, "completion_tokens": -(2**53), "score": 2**53}
     items = list(record_rows(StoredGroup.from_json(row)))
-    write_splits(tmp_path / "r.parquet", prepare(items, 0.0).splits)
+    write_splits(tmp_path / "r.parquet", prepare(items, 0.0)[0])
     [first, *_] = parquet.read_table(tmp_path / "r.parquet").to_pylist()
     assert (first["tokens"], first["score"], first["difficulty"]) == (2**53, 2.0**53, -(2.0**53))

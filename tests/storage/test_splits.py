@@ -23,14 +23,14 @@ def asked_in(rows: list[dict[str, Any]]) -> set[str]:
 
 @given(st.lists(st.text(max_size=3), max_size=40), st.floats(0.01, 0.99))
 def test_no_item_is_in_both_splits_and_none_is_lost(asked: list[str], share: float) -> None:
-    splits = prepare(items(*asked), share).splits
+    splits = prepare(items(*asked), share)[0]
     assert not asked_in(splits["train"]) & asked_in(splits["test"])
     assert sorted(row["asked"] for rows in splits.values() for row in rows) == sorted(asked)
 
 
 def test_an_item_is_on_the_same_side_in_every_export() -> None:
     few, many = items("a", "b", "c", "d"), items(*(chr(97 + i) for i in range(20)))
-    test, larger = (asked_in(prepare(rows, 0.5).splits["test"]) for rows in (few, many))
+    test, larger = (asked_in(prepare(rows, 0.5)[0]["test"]) for rows in (few, many))
     assert test == larger & {"a", "b", "c", "d"}
     assert test
 
@@ -42,7 +42,7 @@ def test_the_test_split_has_about_its_share(share: float) -> None:
 
 
 def test_a_test_split_exists_only_on_request() -> None:
-    assert prepare(items("a"), 0.0).splits == {"train": [{"asked": "a"}]}
+    assert prepare(items("a"), 0.0)[0] == {"train": [{"asked": "a"}]}
 
 
 def test_of_duplicates_the_first_is_kept() -> None:
@@ -54,7 +54,7 @@ def test_halves_of_surrogate_pairs_are_replaced_and_counted() -> None:
     row = {"messages": [{"role": "user", "content": "a\ud800b\udfff"}], "score": 1.0, "x": None}
     whole = {"messages": [{"role": "user", "content": "a\ufffdb\ufffd"}], "score": 1.0, "x": None}
     assert repaired(row) == (whole, 2)
-    assert prepare([Item(asked="a", identity="i", row=row)], 0.5).broken == 2
+    assert prepare([Item(asked="a", identity="i", row=row)], 0.5)[2] == 2
 
 
 @given(st.text())
