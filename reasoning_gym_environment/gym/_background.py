@@ -53,41 +53,37 @@ class _LoopThread:
         _ensure_child_watcher()
         # Not epoll: its set of descriptors would be shared with forks of this process.
         self._loop = asyncio.SelectorEventLoop(selectors.PollSelector())
-        self._thread = threading.Thread(
+        self.thread = threading.Thread(
             target=self._run_and_close, name="reasoning-gym", daemon=True
         )
-        self._thread.start()
+        self.thread.start()
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def end(self, close: Callable[[], Coroutine[Any, Any, None]]) -> Future[None]:
         """Run `close`, cancel all tasks and end the thread; wait for none of it."""
-        return self.submit(self._close_and_stop(close))
 
-    async def _close_and_stop(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        try:
-            await close()
-        finally:
-            self._loop.stop()
+        async def close_and_stop() -> None:
+            try:
+                await close()
+            finally:
+                self._loop.stop()
+
+        return self.submit(close_and_stop())
 
     def _run_and_close(self) -> None:
+        async def cancel_all() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
         try:
             self._loop.run_forever()
-            self._loop.run_until_complete(_cancel_all())
+            self._loop.run_until_complete(cancel_all())
         finally:
             self._loop.close()
-
-    def join(self) -> None:
-        """Wait until the thread has ended."""
-        self._thread.join()
-
-
-async def _cancel_all() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
 
 
 async def _open(pool: TaskPool | FunctionPool) -> AsyncGenerator[None, None]:
@@ -105,9 +101,6 @@ class LazyPool(Generic[Pool]):
     Args:
         create: makes the pool, which counts events in `counts`.
         name: of the owner, for errors.
-
-    Attributes:
-        pool: None before the start.
     """
 
     def __init__(self, create: Callable[[Counter[str]], Pool], *, name: str) -> None:
@@ -153,7 +146,6 @@ class Background(Generic[Client]):
     Args:
         create: makes the client, which must not refer to this object.
         close: ends a client and its processes.
-        name: of the owner, for errors.
     """
 
     def __init__(
@@ -178,17 +170,13 @@ class Background(Generic[Client]):
         with self._lock:
             self._closed = True
             loop, self._loop = self._loop, None
-            self._detach_finalizer()
+            if self._finalizer is not None:
+                self._finalizer.detach()
         if loop is not None:
             try:
                 loop.end(partial(self._close_client, self.client)).result()
             finally:
-                loop.join()
-
-    def _detach_finalizer(self) -> None:
-        """Let the collection of this object close nothing."""
-        if self._finalizer is not None:
-            self._finalizer.detach()
+                loop.thread.join()
 
     def _submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         with self._lock:
@@ -203,11 +191,7 @@ class Background(Generic[Client]):
             return self._loop.submit(work)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run the coroutine in the loop and wait for its result; an interrupt cancels it.
-
-        Raises:
-            PoolClosedError: this object is closed.
-        """
+        """Run the coroutine in the loop and wait for its result; an interrupt cancels it."""
         future = self._submit(work)
         try:
             return future.result()
@@ -233,7 +217,8 @@ class Background(Generic[Client]):
     def restart_after_fork(self) -> None:
         """Drop the parent's thread and processes, which a fork does not have."""
         _inherited.append((self._loop, self.client))
-        self._detach_finalizer()
+        if self._finalizer is not None:
+            self._finalizer.detach()
         self._lock = threading.Lock()
         self._loop = None
         self.client = self._create()

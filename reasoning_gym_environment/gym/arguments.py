@@ -8,16 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from types import GenericAlias, NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    ParamSpec,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BeforeValidator, ConfigDict, Field, SkipValidation, create_model
 
@@ -130,11 +121,7 @@ def validated(recipe: Recipe | Mapping[str, Any]) -> Recipe:
 
 
 def require_scorable(value: Any) -> Problem | Recipe:
-    """Return a problem, or the recipe of one.
-
-    Raises:
-        ConfigurationError: it is neither, or a problem of another version of the library.
-    """
+    """Return a problem of the installed library, or a recipe; ConfigurationError if neither."""
     if isinstance(value, Recipe | Mapping):
         return validated(value)
     problem = require_problem(value, "problem", "one Problem or its recipe")

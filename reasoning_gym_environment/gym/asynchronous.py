@@ -48,9 +48,6 @@ from .arguments import (
     validated,
 )
 
-PREFETCH = 32
-"""The number of problems of a stream that are made ahead of demand."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskSummary:
@@ -66,6 +63,9 @@ class AsyncProblemStream:
 
     Created by `AsyncReasoningGym.stream`. Scores of the same gym count by themselves.
 
+    Attributes:
+        gathering: problems that were handed out and await their scores.
+
     Example:
         stream = await gym.stream(complexity_mode="curriculum", sampling="signal", group_size=8)
         problem = await stream.next()
@@ -78,7 +78,7 @@ class AsyncProblemStream:
         self._gym = gym
         self._problems = problems
         self._group_size = group_size
-        self._gathering = GroupGathering(group_size)
+        self.gathering = GroupGathering(group_size)
 
     def __aiter__(self) -> AsyncIterator[Problem]:
         return self
@@ -87,33 +87,15 @@ class AsyncProblemStream:
         return await self.next()
 
     async def next(self) -> Problem:
-        """Return the next problem.
-
-        Raises:
-            GenerationError: no problem can be made.
-            PoolClosedError: the gym is closed, or belongs to another event loop.
-        """
+        """Return the next problem; raises GenerationError if none can be made."""
         self._gym.require_own_loop()
         problem = await self._problems.next()
-        self.assign(problem.recipe)
+        self.gathering.assign(problem.recipe)
         return problem
-
-    def assign(self, recipe: Recipe) -> None:
-        """Await scores of a problem that was handed out, such as before a restart."""
-        self._gathering.assign(recipe)
-
-    @property
-    def awaited(self) -> dict[str, Recipe]:
-        """The problems that await their scores or a part of them, by `recipe_key`."""
-        return self._gathering.awaited
-
-    def drop(self, recipe: Recipe) -> None:
-        """Await no scores of a problem."""
-        self._gathering.withdraw(recipe)
 
     def report_scores(self, recipe: Recipe, scores: Sequence[Score]) -> bool:
         """Take scores of a problem; return whether they made a group whole, which is recorded."""
-        whole = self._gathering.report_result(
+        whole = self.gathering.report_result(
             recipe,
             completions=len(scores),
             scored=sum(score.score is not None for score in scores),
@@ -129,9 +111,6 @@ class AsyncProblemStream:
 
         For completions that were scored elsewhere: a group whose scores this gym gave is recorded
         already, and stays as it is.
-
-        Raises:
-            ConfigurationError: an argument is invalid, or this stream never draws its task.
         """
         if solved > attempts:
             raise ConfigurationError(
@@ -141,7 +120,7 @@ class AsyncProblemStream:
         recipe = which.recipe if isinstance(which, Problem) else which
         if recipe.task not in self._problems.selection.weights:
             raise ConfigurationError(f"problem is of {recipe.task}, which this stream never draws")
-        if self._gathering.withdraw(recipe):
+        if self.gathering.withdraw(recipe):
             self._problems.report_result(recipe, solved=solved, scored=attempts)
 
     def levels(self) -> dict[str, Any]:
@@ -149,12 +128,8 @@ class AsyncProblemStream:
         return self._problems.curriculum_stats()
 
     def sampling(self) -> dict[str, float]:
-        """Return what the choice of problems brought so far.
-
-        Returns:
-            See `sampling_metrics`; and the number of groups that never became whole.
-        """
-        incomplete = {"sampling/incomplete_groups": float(self._gathering.incomplete)}
+        """Return `sampling_metrics` and the number of groups that never became whole."""
+        incomplete = {"sampling/incomplete_groups": float(self.gathering.incomplete)}
         return {**sampling_metrics(self._problems.sampling), **incomplete}
 
     def state_dict(self, unfinished: Sequence[Problem] = ()) -> dict[str, Any]:
@@ -166,16 +141,12 @@ class AsyncProblemStream:
         return self._problems.state_dict(require_problems(unfinished, "unfinished"))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue another stream exactly; call it in the event loop.
-
-        Raises:
-            ConfigurationError: the state is invalid, or another stream's.
-        """
+        """Continue another stream exactly; ConfigurationError if the state is invalid."""
         try:
             self._problems.load_state_dict(state)
         except ValueError as error:
             raise ConfigurationError(f"state: {error}") from error
-        self._gathering = GroupGathering(self._group_size)
+        self.gathering = GroupGathering(self._group_size)
 
     def close(self) -> None:
         """Drop all pending problems."""
@@ -210,7 +181,8 @@ class AsyncReasoningGym:
 
     Worker processes start at first use. They end with `close`, at the end of `async with`, with
     the event loop, when nothing refers to the gym, and with this process, however it ends. Calls
-    may run concurrently in one event loop.
+    may run concurrently in one event loop. An invalid argument raises ConfigurationError; a closed
+    gym and another event loop raise PoolClosedError.
 
     Args:
         processes: number of generators, and of verifier hosts; by default half the cores.
@@ -335,7 +307,6 @@ class AsyncReasoningGym:
 
         Raises:
             UnknownTaskError: there is no such task.
-            ConfigurationError: an argument is invalid, or no item can be made.
         """
         known = await self._known_ladders()
         tasks = [name for name, category in known_categories().items() if category == task]
@@ -360,8 +331,7 @@ class AsyncReasoningGym:
         """Make the problem of a recipe, from a stored row or another process; also a faulty one.
 
         Raises:
-            ConfigurationError: the recipe is invalid.
-            GenerationError: its problem can't be made.
+            GenerationError: it can't be made.
         """
         recipe = validated(recipe)
         return await self._remembered.get((await self._workers()).generate, recipe)
@@ -376,33 +346,22 @@ class AsyncReasoningGym:
 
         A completion's answer is the one `<answer>…</answer>` outside its thought. Pass only
         problems that this process made; pass recipes from other sources. The streams of this gym
-        that handed out the problem learn the result.
-
-        Raises:
-            ConfigurationError: a pair is invalid; nothing is scored.
+        that handed out the problem learn the result. If a pair is invalid, nothing is scored.
         """
         parts = require_pairs(pairs, "pairs", "a problem and its completion")
         groups = _by_problem([scorable for scorable, _ in parts])
         texts = [require_text(text) for _, text in parts]
-        scored = await asyncio.gather(
-            *(
-                self._score_and_tell(which, [texts[index] for index in indices])
-                for which, indices in groups
-            )
-        )
-        placed = {
-            index: score
-            for (_, indices), scores in zip(groups, scored, strict=True)
-            for index, score in zip(indices, scores, strict=True)
-        }
-        return [placed[index] for index in range(len(texts))]
+        placed: dict[int, Score] = {}
 
-    async def _score_and_tell(self, which: Problem | Recipe, texts: Sequence[str]) -> list[Score]:
-        scores = await self.score_group(which, texts)
-        recipe = which.recipe if isinstance(which, Problem) else which
-        for stream in list(self._fed):
-            stream.report_scores(recipe, scores)
-        return scores
+        async def score_and_tell(which: Problem | Recipe, indices: Sequence[int]) -> None:
+            scores = await self.score_group(which, [texts[index] for index in indices])
+            placed.update(zip(indices, scores, strict=True))
+            recipe = which.recipe if isinstance(which, Problem) else which
+            for stream in list(self._fed):
+                stream.report_scores(recipe, scores)
+
+        await asyncio.gather(*(score_and_tell(*group) for group in groups))
+        return [placed[index] for index in range(len(texts))]
 
     async def score_group(self, problem: Scorable, completions: Sequence[str]) -> list[Score]:
         """Score completions of one problem as `score_many` does, but tell no stream."""
@@ -426,9 +385,6 @@ class AsyncReasoningGym:
         Args:
             tasks: tasks and categories; empty means all.
             options: the other fields of `StreamOptions`.
-
-        Raises:
-            ConfigurationError: an option is invalid; the message names it.
         """
         stream = await self.open_stream(build(StreamOptions, {"tasks": tasks, **options}))
         self._fed.add(stream)
@@ -448,7 +404,7 @@ class AsyncReasoningGym:
         await problems.prepare(with_ladders=False)
         problems.start_stream(
             options.replica,
-            prefetch=PREFETCH,
+            prefetch=32,
             excluded=fixed_exclusions({question_hash(q) for q in options.reserved}),
         )
         return AsyncProblemStream(self, problems, options.group_size)

@@ -1,8 +1,4 @@
-"""`ReasoningGym`: the blocking client.
-
-Its event loop runs in a thread of its own, so that it works from several threads, and in programs
-that already run a loop, such as notebooks.
-"""
+"""`ReasoningGym`: the blocking client."""
 
 from __future__ import annotations
 
@@ -23,12 +19,8 @@ Result = TypeVar("Result")
 class ReasoningGym:
     """A client for reasoning-gym's problems and verifiers, which run in sandboxed processes.
 
-    Worker processes start at first use. They end with `close`, at the end of `with`, when nothing
-    refers to the gym, and with this process, however it ends. All threads may use it. A fork of
-    this process starts new workers.
-
-    Args:
-        options: see `AsyncReasoningGym`.
+    The blocking form of `AsyncReasoningGym`, which documents the options and when processes start
+    and end. All threads may use it. A fork of this process starts new workers.
 
     Example:
         with ReasoningGym() as gym:
@@ -40,6 +32,7 @@ class ReasoningGym:
         self._background = Background(
             partial(AsyncReasoningGym, **options), AsyncReasoningGym.close, name="gym"
         )
+        self._run = self._background.run
 
     def __enter__(self) -> ReasoningGym:
         return self
@@ -54,10 +47,6 @@ class ReasoningGym:
     @property
     def _gym(self) -> AsyncReasoningGym:
         return self._background.client
-
-    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run the coroutine in the loop and wait for its result; an interrupt cancels it."""
-        return self._background.run(work)
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -108,10 +97,9 @@ class ReasoningGym:
 
 
 class ProblemStream:
-    """An endless stream of training problems, whose levels follow the scores of its problems.
+    """The blocking form of `AsyncProblemStream`.
 
-    Scores of the same gym count by themselves. It belongs to the process that created it; another
-    process can continue it from its state.
+    It belongs to the process that created it; another process can continue it from its state.
 
     Example:
         stream = gym.stream(complexity_mode="curriculum", sampling="signal", group_size=8)
@@ -134,8 +122,6 @@ class ProblemStream:
         return self._gym._run(work)
 
     def _call(self, method: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
-        """Call a method of the stream in the event loop."""
-
         async def call() -> Result:
             return method(*arguments, **named)
 

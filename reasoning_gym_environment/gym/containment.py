@@ -31,9 +31,6 @@ from ..util.values import shorten
 from ._background import Background, LazyPool
 from .arguments import Processes, checked, require_pairs, require_text
 
-Function = Callable[[str, Any], float]
-"""What scores a text, given plain JSON data such as the right answer."""
-
 
 def _bytes(value: Any) -> int:
     try:
@@ -61,15 +58,12 @@ _MAX_SOURCE = 100_000
 
 @checked
 def contain(
-    function: Annotated[str | Function, SkipValidation],
+    function: Annotated[str | Callable[[str, Any], float], SkipValidation],
     *,
     timeout: Annotated[float, Field(gt=0, le=86400)] = 5.0,
     memory: Annotated[int | str, BeforeValidator(_bytes)] = 512_000_000,
     processes: Processes = None,
-    bounds: Annotated[tuple[float, float], Field(strict=False), AfterValidator(_range)] = (
-        0.0,
-        1.0,
-    ),
+    bounds: Bounds = (0.0, 1.0),
     solved_threshold: Annotated[float | None, Field(allow_inf_nan=False)] = None,
     warm_up: Annotated[Iterable[tuple[str, Any]], SkipValidation] = (),
     allow: Iterable[Literal["network", "processes", "write"]] = (),
@@ -131,11 +125,7 @@ def contain(
 
 
 def _path_of(function: Any) -> str:
-    """Return the path of a function that another process can import, or the path that was given.
-
-    Raises:
-        ConfigurationError: there is none; the message names the way out.
-    """
+    """Return the path of a function that another process can import; ConfigurationError if none."""
     if isinstance(function, str):
         if not re.fullmatch(r"[\w.]+:[\w.]+", function):
             raise ConfigurationError(
@@ -204,9 +194,8 @@ def _require_text_keys(data: Any) -> None:
 class ContainedFunction:
     """A function whose calls run in contained worker processes. Created by `contain`.
 
-    Worker processes start with the first call. They end with `close`, at the end of `with`, when
-    nothing refers to this object, and with this process, however it ends. All threads and event
-    loops may use it. A fork of this process starts new workers, and so does a pickled copy.
+    Worker processes start and end as those of `ReasoningGym`. All threads and event loops may use
+    it. A fork of this process starts new workers, and so does a pickled copy.
 
     Attributes:
         contained_path: the path of the function.

@@ -49,11 +49,7 @@ def reasoning_gym(
         return suite_task(load_suite(suite))
     names = [tasks] if isinstance(tasks, str) else tasks
     problems = evaluation_problems(
-        shared_gym(),
-        names,
-        per_task=per_task,
-        difficulty=difficulty,
-        seed=seed,
+        shared_gym(), names, per_task=per_task, difficulty=difficulty, seed=seed
     )
     system = resolve_system_prompt(system_prompt)
     samples = [problem_sample(problem, system) for problem in problems]
@@ -61,19 +57,13 @@ def reasoning_gym(
 
 
 def suite_task(suite: Suite) -> Task:
-    """Return a task of a suite's items.
-
-    Raises:
-        UnequalItemsError: the installed library makes other questions.
-    """
+    """Return a task of a suite's items; UnequalItemsError if the library makes other questions."""
     problems = [shared_gym().problem(recipe) for recipe, _ in suite.recipes()]
     require_same_questions(suite, problems)
     settings = suite.settings
+    samples = [problem_sample(problem, settings.system_prompt) for problem in problems]
     return Task(
-        dataset=MemoryDataset(
-            [problem_sample(problem, settings.system_prompt) for problem in problems],
-            name=suite.name,
-        ),
+        dataset=MemoryDataset(samples, name=suite.name),
         scorer=verifier(),
         config=GenerateConfig(
             temperature=settings.eval_temperature, max_tokens=settings.max_token_length

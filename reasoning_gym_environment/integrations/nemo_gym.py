@@ -18,13 +18,11 @@ __all__ = ["nemo_gym_row"]
 def nemo_gym_row(problem: Problem, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """Return the row of a problem.
 
+    Its keys are those of NeMo Gym's own rows of reasoning-gym, and `recipe` as JSON text, since
+    Arrow would add the parameters of all other tasks to every row.
+
     Args:
         messages: the prompt, each with its role and content.
-
-    Returns:
-        `responses_create_params`, `question`, `answer` and `metadata` as in NeMo Gym's own rows
-        of reasoning-gym, and `recipe` as JSON text, since Arrow would add the parameters of all
-        other tasks to every row.
     """
     require_problem(problem, "problem")
     if isinstance(messages, str):
@@ -34,8 +32,7 @@ def nemo_gym_row(problem: Problem, messages: Sequence[Mapping[str, str]]) -> dic
 
 def stored_nemo_gym_rows(group: StoredGroup) -> Iterator[Item]:
     """Yield the row of a stored group's problem, which does not depend on the rollouts."""
-    row = _row(group.recipe, group.question, group.oracle, group.prompt)
-    yield item(group, row)
+    yield item(group, _row(group.recipe, group.question, group.oracle, group.prompt))
 
 
 def _row(

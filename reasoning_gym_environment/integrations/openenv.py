@@ -157,10 +157,7 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
             options: `dataset_name`, a task or "composite"; `dataset_config`, its parameters;
                 `dataset_specs` of a composite one, each with a name and optionally `weight`,
                 `config` and `level`; `size`, after which items start again; and `level`, on the
-                task's ladder, where 0 is the easiest.
-
-        Raises:
-            ConfigurationError: an argument is invalid, unknown or missing.
+                task's ladder, where 0 is the easiest. Others raise ConfigurationError.
         """
         given = build(_Reset, {"seed": seed, "episode_id": episode_id, **options})
         self._problem = None
@@ -217,7 +214,6 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
             timeout_s: has no effect; the gym has deadlines.
 
         Raises:
-            ConfigurationError: there is no question.
             RuntimeError: scoring failed on our side, which is not a 0; step again.
         """
         problem = self._problem
@@ -249,7 +245,7 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
         return self._state
 
     def get_metadata(self) -> EnvironmentMetadata:
-        """Return what this environment is."""
+        """Return the name and a description."""
         return EnvironmentMetadata(
             name="reasoning_gym_env",
             description="One question of reasoning-gym per episode, scored in a sandbox.",
@@ -260,7 +256,6 @@ def environment_app(gym: ReasoningGym, shared: SharedStream, *, sessions: int) -
     """Return OpenEnv's application of this environment, for any ASGI server.
 
     Args:
-        shared: asks where a session names no dataset.
         sessions: that may be connected at once; one more is refused.
     """
     app: FastAPI = create_app(

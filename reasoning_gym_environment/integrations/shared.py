@@ -38,9 +38,6 @@ def score_by_recipe(
         url: of a reward service; None scores in this process's gym.
         curriculum_url: of the stream that handed the problem out, whose service scores instead;
             see `split_stream_url`.
-
-    Raises:
-        ConfigurationError: the recipe or a URL is invalid.
     """
     parsed, stream = parse_recipe(recipe), None
     if curriculum_url is not None:
@@ -76,7 +73,6 @@ def evaluation_problems(
 
     Raises:
         UnknownTaskError: a name is neither a task nor a category.
-        ConfigurationError: an argument is invalid.
     """
     known = require_gym(gym).tasks()
     categories = {task.name: task.category for task in known}
@@ -90,11 +86,7 @@ def evaluation_problems(
         for task in select_tasks(discovery, include=tasks)
         if task.used
         for problem in gym.problems(
-            task.name,
-            level=levels[task.name],
-            count=per_task,
-            seed=seed,
-            split="eval",
+            task.name, level=levels[task.name], count=per_task, seed=seed, split="eval"
         )
     ]
 
@@ -114,7 +106,7 @@ def problem_row(problem: Problem, system_prompt: str) -> dict[str, Any]:
     """Return the row of a problem, with the messages that the environment would send in `prompt`.
 
     Args:
-        system_prompt: the name of a built-in prompt, or a text.
+        system_prompt: "think", "direct" or a text that explains the answer format.
     """
     return {
         "prompt": build_messages(resolve_system_prompt(system_prompt), problem.question),
@@ -140,11 +132,7 @@ def demonstration(oracle: str, system_prompt: str) -> str:
 async def demonstration_row(
     problem: Problem, system_prompt: str, verifier: Verifier
 ) -> dict[str, Any] | None:
-    """Return the row of a solved problem in the layout of `export --format sft`.
-
-    Returns:
-        None if there is no oracle, or the task's verifier doesn't score it as solved.
-    """
+    """Return a row in the layout of `export --format sft`; None unless the oracle is solved."""
     if problem.oracle is None:
         return None
     text = demonstration(problem.oracle, system_prompt)

@@ -30,12 +30,8 @@ TRLCompletion = str | Sequence[Mapping[str, Any]]
 def problem_dataset(problems: Iterable[Problem], *, system_prompt: str = "think") -> Dataset:
     """Return a dataset for `GRPOTrainer`, with a row of `problem_row` for each problem.
 
-    Args:
-        system_prompt: "think", "direct" or a text that explains the answer format.
-
-    Returns:
-        Prompts are messages. Recipes are JSON text, since Arrow would add the parameters of all
-        other tasks to every row.
+    Prompts are messages. Recipes are JSON text, since Arrow would add the parameters of all other
+    tasks to every row.
     """
     return Dataset.from_list(
         [problem_row(problem, system_prompt) for problem in require_problems(problems, "problems")]
@@ -47,15 +43,11 @@ def stream_dataset(stream: ProblemStream, *, system_prompt: str = "think") -> It
 
     The stream learns from a `ReasoningGymReward` of its gym. `GRPOConfig` needs `max_steps` and
     `shuffle_dataset=False`: TRL would take 1,000 problems in advance to shuffle them.
-
-    Args:
-        system_prompt: as in `problem_dataset`.
     """
     if not isinstance(stream, ProblemStream):
         raise ConfigurationError(
             f"stream must be a stream of a ReasoningGym, got {type(stream).__name__}"
         )
-
     return IterableDataset.from_generator(_Rows(stream, system_prompt))
 
 
@@ -109,12 +101,8 @@ class ReasoningGymReward:
 
         Logs each status in the column `status` of TRL's completions, and the mean level as the
         metric `level`.
-
-        Raises:
-            ConfigurationError: a recipe is invalid.
         """
-        texts = map(text_of, completions)
-        pairs = list(zip(map(parse_recipe, recipe), texts, strict=True))
+        pairs = list(zip(map(parse_recipe, recipe), map(text_of, completions), strict=True))
         scores = await asyncio.to_thread(self._gym.score_many, pairs)
         levels = [level for recipe, _ in pairs if (level := recipe.get("level")) is not None]
         if levels:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import verifiers.v1 as vf
@@ -100,15 +100,17 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
     def _problems(self) -> Iterator[tuple[Recipe, str]]:
         config = self.config
         if config.curriculum_url is not None:
-            yield from _served_problems(config.curriculum_url, self._stream_options())
-            return
-        gym = shared_gym()
+            address, stream = split_stream_url(config.curriculum_url)
+            client = RewardClient(address)
+            while True:
+                [served] = client.problems(stream, 1, self._stream_options())
+                yield read_recipe(served["recipe"]), served["question"]
         problems: Iterable[Problem]
         if config.per_task is None:
-            problems = gym.stream(**self._stream_options())
+            problems = shared_gym().stream(**self._stream_options())
         else:
             problems = evaluation_problems(
-                gym,
+                shared_gym(),
                 config.tasks,
                 per_task=config.per_task,
                 difficulty=config.difficulty,
@@ -128,12 +130,3 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
             "group_size": config.group_size,
             "seed": config.seed,
         }
-
-
-def _served_problems(url: str, options: Mapping[str, Any]) -> Iterator[tuple[Recipe, str]]:
-    """Yield the problems of a reward service's stream."""
-    address, stream = split_stream_url(url)
-    client = RewardClient(address)
-    while True:
-        for problem in client.problems(stream, 1, options):
-            yield read_recipe(problem["recipe"]), problem["question"]

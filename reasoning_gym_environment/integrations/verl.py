@@ -47,11 +47,7 @@ def compute_score(
     """
     stream = (extra_info or {}).get("curriculum_url")
     score = score_by_recipe(ground_truth, solution_str, url=url, curriculum_url=stream)
-    return {
-        "score": score.score or 0.0,
-        "acc": float(score.solved),
-        "status": score.status.value,
-    }
+    return {"score": score.score or 0.0, "acc": float(score.solved), "status": score.status.value}
 
 
 class StreamedRows:
@@ -83,7 +79,8 @@ class StreamedRows:
         for _ in range(MAX_TOO_LONG):
             [problem] = self._client.problems(self._stream, 1, self._options)
             messages = build_messages(self._system_prompt, problem["question"])
-            if self._count_tokens(messages) <= self._most_tokens:
+            prompt = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True)
+            if len(normalize_token_ids(prompt)) <= self._most_tokens:
                 row = verl_row(read_recipe(problem["recipe"]), messages)
                 row["extra_info"]["curriculum_url"] = self._url
                 return row
@@ -92,10 +89,6 @@ class StreamedRows:
             f"{MAX_TOO_LONG} prompts in a row have more than data.max_prompt_length "
             f"({self._most_tokens}) tokens: raise it, or choose other tasks"
         )
-
-    def _count_tokens(self, messages: list[dict[str, str]]) -> int:
-        made = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True)
-        return len(normalize_token_ids(made))
 
 
 class ReasoningGymDataset(RLHFDataset):

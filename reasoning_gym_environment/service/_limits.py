@@ -31,12 +31,7 @@ def error_response(error: HTTPException) -> Response:
 
 
 class RequestMetrics:
-    """Middleware that records each request.
-
-    Args:
-        registry: takes the metrics.
-        paths: label their requests; other paths are `none`.
-    """
+    """Middleware that records each request: by its path if `paths` has it, else as `none`."""
 
     def __init__(
         self, app: ASGIApp, *, registry: CollectorRegistry, paths: Collection[str]

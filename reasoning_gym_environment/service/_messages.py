@@ -74,8 +74,7 @@ RecipeField = Annotated[
 ]
 EntryField = Annotated[Any, _schema("An entry made by reasoning-gym.", _ENTRY)]
 LabelField = Annotated[
-    Any,
-    _schema("A recipe or an entry, or its JSON text.", _RECIPE, _ENTRY, {"type": "string"}),
+    Any, _schema("A recipe or an entry, or its JSON text.", _RECIPE, _ENTRY, {"type": "string"})
 ]
 Completion = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 Completions = Annotated[
@@ -254,11 +253,8 @@ class ServiceReply(BaseModel):
 def read_json(text: bytes | str, name: str) -> Any:
     """Return the value of JSON text that is at most 200 levels deep and has only finite numbers.
 
-    Args:
-        name: of the text, for the error.
-
     Raises:
-        HTTPException: it is not such JSON.
+        HTTPException: it is not such JSON; the message has the text's name.
     """
     try:
         value = from_json(text, allow_inf_nan=False)
@@ -342,14 +338,7 @@ def entry_target(value: Any) -> Target:
 
 
 def label_target(label: Any, name: str) -> Target:
-    """Return the target of a label: a recipe or an entry, given as JSON or its text.
-
-    Args:
-        name: of the label, for the error.
-
-    Raises:
-        HTTPException: it is neither.
-    """
+    """Return the target of a recipe or an entry, as JSON or its text; HTTPException if neither."""
     data = read_json(label, name) if isinstance(label, str) else label
     if isinstance(data, dict) and "metadata" in data:
         return entry_target(data)
@@ -372,11 +361,7 @@ def nemo_target(request: NemoRequest) -> Target:
 
 
 def nemo_text(output: list[dict[str, Any]]) -> str:
-    """Return the text of the assistant's messages in a response, without reasoning.
-
-    Raises:
-        HTTPException: a message's content is not text, or the text is too long.
-    """
+    """Return the text of the assistant's messages in a response, without reasoning."""
 
     def invalid(what: str, value: Any) -> HTTPException:
         return HTTPException(422, f"response.output: {what}, got {shorten(value)}")
@@ -392,8 +377,7 @@ def nemo_text(output: list[dict[str, Any]]) -> str:
         for part in parts:
             if isinstance(part, dict) and part.get("type") == "output_text":
                 if not isinstance(part.get("text"), str):
-                    what = "an output_text's text must be a string"
-                    raise invalid(what, part.get("text"))
+                    raise invalid("an output_text's text must be a string", part.get("text"))
                 texts.append(part["text"])
     text = "".join(texts)
     if len(text) > MAX_CHARACTERS:
@@ -401,27 +385,8 @@ def nemo_text(output: list[dict[str, Any]]) -> str:
     return text
 
 
-def nemo_reply(row: dict[str, Any], target: Target, score: Score) -> dict[str, Any]:
-    """Return the row with its reward, as NeMo Gym reads it: 0 and masked if unscored."""
-    reward = score.score or 0.0
-    return {
-        **row,
-        "reward": reward,
-        "score": reward,
-        "status": score.status.value,
-        "detail": score.detail,
-        "mask_sample": score.score is None,
-        "extracted_answer": score.answer,
-        "task_name": target.recipe.task,
-    }
-
-
 def openrlhf_pairs(request: OpenRlhfRequest) -> list[tuple[Target, str]]:
-    """Return each label's target with the completion, which is the query without its prompt.
-
-    Raises:
-        HTTPException: lists differ in length, a query lacks its prompt, or a label is invalid.
-    """
+    """Return each label's target with the completion, which is the query without its prompt."""
     count = len(request.query)
     for name, values in (("prompts", request.prompts), ("labels", request.labels)):
         if len(values) != count:

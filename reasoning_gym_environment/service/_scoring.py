@@ -35,11 +35,7 @@ class Scorer:
         self._valid_entries: dict[Hashable, None] = {}  # the newest is last
 
     async def score(self, target: Target, completions: Sequence[str]) -> list[Score]:
-        """Score completions, in order.
-
-        Raises:
-            HTTPException: the target cannot be scored.
-        """
+        """Score completions, in order; HTTPException if the target cannot be scored."""
         if target.entry is not None:
             return await self._score_entry(target, completions)
         try:
@@ -90,17 +86,15 @@ class _Batch:
     """Completions that wait to be scored together.
 
     Attributes:
-        place: client and key.
         texts: by the future that the caller awaits; without those whose caller is gone.
         distinct: the texts that were added; equal ones are verified once.
-        timer: ends the gathering, then the waiting.
     """
 
-    place: tuple[str, Hashable]
+    place: tuple[str, Hashable]  # client and key
     score: ScoreBatch
     texts: dict[asyncio.Future[Score], str] = field(default_factory=dict)
     distinct: set[str] = field(default_factory=set)
-    timer: asyncio.TimerHandle | None = None
+    timer: asyncio.TimerHandle | None = None  # ends the gathering, then the waiting
 
 
 class ScoringQueue:
@@ -110,7 +104,6 @@ class ScoringQueue:
     a batch of it was quick, and again when its answers hang. There are two slots per verifier host.
 
     Args:
-        registry: takes the queue's metrics.
         most: completions that may be pending.
         slots: batches scored at once.
         gathering: seconds for a batch to wait for more completions; scoring one alone takes longer.
@@ -168,11 +161,9 @@ class ScoringQueue:
 
         Args:
             score: of the completions with the same key.
-            client: takes turns with others.
 
         Raises:
-            HTTPException: the queue is full, the completions waited too long, or what `score`
-                raises.
+            HTTPException: the queue is full, or the completions waited too long.
         """
         self.require_room(len(completions), client)
         loop = asyncio.get_running_loop()

@@ -45,18 +45,13 @@ class StoredStream(BaseModel):
 
 
 class _Stream:
-    """An open stream.
-
-    Attributes:
-        users: requests that use it now.
-        changed: whether its file is out of date.
-    """
+    """An open stream."""
 
     def __init__(self, problems: AsyncProblemStream, options: StreamOptions) -> None:
         self.problems = problems
         self.options = options
-        self.users = 0
-        self.changed = False
+        self.users = 0  # requests that use it now
+        self.changed = False  # whether its file is out of date
 
     def to_stored(self, service: str) -> StoredStream:
         """Return its state, with pending problems only if their results are learned from."""
@@ -64,7 +59,9 @@ class _Stream:
             self.options.complexity_mode == ComplexityMode.CURRICULUM.value
             or self.options.sampling == TaskSampling.SIGNAL.value
         )
-        waiting = [each.to_json() for each in self.problems.awaited.values()] if learns else []
+        waiting = (
+            [each.to_json() for each in self.problems.gathering.awaited.values()] if learns else []
+        )
         state = self.problems.state_dict()
         state["ahead"] = waiting + state["ahead"]
         return StoredStream(
@@ -79,7 +76,7 @@ class _Stream:
             state = {**state, "ahead": state["ahead"][stored.handed_out :]}
         self.problems.load_state_dict(state)
         for recipe in handed_out:
-            self.problems.assign(read_recipe(recipe))
+            self.problems.gathering.assign(read_recipe(recipe))
 
 
 class NamedStreams:
@@ -92,12 +89,7 @@ class NamedStreams:
     """
 
     def __init__(
-        self,
-        gym: AsyncReasoningGym,
-        folder: Path | None,
-        *,
-        most: int = 16,
-        most_files: int = 1024,
+        self, gym: AsyncReasoningGym, folder: Path | None, *, most: int = 16, most_files: int = 1024
     ) -> None:
         self._gym = gym
         self._folder = folder
@@ -117,9 +109,6 @@ class NamedStreams:
 
         Args:
             options: start a new stream.
-
-        Raises:
-            HTTPException: the stream does not exist, or cannot be started.
         """
         async with self._use(name, options) as stream:
             if options not in (None, stream.options):
@@ -197,14 +186,10 @@ class NamedStreams:
         return self._folder / f"{name}.json"
 
     async def observe(self, name: str, results: Sequence[ProblemResult]) -> None:
-        """Tell a stream results: all of them, or none if one is invalid.
-
-        Raises:
-            HTTPException: a result is not of a problem that awaits one.
-        """
+        """Tell a stream results: all of them, or none if one is not of a problem that awaits it."""
         self.require(name)
         async with self._use(name, None) as stream:
-            waiting = dict(stream.problems.awaited)
+            waiting = dict(stream.problems.gathering.awaited)
             observed = []
             for index, result in enumerate(results):
                 recipe = waiting.pop(recipe_key(recipe_target(result.recipe).recipe), None)
@@ -225,7 +210,7 @@ class NamedStreams:
                 if result.attempts:
                     stream.problems.observe(recipe, solved=result.solved, attempts=result.attempts)
                 else:
-                    stream.problems.drop(recipe)
+                    stream.problems.gathering.withdraw(recipe)
             stream.changed = True
 
     def require(self, name: str) -> None:

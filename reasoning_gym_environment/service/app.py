@@ -88,11 +88,7 @@ class _JSONRoute(APIRoute):
 
 
 class Endpoints:
-    """Handlers of the routes that read a body.
-
-    Args:
-        by_token: whether requests have a token that was checked.
-    """
+    """Handlers of the routes that read a body; `by_token` if requests have a checked token."""
 
     def __init__(
         self, scorer: Scorer, queue: ScoringQueue, streams: NamedStreams, *, by_token: bool
@@ -157,7 +153,17 @@ class Endpoints:
         target = messages.nemo_target(request)
         text = messages.nemo_text(request.response.output)
         [score] = await self._score(target, [text], request.stream, http)
-        reply = messages.nemo_reply(await http.json(), target, score)
+        reward = score.score or 0.0
+        reply = {
+            **await http.json(),
+            "reward": reward,
+            "score": reward,
+            "status": score.status.value,
+            "detail": score.detail,
+            "mask_sample": score.score is None,
+            "extracted_answer": score.answer,
+            "task_name": target.recipe.task,
+        }
         return Response(to_json(reply), media_type="application/json")
 
     async def openrlhf(
@@ -279,9 +285,6 @@ def create_app(
         settings: the server, not the application, takes their host and port.
         owns_gym: whether the application starts and closes the gym.
         contained: functions that score at `/contain/NAME`; their owner closes them.
-
-    Raises:
-        ConfigurationError: a name is invalid.
 
     Example:
         app = create_app(AsyncReasoningGym(), ServiceSettings(), owns_gym=True)
@@ -425,7 +428,7 @@ class RewardService:
 
     Args:
         gym: makes and scores problems; its owner closes it.
-        contained: functions that score at `/contain/NAME`; their owner closes them.
+        contained: as of `create_app`.
 
     Attributes:
         url: of the address, without a trailing slash.
@@ -445,11 +448,7 @@ class RewardService:
     ) -> None:
         self.app = create_app(gym, settings, contained=contained)
         self._server = HttpServer(
-            self._run,
-            host=settings.host,
-            port=settings.port,
-            drain=settings.drain,
-            lifespan=True,
+            self._run, host=settings.host, port=settings.port, drain=settings.drain, lifespan=True
         )
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -487,9 +486,6 @@ async def serve(
     contained: Mapping[str, ContainedFunction] | None = None,
 ) -> None:
     """Run the service until SIGTERM or SIGINT, then drain in-flight requests.
-
-    Args:
-        contained: functions that score at `/contain/NAME`.
 
     Raises:
         FixableError: it cannot listen on the address, or workers do not start.

@@ -89,11 +89,7 @@ class RewardClient:
     def score(
         self, recipe: Mapping[str, Any], completions: Sequence[str], *, stream: str | None = None
     ) -> list[Score]:
-        """Score completions of one problem.
-
-        Args:
-            stream: that handed the problem out, and learns the scores.
-        """
+        """Score completions of one problem; the stream that handed it out learns the scores."""
         body = {"recipe": dict(recipe), "completions": list(completions), "stream": stream}
         scores = self._post("/score", body, _Scores).scores
         if len(scores) != len(completions):
@@ -108,7 +104,6 @@ class RewardClient:
         """Return the next problems of a stream, each with its question and recipe.
 
         Args:
-            count: from 1 to 64.
             options: start the stream, or must be those that it was started with.
         """
         body = {"stream": stream, "count": count, "options": options and dict(options)}
@@ -183,9 +178,6 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
 
 def split_stream_url(url: str) -> tuple[str, str]:
     """Return the service's address and the stream's name.
-
-    Raises:
-        ConfigurationError: the URL has other parts.
 
     Example:
         >>> split_stream_url("http://127.0.0.1:8080/run-1")

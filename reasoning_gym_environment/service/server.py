@@ -92,9 +92,7 @@ class HttpServer:
     """An ASGI application on its address, while entered.
 
     Args:
-        port: 0 takes a free one.
         drain: seconds for in-flight requests at the end.
-        lifespan: whether the application has one.
         patience: seconds for a client to send a head, and to read a reply.
 
     Attributes:

@@ -40,11 +40,8 @@ class Checkpoints:
     async def claim(self, *, patience: float = 30.0) -> None:
         """Lock the replica's name for as long as this process lives.
 
-        Args:
-            patience: seconds to wait for another process to release it.
-
         Raises:
-            FixableError: another process holds it.
+            FixableError: another process has not released it after `patience` seconds.
         """
         retry = Retry(patience, pauses=0.5)
         try:
@@ -133,11 +130,7 @@ def _step(path: Path) -> int:
 
 
 def read_checkpoint(path: Path) -> Any:
-    """Return the stream's state in a checkpoint, for its owner to validate.
-
-    Raises:
-        ValueError: the file can't be read or is not a checkpoint; the message says why.
-    """
+    """Return a checkpoint's stream state, for its owner to validate; ValueError if it has none."""
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:

@@ -178,11 +178,7 @@ class DumpContent(NamedTuple):
 
 
 def read_dump(path: Path | str) -> DumpContent:
-    """Read a dump file; skip and count lines that hold no JSON object.
-
-    Raises:
-        OSError: the file can't be read.
-    """
+    """Read a dump file; skip and count lines that hold no JSON object."""
     rows, torn = [], 0
     for line in Path(path).read_bytes().splitlines():
         try:
@@ -281,11 +277,7 @@ def coverage(groups: Sequence[StoredGroup]) -> str:
 
 
 def distinct_files(paths: Sequence[Path]) -> list[Path]:
-    """Keep each file once, by its first name.
-
-    Raises:
-        FixableError: a file and its rescored form are both given.
-    """
+    """Keep each file once, by its first name; FixableError for a file and its rescored form."""
     files: dict[Path, Path] = {}
     for path in paths:
         files.setdefault(path.resolve(), path)

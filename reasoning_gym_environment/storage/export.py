@@ -154,11 +154,7 @@ def prepare(
 
 
 def is_test(asked: str, share: float) -> bool:
-    """Return whether a question is in the test split, by its hash: the same in every export.
-
-    Args:
-        share: of the questions, in [0, 1].
-    """
+    """Return whether a question is in the test split, by its hash: the same in every export."""
     digest = hashlib.sha256(asked.encode()).digest()
     return int.from_bytes(digest[:8], "big") < share * 2**64
 
@@ -172,9 +168,6 @@ def repaired(row: dict[str, Any]) -> tuple[dict[str, Any], int]:
 
 def targets(out: Path, splits: Sequence[str]) -> dict[str, Path]:
     """Return the path of each split: a file of its own, or one folder for all.
-
-    Raises:
-        FixableError: the name has an unknown suffix.
 
     Example:
         >>> targets(Path("a.parquet"), ["train", "test"])["test"].name
@@ -206,11 +199,7 @@ def require_replaceable(path: Path, *, force: bool) -> None:
 
 
 def write_splits(out: Path, splits: Mapping[str, Sequence[dict[str, Any]]]) -> None:
-    """Write one split, or "train" and "test", whose columns have the same types.
-
-    Args:
-        out: as of `targets`.
-    """
+    """Write one split, or "train" and "test", whose columns have the same types."""
     paths = targets(out, list(splits))
     if out.suffix == ".jsonl":
         for name, path in paths.items():

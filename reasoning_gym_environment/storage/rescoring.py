@@ -73,17 +73,9 @@ class Rescored:
 
 
 async def rescore(
-    groups: Sequence[StoredGroup],
-    pool: TaskPool,
-    settings: ScoringSettings,
-    *,
-    concurrency: int,
+    groups: Sequence[StoredGroup], pool: TaskPool, settings: ScoringSettings, *, concurrency: int
 ) -> list[Rescored]:
-    """Rescore all groups, in the order given, with a progress bar on a terminal.
-
-    Args:
-        concurrency: groups at a time.
-    """
+    """Rescore all groups, in the order given, with a progress bar on a terminal."""
     slots = asyncio.Semaphore(concurrency)
 
     async def rescore_one(group: StoredGroup) -> Rescored:

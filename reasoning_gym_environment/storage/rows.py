@@ -189,12 +189,7 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
     def from_result(
         cls, group: GroupResult, prompt: Sequence[Mapping[str, str]], run: Mapping[str, Any]
     ) -> StoredGroup:
-        """Record a fresh group.
-
-        Args:
-            prompt: the messages that all rollouts begin with.
-            run: keys with the same value in all rows of a run: its name, replica, library versions.
-        """
+        """Record a fresh group; `run` has the keys with the same value in all rows of a run."""
         problem = group.problem
         other = {key: value for key, value in run.items() if key not in cls.__struct_fields__}
         return cls(

@@ -30,12 +30,7 @@ RECORD_SECONDS = 5.0
 
 
 class LoggedWarning(Struct, frozen=True):
-    """A warning or error of the run's log, on one line.
-
-    Attributes:
-        time: in UTC, ISO 8601.
-        level: `WARNING` or above, as logging names it.
-    """
+    """A warning or error of the run's log, on one line, with its time in UTC as ISO 8601."""
 
     time: str
     level: str
@@ -46,13 +41,11 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     """What a run says about itself.
 
     Attributes:
-        updated: when it was last written; a running process writes it every few seconds.
-        ended: when the run ended; empty before, and after `kill -9`.
+        ended: empty before, and after `kill -9`.
         settings: who the run is: command, model, sampling settings, seed and so on.
         waiting: what requests wait for; empty if nothing holds them back.
         failures: groups lost in a row, now.
         lost: groups lost to disk.
-        warnings: the last of the log.
     """
 
     run: str
@@ -116,7 +109,6 @@ class RunRecorder:
     """Writes a run's record until it is closed. A disk that fails or hangs disturbs nothing.
 
     Args:
-        disk: writes to the folder of the dumps.
         redactor: has the API keys, which the log may name.
         state: returns the record's changing fields: `waiting`, `failures` and `lost`.
     """
