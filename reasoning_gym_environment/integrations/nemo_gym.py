@@ -16,13 +16,10 @@ __all__ = ["nemo_gym_row"]
 
 
 def nemo_gym_row(problem: Problem, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """Return the row of a problem.
+    """Return the row of a problem whose prompt is `messages`.
 
     Its keys are those of NeMo Gym's own rows of reasoning-gym, and `recipe` as JSON text, since
     Arrow would add the parameters of all other tasks to every row.
-
-    Args:
-        messages: the prompt, each with its role and content.
     """
     require_problem(problem, "problem")
     if isinstance(messages, str):

@@ -105,11 +105,7 @@ class NamedStreams:
     async def next(
         self, name: str, count: int, options: StreamOptions | None
     ) -> tuple[list[Problem], dict[str, float]]:
-        """Return the next problems of a stream, and what their choice brought so far.
-
-        Args:
-            options: start a new stream.
-        """
+        """Return the next problems of a stream, which `options` start, and sampling metrics."""
         async with self._use(name, options) as stream:
             if options not in (None, stream.options):
                 raise HTTPException(

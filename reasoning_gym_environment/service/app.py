@@ -295,6 +295,7 @@ def create_app(
                 f"the name of a contained function must be letters, digits, '.', '_' and '-', and "
                 f"begin with a letter or digit, got {shorten(name)}"
             )
+    handled = (RequestValidationError, RoutingError, PoolClosedError, GenerationError)
     registry = CollectorRegistry()
     scorers = _Scorers(gym, contained or {})
     registry.register(scorers)
@@ -306,7 +307,7 @@ def create_app(
         openapi_url=None,  # described below, as every other route
         redirect_slashes=False,
         lifespan=lambda _: _lifespan(streams, scorers if owns_gym else None),
-        exception_handlers=dict.fromkeys(_HANDLED_ERRORS, _reply_to_error),
+        exception_handlers=dict.fromkeys(handled, _reply_to_error),
     )
     app.state.scorers, app.state.registry, app.state.streams = scorers, registry, streams
     tokens = None if settings.token is None else settings.token.splitlines()
@@ -394,7 +395,7 @@ def _add_information_routes(app: FastAPI) -> None:
 
 
 async def _reply_to_error(request: Request, error: Exception) -> Response:
-    """Return the JSON error of an exception that `_HANDLED_ERRORS` names."""
+    """Return the JSON error of an exception."""
     match error:
         case RequestValidationError():
             first = error.errors()[0]
@@ -411,9 +412,6 @@ async def _reply_to_error(request: Request, error: Exception) -> Response:
         case _:
             reply = HTTPException(422, str(error))
     return error_response(reply)
-
-
-_HANDLED_ERRORS = (RequestValidationError, RoutingError, PoolClosedError, GenerationError)
 
 
 def _shutting_down() -> HTTPException:

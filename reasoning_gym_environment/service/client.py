@@ -101,11 +101,7 @@ class RewardClient:
     def problems(
         self, stream: str, count: int = 1, options: Mapping[str, Any] | None = None
     ) -> list[dict[str, Any]]:
-        """Return the next problems of a stream, each with its question and recipe.
-
-        Args:
-            options: start the stream, or must be those that it was started with.
-        """
+        """Return the next problems of a stream, which `options` start, with question and recipe."""
         body = {"stream": stream, "count": count, "options": options and dict(options)}
         return [asdict(each) for each in self._post("/problems", body, ProblemsReply).problems]
 

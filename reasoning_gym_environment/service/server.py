@@ -94,9 +94,6 @@ class HttpServer:
     Args:
         drain: seconds for in-flight requests at the end.
         patience: seconds for a client to send a head, and to read a reply.
-
-    Attributes:
-        url: of the address, without a trailing slash.
     """
 
     def __init__(

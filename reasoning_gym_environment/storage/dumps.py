@@ -203,11 +203,7 @@ def read_rows(path: Path) -> DumpContent:
 
 
 def read_groups(path: Path) -> tuple[list[StoredGroup], int]:
-    """Read the groups of a file, and the number of lines that could not be read.
-
-    Raises:
-        FixableError: the file can't be read, is empty, or has rows of another schema.
-    """
+    """Read the groups of a file, and the number of lines that could not be read."""
     rows, torn = read_rows(path)
     if not rows:
         raise FixableError(f"{path} holds no groups; leave it out")
@@ -246,9 +242,6 @@ def stored_files(paths: Sequence[Path], *, also: str = "") -> list[Path]:
 
     Args:
         also: the name of other files in the folders, which come last.
-
-    Raises:
-        FixableError: a folder holds none, or a file and its rescored form are both given.
     """
     files: list[Path] = []
     for path in paths:

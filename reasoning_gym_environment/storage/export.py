@@ -25,9 +25,6 @@ from .rows import StoredGroup, StoredRollout, stable_json
 SKYRL_ENVIRONMENT = "reasoning_gym"
 """The name under which SkyRL-gym knows our environment."""
 
-Messages = Sequence[Mapping[str, Any]]
-"""A prompt, each message with its role and content."""
-
 SUFFIXES = (".jsonl", ".parquet")
 """Suffixes of files; a name without a suffix is the folder of a dataset."""
 
@@ -53,11 +50,7 @@ def item(group: StoredGroup, row: dict[str, Any], *texts: str) -> Item:
 
 
 def sft_rows(group: StoredGroup, *, min_score: float | None = None) -> Iterator[Item]:
-    """Yield one row for each good completion.
-
-    Args:
-        min_score: minimum reward of a good completion; None requires the status `solved`.
-    """
+    """Yield a row for each completion with at least `min_score`, by default for the solved ones."""
     for rollout in _examples(group):
         if rollout.solved if min_score is None else rollout.score >= min_score:
             row = {"messages": rollout.conversation, **_origin(group), "score": rollout.score}
@@ -99,7 +92,7 @@ def record_rows(group: StoredGroup) -> Iterator[Item]:
         yield item(group, row, rollout.text)
 
 
-def verl_row(recipe: Recipe, prompt: Messages) -> dict[str, Any]:
+def verl_row(recipe: Recipe, prompt: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a problem as verl's data sets read it."""
     return {
         "data_source": f"reasoning-gym/{recipe.task}",
@@ -109,7 +102,7 @@ def verl_row(recipe: Recipe, prompt: Messages) -> dict[str, Any]:
     }
 
 
-def skyrl_row(recipe: Recipe, prompt: Messages) -> dict[str, Any]:
+def skyrl_row(recipe: Recipe, prompt: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a problem as SkyRL's data sets read it."""
     return {
         "data_source": f"reasoning-gym/{recipe.task}",
@@ -131,10 +124,7 @@ def _origin(group: StoredGroup) -> dict[str, str]:
 def prepare(
     items: Sequence[Item], test_share: float
 ) -> tuple[dict[str, list[dict[str, Any]]], int, int]:
-    """Drop duplicates, replace lone surrogates, and split rows into "train" and "test".
-
-    Args:
-        test_share: in [0, 1), of the questions; 0 makes no test split.
+    """Drop duplicates, replace lone surrogates, and split rows into "train" and, if any, "test".
 
     Returns:
         The splits, and the numbers of duplicates and of lone surrogates.

@@ -51,12 +51,7 @@ class ScoreChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rescored:
-    """A stored group before and after rescoring.
-
-    Attributes:
-        after: unchanged where the group could not be rescored.
-        kept: why the group is unchanged; empty if it was rescored.
-    """
+    """A stored group before and after rescoring; `kept` says why it could not be rescored."""
 
     before: StoredGroup
     after: StoredGroup

@@ -140,12 +140,8 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
     lacks the keys of fields with their default.
 
     Attributes:
-        run, replica: that wrote it.
-        library_versions: versions by library.
         number: among the training groups of its run, from 1.
-        scoring: the scoring settings.
         time: when it was written, ISO 8601 in UTC.
-        fault: of an item that is known to be faulty.
         asked_again: whether its run had asked the problem before.
         sampled_at: the key `difficulty` of evaluation samples, in [0, 1]; None for the library's
             default configuration.
