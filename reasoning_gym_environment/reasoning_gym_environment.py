@@ -61,7 +61,7 @@ from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.inference.prompts import resolve_system_prompt
 from reasoning_gym_environment.problems.levels import curriculum_metrics
-from reasoning_gym_environment.problems.memory import sampling_metrics
+from reasoning_gym_environment.problems.sampler import sampling_metrics
 from reasoning_gym_environment.problems.stream import TrainingProblems
 from reasoning_gym_environment.records import Completion, GroupResult, Problem, recipe_key
 from reasoning_gym_environment.rollouts.metrics import (

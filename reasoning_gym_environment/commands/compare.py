@@ -12,7 +12,7 @@ from ..errors import FixableError
 from ..evaluation.comparison import compare, comparison_table
 from ..evaluation.store import EvaluationResults, read_results
 from ..records import UPSTREAM_THRESHOLD
-from ..tasks.recipes import LIBRARY
+from ..tasks.facts import LIBRARY
 from ..util.command_line import Parser
 from ..util.values import escape_control_characters
 

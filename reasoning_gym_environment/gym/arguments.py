@@ -15,7 +15,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, SkipValidation, create_
 from ..errors import ConfigurationError
 from ..problems.options import plain_dict, plain_integer, plain_list
 from ..records import Problem, Recipe
-from ..tasks.recipes import LIBRARY, read_recipe, require_valid_recipe
+from ..tasks.facts import LIBRARY
+from ..tasks.recipes import read_recipe, require_valid_recipe
 from ..util.command_line import Section, build
 from ..util.values import shorten
 

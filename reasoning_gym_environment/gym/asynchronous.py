@@ -13,8 +13,8 @@ from pydantic import BeforeValidator, Field
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
 from ..problems.levels import require_difficulty_where_fixed
-from ..problems.memory import sampling_metrics
 from ..problems.options import StreamOptions
+from ..problems.sampler import sampling_metrics
 from ..problems.stream import (
     GroupGathering,
     ProblemCache,

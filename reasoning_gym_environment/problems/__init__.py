@@ -5,7 +5,6 @@ The generators of `sandbox` make the problems, and `evaluation` plans evaluation
 
 __all__ = [
     "levels",
-    "memory",
     "options",
     "sampler",
     "stream",

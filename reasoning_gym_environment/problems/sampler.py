@@ -6,6 +6,10 @@ results, of the results recorded before it.
 Seeds of training and of evaluation never overlap. They are hashes, not sums: on most tasks
 `seed + 1` is the same stream shifted by one, so that sums would make replicas repeat each other's
 items and draw evaluation items.
+
+Problems whose last group had signal are asked again. Questions of one level differ in difficulty,
+so a problem that some rollouts solved and others didn't is likelier to have signal again than a
+fresh one. docs/curriculum.md has the measurements.
 """
 
 from __future__ import annotations
@@ -13,13 +17,17 @@ from __future__ import annotations
 import bisect
 import hashlib
 import itertools
+import math
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
 from enum import Enum
 from functools import cache, partial
-from typing import Any
+from itertools import islice
+from typing import Annotated, Any
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, convert
 
 from ..records import Ladder, Recipe
 from ..util.values import shorten
@@ -33,7 +41,291 @@ from .levels import (
     level_at,
     position_of,
 )
-from .memory import FRESH_SHARE, MemoryState, ReplayBuffer
+
+WAIT = 200
+"""Draws before a problem is asked again, so that the policy has moved."""
+
+MAX_ASKINGS = 5
+"""Times that a problem is asked at the most."""
+
+FRESH_SHARE = 0.3
+"""The lowest share of draws that ask a fresh problem."""
+
+HALF_LIFE = 1000
+"""Results of a problem lose half of their weight in this many draws."""
+
+MAX_PROBLEMS = 2000
+"""Problems that are remembered at the most, and as many whose result is awaited."""
+
+
+@dataclass(slots=True)
+class _Level:
+    """Decayed sums over the first groups of a level's problems.
+
+    Attributes:
+        groups: their number.
+        shares: solved shares.
+        pairs: shares of the pairs of rollouts that are both solved.
+        since: the draw at which these numbers held.
+    """
+
+    groups: float = 0.0
+    shares: float = 0.0
+    pairs: float = 0.0
+    since: int = 0
+
+    def age(self, draw: int, half_life: float) -> None:
+        keep = 0.5 ** ((draw - self.since) / half_life)
+        self.groups, self.shares, self.pairs = (
+            keep * each for each in (self.groups, self.shares, self.pairs)
+        )
+        self.since = draw
+
+    @property
+    def mean(self) -> float:
+        """The solved share, with one group at one half as prior."""
+        return min(max((self.shares + 0.5) / (self.groups + 1), 0.01), 0.99)
+
+
+@dataclass(slots=True)
+class _Known:
+    """A problem that was asked, `askings` times.
+
+    Attributes:
+        size: scored rollouts of the last group.
+        solved, failed: decayed numbers of rollouts.
+        expected: the probability of signal when it was asked again, before correction.
+        since: the number of draws when it was last scored.
+        step: the trainer's step then; None if unknown.
+    """
+
+    recipe: Recipe
+    askings: int = 0
+    size: int = 0
+    solved: float = 0.0
+    failed: float = 0.0
+    since: int = 0
+    step: int | None = None
+    expected: float = 0.0
+
+
+def signal_probability(solved: float, failed: float, size: int) -> float:
+    """Return the probability that a group is neither all solved nor all unsolved.
+
+    The number of solved rollouts has a beta-binomial distribution.
+
+    Args:
+        solved, failed: the parameters of the Beta distribution, above 0.
+        size: rollouts of the group.
+
+    Example:
+        >>> round(signal_probability(1.0, 1.0, 2), 3)
+        0.333
+    """
+    total = solved + failed
+
+    def all_of(share: float) -> float:
+        logs = (math.lgamma(share + size), -math.lgamma(share), math.lgamma(total))
+        return math.exp(sum(logs) - math.lgamma(total + size))
+
+    return max(0.0, 1 - all_of(solved) - all_of(failed))
+
+
+def count_group(counts: Counter[str], *, asked_again: bool, solved: int, scored: int) -> None:
+    """Count a group for `sampling_metrics`; one without scored rollouts counts nowhere."""
+    if scored:
+        kind = "asked_again" if asked_again else "fresh"
+        counts["rollouts"] += scored
+        counts[kind] += 1
+        counts[f"{kind}_with_signal"] += 0 < solved < scored
+
+
+def sampling_metrics(counts: Mapping[str, int]) -> dict[str, float]:
+    """Return what the choice of problems brought, from the counts of `count_group`.
+
+    Returns:
+        The share of groups that ask a problem again; shares of fresh groups, and of those, with
+        signal; rollouts per group with signal. What has no groups yet is left out.
+    """
+    fresh, again = counts.get("fresh", 0), counts.get("asked_again", 0)
+    mixed = {kind: counts.get(f"{kind}_with_signal", 0) for kind in ("fresh", "asked_again")}
+    shares = {
+        "asked_again": (again, fresh + again),
+        "fresh_with_signal": (mixed["fresh"], fresh),
+        "asked_again_with_signal": (mixed["asked_again"], again),
+        "rollouts_per_group_with_signal": (counts.get("rollouts", 0), sum(mixed.values())),
+    }
+    return {f"sampling/{name}": part / whole for name, (part, whole) in shares.items() if whole}
+
+
+KnownRow = tuple[
+    dict[str, Any],
+    Count,
+    Count,
+    Amount,
+    Amount,
+    Count,
+    Count | None,
+    Annotated[float, Meta(ge=0, le=1)],
+]
+"""A stored problem: recipe, askings, size, solved, failed, last draw, step, expected signal."""
+
+
+class MemoryState(Struct):
+    """The stored state; level rows are (task, level, groups, shares, pairs, last draw)."""
+
+    step: Count | None
+    correction: tuple[Amount, Annotated[float, Meta(ge=0.01, le=2**53)]]
+    levels: list[tuple[str, Count | None, Amount, Amount, Amount, Count]]
+    ready: list[KnownRow]
+    awaited: list[KnownRow]
+
+
+class ReplayBuffer:
+    """Problems whose last group had signal, each with the probability that its next one has.
+
+    The solve probability of a level's problems has a Beta distribution; its mean and spread are
+    measured on the first groups of this run's problems. A problem's own results, which decay,
+    update it. Where problems of a level are alike, none is worth asking again.
+
+    Args:
+        tasks: all tasks of the run.
+        level_half_life: draws in which the evidence of a level loses half of its weight.
+    """
+
+    def __init__(self, tasks: Collection[str], level_half_life: float) -> None:
+        self._room = max(8, min(256, MAX_PROBLEMS // len(tasks)))  # compared in a draw
+        self._level_half_life = level_half_life
+        self._levels: dict[str, dict[int | None, _Level]] = {task: {} for task in tasks}
+        self._ready: dict[str, dict[int, _Known]] = {task: {} for task in tasks}
+        self._awaited: dict[tuple[str, int], _Known] = {}
+        self._step: int | None = None
+        self._mixed = self._expected = 10.0  # a prior of ten groups as expected
+
+    def is_asked_again(self, recipe: Recipe) -> bool:
+        """Return whether a recipe was handed out by `take` and has no result yet."""
+        return (recipe.task, recipe.seed) in self._awaited
+
+    def best(self, task: str, draw: int) -> tuple[float, Recipe | None]:
+        """Return the likeliest problem of a task to have signal, and its probability.
+
+        Past problems correct the probability: the policy learns, so problems change.
+        """
+        correlation = self._correlation(task)
+        chance, best = 0.0, None
+        for known in self._ready[task].values():
+            if draw - known.since < WAIT:
+                break  # the others were scored later
+            if self._step is not None and known.step is not None and self._step <= known.step:
+                continue  # the policy has not moved since
+            known.expected = self._probability(known, draw, correlation)
+            if known.expected > chance:
+                chance, best = known.expected, known.recipe
+        return min(1.0, chance * self._mixed / self._expected), best
+
+    def _probability(self, known: _Known, draw: int, correlation: float) -> float:
+        level = self._levels[known.recipe.task].get(known.recipe.level) or _Level()
+        weight = 1 / correlation - 1
+        keep = 0.5 ** ((draw - known.since) / HALF_LIFE)
+        solved = weight * level.mean + keep * known.solved
+        failed = weight * (1 - level.mean) + keep * known.failed
+        return signal_probability(solved, failed, known.size)
+
+    def _correlation(self, task: str) -> float:
+        """Estimate the correlation of two rollouts of one problem, over all levels of a task."""
+        levels = self._levels[task].values()
+        between = sum(one.pairs - one.groups * one.mean**2 for one in levels)
+        total = sum(one.groups * one.mean * (1 - one.mean) for one in levels)
+        prior = 10 / 4  # ten groups at one half, with a correlation of 0.1
+        return min(max((prior * 0.1 + between) / (prior + total), 0.02), 0.9)
+
+    def take(self, recipe: Recipe) -> None:
+        """Hand out a problem of `best`; it is not offered again before its result."""
+        self._awaited[recipe.task, recipe.seed] = self._ready[recipe.task].pop(recipe.seed)
+        if len(self._awaited) > MAX_PROBLEMS:
+            del self._awaited[next(iter(self._awaited))]
+
+    def record(
+        self, recipe: Recipe, draw: int, *, solved: int, scored: int, step: int | None
+    ) -> bool:
+        """Learn from a group; return whether its problem was asked again.
+
+        Args:
+            draw: the number of recipes drawn so far.
+            solved, scored: rollouts of the group.
+            step: the trainer's step; None if unknown.
+        """
+        self._step = step
+        known = self._awaited.pop((recipe.task, recipe.seed), None)
+        again = known is not None
+        known = known or _Known(recipe=recipe)
+        if again:
+            self._mixed = 0.99 * self._mixed + (0 < solved < scored)
+            self._expected = 0.99 * self._expected + known.expected
+        elif scored > 1:
+            level = self._levels[recipe.task].setdefault(recipe.level, _Level(since=draw))
+            level.age(draw, self._level_half_life)
+            level.groups += 1
+            level.shares += solved / scored
+            level.pairs += solved * (solved - 1) / (scored * (scored - 1))
+        keep = 0.5 ** ((draw - known.since) / HALF_LIFE)
+        known.solved = keep * known.solved + solved
+        known.failed = keep * known.failed + scored - solved
+        known.askings += 1
+        known.size, known.since, known.step = scored, draw, step
+        if 0 < solved < scored and known.askings < MAX_ASKINGS:
+            self._keep(known)
+        return again
+
+    def _keep(self, known: _Known) -> None:
+        ready = self._ready[known.recipe.task]
+        ready[known.recipe.seed] = known
+        if len(ready) > self._room:
+            del ready[next(iter(ready))]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the memory as JSON."""
+        return {
+            "step": self._step,
+            "correction": [self._mixed, self._expected],
+            "levels": [
+                [task, level, *astuple(one)]
+                for task, levels in self._levels.items()
+                for level, one in levels.items()
+            ],
+            "ready": [_row(one) for ready in self._ready.values() for one in ready.values()],
+            "awaited": [_row(one) for one in self._awaited.values()],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], is_drawn: Callable[[Recipe], bool]) -> None:
+        """Restore the memory.
+
+        Args:
+            is_drawn: whether this run can draw a recipe; others are forgotten.
+        """
+        stored = convert(state, MemoryState)
+        self._step = stored.step
+        self._mixed, self._expected = stored.correction
+        for task, level, groups, shares, pairs, since in stored.levels:
+            if task in self._levels:
+                self._levels[task][level] = _Level(groups, shares, pairs, since)
+        for known in _read(stored.ready, is_drawn):
+            self._keep(known)
+        for known in islice(_read(stored.awaited, is_drawn), MAX_PROBLEMS):
+            self._awaited[known.recipe.task, known.recipe.seed] = known
+
+
+def _row(known: _Known) -> list[Any]:
+    _, *numbers = (getattr(known, field.name) for field in fields(known))
+    return [known.recipe.to_json(), *numbers]
+
+
+def _read(rows: Iterable[KnownRow], is_drawn: Callable[[Recipe], bool]) -> Iterator[_Known]:
+    for data, askings, size, solved, failed, since, step, expected in rows:
+        recipe = Recipe.from_json(data)
+        if is_drawn(recipe):
+            yield _Known(recipe, askings, size, solved, failed, since, step, expected)
+
 
 SEED_BITS = 53
 """Seeds fit a double, so every JSON reader keeps them exact."""

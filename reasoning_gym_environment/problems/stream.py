@@ -35,9 +35,16 @@ from .levels import (
     LevelPolicy,
     RandomLevels,
 )
-from .memory import count_group
 from .options import TaskOptions
-from .sampler import Sampler, SamplerState, TaskSampling, evaluation_seed, redrawn_seed, split_seed
+from .sampler import (
+    Sampler,
+    SamplerState,
+    TaskSampling,
+    count_group,
+    evaluation_seed,
+    redrawn_seed,
+    split_seed,
+)
 
 logger = logging.getLogger(__name__)
 PROBLEM_LOGGER = logging.getLogger(f"{__name__}.problems")

@@ -19,7 +19,8 @@ from msgspec import Meta, Struct, to_builtins
 
 from ..errors import ConfigurationError, FixableError, did_you_mean
 from ..records import Problem, Recipe, recipe_key
-from ..tasks.recipes import LIBRARY, require_valid_recipe
+from ..tasks.facts import LIBRARY
+from ..tasks.recipes import require_valid_recipe
 from ..util.values import validate
 
 FOLDER = Path(__file__).with_name("suite_files")

@@ -29,9 +29,9 @@ from ..errors import (
 )
 from ..records import Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
-from ..tasks.facts import solved_score
+from ..tasks.facts import LIBRARY, solved_score
 from ..tasks.ladders import TaskLadder
-from ..tasks.recipes import LIBRARY, require_valid_recipe
+from ..tasks.recipes import require_valid_recipe
 from ..util.values import shorten
 from ._fork_server import ForkServer, WorkerProcess
 from ._generator import Request

@@ -15,7 +15,7 @@ from ..errors import GenerationError
 from ..records import Problem
 from ..sandbox.pool import TaskPool, generate_with_retry
 from ..scoring.grading import ScoringSettings, grade_texts
-from ..tasks.recipes import LIBRARY
+from ..tasks.facts import LIBRARY
 from ..util.progress import with_progress
 from .rows import StoredGroup, StoredRollout, fault_of
 

@@ -16,7 +16,8 @@ from msgspec.structs import asdict, replace
 
 from ..records import Attempt, GroupResult, Problem, Recipe, Reward, Signal, Status, Verdict
 from ..scoring.grading import signal
-from ..tasks.recipes import LIBRARY, read_recipe
+from ..tasks.facts import LIBRARY
+from ..tasks.recipes import read_recipe
 from ..util.values import validate
 
 SCHEMA_VERSION = 1

@@ -21,7 +21,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..records import Problem, Recipe
 from ..util.values import shorten
-from .facts import NOT_A_TASK, SEEDED_AT_CONSTRUCTION, SHARES_DATA
+from .facts import LIBRARY, NOT_A_TASK, SEEDED_AT_CONSTRUCTION, SHARES_DATA
 from .item_checks import item_fault
 from .ladders import (
     OWN_LADDERS,
@@ -31,7 +31,7 @@ from .ladders import (
     library_parameters,
     parameter_names,
 )
-from .recipes import LIBRARY, KnownParameter, require_known_values, require_valid_recipe
+from .recipes import KnownParameter, require_known_values, require_valid_recipe
 
 
 class Datasets:

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+LIBRARY = "reasoning-gym"
+
 NOT_A_TASK = MappingProxyType({"composite": "mixes other datasets and has no problems of its own"})
 """Registered names that are not tasks."""
 

@@ -15,8 +15,7 @@ from typing import Any
 from ..errors import did_you_mean
 from ..records import Recipe
 from ..util.values import shorten
-
-LIBRARY = "reasoning-gym"
+from .facts import LIBRARY
 
 VERSION = re.compile(r"^[0-9][0-9A-Za-z.+!_-]{0,39}$")
 """The version of a package; the pattern is also one of JSON Schema."""

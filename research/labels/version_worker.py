@@ -19,9 +19,9 @@ from typing import Any
 
 from reasoning_gym_environment.tasks.catalogue import read_registry
 from reasoning_gym_environment.tasks.datasets import Datasets
-from reasoning_gym_environment.tasks.facts import NOT_A_TASK
+from reasoning_gym_environment.tasks.facts import LIBRARY, NOT_A_TASK
 from reasoning_gym_environment.tasks.ladders import build_ladders
-from reasoning_gym_environment.tasks.recipes import LIBRARY, read_recipe
+from reasoning_gym_environment.tasks.recipes import read_recipe
 
 Made = tuple[Any, Any]
 """A dataset and one of its entries."""

@@ -29,7 +29,8 @@ from reasoning_gym_environment.audit.findings import constants_for, probes_for
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.problems.sampler import evaluation_recipes
 from reasoning_gym_environment.tasks.catalogue import require_known
-from reasoning_gym_environment.tasks.recipes import LIBRARY, VERSION
+from reasoning_gym_environment.tasks.facts import LIBRARY
+from reasoning_gym_environment.tasks.recipes import VERSION
 from reasoning_gym_environment.util.progress import with_progress
 from reasoning_gym_environment.util.values import shorten
 

@@ -15,7 +15,7 @@ from reasoning_gym_environment.gym.asynchronous import AsyncProblemStream
 from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row
 from reasoning_gym_environment.integrations.shared import evaluation_problems, parse_recipe
 from reasoning_gym_environment.records import Problem, Recipe
-from reasoning_gym_environment.tasks.recipes import LIBRARY
+from reasoning_gym_environment.tasks.facts import LIBRARY
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from reasoning_gym_environment.demo.policy import Learner, Skill
 from reasoning_gym_environment.problems.levels import Curriculum, LevelPolicy, RandomLevels
-from reasoning_gym_environment.problems.memory import (
+from reasoning_gym_environment.problems.sampler import (
     FRESH_SHARE,
     MAX_ASKINGS,
     MAX_PROBLEMS,
     WAIT,
     ReplayBuffer,
+    Sampler,
     count_group,
     sampling_metrics,
     signal_probability,
 )
-from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.records import Recipe
 
 TASKS = ("gcd", "lcm", "sudoku")
