@@ -82,8 +82,7 @@ from reasoning_gym_environment.storage.checkpoints import (
     read_checkpoint,
     unusable,
 )
-from reasoning_gym_environment.storage.dumps import DumpWriter
-from reasoning_gym_environment.storage.runs import RunRecorder
+from reasoning_gym_environment.storage.dumps import DumpWriter, RunRecorder
 from reasoning_gym_environment.util.concurrency import graceful_shutdown, offload
 from reasoning_gym_environment.util.files import LockFile
 from reasoning_gym_environment.util.logs import SecretRedactor, exit_status

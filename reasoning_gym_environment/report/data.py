@@ -25,9 +25,17 @@ from ..errors import FixableError
 from ..evaluation.store import METRICS, PARTIAL_SAMPLES, RUN, SAMPLES, settings_in
 from ..records import FORMAT_FAILURES, Signal, Status
 from ..rollouts.metrics import GROUPS, NEARLY_ALL, AnswerCheck
-from ..storage.dumps import FAILED, PARTIAL, counted, read_groups, stored_files
+from ..storage.dumps import (
+    FAILED,
+    PARTIAL,
+    RECORD_SECONDS,
+    RunRecord,
+    counted,
+    read_groups,
+    read_run,
+    stored_files,
+)
 from ..storage.rows import StoredGroup, StoredRollout
-from ..storage.runs import RECORD_SECONDS, RunRecord, read_run
 from ..tasks.catalogue import known_categories, ladder_heights
 from ..tasks.facts import Floors, floors
 

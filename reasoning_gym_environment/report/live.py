@@ -42,9 +42,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..errors import FixableError
 from ..evaluation.store import PARTIAL_SAMPLES, SAMPLES
 from ..service.server import HttpServer
-from ..storage.dumps import distinct_files, holds_groups
+from ..storage.dumps import distinct_files, holds_groups, is_record, read_record
 from ..storage.rows import SCHEMA_VERSION, StoredGroup
-from ..storage.runs import is_record, read_record
 from ..util.values import shorten
 from .data import TRAINING, GroupIndex, RunHealth, group_id, run_of, seconds_of
 from .page import row_of

@@ -3,4 +3,4 @@
 Evaluation results have the same rows; their folders belong to `evaluation`.
 """
 
-__all__ = ["checkpoints", "dumps", "export", "rescoring", "rows", "runs"]
+__all__ = ["checkpoints", "dumps", "export", "rescoring", "rows"]

@@ -16,7 +16,7 @@ from trainer_api import until
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
 from reasoning_gym_environment.settings import EnvironmentSettings, default_settings
-from reasoning_gym_environment.storage.runs import read_record, record_path
+from reasoning_gym_environment.storage.dumps import read_record, record_path
 
 BOTH = {"dump_rollouts": True, "dump_failed_rollouts": True, "include_tasks": "number_sorting"}
 

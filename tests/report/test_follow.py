@@ -16,7 +16,7 @@ from report_files import row, write
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.report import live as module
 from reasoning_gym_environment.report.live import GoneError, LiveIndex
-from reasoning_gym_environment.storage.runs import record_path
+from reasoning_gym_environment.storage.dumps import record_path
 
 DUMP = "reasoning_gym_environment_rollouts_r_0000.jsonl"
 SECOND = "reasoning_gym_environment_rollouts_r_0001.jsonl"

@@ -7,8 +7,8 @@ import pytest
 from report_files import row
 
 from reasoning_gym_environment.report.data import RunHealth
+from reasoning_gym_environment.storage.dumps import RunRecord
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.storage.runs import RunRecord
 
 NOW = 1_800_000_000.0
 

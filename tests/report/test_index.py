@@ -6,8 +6,8 @@ from pathlib import Path
 from report_files import row, write
 
 from reasoning_gym_environment.report.data import GroupIndex, read_report_data
+from reasoning_gym_environment.storage.dumps import record_path
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.storage.runs import record_path
 
 
 def index_of(*rows: dict[str, object], file: Path | None = None) -> GroupIndex:

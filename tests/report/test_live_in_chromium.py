@@ -15,7 +15,7 @@ import pytest
 from chromium import chromium, needs_chromium
 from report_files import row
 
-from reasoning_gym_environment.storage.runs import record_path
+from reasoning_gym_environment.storage.dumps import record_path
 
 pytest.importorskip("selenium.webdriver")
 from selenium.webdriver.support.wait import WebDriverWait
