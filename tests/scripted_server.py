@@ -1,7 +1,6 @@
 """Servers that answer as they are told: inference servers, raw bytes, a proxy before the API."""
 
 import asyncio
-import dataclasses
 import json
 import math
 import random
@@ -30,7 +29,7 @@ Refusal = Callable[[float], web.HTTPException]
 
 def changed_last(change: Callable[[Generation], dict[str, Any]]) -> Change:
     """A lie about the last completion."""
-    return lambda given: [*given[:-1], dataclasses.replace(given[-1], **change(given[-1]))]
+    return lambda given: [*given[:-1], given[-1]._replace(**change(given[-1]))]
 
 
 LIES: dict[str, Change] = {
@@ -51,7 +50,7 @@ def one_more(given: Sequence[Generation]) -> list[Generation]:
 
 def empty(given: Sequence[Generation]) -> list[Generation]:
     """All but the first have no token at all."""
-    return [given[0], *(dataclasses.replace(g, text="", tokens=[], logprobs=[]) for g in given[1:])]
+    return [given[0], *(g._replace(text="", tokens=[], logprobs=[]) for g in given[1:])]
 
 
 def seconds(left: float) -> web.HTTPException:

@@ -38,8 +38,8 @@ class PolicyServer:
         self._policy = policy
         self._tokenizer = tokenizer
 
-    async def start(self) -> PolicyServer:
-        """Start to serve, for callers that can't use `async with`, such as a notebook."""
+    async def start(self, port: int = 0) -> PolicyServer:
+        """Start to serve at a port, for callers without `async with`, such as a notebook."""
         app = web.Application()
         app.add_routes(
             [
@@ -52,7 +52,7 @@ class PolicyServer:
         )
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        await web.TCPSite(self._runner, "127.0.0.1", port).start()
         self.url = "http://{}:{}".format(*self._runner.addresses[0])
         return self
 

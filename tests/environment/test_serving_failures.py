@@ -28,12 +28,7 @@ class LeavingServer(PolicyServer):
     """Can leave its port and come back to it."""
 
     async def come_back(self) -> None:
-        app = web.Application()
-        app.add_routes(self._routes())
-        self._runner = web.AppRunner(app)
-        await self._runner.setup()
-        port = int(self.url.rpartition(":")[2])
-        await web.TCPSite(self._runner, "127.0.0.1", port).start()
+        await self.start(int(self.url.rpartition(":")[2]))
 
 
 @pytest.mark.parametrize(
