@@ -16,7 +16,7 @@ import re
 import textwrap
 from argparse import SUPPRESS, ArgumentParser, Namespace, _ArgumentGroup
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar  # noqa: F401 - Literal is in the snapshot
 
@@ -33,6 +33,7 @@ from .util.command_line import ENV, SERVER, Given, Section, build, limits, read_
 from .util.files import require_place
 
 if TYPE_CHECKING:
+    from .problems.suites import Suite
     from .sandbox.pool import PoolSettings
     from .storage.dumps import DumpKind
 
@@ -334,12 +335,16 @@ class Settings:
     env: Any
     servers: Sequence[ServerSettings]
     flags: RunFlags
+    suite: Suite | None = None
 
 
-def default_settings(command: str = "") -> Settings:
-    """Return the defaults of a command."""
-    env = EnvironmentSettings(**COMMAND_DEFAULTS.get(command, {}))
-    return Settings(env=env, servers=[ServerSettings()], flags=RunFlags())
+def default_settings(command: str = "", environment: Settings | None = None) -> Settings:
+    """Return the defaults of a command, on top of this package's or another environment's."""
+    base = environment or Settings(
+        env=EnvironmentSettings(), servers=[ServerSettings()], flags=RunFlags()
+    )
+    env = base.env.model_copy(update=COMMAND_DEFAULTS.get(command, {}))
+    return replace(base, env=env)
 
 
 class Option(NamedTuple):
@@ -431,21 +436,23 @@ def build_settings(given: Given, defaults: Settings) -> Settings:
     servers: Sequence[Mapping[str, Any]] = given.servers
     if len(servers) < 2 and len(defaults.servers) == 1:
         servers = [{**dict(defaults.servers[0]), **(servers[0] if servers else {})}]
-    flags = build(RunFlags, given.flags)
-    env = with_suite(given.env, flags.suite) if flags.suite else given.env
+    flags, env, suite = build(RunFlags, given.flags), given.env, None
+    if flags.suite:
+        from .problems.suites import load_suite  # slow, not for help
+
+        suite = load_suite(flags.suite)
+        env = with_suite(env, suite)
     return Settings(
         env=build(type(defaults.env), {**dict(defaults.env), **env}),
         servers=[build(ServerSettings, server, prefix=f"{SERVER}.") for server in servers]
         or defaults.servers,
         flags=flags,
+        suite=suite,
     )
 
 
-def with_suite(env: Mapping[str, Any], name: str) -> dict[str, Any]:
+def with_suite(env: Mapping[str, Any], suite: Suite) -> dict[str, Any]:
     """Return given settings with a suite's own, and warn of each that it overrides."""
-    from .problems.suites import load_suite  # slow, not for help
-
-    suite = load_suite(name)
     options = {"max_token_length": suite.settings.max_token_length, **env}
     free = {"answer_tolerance", "complexity_mode", "difficulty", "eval_difficulties"}
     free |= {"exclude_tasks", "skip_faulty_items", "solved_threshold", "task_parameters"}

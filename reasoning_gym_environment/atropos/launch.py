@@ -20,7 +20,6 @@ import yaml
 
 from ..errors import ConfigurationError, FixableError, did_you_mean
 from ..settings import (
-    COMMAND_DEFAULTS,
     EnvironmentSettings,
     Option,
     ServerSettings,
@@ -96,14 +95,12 @@ def run(
     if command not in RUNS:
         hint = did_you_mean(command, RUNS, otherwise=f"the commands are {', '.join(RUNS)}", most=1)
         raise ConfigurationError(f"unknown command {command!r}; {hint}")
-    defaults = defaults or default_settings()
-    env = defaults.env.model_copy(update=COMMAND_DEFAULTS.get(command, {}))
-    defaults = replace(defaults, env=env)
+    defaults = default_settings(command, defaults)
     if {"-h", "--help", "--help-all"} & {*rest}:
         print_help(command, defaults, everything="--help-all" in rest)
         return 0
     options = build_parser(command, list_options(defaults)).parse(rest)
-    given = read_given(options, sections(type(env)))
+    given = read_given(options, sections(type(defaults.env)))
     redactor = SecretRedactor(given.keys)
     sys.argv[1:] = [*map(redactor.clean, sys.argv[1:])]  # wandb uploads them
     try:
@@ -203,7 +200,6 @@ def launch(
     env_class: type[BaseEnv], command: str, settings: Settings, *, progress_interval: float = 10.0
 ) -> None:
     """Run a command until it is done; raises FixableError if it can't start or continue."""
-    from ..problems.suites import load_suite
     from .config import ServerConfig, as_config
     from .output import require_wandb_login
 
@@ -224,8 +220,8 @@ def launch(
     flags = settings.flags
     env = env_class(config, servers, slurm=flags.slurm, testing=flags.testing)
     env.progress_interval = progress_interval
-    if flags.suite:
-        env.evaluation.settings = replace(env.evaluation.settings, suite=load_suite(flags.suite))
+    if settings.suite:
+        env.evaluation.settings = replace(env.evaluation.settings, suite=settings.suite)
     if command == "process":
         env.process_mode = True
         env.n_groups_to_process = config.total_steps
