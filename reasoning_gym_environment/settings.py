@@ -454,10 +454,10 @@ def build_settings(given: Given, defaults: Settings) -> Settings:
 def with_suite(env: Mapping[str, Any], suite: Suite) -> dict[str, Any]:
     """Return given settings with a suite's own, and warn of each that it overrides."""
     options = {"max_token_length": suite.settings.max_token_length, **env}
-    free = {"answer_tolerance", "complexity_mode", "difficulty", "eval_difficulties"}
-    free |= {"exclude_tasks", "skip_faulty_items", "solved_threshold", "task_parameters"}
-    free |= {"task_weights", "thinking_mode"}  # results with other values can't be compared
-    defaults = EnvironmentSettings().model_dump(include=free)
+    held = {"answer_tolerance", "complexity_mode", "difficulty", "eval_difficulties"}
+    held |= {"exclude_tasks", "skip_faulty_items", "solved_threshold", "task_parameters"}
+    held |= {"task_weights", "thinking_mode"}  # results with other values can't be compared
+    defaults = EnvironmentSettings().model_dump(include=held)
     fixed = {**defaults, **suite.fixed_settings, "include_tasks": suite.tasks}
     overridden = sorted(name for name in env if name in fixed and env[name] != fixed[name])
     if overridden:

@@ -135,7 +135,7 @@ def run(
 
 
 def build_parser(command: str, options: Sequence[Option], *, columns: int | None = None) -> Parser:
-    """Return the parser of a command; the help of an option has so many columns, or is whole."""
+    """Return the parser of a command; `columns` limits the help of an option."""
     known = RUNS[command]
     parser = Parser(
         prog=f"reasoning-gym-environment {command}",

@@ -72,7 +72,7 @@ async def run_demo(
     data_dumps_dir: Path,
     seed: int,
 ) -> DemoReport:
-    """Run everything for so many seconds of serving, counted from the first group.
+    """Run everything for some seconds of serving, counted from the first group.
 
     Args:
         server_type: of Atropos's inference client.

@@ -99,7 +99,7 @@ class Trainer:
 
     @classmethod
     def for_groups(cls, api_url: str, *, group_size: int, checkpoint_dir: Path) -> Trainer:
-        """Return a trainer that goes on until it is stopped."""
+        """Return a trainer that runs until it is stopped."""
         return cls(
             api_url,
             batch_size=8 * group_size,

@@ -369,7 +369,7 @@ class ServerClient:
     async def _reply(
         self, method: str, path: str, body: Any, most: int = _SMALL_REPLY
     ) -> AsyncIterator[memoryview]:
-        """Yield the reply's bytes, at most so many, which are reused afterwards."""
+        """Yield the reply's bytes, up to a limit; the buffer is reused afterwards."""
         try:
             response = await self._session.request(
                 method, self.url(path), json=body, allow_redirects=False

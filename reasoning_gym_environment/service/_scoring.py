@@ -141,7 +141,7 @@ class ScoringQueue:
         ).set_function(self._pending.total)
 
     def require_room(self, completions: int = 1, client: str = "") -> None:
-        """Raise HTTPException 429 if the queue, or the client's half, has no room for so many."""
+        """Raise HTTPException 429 if the queue or the client's half lacks room for them."""
         pending, own = self._pending.total(), self._pending[client]
         if pending + completions > self._most:
             raise retry_later(

@@ -46,7 +46,7 @@ def leaves(value: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _is_number(value: Any, *kinds: type, below: int) -> bool:
-    """Return whether a value has one of these types, so is no boolean, and is in [0, below)."""
+    """Return whether a value in [0, below) has one of these types; a boolean has none of them."""
     return type(value) in kinds and 0 <= value < below
 
 
