@@ -13,9 +13,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 BOUNDS = {
-    "modules": 127,
-    "lines": 28_500,
-    "classes": 304,
+    "modules": 128,
+    "lines": 29_400,
+    "classes": 312,
     "constants_per_1000": 8,
     "function_p90": 30,
     "longest_function": 70,
