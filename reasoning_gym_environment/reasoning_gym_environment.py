@@ -183,14 +183,16 @@ class ReasoningGymEnv(BaseEnv):
         start_worker: StartWorker | None = None,
     ) -> None:
         output.redact_api_keys(config.data_dir_to_save_evals)  # first, whatever fails later
-        if isinstance(server_configs, list) and not server_configs:
+        servers = server_configs if isinstance(server_configs, list) else [server_configs]
+        if not servers:
             raise ConfigurationError("server_configs is empty: give the settings of a server")
         config.require_places()
-        first = server_configs[0] if isinstance(server_configs, list) else server_configs
-        self.server_cls = functools.partial(AtroposServer, first.server_type)
+        # of a single `ServerBaseline` Atropos makes several servers, and drops their type
+        kind = "" if servers is server_configs else servers[0].server_type
+        self.server_cls = functools.partial(AtroposServer, server_type=kind)
         system_prompt = resolve_system_prompt(config.system_prompt)
         template = chat_template_text(config.chat_template)
-        with loading_tokenizer(config, first):
+        with loading_tokenizer(config, servers):
             super().__init__(config, server_configs, slurm=slurm, testing=testing)
         try:
             self.tokenizer = with_template(self.tokenizer, config, template, system_prompt)

@@ -163,6 +163,23 @@ class ScriptedServer(PolicyServer):
         return list(self._tokenizer.encode(text))
 
 
+class VllmServer(ScriptedServer):
+    """Speaks vLLM's dialect alone."""
+
+    async def _generate(self, request: web.Request) -> web.Response:
+        raise web.HTTPNotFound
+
+
+class SglangServer(ScriptedServer):
+    """Speaks SGLang's dialect alone: its `/v1/completions` returns no token ids."""
+
+    async def _completion(self, request: web.Request) -> web.Response:
+        return web.json_response({"choices": [{"index": 0, "text": "ok", "finish_reason": "stop"}]})
+
+    async def _tokenize(self, request: web.Request) -> web.Response:
+        raise web.HTTPNotFound
+
+
 @asynccontextmanager
 async def serving(routes: Iterable[web.RouteDef], **options: Any) -> AsyncIterator[str]:
     """The URL of an application on 127.0.0.1, without a trailing slash."""

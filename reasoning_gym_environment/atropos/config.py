@@ -7,7 +7,7 @@ at a chat endpoint; a base model's gets a chat template.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,13 +78,13 @@ def evaluation_settings(
 class AtroposServer(APIServer):
     """Atropos's view of an inference client: weighted semaphores, timings, reasoning settings."""
 
-    def __init__(self, server_type: str, config: Any, reasoning_config: Any = None) -> None:
+    def __init__(self, config: Any, reasoning_config: Any = None, *, server_type: str = "") -> None:
+        config.server_type = server_type or config.server_type
         super().__init__(config, reasoning_config=reasoning_config)
         self.client = ServerClient(
             config,
-            server_type,
             admit=self._admit,
-            adjust=self._add_reasoning if server_type == "openai" else dict,
+            adjust=self._add_reasoning if config.server_type == "openai" else dict,
         )
 
     @asynccontextmanager
@@ -113,10 +113,10 @@ class AtroposServer(APIServer):
 
 
 @contextmanager
-def loading_tokenizer(config: Any, server: Any) -> Iterator[None]:
+def loading_tokenizer(config: Any, servers: Sequence[Any]) -> Iterator[None]:
     """Let Atropos's constructor load the tokenizer, or a stand-in; raises ConfigurationError."""
-    default = "" if server.server_type == "openai" else server.model_name
-    name = str(config.tokenizer_name or default)
+    models = [server.model_name for server in servers if server.server_type != "openai"]
+    name = str(config.tokenizer_name or next(iter(models), ""))
     try:
         with TemporaryDirectory() as folder:
             if not name:

@@ -103,9 +103,9 @@ async def negotiate(
 ) -> None:
     """Probe all servers and set each one's dialect.
 
-    A server that is down may come back, so it gets the dialect of the first other one. If one
-    server returns only text, text is requested of all. Raises ConfigurationError if one doesn't
-    meet the requirements, and UnreachableError if none answers in time.
+    A server that is down may come back, so it gets its type's. If one server returns only text,
+    text is requested of all. Raises ConfigurationError if one doesn't meet the requirements, and
+    UnreachableError if none answers in time.
     """
     results = await _probe_until_one_answers(servers, requirements, seconds)
     found = [result for result in results if isinstance(result, Capabilities)]
@@ -122,7 +122,7 @@ async def negotiate(
         own = result.dialect if isinstance(result, Capabilities) else None
         if texts and not isinstance(own, ChatText):
             own = server.text if own else texts[0]
-        server.dialect = own or found[0].dialect
+        server.dialect = own or server.tokens
 
 
 async def _probe_until_one_answers(

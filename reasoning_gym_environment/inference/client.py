@@ -72,8 +72,8 @@ class InferenceClient:
 
     @property
     def server_type(self) -> str:
-        """The protocol of the first server."""
-        return str(self._servers[0].config.server_type)
+        """The protocols of the servers."""
+        return ", ".join(dict.fromkeys(str(server.config.server_type) for server in self._servers))
 
     @property
     def keys(self) -> list[str]:

@@ -220,7 +220,6 @@ class ServerClient:
 
     Args:
         config: settings of Atropos's `APIServerConfig`.
-        server_type: the configured one by default.
         admit: returns the context that a split's request holds; by default, semaphores of the
             configured sizes.
         adjust: changes the JSON of requests for completions.
@@ -236,15 +235,13 @@ class ServerClient:
     def __init__(
         self,
         config: Any,
-        server_type: str | None = None,
         *,
         admit: Callable[[str], AbstractAsyncContextManager[Any]] | None = None,
         adjust: Callable[[dict[str, Any]], dict[str, Any]] = dict,
     ) -> None:
-        kind = server_type or config.server_type
         self.config = config
-        self.is_chat = kind == "openai"
-        self.tokens = SERVER_TYPES[kind]
+        self.is_chat = config.server_type == "openai"
+        self.tokens = SERVER_TYPES[config.server_type]
         self.dialect: Dialect | ChatText = self.text if self.is_chat else self.tokens
         self.rate_limit = RateLimit(self.url(""))
         semaphores = {

@@ -82,7 +82,7 @@ async def ask_as_atropos(config: APIServerConfig, reasoning: ReasoningConfig) ->
 @asynccontextmanager
 async def atropos_server(*args: Any, **kwargs: Any) -> AsyncIterator[AtroposServer]:
     """A server for chats whose client is closed afterwards."""
-    server = AtroposServer("openai", *args, **kwargs)
+    server = AtroposServer(*args, **kwargs)
     try:
         yield server
     finally:
@@ -103,7 +103,7 @@ async def test_a_text_is_requested_as_atroposs_own_client_does(reasoning: Reason
 
 async def test_openais_own_endpoint_gets_its_parameter_names() -> None:
     config = APIServerConfig(base_url="https://api.openai.com/v1", model_name="m", api_key="x")
-    server = AtroposServer("openai", config, reasoning_config=ReasoningConfig(effort="low"))
+    server = AtroposServer(config, reasoning_config=ReasoningConfig(effort="low"))
     body = server._add_reasoning({"n": 2, "max_tokens": 4, "temperature": 0.7})
     assert body == {
         "n": 2,
@@ -168,7 +168,7 @@ async def test_each_split_has_separate_limits_and_timings() -> None:
 
 async def test_atropos_weights_limit_concurrent_requests() -> None:
     async with recording(num_max_requests_at_once=4) as (server, config):
-        manager = ServerManager([config], lambda *a, **k: AtroposServer("openai", *a, **k))
+        manager = ServerManager([config], AtroposServer)
         await manager.update_weight(0.5)
         server.goes_on.clear()
         client = manager.servers[0].client

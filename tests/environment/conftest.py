@@ -96,12 +96,16 @@ class Bench:
         url: str,
         kind: str = "openai",
         of: type[ReasoningGymEnv] = ReasoningGymEnv,
-        others: Sequence[str] = (),
+        others: Sequence[tuple[str, str]] = (),
         **changes: Any,
     ) -> AsyncIterator[ReasoningGymEnv]:
-        """An environment that is not yet set up, closed afterwards; `others` are more servers."""
+        """An environment that is not yet set up, closed afterwards.
+
+        `others` are the URLs and types of more servers.
+        """
         config = ReasoningGymEnvConfig(**self.settings(**changes))
-        servers = [APIServerConfig(**self.server(each, kind)) for each in (url, *others)]
+        listed = [(url, kind), *others]
+        servers = [APIServerConfig(**self.server(*each)) for each in listed]
         env = of(config, servers, start_worker=self._start_worker)
         try:
             yield env

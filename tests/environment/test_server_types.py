@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from scripted_server import ScriptedServer
+from scripted_server import ScriptedServer, SglangServer, VllmServer
 
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
@@ -153,6 +153,49 @@ async def test_rows_stay_below_the_trainers_limit(running: Running, text: str) -
         assert min(lengths) > prompt
         assert set(group["statuses"]) == {"no_answer"}
     running.env.max_token_len = -1
+
+
+@pytest.mark.parametrize("first", ["vllm", "sglang"])
+async def test_servers_of_several_types_each_speak_their_own(
+    first: str, bench: Any, tokenizer: Any
+) -> None:
+    async with (
+        VllmServer(ScriptedPolicy(["<answer>1</answer>"]), tokenizer) as vllm,
+        SglangServer(ScriptedPolicy(["<answer>2</answer>"]), tokenizer) as sglang,
+    ):
+        both = [(vllm.url, "vllm"), (sglang.url, "sglang")]
+        (url, kind), other = both if first == "vllm" else reversed(both)
+        async with bench.environment(url, kind, others=[other], group_size=32) as env:
+            group = await group_of(env, await env.get_next_item())  # of four requests
+    assert env.inference.server_type == f"{kind}, {other[1]}"
+    assert (vllm.requests, sglang.requests) == (2, 2)
+    texts = Counter(tokenizer.decode([m for m in row if m != -100]) for row in group["masks"])
+    assert texts == {f"<answer>{n}</answer>{TURN_END}": 16 for n in (1, 2)}
+    assert [*map(len, group["inference_logprobs"])] == [*map(len, group["tokens"])]
+
+
+async def test_the_tokenizer_is_by_default_that_of_the_first_server_with_tokens(bench: Any) -> None:
+    url = "http://127.0.0.1:1"
+    async with bench.unprepared(url, others=[(url, "vllm")], tokenizer_name="") as env:
+        assert env.tokenizer is not None
+
+
+async def test_a_server_that_is_down_at_the_start_is_asked_in_its_own_types_way(
+    bench: Any, tokenizer: Any
+) -> None:
+    policy = ScriptedPolicy(["<answer>1</answer>"])
+    sglang = SglangServer(policy, tokenizer)
+    await sglang.start()
+    await sglang.close()
+    async with (
+        VllmServer(policy, tokenizer) as vllm,
+        bench.environment(vllm.url, "vllm", others=[(sglang.url, "sglang")], group_size=32) as env,
+    ):
+        await sglang.start(int(sglang.url.rpartition(":")[2]))
+        group = await group_of(env, await env.get_next_item())
+        await sglang.close()
+    assert (vllm.requests, sglang.requests) == (2, 2)
+    assert len(group["inference_logprobs"]) == 32
 
 
 async def test_truncated_completions_are_trained_on_if_configured(bench: Any, script: Any) -> None:

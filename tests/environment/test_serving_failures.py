@@ -109,7 +109,7 @@ async def test_a_dead_server_costs_no_group_that_another_could_serve(
     async with (
         LeavingServer(HONEST, tokenizer) as first,
         PolicyServer(HONEST, tokenizer) as second,
-        bench.environment(first.url, kind, others=[second.url]) as env,
+        bench.environment(first.url, kind, others=[(second.url, kind)]) as env,
     ):
         await first.close()
         problems = [await env.get_next_item() for _ in range(8)]
@@ -143,7 +143,7 @@ async def test_a_server_without_the_model_costs_no_group_either(
     async with (
         RefusingServer(HONEST, tokenizer) as first,
         PolicyServer(HONEST, tokenizer) as second,
-        bench.environment(first.url, others=[second.url]) as env,
+        bench.environment(first.url, others=[(second.url, "openai")]) as env,
     ):
         first.refusal, first.body = web.HTTPNotFound, UNKNOWN_MODEL
         problems = [await env.get_next_item() for _ in range(8)]

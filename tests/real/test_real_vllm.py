@@ -23,9 +23,11 @@ from real_runs import (
     server_settings,
     settings,
 )
+from scripted_server import SglangServer
 from transformers import AutoTokenizer
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.storage.dumps import read_dump
 
@@ -206,6 +208,28 @@ async def test_a_groups_tokens_and_logprobs_are_the_models(
     assert len({tuple(tokens) for tokens in group["tokens"]}) > 5
     check_rows(group, tokenizer)
     check_logprobs(group, temperature=0.7, another=1.0)
+
+
+async def test_a_server_of_another_type_shares_the_run(
+    processed: str, tokenizer: Any, tmp_path: Path
+) -> None:
+    """A stand-in for SGLang, which needs CUDA."""
+    config = ReasoningGymEnvConfig(**settings(tmp_path, group_size=32, include_messages=True))
+    async with SglangServer(ScriptedPolicy(["The answer is <answer>7</answer>"]), tokenizer) as own:
+        kinds = {"vllm": processed, "sglang": own.url}
+        servers = [APIServerConfig(**server_settings(url, kind)) for kind, url in kinds.items()]
+        env = ReasoningGymEnv(config, servers)
+        try:
+            await env.setup()
+            group, _ = await env.collect_trajectories(await env.get_next_item())  # four requests
+        finally:
+            await env.close()
+    assert group is not None
+    check_rows(group, tokenizer)
+    texts = [messages[-1]["content"] for messages in group["messages"]]
+    assert own.requests == 2
+    assert texts.count("The answer is <answer>7</answer>") == 16
+    assert len(set(texts)) > 8
 
 
 async def test_raw_logprobs_are_known_and_right_at_temperature_1(
