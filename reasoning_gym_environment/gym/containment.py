@@ -163,10 +163,12 @@ def _path_of(function: Any) -> str:
 def _calls(pairs: Any, name: str) -> list[tuple[str, str]]:
     """Return texts and JSON of an iterable of pairs; raise ConfigurationError if one is invalid."""
     parts = require_pairs(pairs, name, "a text and its data")
-    return [(require_text(text), _to_json(data)) for text, data in parts]
+    shared = {id(data): data for _, data in parts}  # a batch often has the same for all texts
+    encoded = {key: encode_data(data) for key, data in shared.items()}
+    return [(require_text(text), encoded[id(data)]) for text, data in parts]
 
 
-def _to_json(data: Any) -> str:
+def encode_data(data: Any) -> str:
     """Write plain JSON data; raise ConfigurationError for anything else, or too much of it."""
     try:
         _require_text_keys([data])
@@ -265,6 +267,10 @@ class ContainedFunction:
     async def score_many_async(self, pairs: Iterable[tuple[str, Any]]) -> list[Verdict]:
         """Return verdicts, from any event loop: see `score_many`. Cancelling drops the rest."""
         return await self._background.run_async(self._score(_calls(pairs, "pairs")))
+
+    async def score_encoded(self, texts: Sequence[str], data: str) -> list[Verdict]:
+        """Return the verdicts on texts with the same data, which `encode_data` wrote."""
+        return await self._background.run_async(self._score([(text, data) for text in texts]))
 
     def start(self) -> None:
         """Start the worker processes now; raise WorkerStartError if one fails to start."""

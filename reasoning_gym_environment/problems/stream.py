@@ -15,6 +15,8 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
+from statistics import median_low
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -703,8 +705,8 @@ class GroupGathering:
     """Gathers results by problem; they may come in any order, and from several processes.
 
     Args:
-        size: completions of a group. None learns it: from the first result, from more results of
-            a problem whose group was taken for whole, and from groups that never become whole.
+        size: completions of a group. None learns it from the first result. It changes if groups
+            agree: most that were taken for whole got more, or most of those that stall got fewer.
 
     Attributes:
         incomplete: groups that were closed with fewer completions.
@@ -721,6 +723,8 @@ class GroupGathering:
         self._size = size or 0
         self._learns = size is None
         self._awaited: dict[str, Recipe] = {}
+        self._most_awaited = 0  # problems that were handed out at once
+        self._begun = 0  # groups since one became whole
         self._partial: dict[str, GatheredGroup] = {}  # the last one with news is last
         self._closed: dict[str, int] = {}
 
@@ -742,6 +746,7 @@ class GroupGathering:
         self._awaited[key] = recipe
         if len(self._awaited) > MAX_AWAITED:
             del self._awaited[next(iter(self._awaited))]
+        self._most_awaited = max(self._most_awaited, len(self._awaited))
 
     def report_result(
         self, recipe: Recipe, *, completions: int, scored: int, solved: int
@@ -751,31 +756,40 @@ class GroupGathering:
         group = self._partial.pop(key, None)
         if group is None and key in self._awaited:
             group = GatheredGroup(recipe=self._awaited.pop(key))
+            self._begun += 1
         if group is None:
             if key in self._closed:  # more results of a group that was taken for whole
                 self._closed[key] += completions
-                if self._learns:
-                    self._size = max(self._size, self._closed[key])
+                if self._learns and len(self._closed) > 2:
+                    self._size = max(self._size, median_low(self._closed.values()))
             return []
         group.completions += completions
         group.scored += scored
         group.solved += solved
         self._size = self._size or group.completions
         if group.completions >= self._size:
+            self._begun = 0
             self._close(key, group.completions)
             return [group]
         self._partial[key] = group
-        return self._close_stalled() if len(self._partial) > MAX_PARTIAL else []
+        most = max(64, 2 * self._most_awaited) if self._learns else MAX_PARTIAL
+        stalls = self._begun > most or len(self._partial) > MAX_PARTIAL
+        return self._close_stalled() if stalls else []
 
     def _close_stalled(self) -> list[GatheredGroup]:
-        """Close the group without news for longest; return it if the size is learned."""
+        """Close the group without news for longest; return what to record if a size is learned."""
         key = next(iter(self._partial))
         group = self._partial.pop(key)
         self.incomplete += 1
         if self._learns:
-            self._size = group.completions
-            self._close(key, group.completions)
-            return [group]
+            longest = [group, *islice(self._partial.values(), 7)]
+            self._size = median_low(each.completions for each in longest)
+            whole = {k: g for k, g in self._partial.items() if g.completions >= self._size}
+            for k, g in {key: group, **whole}.items():
+                self._partial.pop(k, None)
+                self._close(k, g.completions)
+            self._begun = 0
+            return [group, *whole.values()]
         if self.incomplete == 1:
             logger.warning(
                 "group_size is %d, but a problem of %s got %d scores while %d others were scored: "

@@ -262,7 +262,7 @@ class GroupIndex:
         self._tasks: dict[str, dict[str, Any]] = {}
         self._task_numbers: dict[str, int] = {}
         self._problems: dict[bytes, int] = {}
-        self._ids: set[str] = set()
+        self._copies: Counter[str] = Counter()  # groups by identifier
         self._firsts = [0]
         self._groups: dict[str, list[Any]] = {"id": [], "at": []}
         self._groups |= {name: [] for name in _GROUP_COLUMNS}
@@ -279,12 +279,10 @@ class GroupIndex:
         Args:
             at: where its texts are, as the page's source understands it.
         """
-        first = identifier = identifier or group_id(group)
-        copy = 1
-        while identifier in self._ids:  # the same row twice, or an accident
-            copy += 1
-            identifier = f"{first}-{copy}"
-        self._ids.add(identifier)
+        identifier = identifier or group_id(group)
+        self._copies[identifier] += 1
+        if (copy := self._copies[identifier]) > 1:  # the same row twice, or an accident
+            identifier = f"{identifier}-{copy}"
         columns = self._groups
         columns["id"].append(identifier)
         columns["at"].append(at)

@@ -14,6 +14,7 @@ import hmac
 import json
 import logging
 import os
+import re
 import secrets
 import socket
 import stat
@@ -582,20 +583,20 @@ class Gate:
 
     def _refusal(self, request: Request) -> Response | None:
         """Return why the request is not served; the cookie and the way for a right token."""
-        host, name = request.headers.get("host", ""), None
-        with suppress(ValueError):
-            name = urlsplit(f"//{host}").hostname or ""
-        if name is None or not (name in self._names or _is_address(name)):  # it may be rebound
+        host, path = request.headers.get("host", ""), request.scope["path"]
+        # Nothing is read from `request.url`, which starlette before 1.0.1 builds from this header.
+        parts = re.fullmatch(r"(\[[\da-f:.]+\]|[\w.-]+)(?::(\d{1,5}))?", host.lower(), re.ASCII)
+        name = parts[1].strip("[]") if parts else ""
+        if not parts or not (name in self._names or _is_address(name)):  # it may be rebound
             hint = "open the page by its address, or allow the name with --allow-host"
             return _error(403, f"the host {shorten(host)} is not this machine's: {hint}")
         if request.method not in ("GET", "HEAD"):
             return _error(405, f"only GET is served, got {shorten(request.method)}")
-        path = request.url.path
         if path != "/" and request.headers.get("sec-fetch-site", "") in ("cross-site", "same-site"):
             return _error(403, "another site's page may not read this")
         if (token := self._token) is None or path == "/healthz":
             return None
-        cookie = f"watch_{request.url.port or 80}"
+        cookie = f"watch_{parts[2] or 80}"
         given = request.query_params.get("token")
         if given is not None and _is_equal(given, token) and path == "/":
             reply = RedirectResponse("./", 303)  # the token leaves the address bar

@@ -6,7 +6,9 @@ import asyncio
 import hmac
 import json
 import time
+from base64 import b64decode
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 
 from fastapi import HTTPException, Response
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -78,16 +80,22 @@ class RequestMetrics:
 
 
 class BearerToken:
-    """Middleware that requires one of the tokens on all routes but `/health`."""
+    """Middleware that requires one of the tokens on all routes but `/health`.
+
+    Clients that can't set a header have it as the password of an address, `http://token:TOKEN@host`.
+    `scope["token"]` is the token that was given.
+    """
 
     def __init__(self, app: ASGIApp, *, tokens: Collection[str]) -> None:
         self._app = app
-        self._expected = [f"Bearer {token}".encode() for token in tokens]
+        self._tokens = [token for token in tokens if token]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] != "/health":
-            given = Headers(scope=scope).get("authorization", "").encode("latin-1")
-            if not any(hmac.compare_digest(given, expected) for expected in self._expected):
+        if scope["type"] != "lifespan" and scope["path"] != "/health":
+            given = _token_in(Headers(scope=scope).get("authorization", ""))
+            equal = (t for t in self._tokens if hmac.compare_digest(given, t.encode()))
+            scope["token"] = next(equal, None)
+            if scope["token"] is None:
                 error = HTTPException(
                     401,
                     "the header Authorization: Bearer TOKEN is missing or has another token",
@@ -96,6 +104,16 @@ class BearerToken:
                 await error_response(error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+def _token_in(authorization: str) -> bytes:
+    """Return the token in a header; empty if there is none."""
+    kind, _, value = authorization.partition(" ")
+    if kind == "Bearer":
+        return value.encode("latin-1")
+    with suppress(ValueError):  # it is not base64
+        return b64decode(value).partition(b":")[2] if kind == "Basic" else b""
+    return b""
 
 
 class BodyLimiter:

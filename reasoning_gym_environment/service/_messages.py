@@ -121,13 +121,15 @@ class Row(BaseModel):
 class ScoreRequest(RequestBody):
     """Completions of one problem, given by its recipe or its entry.
 
-    A stream that handed out the recipe learns the result once its group is whole.
+    A stream that handed out the recipe learns the result once its group is whole. It learns the
+    scores of one `idempotency_key` once, however often the request is repeated.
     """
 
     recipe: RecipeField = None
     entry: EntryField = None
     completions: Completions
     stream: Name | None = None
+    idempotency_key: Annotated[str, Field(min_length=1, max_length=128)] | None = None
 
 
 class ContainRequest(RequestBody):

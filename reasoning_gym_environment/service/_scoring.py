@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -106,6 +106,7 @@ class ScoringQueue:
     Args:
         most: completions that may be pending.
         slots: batches scored at once.
+        own_workers: clients, such as contained functions, that have as many slots for themselves.
         gathering: seconds for a batch to wait for more completions; scoring one alone takes longer.
         longest_wait: seconds for a batch to wait until it is scored.
     """
@@ -116,11 +117,13 @@ class ScoringQueue:
         *,
         most: int,
         slots: int,
+        own_workers: Collection[str] = (),
         gathering: float = 0.005,
         longest_wait: float = 90.0,
     ) -> None:
         self._most = most
         self._free = self._slots = slots
+        self._own_workers = frozenset(own_workers)
         self._gathering_seconds = gathering
         self._longest_wait = longest_wait
         self._pending: Counter[str] = Counter()  # completions by client
@@ -231,15 +234,16 @@ class ScoringQueue:
         for times in (self._asked_at, self._quick_at):
             while times and next(iter(times.values())) < now - 60:
                 del times[next(iter(times))]
-        while self._free:
-            client = next((each for each in self._waiting if self._may_run(each)), None)
+        while True:
+            own = [each for each in self._own_workers if each in self._waiting]
+            client = next(filter(self._may_run, self._waiting if self._free else own), None)
             if client is None:
                 return
             batch = self._waiting[client][0]
             self._remove(batch)
             if client in self._waiting:
                 self._waiting[client] = self._waiting.pop(client)
-            self._free -= 1
+            self._free -= client not in self._own_workers
             self._running[client] += 1
             task = asyncio.create_task(self._run(batch))
             self._tasks.add(task)
@@ -247,7 +251,9 @@ class ScoringQueue:
 
     def _may_run(self, client: str) -> bool:
         """Return whether a client that waits may have one slot more."""
-        is_alone = {client} >= self._asked_at.keys() | self._waiting.keys()
+        if client in self._own_workers:
+            return self._running[client] < self._slots
+        is_alone = {client} >= (self._asked_at.keys() | self._waiting.keys()) - self._own_workers
         has_share = self._running[client] < max(1, self._slots // 4)
         return is_alone or has_share or client in self._quick_at
 
@@ -273,7 +279,7 @@ class ScoringQueue:
             if seconds <= len(scores):
                 self._quick_at[client] = asyncio.get_running_loop().time()
         finally:
-            self._free += 1
+            self._free += client not in self._own_workers
             self._running[client] -= 1
             if not self._running[client]:
                 del self._running[client]

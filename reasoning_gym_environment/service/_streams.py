@@ -99,6 +99,7 @@ class NamedStreams:
         self._service = uuid.uuid4().hex
         self._streams: dict[str, _Stream] = {}  # the last used is last
         self._untold: dict[str, list[tuple[Recipe, Sequence[Score]]]] = {}
+        self._keys: dict[tuple[str, str], None] = {}  # the newest is last
         self._opening = asyncio.Lock()
         self._disk = DaemonWriter(folder or Path())
 
@@ -214,12 +215,20 @@ class NamedStreams:
         if name not in self._streams and not self._path(name).exists():
             raise HTTPException(404, f"stream {name!r} does not exist: ask for its problems first")
 
-    def gather(self, name: str, recipe: Recipe, scores: Sequence[Score]) -> None:
+    def gather(
+        self, name: str, recipe: Recipe, scores: Sequence[Score], *, key: str | None = None
+    ) -> None:
         """Take scores of one of a stream's problems; those of others change nothing.
 
         The stream learns them before it is used or saved again: a client gets its scores even if
-        the stream cannot be opened.
+        the stream cannot be opened. Those of an idempotency key that came before are ignored.
         """
+        if key is not None:
+            if (name, key) in self._keys:
+                return
+            self._keys[name, key] = None
+            if len(self._keys) > 8192:
+                del self._keys[next(iter(self._keys))]
         self._untold.setdefault(name, []).append((recipe, scores))
 
     async def save(self) -> None:

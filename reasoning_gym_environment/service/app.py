@@ -34,9 +34,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
 from ..gym.asynchronous import AsyncReasoningGym
-from ..gym.containment import ContainedFunction
+from ..gym.containment import ContainedFunction, encode_data
 from ..records import Score
-from ..util.concurrency import gather_or_cancel
+from ..util.concurrency import gather_or_cancel, run_in_thread
 from ..util.outages import Retry, is_loopback, limit_loop_errors
 from ..util.values import shorten
 from . import ServiceSettings
@@ -88,15 +88,12 @@ class _JSONRoute(APIRoute):
 
 
 class Endpoints:
-    """Handlers of the routes that read a body; `by_token` if requests have a checked token."""
+    """Handlers of the routes that read a body."""
 
-    def __init__(
-        self, scorer: Scorer, queue: ScoringQueue, streams: NamedStreams, *, by_token: bool
-    ) -> None:
+    def __init__(self, scorer: Scorer, queue: ScoringQueue, streams: NamedStreams) -> None:
         self._scorer = scorer
         self._queue = queue
         self._streams = streams
-        self._by_token = by_token
 
     def add_to(
         self, app: FastAPI, functions: Mapping[str, ContainedFunction]
@@ -128,12 +125,18 @@ class Endpoints:
             if request.entry is None
             else messages.entry_target(request.entry)
         )
-        scores = await self._score(target, request.completions, request.stream, http)
+        key = request.idempotency_key
+        scores = await self._score(target, request.completions, request.stream, http, key)
         reply = messages.ScoreReply(scores=scores)
         return Response(reply.model_dump_json(), media_type="application/json")  # validates once
 
     async def _score(
-        self, target: messages.Target, completions: Sequence[str], stream: str | None, http: Request
+        self,
+        target: messages.Target,
+        completions: Sequence[str],
+        stream: str | None,
+        http: Request,
+        key: str | None = None,
     ) -> list[Score]:
         """Score completions, and tell the scores to the stream that asked."""
         if stream is not None:
@@ -141,11 +144,11 @@ class Endpoints:
                 raise HTTPException(422, "stream: its problems have recipes, got an entry")
             self._streams.require(stream)
         address = http.client.host if http.client else ""
-        client = http.headers["authorization"] if self._by_token else address
+        client = http.scope.get("token", address)
         score = partial(self._scorer.score, target)
         scores = await self._queue.score(score, completions, key=target.key, client=client)
         if stream is not None:
-            self._streams.gather(stream, target.recipe, scores)
+            self._streams.gather(stream, target.recipe, scores, key=key)
         return scores
 
     async def verify(self, request: messages.NemoRequest, http: Request) -> Response:
@@ -196,12 +199,22 @@ class Endpoints:
     ) -> Callable[..., Awaitable[messages.ScoreReply]]:
         async def contain(request: messages.ContainRequest) -> messages.ScoreReply:
             """Score completions with a contained function."""
+            data = await run_in_thread(partial(encode_data, request.data))
+            count, most = len(request.completions), 2**26
+            if len(data) * count > most:
+                raise HTTPException(
+                    413,
+                    f"data has {len(data)} characters as JSON, with {count} completions more than "
+                    f"{most} in all: send fewer completions in one request",
+                )
 
             async def score(completions: Sequence[str]) -> list[Score]:
-                calls = ((completion, request.data) for completion in completions)
-                return [Score.of(verdict) for verdict in await function.score_many_async(calls)]
+                distinct = list(dict.fromkeys(completions))
+                verdicts = await function.score_encoded(distinct, data)
+                scores = dict(zip(distinct, map(Score.of, verdicts), strict=True))
+                return [scores[completion] for completion in completions]
 
-            key = messages.digest(request.data)
+            key = messages.digest(data)
             scores = await self._queue.score(score, request.completions, key=key, client=path)
             return messages.ScoreReply(scores=scores)
 
@@ -300,7 +313,10 @@ def create_app(
     scorers = _Scorers(gym, contained or {})
     registry.register(scorers)
     streams = NamedStreams(gym, settings.streams)
-    queue = ScoringQueue(registry, most=settings.queue, slots=settings.side_by_side)
+    own_workers = {f"/contain/{name}" for name in scorers.functions}
+    queue = ScoringQueue(
+        registry, most=settings.queue, slots=settings.side_by_side, own_workers=own_workers
+    )
     app = FastAPI(
         title="reasoning-gym rewards",
         version=version("reasoning-gym-environment"),
@@ -311,7 +327,7 @@ def create_app(
     )
     app.state.scorers, app.state.registry, app.state.streams = scorers, registry, streams
     tokens = None if settings.token is None else settings.token.splitlines()
-    endpoints = Endpoints(Scorer(gym), queue, streams, by_token=tokens is not None)
+    endpoints = Endpoints(Scorer(gym), queue, streams)
     admissions = endpoints.add_to(app, scorers.functions)
     _add_information_routes(app)
     app.add_middleware(BodyLimiter, admissions=admissions, largest=settings.max_body)
@@ -405,7 +421,7 @@ async def _reply_to_error(request: Request, error: Exception) -> Response:
         case HTTPException():
             reply = error
         case RoutingError():
-            message = f"{request.method} {request.url.path}: {error.detail}"
+            message = f"{request.method} {request.scope['path']}: {error.detail}"
             reply = HTTPException(error.status_code, message, headers=error.headers)
         case PoolClosedError():
             reply = _shutting_down()

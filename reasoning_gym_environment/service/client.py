@@ -8,6 +8,7 @@ import re
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from http.client import HTTPException, IncompleteRead
@@ -89,8 +90,13 @@ class RewardClient:
     def score(
         self, recipe: Mapping[str, Any], completions: Sequence[str], *, stream: str | None = None
     ) -> list[Score]:
-        """Score completions of one problem; the stream that handed it out learns the scores."""
-        body = {"recipe": dict(recipe), "completions": list(completions), "stream": stream}
+        """Score completions of a problem; the stream that handed it out learns the scores once."""
+        body = {
+            "recipe": dict(recipe),
+            "completions": list(completions),
+            "stream": stream,
+            "idempotency_key": uuid.uuid4().hex,
+        }
         scores = self._post("/score", body, _Scores).scores
         if len(scores) != len(completions):
             raise ServiceUnavailableError(

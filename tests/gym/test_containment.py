@@ -79,6 +79,23 @@ async def test_it_can_be_awaited_beside_blocking_calls(reward: ContainedFunction
     assert reward("1", "1") == 1.0
 
 
+class CountedData(dict[str, Any]):
+    """Data that counts how often it is encoded."""
+
+    encoded = 0
+
+    def items(self) -> Any:
+        self.encoded += 1
+        return super().items()
+
+
+@pytest.mark.processes
+def test_data_that_texts_share_is_encoded_once(reward: ContainedFunction) -> None:
+    data = CountedData(answer="4")
+    assert len(reward.score_many((text, data) for text in "123")) == 3
+    assert data.encoded == 1
+
+
 @pytest.mark.processes
 def test_threads_may_share_it(reward: ContainedFunction) -> None:
     with ThreadPoolExecutor(4) as threads:

@@ -61,11 +61,33 @@ def test_the_size_is_learned_from_the_first_result() -> None:
     assert [group.solved for group in add(gathering, 1, True, False)] == [2]
 
 
-def test_the_size_grows_with_more_results_of_a_problem() -> None:
+def test_the_size_grows_once_most_groups_got_more() -> None:
     gathering = expecting(None)
-    assert len(add(gathering, 0, True)) == 1
-    assert [add(gathering, 0, True) for _ in range(3)] == [[], [], []]
-    assert gathering.size == 4
+    for seed, size in ((0, 1), (1, 1), (2, 4)):
+        assert [len(add(gathering, seed, True)) for _ in range(4)] == [1, 0, 0, 0]
+        assert gathering.size == size
+    assert [len(add(gathering, 3, True)) for _ in range(4)] == [0, 0, 0, 1]
+
+
+def test_a_result_that_arrives_twice_does_not_change_the_size() -> None:
+    gathering = expecting(None, 100)
+    for seed in range(100):
+        assert len(add(gathering, seed, True, False)) == 1
+        if seed % 3 == 2:
+            assert add(gathering, seed, True, False) == []
+    assert gathering.size == 2
+
+
+def test_smaller_groups_are_recorded_once_several_stall() -> None:
+    gathering, groups = expecting(None, 1), list[GatheredGroup]()
+    assert len(add(gathering, 0, *[True] * 16)) == 1
+    for seed in range(1, 101):
+        gathering.assign(recipe(seed))
+        groups += add(gathering, seed, *[True] * 8)
+    assert (gathering.size, gathering.incomplete) == (8, 1)
+    assert [(group.recipe.seed, group.completions) for group in groups] == [
+        (seed, 8) for seed in range(1, 101)
+    ]
 
 
 def test_groups_that_never_become_whole_are_closed(caplog: pytest.LogCaptureFixture) -> None:
@@ -76,7 +98,7 @@ def test_groups_that_never_become_whole_are_closed(caplog: pytest.LogCaptureFixt
         groups = [add(gathering, seed, True, False) for seed in range(MAX_PARTIAL + 1)]
         assert gathering.incomplete == 1
         assert gathering.size == learned
-        assert [g.recipe.seed for g in groups[-1]] == ([] if size else [0])
+        assert [g.recipe.seed for g in groups[-1]] == [*range(0 if size else MAX_PARTIAL + 1)]
     assert caplog.messages == [
         "group_size is 4, but a problem of gcd got 2 scores while 1024 others were scored: such "
         "groups are not counted"

@@ -141,6 +141,7 @@ async def test_it_only_reads(method: str, tmp_path: Path) -> None:
 
 OWN_HOSTS = ("localhost:9000", "127.0.0.1", "127.0.0.1:1", "[::1]:80", socket.gethostname())
 OTHER_HOSTS = ("evil.example", "localhost.evil.example:8090", "", "[", "127.0.0.1.evil.example")
+MALFORMED_HOSTS = ("127.0.0.1/healthz?", "[::1]:1/healthz#", "127.0.0.1:x", "x@127.0.0.1", "[::1")
 
 
 async def statuses(client: Client, hosts: Sequence[str], path: str = "api/index") -> set[int]:
@@ -154,7 +155,7 @@ async def test_a_name_that_is_not_this_machines_is_refused_since_it_may_be_rebou
         assert await statuses(client, OWN_HOSTS) == {200}
         assert await statuses(client, ["gpu.example:443", "GPU.EXAMPLE"]) == {200}
         for path in ("", "api/index", "healthz"):
-            assert await statuses(client, OTHER_HOSTS, path) <= {400, 403}
+            assert await statuses(client, (*OTHER_HOSTS, *MALFORMED_HOSTS), path) <= {400, 403}
         reply = await client.get(Host="evil.example")
         assert "allow the name with --allow-host" in reply.json["error"]
 

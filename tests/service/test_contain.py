@@ -65,6 +65,29 @@ async def test_requests_for_the_same_data_are_answered_side_by_side(post: Post, 
     assert [reply.body["scores"][0]["score"] for reply in replies] == expected
 
 
+async def test_equal_completions_are_scored_once(gym: AsyncReasoningGym, post: Post) -> None:
+    with contain(contained_functions.equal, processes=1) as function:
+        settings = ServiceSettings(port=0)
+        async with RewardService(gym, settings, contained={"equal": function}) as service:
+            body = {"completions": ["a", "b"] * 100, "data": "a"}
+            reply = await post("/contain/equal", body, url=service.url)
+        assert [score["score"] for score in reply.body["scores"]] == [1.0, 0.0] * 100
+        assert function.counts == {"solved": 1, "wrong": 1}
+
+
+async def test_data_that_is_too_large_for_so_many_completions_is_refused(
+    post: Post, url: str
+) -> None:
+    body = {"completions": ["a"] * 200, "data": [1] * 150_000}
+    reply = await post("/contain/equal", body, url=url)
+    assert (reply.status, reply.body["error"]) == (
+        413,
+        "data has 450000 characters as JSON, with 200 completions more than 67108864 in all: send "
+        "fewer completions in one request",
+    )
+    assert (await post("/contain/equal", {**body, "completions": ["a"]}, url=url)).status == 200
+
+
 INVALID = """
 404 /contain/other {"completions": ["a"]}
 > POST /contain/other: Not Found

@@ -7,6 +7,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import encode_basic_auth
 from fastapi import HTTPException
 from hung_gym import Hung
 from prometheus_client import CollectorRegistry
@@ -25,9 +26,21 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 class Queue:
     """A queue of texts, whose batches end when their first text is told to."""
 
-    def __init__(self, *, most: int = 1000, slots: int = 4, longest_wait: float = 60.0) -> None:
+    def __init__(
+        self,
+        *,
+        most: int = 1000,
+        slots: int = 4,
+        longest_wait: float = 60.0,
+        own_workers: Sequence[str] = (),
+    ) -> None:
         self.queue = ScoringQueue(
-            CollectorRegistry(), most=most, slots=slots, gathering=0, longest_wait=longest_wait
+            CollectorRegistry(),
+            most=most,
+            slots=slots,
+            own_workers=own_workers,
+            gathering=0,
+            longest_wait=longest_wait,
         )
         self.started: list[str] = []
         self._ends: dict[str, asyncio.Future[Status]] = {}
@@ -146,6 +159,18 @@ async def test_a_client_whose_answers_hang_has_all_slots_while_nobody_else_asks(
     assert queue.started[1:] == ["g0", "g1", "g2", "g3"]
 
 
+async def test_a_function_that_hangs_takes_no_slot_of_others() -> None:
+    queue = Queue(slots=2, own_workers=["f", "g"])
+    for key in range(3):
+        await queue.ask("f", f"f{key}", key=key)
+    for key in range(3):
+        await queue.ask("client", f"c{key}", key=key)
+    await queue.ask("g", "g0")
+    assert queue.started == ["f0", "f1", "c0", "c1", "g0"]
+    await queue.end("c0", "f0")
+    assert queue.started[5:] == ["c2", "f2"]
+
+
 async def test_completions_of_a_cancelled_caller_are_not_scored() -> None:
     queue = Queue(slots=1)
     await queue.ask("a", "first")
@@ -231,14 +256,16 @@ async def test_all_routes_but_health_require_a_token(
     body = {"recipe": problem.recipe.to_json(), "completions": [right(problem)]}
     one, other = TOKENS.splitlines()
     async with started(gym, token=TOKENS) as service:
-        for bad in (None, one, "Bearer é", f"Bearer {one} {other}", f"Bearer {other[:-1]}"):
+        basic = [encode_basic_auth(*pair) for pair in ((one, ""), ("", f"{one}:{one}"), ("", ""))]
+        malformed = (one, "Bearer ", "Bearer é", "Basic é", "Basic x", f"Basic {one}", *basic)
+        for bad in (None, f"Bearer {one} {other}", f"Bearer {other[:-1]}", *malformed):
             headers = bad and {"Authorization": bad}
             reply = await post("/score", body, url=service.url, headers=headers)
             assert (reply.status, reply.headers["WWW-Authenticate"]) == (401, "Bearer")
             assert "Authorization: Bearer TOKEN is missing" in reply.body["error"]
-        for token in (one, other):
-            good = {"Authorization": f"Bearer {token}"}
-            assert (await post("/score", body, url=service.url, headers=good)).status == 200
+        for good in (f"Bearer {one}", f"Bearer {other}", encode_basic_auth("any", one)):
+            headers = {"Authorization": good}
+            assert (await post("/score", body, url=service.url, headers=headers)).status == 200
         for route, status in (("health", 200), ("metrics", 401), ("openapi.json", 401)):
             async with session.get(f"{service.url}/{route}") as response:
                 assert response.status == status
@@ -256,6 +283,8 @@ async def test_each_token_has_its_half_of_the_queue(post: Post) -> None:
             429,
             True,
         )
+        as_basic = {"Authorization": encode_basic_auth("x", TOKENS.splitlines()[0])}
+        assert (await post("/score", body, url=service.url, headers=as_basic)).status == 429
         second = asyncio.create_task(post("/score", body, url=service.url, headers=others))
         done, _ = await asyncio.wait({first, second}, timeout=0.1)
         assert not done

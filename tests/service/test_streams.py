@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from fastapi import HTTPException
 from reward_requests import Post, require_rejections, row
 
@@ -16,6 +18,7 @@ from reasoning_gym_environment.records import Score, Status
 from reasoning_gym_environment.service._messages import ProblemResult
 from reasoning_gym_environment.service._streams import NamedStreams
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
+from reasoning_gym_environment.service.client import RewardClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -106,6 +109,35 @@ async def test_a_group_counts_once_however_often_it_is_told(
         account = (await post("/problems", {"stream": "s"}, url=url)).body["sampling"]
     assert account["sampling/fresh_with_signal"] == 0.5
     assert account["sampling/rollouts_per_group_with_signal"] == 10
+
+
+async def test_completions_count_once_if_the_reply_to_them_is_lost(
+    gym: AsyncReasoningGym, post: Post, tmp_path: Path
+) -> None:
+    replies = []
+    async with keeping(gym, tmp_path) as url:
+
+        async def lose_the_first_reply(request: web.Request) -> web.Response:
+            replies.append(await post(request.path, await request.json(), url=url))
+            if len(replies) == 1:
+                assert request.transport is not None
+                request.transport.close()
+            return web.json_response(replies[-1].body)
+
+        options = {**CURRICULUM, "group_size": 4}
+        asked: dict[str, Any] = {"stream": "s", "options": options}
+        [problem] = (await post("/problems", asked, url=url)).body["problems"]
+        relay = web.Application()
+        relay.router.add_post("/score", lose_the_first_reply)
+        async with TestServer(relay) as server:
+            client = RewardClient(f"http://127.0.0.1:{server.port}")
+            for _ in range(2):
+                await asyncio.to_thread(client.score, problem["recipe"], ["no", "4"], stream="s")
+        sampling = (await post("/problems", asked, url=url)).body["sampling"]
+    assert [reply.status for reply in replies] == [200] * 3
+    assert sampling["sampling/fresh_with_signal"] == 0, "the group is whole, and counts"
+    stored = json.loads((tmp_path / "s.json").read_text())
+    assert problem["recipe"] not in stored["state"]["ahead"]
 
 
 async def test_nemo_gym_responses_feed_a_stream(

@@ -1,0 +1,33 @@
+"""`watch` with the lowest starlette that is allowed, which builds URLs from any Host header."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from page_blocks import ROOT
+
+pytestmark = [pytest.mark.integration, pytest.mark.processes]
+
+
+def test_no_host_brings_a_reader_past_the_token(tmp_path: Path) -> None:
+    [lowest] = re.findall(r'"starlette>=(.+)"', (ROOT / "pyproject.toml").read_text())
+    assert version("starlette") == lowest
+    command = [sys.executable, "-m", "reasoning_gym_environment", "watch", tmp_path, "--port", "0"]
+    token = {"REASONING_GYM_WATCH_TOKEN": "a-token-of-24-characters"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=os.environ | token
+    ) as process:
+        assert process.stdout is not None
+        port = int(re.findall(r":(\d+)/", process.stdout.readline())[0])
+        replies = {}
+        for host in ("127.0.0.1", "127.0.0.1/healthz?", "[::1]/healthz#", "127.0.0.1:x"):
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                connection.sendall(f"GET /api/index HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+                replies[host] = connection.recv(100).decode()
+        process.terminate()
+    assert {each.split()[1] for each in replies.values()} <= {"401", "403"}, replies
