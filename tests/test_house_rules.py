@@ -108,6 +108,20 @@ def test_the_package_stays_within_its_bounds() -> None:
     assert found.annotated == 1
 
 
+def test_only_what_is_shown_or_stored_reads_the_clock_that_people_set() -> None:
+    """It jumps; whatever waits or measures uses the monotonic one."""
+
+    def reads(source: str) -> list[str]:
+        return re.findall(r"\btime\.time(?:_ns)?\(\)", source)
+
+    assert violations(PACKAGE_FILES, reads) == {
+        "reasoning_gym_environment/demo/server.py": ["time.time()"],  # a key of its replies
+        "reasoning_gym_environment/inference/servers.py": ["time.time()"],  # shown: a pause's end
+        "reasoning_gym_environment/report/live.py": ["time.time()"] * 2,  # compared with rows'
+        "reasoning_gym_environment/storage/checkpoints.py": ["time.time_ns()"],  # made to grow
+    }
+
+
 def test_every_exemption_from_a_checker_has_its_reason() -> None:
     assert violations(ALL_FILES, unexplained_exemptions) == {}
 

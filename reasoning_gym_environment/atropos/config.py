@@ -92,9 +92,9 @@ class AtroposServer(APIServer):
         """Hold one of the split's places, and record how long a request that succeeds takes."""
         trains = split == "train"
         async with self.sem if trains else self.eval_sem:
-            begin = time.time()
+            begin = time.monotonic()
             yield
-            seconds = time.time() - begin
+            seconds = time.monotonic() - begin
         (self.request_timings if trains else self.eval_request_timings).append(seconds)
         (self.attempts_list if trains else self.eval_attempts_list).append(1)
 

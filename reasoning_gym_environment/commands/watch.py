@@ -8,7 +8,6 @@ import secrets
 import socket
 import sys
 import threading
-import time
 from argparse import SUPPRESS, Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     token = read_token(options.token_file, TOKEN_VARIABLE)
     if token is None and not is_loopback(options.host):
         token = secrets.token_urlsafe(24)
-    live = LiveIndex(options.files, since=time.time() if options.new else 0.0)
+    live = LiveIndex(options.files, only_new=options.new)
     sys.setswitchinterval(SWITCH_SECONDS)
     address = {"host": options.host, "port": options.port}
     server = LiveServer(live, live_page(), **address, token=token, allowed_hosts=options.allow_host)

@@ -263,7 +263,10 @@ class Evaluation:
         items = await self.set.items()
         if self.settings.suite is not None:
             require_same_questions(self.settings.suite, [item.problem for item in items])
-        begin, self.report = time.time(), EvaluationReport(attempts=self.settings.eval_attempts)
+        begin, self.report = (
+            time.monotonic(),
+            EvaluationReport(attempts=self.settings.eval_attempts),
+        )
         settings = self._result_settings(length_limit, identity["library_versions"])
         self.folder = self._next_folder(step)
         with locked(self.folder):
@@ -282,7 +285,9 @@ class Evaluation:
             )
             _warn_without_answers(samples, f"all {len(samples)} items")
             logger.info("Evaluation: %s", headline(self.report))
-            await asyncio.to_thread(store.complete, samples, self._results(time.time() - begin))
+            await asyncio.to_thread(
+                store.complete, samples, self._results(time.monotonic() - begin)
+            )
         if not self.report.coverage.scored:
             raise IncompleteEvaluationError(self._incomplete())
         if self.report.coverage.missing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -191,8 +192,12 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
             raise ConfigurationError(
                 "dataset_specs must be given with dataset_name 'composite': a list of datasets"
             )
-        templates = [self._template(spec.name, spec.level, spec.config) for spec in specs]
         weights = [spec.weight for spec in specs]
+        if not 0 < sum(weights) < math.inf:
+            raise ConfigurationError(
+                f"dataset_specs: the sum of the weights must be > 0 and finite, got {sum(weights)}"
+            )
+        templates = [self._template(spec.name, spec.level, spec.config) for spec in specs]
 
         def recipe(index: int) -> Recipe:
             [which] = random.Random(seed + index).choices(range(len(specs)), weights=weights)

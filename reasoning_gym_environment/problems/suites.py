@@ -191,8 +191,9 @@ def require_same_questions(suite: Suite, problems: Iterable[Problem]) -> None:
         if _sha256(whole, "sha256", "file_sha256") == suite.sha256:
             return
         fault = f"the recipes and questions of {suite.name} have another SHA-256 than the suite's"
+    made_with = suite.made_with.get(LIBRARY, "of an unknown version")
     raise UnequalItemsError(
-        f"{fault}: the suite was made with {LIBRARY} {suite.made_with[LIBRARY]} and Python ≥ 3.11, "
+        f"{fault}: the suite was made with {LIBRARY} {made_with} and Python ≥ 3.11, "
         f"this is {version(LIBRARY)} on Python {python_version()}; use those for comparable results"
     )
 

@@ -229,6 +229,8 @@ class RunEntry:
             groups = f"all {self.groups:,}"
         else:
             groups = f"a selection: {self.groups:,} of {self.last_number:,}"
+        if record and record.deleted:
+            groups += f"; the run has deleted its {record.deleted} oldest files: see max_dump_gb"
         return {
             "started": record.started if record else "",
             "updated": record.updated if record else "",
@@ -433,10 +435,14 @@ _ROLLOUT_COLUMNS: Mapping[str, Callable[[StoredRollout], Any]] = {
 
 
 class _Outcome(NamedTuple):
-    """What a group tells about the health of its run; sorted by time."""
+    """What a group tells about the health of its run; sorted by the first three.
 
-    time: float
+    The number comes first, since a clock may be set back.
+    """
+
     number: int
+    time: float
+    read: int
     signal: Signal | None
     unscored: int
     truncated: int
@@ -448,7 +454,8 @@ class RunHealth:
 
     def __init__(self) -> None:
         self._groups = 0
-        self._first = self._last = 0.0
+        self._first = self._last = 0.0  # seconds since the epoch
+        self._last_number = 0
         self._outcomes: list[_Outcome] = []  # a heap of the last groups by time
         self._rollouts_at: Counter[int] = Counter()  # of the last minute, by second
 
@@ -456,19 +463,19 @@ class RunHealth:
         """Take in a group."""
         time = seconds_of(group.time) or 0.0
         self._first = min(self._first, time) if self._groups else time
-        self._last = max(self._last, time)
+        self._last_number, self._last = max((self._last_number, self._last), (group.number, time))
         self._groups += 1
-        since = self._last - RATE_SECONDS
-        if time > since:
-            self._rollouts_at[int(time)] += len(group.rollouts)
-            for second in [each for each in self._rollouts_at if each <= since]:
-                del self._rollouts_at[second]
+        self._rollouts_at[int(time)] += len(group.rollouts)
+        last = self._last
+        for second in [s for s in self._rollouts_at if not last - RATE_SECONDS < s <= last + 1]:
+            del self._rollouts_at[second]
         heap, scored = self._outcomes, group.scored
-        if len(heap) == GROUPS and heap[0][:2] > (time, self._groups):
+        if len(heap) == GROUPS and heap[0][:3] > (group.number, time, self._groups):
             return
         outcome = _Outcome(
+            number=group.number,
             time=time,
-            number=self._groups,
+            read=self._groups,
             signal=group.signal,
             unscored=len(group.rollouts) - len(scored),
             truncated=sum(rollout.truncated for rollout in scored),

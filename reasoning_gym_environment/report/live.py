@@ -205,7 +205,7 @@ class LiveIndex:
 
     Args:
         paths: dumps, evaluation samples, and folders in which files may appear.
-        since: leaves out files that were last written before it, in seconds since the epoch.
+        only_new: leaves out files until they change.
 
     Raises:
         FixableError: a path doesn't exist, or is given with its rescored form.
@@ -214,12 +214,13 @@ class LiveIndex:
     look_seconds = 1.0
     """Seconds between two looks for what is new."""
 
-    def __init__(self, paths: Sequence[Path], *, since: float = 0.0) -> None:
+    def __init__(self, paths: Sequence[Path], *, only_new: bool = False) -> None:
         for path in paths:
             if not path.exists():
                 raise FixableError(f"{path} does not exist; name a folder or file that does")
         self._paths = [path.resolve() for path in distinct_files(paths)]
-        self._since = since
+        self._old: dict[Path, int] = {}
+        self._old = {path: modified for modified, path in self._found()} if only_new else {}
         self._lock = threading.Lock()
         self._start()
 
@@ -284,7 +285,7 @@ class LiveIndex:
             for path in paths:
                 with suppress(OSError):
                     info = path.stat()
-                    if stat.S_ISREG(info.st_mode) and info.st_mtime_ns >= self._since * 1e9:
+                    if stat.S_ISREG(info.st_mode) and info.st_mtime_ns != self._old.get(path):
                         yield info.st_mtime_ns, path
 
     def _read_record(self, path: Path, modified: int) -> None:

@@ -311,6 +311,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
         waiting: what requests wait for; empty if nothing holds them back.
         failures: groups lost in a row, now.
         lost: groups lost to disk.
+        deleted: dump files deleted at their limit.
     """
 
     run: str
@@ -321,6 +322,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     waiting: str = ""
     failures: int = 0
     lost: int = 0
+    deleted: int = 0
     warnings: list[LoggedWarning] = []
 
 
@@ -375,7 +377,7 @@ class RunRecorder:
 
     Args:
         redactor: has the API keys, which the log may name.
-        state: returns the record's changing fields: `waiting`, `failures` and `lost`.
+        state: returns the record's changing fields: `waiting`, `failures`, `lost`, `deleted`.
     """
 
     def __init__(

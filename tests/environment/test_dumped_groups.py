@@ -15,6 +15,7 @@ from trainer_api import until
 
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
+from reasoning_gym_environment.report.live import LiveIndex
 from reasoning_gym_environment.settings import EnvironmentSettings, default_settings
 from reasoning_gym_environment.storage.dumps import read_record, record_path
 
@@ -181,6 +182,19 @@ async def test_all_groups_are_dumped_unless_an_option_says_which(
     for kind in kinds:
         [row] = dumped(bench.folder, env, kind)
         assert row["number"] == numbers[kind]
+
+
+async def test_a_run_whose_oldest_dumps_were_deleted_is_shown_as_one(
+    bench: Any, script: Any
+) -> None:
+    async with bench.playing(script, dump_all_rollouts=True, max_dump_gb=1e-7) as env:
+        await collect(env, script, 0.0, 0.0)
+        await collect(env, script, 1.0, 0.0)
+    live = LiveIndex([bench.folder])
+    live.update()
+    [run] = live.batch()["runs"]
+    about = "a selection: 1 of 2; the run has deleted its 1 oldest files: see max_dump_gb"
+    assert ["groups", about] in run["header"]
 
 
 def test_only_dumps_that_nobody_asked_for_have_a_limit_by_default() -> None:

@@ -36,6 +36,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
 ]
 
+COMPOSITE: dict[str, Any] = {"dataset_name": "composite", "seed": 1, "size": 1}
 PAGE = ROOT / "docs" / "openenv.md"
 TINY_MODEL = """
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
@@ -197,6 +198,14 @@ def test_a_dataset_can_have_a_level(session: ReasoningGymEnvironment) -> None:
         ({"dataset_name": "gcd", "seed": 1, "size": 0}, "size must be an integer ≥ 1, got 0"),
         ({"dataset_name": "gcd", "seed": 1, "size": 1, "level": 9}, "level of gcd must be from 0"),
         ({"dataset_name": "composite", "seed": 1, "size": 1}, "dataset_specs must be given"),
+        (
+            {**COMPOSITE, "dataset_specs": [{"name": "gcd", "weight": 0}] * 2},
+            "dataset_specs: the sum of the weights must be > 0 and finite, got 0.0",
+        ),
+        (
+            {**COMPOSITE, "dataset_specs": [{"name": "gcd", "weight": 1e308}] * 2},
+            "dataset_specs: the sum of the weights must be > 0 and finite, got inf",
+        ),
         (
             {"dataset_name": "composite", "seed": 1, "size": 1, "dataset_specs": [{"nme": "gcd"}]},
             "unknown setting 'nme'; did you mean name?",

@@ -98,6 +98,13 @@ async def test_another_question_or_a_missing_item_is_refused(
     assert "made with reasoning-gym 0.1.25" in str(raised.value)
 
 
+async def test_a_suite_may_lack_the_version_that_made_it(pool: TaskPool, tmp_path: Path) -> None:
+    rest = manifest(await problems_of(pool), made_with={})
+    suite = load_suite(write_suite(tmp_path / "tiny.json", rest))
+    with pytest.raises(UnequalItemsError, match="made with reasoning-gym of an unknown version"):
+        require_same_questions(suite, [])
+
+
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"name": "../up"}, "name"),
     ({"version": 0}, "version"),

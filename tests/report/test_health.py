@@ -4,6 +4,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from report_files import row
 
 from reasoning_gym_environment.report.data import RunHealth
@@ -40,6 +41,10 @@ def record(*, updated: float = 1.0, **fields: Any) -> RunRecord:
 def lines(run: RunHealth, **known: Any) -> list[tuple[str, str]]:
     found = run.lines(**{"trains": True, "now": NOW, **known})
     return [(line["level"], line["text"]) for line in found]
+
+
+def numbered(group: StoredGroup, number: int) -> StoredGroup:
+    return replace(group, number=number)
 
 
 MIXED = [of(1.0, 0.0) for _ in range(20)]
@@ -82,6 +87,15 @@ def test_a_record_tells_what_its_run_waits_for_and_loses(
     fields: dict[str, Any], line: tuple[str, str]
 ) -> None:
     assert lines(health(*MIXED), record=record(**fields)) == [line]
+
+
+def test_a_clock_that_is_set_back_does_not_freeze_the_health_of_a_run() -> None:
+    before = [numbered(of(1.0, 0.0, ago=-3600), number) for number in range(1, 61)]
+    after = [numbered(of(0.0, 0.0), number) for number in range(61, 121)]
+    for groups in (before + after, after + before):  # whichever file is read first
+        run = health(*groups)
+        assert run.pace(NOW) == [["rollouts per second", "24.0"], ["last group", "5 s ago"]]
+        assert "100% of the last 50 groups are all unsolved" in lines(run)[0][1]
 
 
 def test_a_run_without_groups_says_for_how_long() -> None:

@@ -66,6 +66,19 @@ def test_what_an_earlier_run_left_in_the_folder_is_not_continued_by_accident(
     assert checkpoints.newest(5) == folder / "step-3.json"
 
 
+def test_a_clock_that_is_set_back_hides_no_checkpoint(tmp_path: Path) -> None:
+    folder = tmp_path / "env_0"
+    saved(folder, 3, 6)
+    hour = time.time() + 3600  # which it was at the start of each run
+    os.utime(folder / "step-6.json", (hour, hour))
+    checkpoints = saved(folder, 0)
+    assert checkpoints.newest(9) == folder / "step-0.json"
+    checkpoints.save(5, {"stream_state": 1})
+    assert checkpoints.newest(9) == folder / "step-5.json"
+    resumed = saved(folder, 8)
+    assert resumed.newest(9) == folder / "step-8.json"
+
+
 def test_a_later_state_is_never_saved_under_an_earlier_step(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
