@@ -204,6 +204,7 @@ class ReasoningGymEnv(BaseEnv):
         self._closed = False
         self._election: LeaderElection | None = None
         self._shared: SharedCurriculum | None = None
+        self._wandb_failure = Outage()
         self._reported_sampling: Counter[str] = Counter()
         self._retries: Counter[str] = Counter()
         self._pending_saves: dict[str, asyncio.Task[GroupResult]] = {}
@@ -247,6 +248,7 @@ class ReasoningGymEnv(BaseEnv):
                 "waiting": self.inference.failover.waiting,
                 "failures": self.backoff.failures,
                 "lost": counts["dumps/lost"],
+                "deleted": counts["dumps/deleted_files"],
             },
         )
         self._sampling = settings_of(SamplingParams, config, split="train")
@@ -320,10 +322,14 @@ class ReasoningGymEnv(BaseEnv):
         limit: int = self.config.max_token_length
         return min(limit, self.max_token_len - 1) if self.max_token_len > 0 else limit
 
+    @property
+    def replica(self) -> str:
+        """The name by which streams of one seed differ: the API's, or the configured one."""
+        return self.wandb_prepend or str(self.config.replica)
+
     def identity(self) -> dict[str, Any]:
         """Return the keys of stored rows that identify the run."""
-        replica = self.wandb_prepend or ""
-        return {"run": self.run_id, "replica": replica, "library_versions": VERSIONS}
+        return {"run": self.run_id, "replica": self.replica, "library_versions": VERSIONS}
 
     # The commands, from setup to close.
 
@@ -514,7 +520,8 @@ class ReasoningGymEnv(BaseEnv):
             logger.error("Group accounting mismatch: %s", unaccounted)
         if self.serving:
             counts = self.statistics.reported_counts()
-            output.update_wandb_summary(f"{self.wandb_prepend}_counts/", counts)
+            with output.surviving_wandb(self._wandb_failure):
+                output.update_wandb_summary(f"{self.wandb_prepend}_counts/", counts)
         logger.info("Closed after %s", signal_line(self.statistics.total))
         logger.info("Counts of this run: %s", dict(sorted(self.statistics.counts.items())))
 
@@ -524,11 +531,11 @@ class ReasoningGymEnv(BaseEnv):
         """Start the wandb run under the trainer's project; raises FixableError if wandb refuses."""
         if not self.config.use_wandb:
             return
-        await self._until_trainer(
-            "GET", "/wandb_info", is_answered=lambda reply: reply["project"] is not None
+        info = await self._until_trainer(
+            "GET", "/wandb_info", is_answered=lambda reply: reply.get("project") is not None
         )
-        with output.starting_wandb():
-            await super().setup_wandb()
+        about = {"group": info.get("group"), "project": info["project"]}
+        output.start_wandb(str(self.config.wandb_name), self.run_id, self.config, **about)
 
     async def _until_trainer(self, *request: Any, is_answered: Callable[[Any], bool]) -> Any:
         """Repeat a request until the API has a trainer to answer it; log the wait."""
@@ -555,7 +562,7 @@ class ReasoningGymEnv(BaseEnv):
             "group_size": config.group_size,
         }
         data: dict[str, Any] = await self._until_trainer(
-            "POST", "/register-env", body, is_answered=lambda reply: reply["status"] == "success"
+            *("POST", "/register-env", body), is_answered=lambda r: r.get("status") == "success"
         )
         if config.replica:
             data["wandb_name"] = f"{config.wandb_name}_{config.replica}"
@@ -576,10 +583,15 @@ class ReasoningGymEnv(BaseEnv):
 
     async def get_server_info(self) -> None:
         """Get the trainer's settings, then start generating, since Atropos waits a few seconds."""
-        try:
-            await super().get_server_info()
-        except ValueError as error:
-            raise ConfigurationError(f"{error}: lower --env.group_size") from error
+        info, config = await self.api.request("GET", "/info"), self.config
+        self.max_token_len = info["max_token_len"]
+        if info["batch_size"] != -1:
+            config.batch_size = info["batch_size"]
+        if config.group_size > config.batch_size:
+            raise ConfigurationError(
+                f"group_size ({config.group_size}) must be at most the trainer's batch_size "
+                f"({config.batch_size}): lower --env.group_size"
+            )
         self._started_problems().fill()
 
     async def get_status(self) -> None:
@@ -601,7 +613,7 @@ class ReasoningGymEnv(BaseEnv):
         """Start the stream at its first use: it needs the replica's name."""
         if not self.problems.started:
             self.problems.start_stream(
-                self.wandb_prepend or "",
+                self.replica,
                 prefetch=max(64, 2 * self.max_num_workers),
                 excluded=self.evaluation.set.questions,
             )
@@ -870,9 +882,9 @@ class ReasoningGymEnv(BaseEnv):
         sampled = self.problems.sampling - self._reported_sampling
         self._reported_sampling = self.problems.sampling.copy()
         curves = self.evaluation.take_curves()
-        await super().wandb_log(
-            {**(wandb_metrics or {}), **counted, **levels, **curves, **sampling_metrics(sampled)}
-        )
+        metrics = {**counted, **levels, **curves, **sampling_metrics(sampled)}
+        with output.surviving_wandb(self._wandb_failure):
+            await super().wandb_log({**(wandb_metrics or {}), **metrics})
 
     def get_curriculum_stats(self) -> dict[str, Any]:
         """Return the curriculum's state."""

@@ -239,7 +239,8 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     replica: Annotated[str, BeforeValidator(parse_name)] = option(
         "",
         "Name of this replica, such as 0: a restart under the same name continues its "
-        "stream and curriculum. Unset, the API numbers replicas in order of registration.",
+        "stream and curriculum, and `process` runs of one seed and different names draw different "
+        "problems. Unset, the API numbers replicas in order of registration.",
         begins="Processes and logs",
     )
     task_processes: int | None = option(

@@ -237,11 +237,15 @@ class Between:
         url: without a trailing slash.
         status: what all requests are answered with; None lets them through.
         largest: bytes of a body; more are refused with 413, as nginx does.
+        lies: what it replies in the API's place, by path.
     """
 
     url = ""
     status: int | None = None
     largest = math.inf
+
+    def __init__(self) -> None:
+        self.lies: dict[str, str] = {}
 
 
 @asynccontextmanager
@@ -253,6 +257,8 @@ async def proxy(api_url: str) -> AsyncIterator[Between]:
         body = await request.read()
         if between.status:
             return web.Response(status=between.status, text="<h1>no healthy upstream</h1>")
+        if request.path in between.lies:
+            return web.Response(text=between.lies[request.path], content_type="application/json")
         if request.path == "/scored_data" and len(body) > between.largest:
             return web.Response(status=413, text="<h1>413 Request Entity Too Large</h1>")
         headers = {"Content-Type": "application/json"}  # aiohttp has undone a compression

@@ -23,21 +23,22 @@ import math
 import uuid
 from array import array
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
 import aiohttp
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from ..errors import TRY_AGAIN, FixableError
-from ..inference.errors import error_message, error_text
+from ..inference.errors import error_message, start_of_body
 from ..records import MASKED, Attempt, GroupResult, Problem, Status
 from ..rollouts.metrics import GroupOutcome, Statistics
 from ..util.concurrency import LARGE, offload
 from ..util.outages import Outage, Retry, UnreachableError, is_loopback
-from ..util.values import replace_surrogates
+from ..util.values import replace_surrogates, validate
 
 logger = logging.getLogger(__name__)
 
@@ -219,6 +220,38 @@ class _FailingError(Exception):
     """A transient error status or an invalid reply."""
 
 
+_COUNT: Any = Annotated[int, Meta(ge=0, lt=2**53)]
+_LIMIT: Any = Annotated[int, Meta(ge=-1)]  # -1 for none
+_REPLIES: Mapping[str, Mapping[str, Any]] = {
+    "/wandb_info": {"group": str | None, "project": str | None},
+    "/info": {"batch_size": _LIMIT, "max_token_len": _LIMIT},
+    "/status-env": {
+        **dict.fromkeys(("current_step", "queue_size", "self_queue_size"), _COUNT),
+        "max_group_size": Annotated[int, Meta(ge=1)],
+        "env_weight": Annotated[float, Meta(ge=0, le=1000)],
+    },
+    "/register-env": {
+        **dict.fromkeys(("env_id", "starting_step"), _COUNT),
+        **dict.fromkeys(("checkpoint_interval", "num_steps"), int),
+        "checkpoint_dir": Annotated[str, Meta(pattern="^[^\0]*$")],
+        "wandb_name": Annotated[str, Meta(pattern="^[^\0]*_[0-9]{1,9}$")],
+    },
+}
+"""Types of the values in the API's replies, by path."""
+
+
+def _validated(reply: Any, path: str) -> dict[str, Any]:
+    """Return a reply to a path, whose values must have their types; raises ValueError."""
+    values = validate(reply, dict[str, Any])
+    waits = path == "/register-env" and values.get("status") != "success"  # for the trainer
+    for name, expected in ({} if waits else _REPLIES.get(path, {})).items():
+        try:
+            validate(values.get(name), expected)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    return values
+
+
 _TRANSIENT = (aiohttp.ClientError, OSError, asyncio.TimeoutError, _FailingError)
 
 
@@ -244,7 +277,7 @@ class TrainerApi:
     async def request(
         self, method: str, path: str, body: bytes | Mapping[str, Any] = b"{}", *, groups: int = 0
     ) -> Any:
-        """Send a request, which may have groups, until the API answers; return the reply's JSON.
+        """Send a request, which may have groups, until the API gives a valid reply; return that.
 
         Raises:
             ApiRefusedError: the status is 4xx, except 408 and 429.
@@ -295,19 +328,20 @@ class TrainerApi:
             aiohttp.ClientSession(timeout=limit) as session,
             session.request(method, url, data=io.BytesIO(body), headers=headers) as response,
         ):
-            if response.ok:
-                text = (await response.read()).decode(errors="replace")
-            else:
-                text = await error_text(response)
+            text = await start_of_body(response)
         if not response.ok:
             reason = f"{response.status} {response.reason}: {error_message(text)}"
             if response.status >= 500 or response.status in (408, 429):
                 raise _FailingError(reason)
             raise ApiRefusedError(f"the Atropos API refuses {url} with {reason}")
         try:
-            return json.loads(text)
+            reply = json.loads(text)
         except (RecursionError, ValueError) as error:
             raise _FailingError(f"no JSON: {error_message(text)}") from error
+        try:
+            return _validated(reply, path)
+        except ValueError as error:
+            raise _FailingError(f"invalid reply to {path}: {error}") from error
 
     async def register_sentinel(self) -> None:
         """Register the sentinel, right after this environment; raises the errors of `request`."""
@@ -351,7 +385,7 @@ class TrainerApi:
 
 def _number_of_namesakes(reply: Mapping[str, Any]) -> int:
     """Return how many environments of that name the API knew before; -1 without a trainer."""
-    return int(str(reply.get("wandb_name", "_-1")).rpartition("_")[2])
+    return int(reply.get("wandb_name", "_-1").rpartition("_")[2])
 
 
 class Delivery:

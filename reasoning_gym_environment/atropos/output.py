@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from netrc import NetrcParseError, netrc
 from pathlib import Path
@@ -18,10 +19,16 @@ from urllib.parse import urlsplit
 import wandb
 from atroposlib.frontend.jsonl2html import generate_html
 from tqdm import tqdm
+from wandb.sdk.mailbox import MailboxClosedError
 
 from ..errors import FixableError
 from ..records import Problem
 from ..util.files import replacing
+from ..util.outages import Outage
+
+logger = logging.getLogger(__name__)
+
+_WANDB_ERRORS = (OSError, MailboxClosedError, wandb.errors.Error)
 
 _WITHOUT_LOGIN = (
     "log in with `wandb login`, set WANDB_MODE=offline to keep the metrics on disk, or set "
@@ -48,24 +55,41 @@ def require_wandb_login() -> None:
         raise FixableError(f"use_wandb is true and wandb is not logged in: {_WITHOUT_LOGIN}")
 
 
-@contextmanager
-def starting_wandb() -> Iterator[None]:
-    """Finish the wandb run that the body starts at the exit; FixableError if wandb refuses.
+def start_wandb(name: str, run_id: str, config: Any, **about: Any) -> None:
+    """Start the wandb run, to be finished at the exit; raises FixableError if wandb refuses.
 
-    wandb leaves this to the process that started its service: to a trainer that launched this one.
+    wandb leaves the end to the process that started its service: to a trainer that launched this
+    one.
     """
+    today = datetime.now(timezone.utc).date()
     try:
-        yield
+        wandb.init(name=f"{name}-{today}-{run_id[:6]}", config=config.model_dump(), **about)
     except wandb.errors.Error as error:
         raise FixableError(f"wandb does not start ({error}): {_WITHOUT_LOGIN}") from error
-    atexit.register(wandb.finish)
+    atexit.register(_finish_wandb)
 
 
-def start_wandb(env_name: str, run_id: str, config: Any) -> None:
-    """Start the wandb run of `process`; raises FixableError if wandb refuses."""
-    today = datetime.now(timezone.utc).date()
-    with starting_wandb():
-        wandb.init(name=f"{env_name}-{today}-{run_id[:6]}", config=config.model_dump())
+def _finish_wandb() -> None:
+    try:
+        wandb.finish()
+    except _WANDB_ERRORS as error:
+        logger.error("The end of the wandb run is missing: %s", error)
+        with suppress(*_WANDB_ERRORS):
+            wandb.teardown()  # its own attempt at the exit would print a traceback
+
+
+@contextmanager
+def surviving_wandb(failure: Outage) -> Iterator[None]:
+    """Log what fails in wandb, whose process may be killed and whose disk may be full."""
+    try:
+        yield
+    except _WANDB_ERRORS as error:
+        failure.record_failure()
+        if failure.should_log:
+            message = "wandb fails, %d reports lost so far, training continues: %s"
+            logger.error(message, failure.lost, error)
+    else:
+        failure.end()
 
 
 def update_wandb_summary(prefix: str, values: Mapping[str, float]) -> None:

@@ -157,7 +157,7 @@ async def require_ok(response: aiohttp.ClientResponse) -> None:
     So is a redirect: the request and its key go to the configured address alone.
     """
     if response.status >= 300:
-        message = error_message(await error_text(response)) or str(response.reason)
+        message = error_message(await start_of_body(response)) or str(response.reason)
         if response.status < 400:
             message = _one_line(f"it redirects to {response.headers.get('Location', 'nowhere')}")
         raise aiohttp.ClientResponseError(
@@ -169,8 +169,8 @@ async def require_ok(response: aiohttp.ClientResponse) -> None:
         )
 
 
-async def error_text(response: aiohttp.ClientResponse) -> str:
-    """Return the start of an error's body; what is not UTF-8 in it is replaced."""
+async def start_of_body(response: aiohttp.ClientResponse) -> str:
+    """Return at most 64 KiB of a reply; what is not UTF-8 in it is replaced."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk

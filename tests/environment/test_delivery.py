@@ -1,10 +1,11 @@
 """From a collected group to the trainer, with an API that refuses, fails, hangs or forgets."""
 
 import asyncio
+import json
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,6 +145,68 @@ async def test_an_api_that_is_out_for_seconds_costs_nothing_and_is_said(
     )
     assert ended.startswith(f"{name} is back after ")
     assert ended.endswith(" s, 0 groups lost")
+
+
+VALID: dict[str, dict[str, Any]] = {
+    "/wandb_info": {"group": None, "project": "p"},
+    "/info": {"batch_size": -1, "max_token_len": 9},
+    "/register-env": {
+        "status": "success",
+        "env_id": 0,
+        "wandb_name": "env_0",
+        "checkpoint_dir": ".",
+        "starting_step": 3,
+        "checkpoint_interval": 0,
+        "num_steps": 9,
+    },
+    "/status-env": {
+        "current_step": 0,
+        "queue_size": 0,
+        "self_queue_size": 0,
+        "max_group_size": 1,
+        "env_weight": 1.0,
+    },
+    "/scored_data": {},
+}
+NO_COUNT = (-1, "0", None, True, 1.5, float("nan"), 10**30)
+LIES: dict[str, Sequence[Any]] = {
+    **dict.fromkeys(("current_step", "queue_size", "self_queue_size"), NO_COUNT),
+    **dict.fromkeys(("env_id", "starting_step"), NO_COUNT),
+    "max_group_size": [0, "1", 1.5],
+    "env_weight": [-1.0, float("nan"), float("inf"), "heavy"],
+    **dict.fromkeys(("batch_size", "max_token_len"), (-2, "9", None, 1.5)),
+    **dict.fromkeys(("checkpoint_interval", "num_steps"), ("9", None, 1.5)),
+    "checkpoint_dir": [None, 7, "a\0b"],
+    "wandb_name": [None, 7, "env", "env_x", "env_0\0_1"],
+    "project": [7, ["p"]],
+    "group": [7],
+}
+
+
+async def test_an_api_that_lies_is_told_that_its_reply_is_invalid(serving: Serving) -> None:
+    env = serving.env
+    asking = {
+        "/wandb_info": env.setup_wandb,
+        "/info": env.get_server_info,
+        "/register-env": env._register_env,
+        "/status-env": env.get_status,
+        "/scored_data": lambda: env.api.request("POST", "/scored_data", {}),
+    }
+    env.api.patience, env.config.use_wandb = 0.0, True
+    for path, valid in VALID.items():
+        changed = [(name, {**valid, name: lie}) for name in valid for lie in LIES.get(name, [])]
+        whole = [("object", lie) for lie in ([], None, "ok", 1)]
+        texts = [("no JSON", text) for text in ("", "<h1>hi</h1>", "[" * 10_000, "x" * 10**7)]
+        names = valid.keys() & LIES.keys() - {"group", "project"}
+        lacking = [(name, {k: valid[k] for k in valid if k != name}) for name in names]
+        encoded = [(why, json.dumps(lie)) for why, lie in [*changed, *whole, *lacking]]
+        for why, lie in [*encoded, *texts]:
+            serving.between.lies = {path: lie}
+            with pytest.raises(UnreachableError, match=f"invalid reply to {path}.*{why}|{why}"):
+                await asking[path]()
+    serving.between.lies = {}
+    env.api.patience, env.config.use_wandb = 60.0, False
+    await serving.require_two_to_arrive()
 
 
 async def test_groups_that_no_trainer_learns_from_are_filtered(serving: Serving) -> None:

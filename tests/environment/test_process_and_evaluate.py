@@ -58,6 +58,16 @@ def dumped(folder: Path, pattern: str) -> list[dict[str, Any]]:
     return [row for file in folder.glob(f"dumps/{pattern}") for row in read_dump(file).rows]
 
 
+async def test_process_draws_other_problems_for_another_replica(bench: Any) -> None:
+    drawn = []
+    for replica in ("", "0", "1", "1"):
+        async with bench.playing(WRONG, replica=replica) as env:
+            drawn.append([(await env.get_next_item()).recipe.seed for _ in range(8)])
+            assert env.identity()["replica"] == replica
+    assert drawn[2] == drawn[3]
+    assert len({seed for seeds in drawn for seed in seeds}) == 24
+
+
 async def test_process_ends_with_a_policy_that_is_always_wrong(bench: Any, tokenizer: Any) -> None:
     groups = bench.folder / "groups.jsonl"
     settings = {"data_path_to_save_groups": groups, "total_steps": GROUPS}

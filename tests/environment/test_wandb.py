@@ -1,12 +1,18 @@
 """What wandb gets: the real one, offline."""
 
+import contextlib
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import wandb
+from process_tree import descendants, in_linux
+from serve_loop import HONEST, serving, until_pulled
+from small_disks import memory_disk
 
 from reasoning_gym_environment.demo.policy import Sample
 
@@ -142,3 +148,49 @@ async def test_a_replica_logs_the_curriculum_under_its_name(
     }
     logged = summary(run)
     assert {name: logged.get(f"env_1_{name}") for name in expected} == pytest.approx(expected)
+
+
+@in_linux
+async def test_training_goes_on_without_wandb_whose_process_is_killed(
+    bench: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WANDB_SERVICE", raising=False)  # that of this process
+    async with serving(bench, tokenizer, HONEST, use_wandb=True) as (command, trainer, _):
+        await until_pulled(trainer, command, batches=2)
+        [service] = [
+            pid
+            for pid in descendants(command.process.pid)
+            if b"wandb-core" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+        os.kill(service, signal.SIGKILL)
+        await command.until_logged("wandb fails, 1 reports lost so far, training continues: ")
+        await until_pulled(trainer, command, batches=trainer.batches + 3)
+        command.process.send_signal(signal.SIGTERM)
+        assert await command.exit_code() == 143
+    assert "The end of the wandb run is missing: " in command.said()
+    assert "Traceback" not in command.said()
+    assert "mismatch" not in command.said()
+
+
+async def test_a_full_disk_of_wandb_costs_only_what_is_logged_meanwhile(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    settings = {"use_wandb": True, "ensure_scores_are_not_same": False, "max_token_length": 512}
+    with memory_disk(bench.folder / "small", "8m") as disk:
+        async with bench.playing(HONEST, **settings) as env:
+            with wandb.init(project="test", dir=disk) as run:
+                ballast = disk / "ballast"
+                for env.curr_step in range(3):
+                    problem = await env.get_next_item()
+                    group, _ = await env.collect_trajectories(problem)
+                    await env.handle_send_to_api(group, problem, do_send_to_api=False)
+                    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+                        while env.curr_step == 1 and file.write(bytes(4096)):
+                            pass
+                    await env.wandb_log()
+                logged = summary(run)
+    assert logged["counts/groups/accepted"] == 3
+    [said] = [text for text in caplog.messages if text.startswith("wandb fails")]
+    assert "1 reports lost so far, training continues: [Errno 28] No space left" in said
