@@ -64,6 +64,14 @@ def memory_megabytes(own: int | None = None) -> str:
     """Measure the resident memory of a process, this one if none is named, and of all its
     descendants (Linux).
     """
+    own = os.getpid() if own is None else own
+    resident = family(own)
+    children = [megabytes for pid, megabytes in resident.items() if pid != own]
+    return f"parent {resident[own]:.0f} MB, {len(children)} children {sum(children):.0f} MB"
+
+
+def family(own: int) -> dict[int, float]:
+    """Return the resident megabytes of a process and all its descendants, by their ids (Linux)."""
     parents, resident = {}, {}
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
@@ -73,12 +81,7 @@ def memory_megabytes(own: int | None = None) -> str:
         pid = int(fields["Pid"])
         parents[pid] = int(fields["PPid"])
         resident[pid] = int(fields.get("VmRSS", "0 kB").split()[0]) / 1024
-    own = os.getpid() if own is None else own
-    children = [pid for pid in parents if pid != own and _descends(pid, own, parents)]
-    return (
-        f"parent {resident[own]:.0f} MB, {len(children)} children "
-        f"{sum(resident[pid] for pid in children):.0f} MB"
-    )
+    return {pid: megabytes for pid, megabytes in resident.items() if _descends(pid, own, parents)}
 
 
 def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:

@@ -1,18 +1,23 @@
 """A long run of `serve` against a server that forgets requests, refuses some and breaks replies.
 
-    python benchmarks/soak.py [--minutes 30] [--hangs 9]
+    python benchmarks/soak.py [--minutes 60] [--hangs 9] [--latency 0.6]
 
-The real `serve` and the real Atropos API run as processes, with a stand-in trainer. At equal
-distances the server hangs: for five seconds it forgets every request. In between, two percent of
-the replies are errors, some of them without valid text. Prints groups per second in the first
-minute after a hang and later, memory, descriptors, and the run's own account at the end.
+The real `serve` and the real Atropos API run as processes, with a stand-in trainer. Everything is
+on: curriculum, signal, dumps at their limit, checkpoints, evaluations, wandb offline, and the page,
+which is read every two seconds. At equal distances the server hangs: for five seconds it forgets
+every request. In between, two percent of the replies are errors, some of them without valid text.
+Prints groups per second in the first minute after a hang and later, memory, processes and
+descriptors, and the run's own account at the end.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import math
+import os
 import random
+import re
 import statistics
 import sys
 import tempfile
@@ -22,11 +27,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 from aiohttp import web
-from measure import memory_megabytes
+from measure import family, memory_megabytes
 from transformers import AutoTokenizer
 
-from reasoning_gym_environment.demo.policy import ScriptedPolicy
+from reasoning_gym_environment.demo.policy import Sample
 from reasoning_gym_environment.demo.server import (
     Generation,
     PolicyRequest,
@@ -34,13 +40,22 @@ from reasoning_gym_environment.demo.server import (
     build_tokenizer,
     is_probe,
 )
-from reasoning_gym_environment.demo.trainer import ApiServer, Trainer
+from reasoning_gym_environment.demo.trainer import ENDLESS, ApiServer, Trainer
 
 HANG_SECONDS = 5.0
 FAULTY = 0.02
-LATENCY = (0.05, 0.6)
 GROUP_SIZE = 4
 MINUTE = 60.0
+
+
+class Calculator:
+    """A policy that is right most of the time."""
+
+    def sample(self, question: str, n: int) -> list[Sample]:
+        numbers = map(int, re.findall(r"\d+", question))
+        right = (math.lcm if "Multiple" in question else math.gcd)(*numbers)
+        answers = random.choices((right, right + 1), weights=(0.6, 0.4), k=n)
+        return [Sample(text=f"<answer>{answer}</answer>") for answer in answers]
 
 
 class FaultyServer(PolicyServer):
@@ -51,16 +66,17 @@ class FaultyServer(PolicyServer):
         faults: counts.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
-        super().__init__(ScriptedPolicy(["<answer>1</answer>"]), tokenizer)
+    def __init__(self, tokenizer: Any, latency: float) -> None:
+        super().__init__(Calculator(), tokenizer)
         self.hangs = False
+        self._latency = latency
         self.faults: Counter[str] = Counter()
         self._rng = random.Random(0)
 
     async def _complete(self, request: PolicyRequest) -> list[Generation]:
         if is_probe(request):
             return await super()._complete(request)
-        await asyncio.sleep(self._rng.uniform(*LATENCY))
+        await asyncio.sleep(self._rng.uniform(0.1, 1.0) * self._latency)
         if self.hangs:
             self.faults["forgotten"] += 1
             await asyncio.sleep(1e6)
@@ -73,28 +89,43 @@ class FaultyServer(PolicyServer):
         return await super()._complete(request)
 
 
-async def soak(minutes: float, hangs: int, folder: Path) -> None:
+async def soak(minutes: float, hangs: int, latency: float, folder: Path) -> None:
     tokenizer_folder = build_tokenizer(folder / "tokenizer")
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
-    server = FaultyServer(tokenizer)
+    server = FaultyServer(tokenizer, latency)
     async with ApiServer() as api, server:
-        trainer = Trainer.for_groups(api.url, group_size=GROUP_SIZE, checkpoint_dir=folder)
+        trainer = Trainer(
+            api.url,
+            batch_size=8 * GROUP_SIZE,
+            max_token_len=2**17,
+            num_steps=ENDLESS,
+            checkpoint_dir=folder,
+            save_checkpoint_interval=20,
+        )
         training = asyncio.create_task(trainer.run())
         with (folder / "serve.log").open("wb") as log:
             serve = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "reasoning_gym_environment", "serve"),
+                *(sys.executable, "-m", "reasoning_gym_environment", "serve", "--watch", "0"),
                 *options(api.url, server.url, tokenizer_folder, folder),
                 stdout=log,
                 stderr=log,
+                env={**os.environ, "WANDB_MODE": "offline", "WANDB_DIR": str(folder)},
             )
+            reading = asyncio.create_task(read_page(folder))
             try:
                 await watch(server, trainer, serve.pid, minutes * 60, hangs)
             finally:
+                print(f"the page has been read {reading.get_name()} times")
+                reading.cancel()
                 serve.terminate()
                 await serve.wait()
                 training.cancel()
-    print(f"faults: {dict(server.faults)}")
-    account = [line for line in log_lines(folder) if "Groups: " in line or "mismatch" in line]
+    print(f"exit status {serve.returncode}; faults: {dict(server.faults)}")
+    said = [
+        line for line in log_lines(folder) if "] Evaluation: " in line or " Evaluation: " in line
+    ]
+    print(f"{len(said)} evaluations")
+    account = [line for line in log_lines(folder) if re.search("Groups: |mismatch|Counts", line)]
     print("\n".join(account[-3:]) or f"no account in {folder / 'serve.log'}")
 
 
@@ -104,18 +135,36 @@ def options(api_url: str, url: str, tokenizer: Path, folder: Path) -> list[str]:
         "tokenizer_name": tokenizer,
         "group_size": GROUP_SIZE,
         "ensure_scores_are_not_same": False,
-        "include_tasks": "gcd,lcm,chain_sum",
-        "steps_per_eval": 0,
+        "include_tasks": "gcd,lcm",
+        "complexity_mode": "curriculum",
+        "sampling": "signal",
+        "steps_per_eval": 50,
         "total_steps": 10**6,
-        "use_wandb": False,
+        "use_wandb": True,
         "data_dumps_dir": folder / "dumps",
-        "max_dump_gb": 0.2,
+        "max_dump_gb": 0.01,
     }
     server = {"base_url": f"{url}/v1", "model_name": "policy", "api_key": "x"}
     return [
         *(f"--env.{name}={value}" for name, value in env.items()),
         *(f"--openai.{name}={value}" for name, value in server.items()),
     ]
+
+
+async def read_page(folder: Path) -> None:
+    """Read what is new on the page again and again, as a browser does; count in the task's name."""
+    while not (found := re.search(r"Watch the run at (\S+)", "\n".join(log_lines(folder)))):
+        await asyncio.sleep(1)
+    cursor, task, times = "", asyncio.current_task(), 0
+    async with aiohttp.ClientSession(raise_for_status=True) as session:
+        while True:
+            url = f"{found[1]}api/index?since={cursor}"
+            async with session.get(url) as response:
+                cursor = (await response.json())["cursor"]
+            times += 1
+            assert task is not None
+            task.set_name(f"{times}")
+            await asyncio.sleep(2)
 
 
 async def watch(
@@ -131,10 +180,10 @@ async def watch(
         first, later = [await rate(trainer, each) for each in lengths]
         if before:
             ratios.append((first / before, later / before))
-        descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        own, whole = descriptors(pid), sum(map(descriptors, family(pid)))
         print(
             f"span {number}: {first:.1f} groups/s in the first minute, later {later:.1f}; "
-            f"{memory_megabytes(pid)}; {descriptors} descriptors",
+            f"{memory_megabytes(pid)}; {own} descriptors, {whole} with its children",
             flush=True,
         )
         before = (first * lengths[0] + later * lengths[1]) / sum(lengths)
@@ -144,6 +193,13 @@ async def watch(
             server.hangs = False
     first, later = (statistics.fmean(own) for own in zip(*ratios, strict=True))
     print(f"In the first minute after a hang {first:.0%} of the span before, later {later:.0%}")
+
+
+def descriptors(pid: int) -> int:
+    try:
+        return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    except FileNotFoundError:  # the child of a single answer has ended
+        return 0
 
 
 async def rate(trainer: Trainer, seconds: float) -> float:
@@ -159,9 +215,10 @@ def log_lines(folder: Path) -> Sequence[str]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--hangs", type=int, default=9)
+    parser.add_argument("--latency", type=float, default=0.6, help="of the slowest reply, seconds")
     given = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="soak-"))
     print(f"in {place}")
-    asyncio.run(soak(given.minutes, given.hangs, place))
+    asyncio.run(soak(given.minutes, given.hangs, given.latency, place))
