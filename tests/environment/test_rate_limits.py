@@ -52,7 +52,7 @@ async def test_an_evaluation_has_the_same_result_with_a_rate_limit(
 
 
 async def test_a_rate_limit_loses_no_training_group(bench: Any, tokenizer: Any) -> None:
-    async with ScriptedServer(ByQuestion(), tokenizer, allowed=4, window=0.3) as server:
+    async with ScriptedServer(ByQuestion(), tokenizer, allowed=4, window=2) as server:
         options = bench.options(
             server.url,
             total_steps=8,
