@@ -171,7 +171,7 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
         "in evaluation, several answers too.",
     )
     score_mode: ScoreMode = option(
-        ScoreMode.PARTIAL,
+        "partial",
         "Rewards before the length penalty: partial (the verifier's score), threshold "
         f"(0 below solved_threshold, by default {UPSTREAM_THRESHOLD}) or binary (1 at full "
         "credit, else 0).",

@@ -16,8 +16,6 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from transformers import AutoTokenizer
 
 from ..atropos.config import ReasoningGymEnvConfig
-from ..problems.levels import ComplexityMode
-from ..problems.sampler import TaskSampling
 from ..reasoning_gym_environment import ReasoningGymEnv
 from ..records import FORMAT_FAILURES, Problem, Signal, Status
 from ..rollouts.metrics import Mean, Means, signal_line
@@ -97,8 +95,8 @@ async def run_demo(
             max_token_length=16384,
             total_steps=ENDLESS,
             steps_per_eval=0,
-            complexity_mode=ComplexityMode.CURRICULUM,
-            sampling=TaskSampling.SIGNAL,
+            complexity_mode="curriculum",
+            sampling="signal",
             use_wandb=False,
             wandb_name="demo",
             seed=seed,

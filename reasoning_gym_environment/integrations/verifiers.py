@@ -11,6 +11,8 @@ from pydantic import Field
 
 from ..errors import ConfigurationError
 from ..inference.prompts import SYSTEM_PROMPTS
+from ..problems.levels import ComplexityMode
+from ..problems.sampler import TaskSampling
 from ..records import Problem, Recipe, Status, recipe_text
 from ..service.client import RewardClient, split_stream_url
 from ..tasks.recipes import read_recipe
@@ -36,8 +38,8 @@ class ReasoningGymConfig(vf.TasksetConfig):
     tasks: list[str] = Field(default_factory=list)
     per_task: int | None = Field(default=None, ge=1)
     difficulty: float | None = None
-    complexity_mode: str | None = None
-    sampling: str = "uniform"
+    complexity_mode: ComplexityMode | None = None
+    sampling: TaskSampling = "uniform"
     group_size: int | None = None
     curriculum_url: str | None = None
     seed: int = 0

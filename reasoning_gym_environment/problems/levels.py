@@ -11,8 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, convert
 from msgspec.structs import asdict
@@ -21,13 +20,8 @@ from ..errors import ConfigurationError
 from ..records import Ladder
 from ..util.values import group_by
 
-
-class ComplexityMode(str, Enum):
-    """How the level of a training problem is chosen."""
-
-    RANDOM = "random"
-    CURRICULUM = "curriculum"
-    FIXED = "fixed"
+ComplexityMode = Literal["random", "curriculum", "fixed"]
+"""How the level of a training problem is chosen."""
 
 
 def require_difficulty_where_fixed(mode: ComplexityMode | None, difficulty: float | None) -> None:
@@ -36,11 +30,11 @@ def require_difficulty_where_fixed(mode: ComplexityMode | None, difficulty: floa
     Raises:
         ConfigurationError: it isn't, or the difficulty is not in [0, 1].
     """
-    fixed, given = mode is ComplexityMode.FIXED, difficulty is not None
+    fixed, given = mode == "fixed", difficulty is not None
     if fixed != given or not 0 <= (difficulty or 0) <= 1:
         raise ConfigurationError(
             f"difficulty must be {'a number from 0 to 1' if fixed else 'unset'} with "
-            f"complexity_mode {mode.value if mode else 'unset'}, "
+            f"complexity_mode {mode or 'unset'}, "
             f"got {difficulty if given else 'unset'}"
         )
 

@@ -135,7 +135,6 @@ class TaskOptions(Section):
         "Difficulty of training problems: unset (the library's default), random (all "
         "levels alike), curriculum (each task where the target accuracy is met) or fixed "
         "(difficulty).",
-        strict=False,
     )
     difficulty: float | None = option(
         None,
@@ -147,11 +146,10 @@ class TaskOptions(Section):
         0.7, "Share of solved rollouts to hold with complexity_mode curriculum.", gt=0, lt=1
     )
     sampling: TaskSampling = option(
-        TaskSampling.UNIFORM,
+        "uniform",
         "How tasks are drawn, times their weight: uniform, or signal (by the estimated "
         "chance that some rollouts of a group are solved and some are not; problems whose "
         "group had both are asked again).",
-        strict=False,
     )
 
     def task_options(self) -> dict[str, Any]:

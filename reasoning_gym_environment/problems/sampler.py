@@ -22,10 +22,9 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
-from enum import Enum
 from functools import cache, partial
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, convert
 
@@ -380,11 +379,8 @@ def evaluation_recipe_at(
     return Recipe(task=task, seed=seed, level=level, parameters=ladder[level])
 
 
-class TaskSampling(str, Enum):
-    """How the next task is drawn: by weight alone, or by weight and signal."""
-
-    UNIFORM = "uniform"
-    SIGNAL = "signal"
+TaskSampling = Literal["uniform", "signal"]
+"""How the next task is drawn: by weight alone, or by weight and signal."""
 
 
 FLOOR = 0.05

@@ -29,7 +29,6 @@ from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import read_recipe
 from ..util.values import shorten, validate
 from .levels import (
-    ComplexityMode,
     Count,
     Curriculum,
     DefaultLevels,
@@ -41,7 +40,6 @@ from .options import TaskOptions
 from .sampler import (
     Sampler,
     SamplerState,
-    TaskSampling,
     count_group,
     evaluation_seed,
     redrawn_seed,
@@ -373,11 +371,11 @@ async def select(
 def _levels_of(options: TaskOptions, ladders: Mapping[str, Ladder]) -> LevelPolicy:
     """Return the levels for the options' mode."""
     match options.complexity_mode:
-        case ComplexityMode.RANDOM:
+        case "random":
             return RandomLevels(ladders)
-        case ComplexityMode.FIXED:
+        case "fixed":
             return FixedLevels(ladders, options.difficulty or 0.0)
-        case ComplexityMode.CURRICULUM:
+        case "curriculum":
             return Curriculum(ladders, options.curriculum_target_accuracy)
         case None:
             return DefaultLevels()
@@ -526,7 +524,7 @@ class TrainingProblems:
             replica=replica,
             levels=self.selection.levels,
             overrides=self._options.task_parameters,
-            by_signal=self._options.sampling is TaskSampling.SIGNAL,
+            by_signal=self._options.sampling == "signal",
         )
         generate = skip_faulty(self._pool.generate, self._counts, skip=self._skip_faulty_items)
         self._stream = RecipeStream(

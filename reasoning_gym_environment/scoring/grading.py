@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from ..records import (
     FORMAT_FAILURES,
@@ -46,19 +45,15 @@ def length_factor(length: int, max_length: int, start: float) -> float:
 logger = logging.getLogger(__name__)
 
 
-class ScoreMode(str, Enum):
-    """How partial credit enters the reward."""
-
-    PARTIAL = "partial"
-    THRESHOLD = "threshold"
-    BINARY = "binary"
+ScoreMode = Literal["partial", "threshold", "binary"]
+"""How partial credit enters the reward."""
 
 
 def apply_mode(mode: ScoreMode, score: float, threshold: float) -> float:
     """Return the score: as it is, 0 below the threshold, or 1 only at full credit."""
-    if mode is ScoreMode.BINARY:
+    if mode == "binary":
         return float(score >= 1.0)
-    if mode is ScoreMode.THRESHOLD and score < threshold:
+    if mode == "threshold" and score < threshold:
         return 0.0
     return score
 
@@ -69,7 +64,7 @@ def shape_rewards(
     *,
     max_length: int,
     penalty_start: float,
-    mode: ScoreMode = ScoreMode.PARTIAL,
+    mode: ScoreMode = "partial",
     threshold: float = UPSTREAM_THRESHOLD,
 ) -> list[Reward]:
     """Return the rewards of one group, in order.
@@ -121,7 +116,7 @@ class ScoringSettings:
     """
 
     max_token_length: int
-    score_mode: ScoreMode = ScoreMode.PARTIAL
+    score_mode: ScoreMode = "partial"
     solved_threshold: float | None = None
     answer_tolerance: bool = False
     length_penalty_start: float = 0.75
@@ -129,7 +124,7 @@ class ScoringSettings:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON under the settings' names."""
-        return {**asdict(self), "score_mode": self.score_mode.value}
+        return asdict(self)
 
 
 class Grade(NamedTuple):

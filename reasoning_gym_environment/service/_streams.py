@@ -15,9 +15,7 @@ from fastapi import HTTPException
 from pydantic import BaseModel
 
 from ..gym.asynchronous import AsyncProblemStream, AsyncReasoningGym
-from ..problems.levels import ComplexityMode
 from ..problems.options import StreamOptions
-from ..problems.sampler import TaskSampling
 from ..records import Problem, Recipe, Score, recipe_key
 from ..tasks.recipes import read_recipe
 from ..util.concurrency import DaemonWriter
@@ -55,10 +53,7 @@ class _Stream:
 
     def to_stored(self, service: str) -> StoredStream:
         """Return its state, with pending problems only if their results are learned from."""
-        learns = (
-            self.options.complexity_mode == ComplexityMode.CURRICULUM.value
-            or self.options.sampling == TaskSampling.SIGNAL.value
-        )
+        learns = self.options.complexity_mode == "curriculum" or self.options.sampling == "signal"
         waiting = (
             [each.to_json() for each in self.problems.gathering.awaited.values()] if learns else []
         )

@@ -15,9 +15,9 @@ def verdict_on(raw: float, *, solved_from: float = UPSTREAM_THRESHOLD) -> Verdic
 @pytest.mark.parametrize(
     ("mode", "rewards"),
     [
-        (ScoreMode.PARTIAL, [0.0, 0.3, 0.6, 1.0]),
-        (ScoreMode.THRESHOLD, [0.0, 0.0, 0.6, 1.0]),
-        (ScoreMode.BINARY, [0.0, 0.0, 0.0, 1.0]),
+        ("partial", [0.0, 0.3, 0.6, 1.0]),
+        ("threshold", [0.0, 0.0, 0.6, 1.0]),
+        ("binary", [0.0, 0.0, 0.0, 1.0]),
     ],
 )
 def test_a_mode_decides_what_partial_credit_is_worth(mode: ScoreMode, rewards: list[float]) -> None:
@@ -29,9 +29,7 @@ def test_a_mode_decides_what_partial_credit_is_worth(mode: ScoreMode, rewards: l
 
 def test_an_all_wrong_group_with_partial_credit_has_no_signal_in_threshold_mode() -> None:
     verdicts = [verdict_on(score) for score in (0.01, 0.05, 0.2)]
-    shaped = shape_rewards(
-        verdicts, [1] * 3, max_length=100, penalty_start=0.75, mode=ScoreMode.THRESHOLD
-    )
+    shaped = shape_rewards(verdicts, [1] * 3, max_length=100, penalty_start=0.75, mode="threshold")
     assert {reward.value for reward in shaped} == {0.0}
 
 
@@ -43,7 +41,5 @@ def test_the_solved_threshold_decides_the_status() -> None:
 def test_an_unscored_rollout_gets_the_mean_of_what_the_mode_makes_of_the_others() -> None:
     unscored = Verdict(score=None, status=Status.UNSCORED)
     verdicts = [verdict_on(1.0), verdict_on(0.4), unscored]
-    shaped = shape_rewards(
-        verdicts, [1] * 3, max_length=100, penalty_start=0.75, mode=ScoreMode.BINARY
-    )
+    shaped = shape_rewards(verdicts, [1] * 3, max_length=100, penalty_start=0.75, mode="binary")
     assert [reward.value for reward in shaped] == [1.0, 0.0, 0.5]

@@ -13,7 +13,7 @@ from stored_values import as_stored, attempt, said, stored
 from reasoning_gym_environment.evaluation.run import unscored_group
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.scoring.grading import ScoreMode, ScoringSettings, grade
+from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
 from reasoning_gym_environment.storage.rescoring import (
     REASONS,
     Rescored,
@@ -137,9 +137,7 @@ async def test_another_score_mode_changes_scores_and_is_reported(
     pool: TaskPool, gcd: Problem
 ) -> None:
     row = await trained(pool, gcd, *TEXTS[:2])
-    binary = ScoringSettings(
-        max_token_length=100, length_penalty_start=0.75, score_mode=ScoreMode.BINARY
-    )
+    binary = ScoringSettings(max_token_length=100, length_penalty_start=0.75, score_mode="binary")
     [result] = await again(pool, row, settings=binary)
     assert 0.0 < row["rollouts"][1]["score"] < 1.0
     assert [rollout["score"] for rollout in row_of(result)["rollouts"]] == [1.0, 0.0]
