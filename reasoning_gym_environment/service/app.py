@@ -21,7 +21,7 @@ from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import PlainTextResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -402,6 +402,12 @@ def _add_information_routes(app: FastAPI) -> None:
         """Return metrics for Prometheus."""
         text = generate_latest(app.state.registry)
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+    @app.head("/docs", include_in_schema=False)
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        """Point to the document: FastAPI's own page would load scripts from elsewhere."""
+        return RedirectResponse("openapi.json")
 
     @app.head("/openapi.json", include_in_schema=False)
     @app.get("/openapi.json", responses=unauthorized)

@@ -213,8 +213,9 @@ def restore_json_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     metadata = entry["metadata"]
     task = metadata.get("source_dataset")
     if not isinstance(task, str) or task not in known_categories():
+        hint = did_you_mean(str(task)[:50], known_categories(), otherwise="see the `tasks` command")
         raise ValueError(
-            f"metadata.source_dataset must be a task of reasoning-gym, got {task!r:.50}"
+            f"metadata.source_dataset must be a task of reasoning-gym, got {task!r:.50}; {hint}"
         )
     hint = "send the recipe of a problem made by this package instead"
     if task in UNTRUSTED_ENTRIES:

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..records import Problem, Recipe
-from ..util.values import shorten
+from .catalogue import require_known
 from .facts import LIBRARY, NOT_A_TASK, SEEDED_AT_CONSTRUCTION, SHARES_DATA
 from .item_checks import item_fault
 from .ladders import (
@@ -121,11 +121,10 @@ def require_allowed(recipe: Recipe) -> None:
 
 @cache
 def known_parameters(task: str) -> Mapping[str, KnownParameter]:
-    """Return what is known of each parameter of a task; raise ValueError for an unknown task."""
+    """Return what is known of each parameter of a task; raise UnknownTaskError."""
     from reasoning_gym.factory import CURRICULA, DATASETS  # heavy: only workers come here
 
-    if task not in DATASETS or task in NOT_A_TASK:
-        raise ValueError(f"{shorten(task)} is not registered as a task")
+    require_known([task], DATASETS.keys() - NOT_A_TASK.keys(), "recipe", what="task")
     configuration = DATASETS[task][1]
     hints = get_type_hints(configuration)
     values: dict[str, list[Any]] = {name: [] for name in parameter_names(task)}

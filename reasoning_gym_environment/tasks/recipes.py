@@ -15,6 +15,7 @@ from typing import Any
 from ..errors import did_you_mean
 from ..records import Recipe
 from ..util.values import shorten
+from .catalogue import ladder_heights
 from .facts import LIBRARY
 
 VERSION = re.compile(r"^[0-9][0-9A-Za-z.+!_-]{0,39}$")
@@ -62,6 +63,11 @@ def require_valid_recipe(recipe: Recipe) -> None:
         raise ValueError(f"level must be a number in [0, 1000), got {shorten(level)}")
     if not isinstance(parameters, Mapping) or len(parameters) > _MAX_LENGTH:
         raise ValueError(f"parameters must be a small object, got {shorten(parameters)}")
+    if level is not None and not parameters and ladder_heights().get(task, 1) > 1:
+        raise ValueError(
+            f"level {level} of {task} lacks its parameters: take the recipe of a problem made at "
+            "that level, or leave level out for the task's default"
+        )
     made = recipe.library_version
     if made is not None and not (isinstance(made, str) and VERSION.fullmatch(made)):
         raise ValueError(f"library_version must be a version of {LIBRARY}, got {shorten(made)}")
@@ -148,7 +154,7 @@ def require_known_values(
     """
     for name, value in parameters.items():
         if name not in known:
-            raise TypeError(f"unknown parameter {shorten(name)}")
+            raise TypeError(f"unknown parameter {shorten(name)}; the task has {', '.join(known)}")
         _require_plain(name, value)
         for depth, leaf in leaves(value):
             if refusal := _refusal(name, depth, leaf, known[name]):

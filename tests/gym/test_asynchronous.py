@@ -147,7 +147,10 @@ async def test_completions_of_a_failed_problem_are_unscored(gym: AsyncReasoningG
         ({"task": "gdc"}, "task: unknown task 'gdc'; did you mean gcd?"),
         ({"task": "gcd", "level": 99}, "level of gcd must be from 0 to "),
         ({"task": "gcd", "split": "test"}, "split must be one of train, eval, got 'test'"),
-        ({"task": "gcd", "parameters": {"size_of_it": 1}}, "unknown parameter 'size_of_it'"),
+        (
+            {"task": "gcd", "parameters": {"size_of_it": 1}},
+            "unknown parameter 'size_of_it'; the task has min_numbers, max_numbers, min_value, ",
+        ),
     ],
 )
 async def test_invalid_arguments_are_refused(

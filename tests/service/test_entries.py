@@ -95,7 +95,7 @@ async def test_an_entry_may_be_a_label(post: Post, problem: Problem) -> None:
 BROKEN: list[tuple[str, dict[str, Any], str]] = [
     ("rearc", {"output": [[0]]}, "earns 0.05 (wrong) by the default rearc instead of 1"),
     ("sudoku", {"solution": None}, "(verifier_error) by the default sudoku instead of 1"),
-    ("gcd", {"source_dataset": "gdc"}, "must be a task of reasoning-gym, got 'gdc'"),
+    ("gcd", {"source_dataset": "gdc"}, "of reasoning-gym, got 'gdc'; did you mean gcd?"),
     ("gcd", {"source_dataset": ["gcd"]}, "must be a task of reasoning-gym, got ['gcd']"),
     (
         "simple_integration",

@@ -1,10 +1,15 @@
 """Each route's reply in its framework's format, and the error messages."""
 
+import asyncio
 import json
+import shlex
+from asyncio.subprocess import PIPE
 from importlib.metadata import version
+from typing import Any
 
 import aiohttp
 import pytest
+from page_blocks import ROOT, blocks
 from prometheus_client.parser import text_string_to_metric_families
 from reward_requests import Post, require_rejections, right, row, spoken
 
@@ -124,6 +129,20 @@ async def test_the_root_says_what_this_is(
     )
     assert described["routes"]["POST /score"] == "Score completions of one problem."
     assert described["routes"]["GET /openapi.json"] == "Return this document."
+    async with session.get(f"{service.url}/docs") as response:
+        assert (response.status, response.url.path) == (200, "/openapi.json")
+
+
+async def test_the_request_that_the_page_begins_with_gets_its_reply(service: RewardService) -> None:
+    command, shown = (block.text for block in blocks(ROOT / "docs/rewards.md")[1:3])
+    words = shlex.split(command.replace("http://127.0.0.1:8080", service.url))
+    curl = await asyncio.create_subprocess_exec(*words, stdout=PIPE)
+    replied, _ = await curl.communicate()
+
+    def timeless(reply: str | bytes) -> list[dict[str, Any]]:
+        return [{**score, "seconds": 0} for score in json.loads(reply)["scores"]]
+
+    assert timeless(replied) == timeless(shown)
 
 
 async def test_prometheus_parses_the_metrics(
@@ -163,7 +182,11 @@ INVALID = """
 422 /score {"recipe": {"task": "gcd", "seed": -1}, "completions": ["4"]}
 > seed must be an integer in [0, 2**53), got -1
 422 /score {"recipe": {"task": "gdc", "seed": 2}, "completions": ["4"]}
-> cannot generate its problem: gdc: ValueError: 'gdc' is not registered as a task
+> cannot generate its problem: gdc: UnknownTaskError: recipe: unknown task 'gdc'; did you mean gcd?
+422 /score {"recipe": {"task": "gcd", "seed": 2, "parameters": {"max": 9}}, "completions": ["4"]}
+> unknown parameter 'max'; the task has min_numbers, max_numbers, min_value, max_value
+422 /score {"recipe": {"task": "gcd", "seed": 2, "level": 3}, "completions": ["4"]}
+> level 3 of gcd lacks its parameters: take the recipe of a problem made at that level
 422 /score {"recipe": {"task": "simple_integration", "seed": 2, "parameters": {"symbols":
 ["__import__('os').system('true')"]}}, "completions": ["<answer>x</answer>"]}
 > symbols can't be ["__import__('os').system('true')"]: a symbol is a letter
