@@ -24,7 +24,7 @@ from .estimators import (
     mean_difference,
     sign_flip_p,
 )
-from .metrics import Baselines, Coverage
+from .metrics import MAX_TASKS, Baselines, Coverage
 from .store import EvaluationResults
 
 MIN_ITEMS = 6
@@ -141,7 +141,10 @@ def _by_items(pairs: Sequence[Pair]) -> Change:
 
 
 def comparison_table(comparison: Comparison) -> str:
-    """Return the overall changes, then those of tasks: beyond noise first, from loss to gain."""
+    """Return the overall changes, then those of tasks: beyond noise first, from loss to gain.
+
+    Of the others, only the largest changes are shown.
+    """
     return "\n".join(_table_lines(comparison))
 
 
@@ -158,12 +161,21 @@ def _table_lines(comparison: Comparison) -> Iterator[str]:
     yield _row("score, mean over items", comparison.score)
     yield ""
     if all(change.items < MIN_ITEMS for _, change in ranked):
-        yield f"too few items per task for a test (at least {MIN_ITEMS})"
+        yield (
+            f"too few items per task for a test (at least {MIN_ITEMS}): evaluate both with a "
+            "higher --env.num_eval_samples_per_task"
+        )
     else:
         yield f"{len(beyond)} of {len(ranked)} tasks changed beyond noise (solved)"
         yield from (_row(f"  {task}", change) for task, change in beyond)
         yield from ("", "within noise") if within else ()
-    yield from (_row(f"  {task}", change) for task, change in within)
+    by_size = sorted(within, key=lambda entry: -abs(entry[1].difference.value))
+    left_out = by_size[2 * MAX_TASKS :]
+    yield from (
+        _row(f"  {task}", change) for task, change in within if (task, change) not in left_out
+    )
+    if left_out:
+        yield f"  {len(left_out)} more tasks with no larger change; --json has all"
     yield ""
     yield "Beyond noise: paired randomization test at a false discovery rate of 5 % over all tasks"
     yield "(Benjamini-Hochberg). It needs at least 6 items of a task, better 10 to 20."

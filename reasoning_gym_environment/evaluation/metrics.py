@@ -283,7 +283,7 @@ def _below(prefix: str, numbers: Mapping[str, float]) -> Numbers:
 
 
 MAX_TASKS = 10
-"""How many of the worst tasks the table shows, and of the best."""
+"""How many of the worst tasks the table shows, and of the best that are solved at all."""
 
 
 def headline(report: EvaluationReport) -> str:
@@ -330,8 +330,10 @@ def _table_lines(report: EvaluationReport) -> Iterator[str]:
     if len(tasks) <= 2 * MAX_TASKS:
         yield from ("", "tasks, worst first", *rows(tasks))
     else:
-        yield from ("", f"worst {MAX_TASKS} of {len(tasks)} tasks", *rows(tasks[:MAX_TASKS]))
-        yield from ("", f"best {MAX_TASKS}", *rows(tasks[: -MAX_TASKS - 1 : -1]))
+        worst = [entry for entry in tasks if success(entry)[0] < 1][:MAX_TASKS]
+        best = [entry for entry in reversed(tasks) if 0 < success(entry)[0] <= 1][:MAX_TASKS]
+        yield from ("", f"worst {len(worst)} of {len(tasks)} tasks", *rows(worst)) if worst else ()
+        yield from ("", f"best {len(best)}", *rows(best)) if best else ()
     yield ""
     yield (
         "chance: what the best constant answer solves; trivial: what a copy from the question "

@@ -90,9 +90,28 @@ def test_too_few_items_are_not_said_to_show_no_change() -> None:
     compared = compare(evaluation(gcd=[0.0] * 5, lcm=[0.0]), evaluation(gcd=[1.0] * 5, lcm=[1.0]))
     assert compared is not None
     lines = comparison_table(compared).splitlines()
-    start = lines.index("too few items per task for a test (at least 6)")
+    [said] = [line for line in lines if line.startswith("too few items per task for a test")]
+    assert said.endswith(
+        "(at least 6): evaluate both with a higher --env.num_eval_samples_per_task"
+    )
+    start = lines.index(said)
     assert [line.split()[0] for line in lines[start + 1 : start + 3]] == ["gcd", "lcm"]
     assert not any("within noise" in line or "changed" in line for line in lines)
+
+
+@pytest.mark.parametrize("items", [1, 12])
+def test_of_many_tasks_within_noise_only_the_largest_changes_are_listed(items: int) -> None:
+    tasks = [f"t{n:03}" for n in range(100)]
+    compared = compare(
+        evaluation(**dict.fromkeys(tasks, [0.0] * items)),
+        evaluation(**{t: [float(t in ("t007", "t093"))] + [0.0] * (items - 1) for t in tasks}),
+    )
+    assert compared is not None
+    assert len(compared.tasks) == 100
+    lines = comparison_table(compared).splitlines()
+    names = [line.split()[0] for line in lines if line.startswith("  t")]
+    assert (len(names), names[-2:]) == (20, ["t007", "t093"])
+    assert "  80 more tasks with no larger change; --json has all" in lines
 
 
 def test_a_comparison_is_plain_json() -> None:

@@ -228,6 +228,24 @@ def test_of_many_tasks_the_table_shows_the_ends() -> None:
     assert names == [f"t{n:02}" for n in [*range(10), *range(29, 19, -1)]]
 
 
+@pytest.mark.parametrize(
+    ("solved", "unscored", "headings"),
+    [
+        (0, 0, ["worst 10 of 30 tasks"]),
+        (0, 5, ["worst 10 of 30 tasks"]),
+        (3, 0, ["worst 10 of 30 tasks", "best 3"]),
+        (28, 0, ["worst 2 of 30 tasks", "best 10"]),
+        (30, 0, ["best 10"]),
+    ],
+)
+def test_no_task_is_among_the_best_that_is_never_solved(
+    solved: int, unscored: int, headings: list[str]
+) -> None:
+    scores = [1.0] * solved + [0.0] * (30 - solved - unscored) + [None] * unscored
+    lines = table(*(item(score, task=f"t{n:02}") for n, score in enumerate(scores)), t00="x")
+    assert [line for line in lines if line.startswith(("worst", "best"))] == headings
+
+
 def test_the_table_marks_what_a_constant_answer_may_have_earned() -> None:
     lines = table(*[item(1.0, task="a")] * 20, item(0.0, task="b"), a="x", b="x")
     rows = {line.split()[0]: line for line in lines if line.startswith("  ")}
