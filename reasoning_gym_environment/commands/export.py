@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..errors import ConfigurationError, FixableError
 from ..integrations.nemo_gym import stored_nemo_gym_rows
-from ..storage.dumps import distinct_files, read_groups
+from ..storage.dumps import read_groups, stored_files
 from ..storage.export import (
     Item,
     dpo_rows,
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.min_score is not None and options.format != "sft":
         raise ConfigurationError("--min-score needs --format sft")
     require_jsonl_for_nemo_gym(options)
-    files = distinct_files(options.files)
+    files = stored_files(options.files)
     names = ["train", "test"] if options.test_share else ["train"]
     paths = targets(options.output, names)
     for path in paths.values():
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def build_parser() -> Parser:
     parser = Parser("export", "Write stored rollouts as training data.")
-    parser.option("files", "dumps or samples", nargs="+", metavar="FILE", type=Path)
+    parser.option("files", "dumps, samples, or folders", nargs="+", metavar="PATH", type=Path)
     parser.option(
         "--format",
         "sft: good completions; dpo: a solved and an unsolved one of a group; records: all; "

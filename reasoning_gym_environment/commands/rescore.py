@@ -16,7 +16,7 @@ from ..evaluation.store import write_metrics
 from ..sandbox.pool import PoolSettings, TaskPool
 from ..scoring.grading import ScoringSettings
 from ..settings import add_settings, pool_settings, read_environment, settings_of
-from ..storage.dumps import RESCORED, distinct_files, read_groups, rescored_path
+from ..storage.dumps import RESCORED, read_groups, rescored_path, stored_files
 from ..storage.rescoring import Rescored, describe_rescoring, rescore
 from ..storage.rows import StoredGroup
 from ..tasks.catalogue import known_categories
@@ -93,7 +93,7 @@ def metrics_path(path: Path) -> Path:
 
 def chosen_files(options: Namespace) -> list[Path]:
     """Return the files to score again; FixableError if there are none, or an output exists."""
-    files = distinct_files([path for path in options.files if not path.name.endswith(RESCORED)])
+    files = stored_files([path for path in options.files if not path.name.endswith(RESCORED)])
     if not files:
         raise FixableError("all files are rescored already; name the original files")
     for path in options.files:
@@ -112,7 +112,7 @@ def build_parser() -> Parser:
         f"and write NAME{RESCORED} beside each NAME.jsonl. No inference is used.",
         epilog="Exits with 1 if rows could not be rescored; those stay unchanged.",
     )
-    parser.option("files", "dumps or samples", nargs="+", metavar="FILE", type=Path)
+    parser.option("files", "dumps, samples, or folders", nargs="+", metavar="PATH", type=Path)
     parser.flag("--force", "replace rescored files")
     parser.flag(
         "--without-faulty-items",

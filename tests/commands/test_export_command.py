@@ -44,6 +44,18 @@ def test_parquet_with_a_summary(dump: Path, capsys: pytest.CaptureFixture[str]) 
     assert parquet.read_table(out).num_rows == 10
 
 
+def test_a_folder_stands_for_the_dumps_in_it(tmp_path: Path) -> None:
+    name = "reasoning_gym_environment_rollouts_r_0000"
+    for suffix in ("", ".rescored"):
+        write_dump(tmp_path / f"{name}{suffix}.jsonl", [stored(attempt(1.0))])
+    out = tmp_path / "out.jsonl"
+    assert main([str(tmp_path), "--format", "records", "-o", str(out)]) == 0
+    assert len(out.read_text().splitlines()) == 1
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FixableError, match="empty holds no dumps and no evaluation samples"):
+        main([str(tmp_path / "empty"), "--format", "records", "-o", str(out), "--force"])
+
+
 @pytest.mark.parametrize("name", ["out.parquet", "out"])
 def test_a_message_that_no_column_holds_is_an_error(tmp_path: Path, name: str) -> None:
     row = stored(attempt(1.0, "right"))

@@ -12,7 +12,7 @@ from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.records import FaultKind, Recipe
 from reasoning_gym_environment.report.data import read_metrics
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.scoring.grading import ScoreMode, ScoringSettings, grade
+from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
 from reasoning_gym_environment.settings import default_settings, read_environment, settings_of
 from reasoning_gym_environment.storage.dumps import read_dump
 
@@ -72,9 +72,9 @@ def test_files_are_scored_again_beside_the_old_ones(
 def test_an_evaluations_metrics_are_made_again(
     row: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    samples = write_dump(tmp_path / "samples.jsonl", [{**row, "difficulty": None}])
+    write_dump(tmp_path / "samples.jsonl", [{**row, "difficulty": None}])
     strict = ["--env.score_mode", "binary"]
-    assert main([str(samples), *SMALL, *strict]) == 0
+    assert main([str(tmp_path), *SMALL, *strict]) == 0  # a folder stands for what is in it
     metrics = read_metrics(tmp_path / "samples.rescored.metrics.json")
     assert (metrics["eval/items"], metrics["eval/solved"]) == (1.0, pytest.approx(1 / 3))
     assert metrics["eval/reward"] == pytest.approx(1 / 3)
@@ -140,7 +140,7 @@ def test_settings_are_those_of_serve(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("env:\n  score_mode: binary\n  solved_threshold: 0.9\n  group_size: 16\n")
     config = config_of("--config", str(file), "--env.solved_threshold", "0.7")
-    assert config.score_mode is ScoreMode.BINARY
+    assert config.score_mode == "binary"
     assert (config.solved_threshold, config.group_size) == (0.7, 16)
     tolerant = config_of("--env.answer_tolerance", "true", "--env.max_token_length=100")
     assert (tolerant.answer_tolerance, tolerant.max_token_length) == (True, 100)
