@@ -156,3 +156,9 @@ class ProblemStream:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue another stream exactly: see `AsyncProblemStream.load_state_dict`."""
         self._call(self._stream.load_state_dict, state)
+
+
+for _class, _source in ((ReasoningGym, AsyncReasoningGym), (ProblemStream, AsyncProblemStream)):
+    for _name, _method in vars(_class).items():
+        if ": see `Async" in (getattr(_method, "__doc__", None) or ""):  # `help` shows it all
+            _method.__doc__ = getattr(_source, _name).__doc__

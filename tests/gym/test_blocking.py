@@ -15,7 +15,12 @@ from typing import NoReturn
 import pytest
 from process_tree import PROC, children, descendants, survivors
 
-from reasoning_gym_environment import AsyncProblemStream, AsyncReasoningGym, ReasoningGym
+from reasoning_gym_environment import (
+    AsyncProblemStream,
+    AsyncReasoningGym,
+    ProblemStream,
+    ReasoningGym,
+)
 from reasoning_gym_environment.errors import ConfigurationError, PoolClosedError
 
 pytestmark = [
@@ -34,6 +39,16 @@ def right(gym: ReasoningGym) -> bool:
     [problem] = gym.problems("gcd", level=1)
     thought = "I try one thing. " * 10_000  # so long that it is read in a thread
     return gym.score(problem, f"<think>{thought}</think><answer>{problem.oracle}</answer>").solved
+
+
+def test_help_says_what_a_method_does() -> None:
+    pairs = ((ReasoningGym, AsyncReasoningGym), (ProblemStream, AsyncProblemStream))
+    for blocking, source in pairs:
+        for name, method in vars(blocking).items():
+            if not name.startswith("_") and callable(method) and hasattr(source, name):
+                assert "see `Async" not in (method.__doc__ or ""), name
+    assert ReasoningGym.problems.__doc__ == AsyncReasoningGym.problems.__doc__
+    assert ProblemStream.observe.__doc__ == AsyncProblemStream.observe.__doc__
 
 
 async def test_it_works_inside_a_running_event_loop(gym: ReasoningGym) -> None:
