@@ -513,17 +513,19 @@ class ReasoningGymEnv(BaseEnv):
         if self.serving and self._dumps.has_written:
             folder = shlex.quote(self.config.data_dumps_dir)
             logger.info("To see the rollouts: reasoning-gym-environment report %s", folder)
-        logger.info("Groups: %s", self.statistics.accounting())
         unaccounted = self.statistics.unaccounted()
+        if self.serving or unaccounted:  # else there were no groups: a failed start, or `evaluate`
+            logger.info("Groups: %s", self.statistics.accounting())
+            logger.info("Closed after %s", signal_line(self.statistics.total))
+        if counts := self.statistics.counts:
+            logger.info("Counts of this run: %s", dict(sorted(counts.items())))
         has_all_groups = self.serving or self.processing  # otherwise a caller has them
         if has_all_groups and any(unaccounted.values()):
             logger.error("Group accounting mismatch: %s", unaccounted)
         if self.serving:
-            counts = self.statistics.reported_counts()
+            reported = self.statistics.reported_counts()
             with output.surviving_wandb(self._wandb_failure):
-                output.update_wandb_summary(f"{self.wandb_prepend}_counts/", counts)
-        logger.info("Closed after %s", signal_line(self.statistics.total))
-        logger.info("Counts of this run: %s", dict(sorted(self.statistics.counts.items())))
+                output.update_wandb_summary(f"{self.wandb_prepend}_counts/", reported)
 
     # Atropos's API: registration and the trainer's step.
 

@@ -119,6 +119,7 @@ def main(table: Path, folder: Path) -> None:
             "TOKENIZER": str(tokenizer),
             "URL": url,
             "DEAD": f"http://127.0.0.1:{unused_port()}",
+            "PORT": url.rpartition(":")[2],
         }
         problem = gym.problems("gcd")[0]
         for name, case in json.loads(table.read_text()).items():

@@ -6,6 +6,8 @@ at a chat endpoint; a base model's gets a chat template.
 
 from __future__ import annotations
 
+import logging
+import re
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -33,6 +35,8 @@ from ..inference.prompts import (
 from ..inference.servers import ServerClient
 from ..scoring.grading import ScoringSettings
 from ..settings import EnvironmentSettings, ServerSettings, settings_of
+from ..util.outages import Outage
+from ..util.values import shorten
 
 _EVAL_HANDLING = EnvironmentSettings.model_fields["eval_handling"]
 
@@ -115,6 +119,14 @@ class AtroposServer(APIServer):
 @contextmanager
 def loading_tokenizer(config: Any, servers: Sequence[Any]) -> Iterator[None]:
     """Let Atropos's constructor load the tokenizer, or a stand-in; raises ConfigurationError."""
+
+    def log_once_a_minute(record: logging.LogRecord) -> bool:
+        outage.record_failure(record.getMessage())
+        return False
+
+    outage = Outage(server="The Hugging Face hub")
+    hub = logging.getLogger("huggingface_hub.utils._http")  # has two lines for each retry
+    hub.addFilter(log_once_a_minute)
     models = [server.model_name for server in servers if server.server_type != "openai"]
     name = str(config.tokenizer_name or next(iter(models), ""))
     try:
@@ -128,12 +140,16 @@ def loading_tokenizer(config: Any, servers: Sequence[Any]) -> Iterator[None]:
     except ConfigurationError:
         raise
     except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        whole = re.match(r".{0,500}(?=[.!]( |$))", reason)  # some list all models
         raise ConfigurationError(
             f"tokenizer_name {name!r} (or the server's) can't be loaded: "
-            f"{str(error).splitlines()[0]} Give a name on the Hugging Face hub or a folder."
+            f"{whole[0] if whole else shorten(reason)}. Give a name on the Hugging Face hub or a "
+            "folder."
         ) from error
     finally:
         config.tokenizer_name = name
+        hub.removeFilter(log_once_a_minute)
 
 
 def chat_template_text(name_or_file: str) -> str:

@@ -50,13 +50,14 @@ class HangingError(FixableError):
 def is_transient(error: BaseException) -> bool:
     """Return whether the same request may succeed later.
 
-    It may not after a 3xx, a 4xx other than 408 and 429, or a 429 for an exhausted quota.
+    It may not after a 3xx, a 4xx other than 408 and 429, a 429 for an exhausted quota, or a 501,
+    which no inference server sends while it starts.
     """
     if not isinstance(error, aiohttp.ClientResponseError):
         return not isinstance(error, InferenceError) or error.is_transient
     if error.status == HTTPStatus.TOO_MANY_REQUESTS and _QUOTA.search(error.message):
         return False
-    return error.status in (408, 429) or not 300 <= error.status < 500
+    return error.status in (408, 429) or not (300 <= error.status < 500 or error.status == 501)
 
 
 def hint_for(error: aiohttp.ClientResponseError) -> str:
@@ -87,7 +88,7 @@ def hint_for(error: aiohttp.ClientResponseError) -> str:
             "set --openai.base_url to the server's own address: redirects are not followed",
         ),
         (
-            {404, 405},
+            {404, 405, 501},
             "",
             "check --openai.base_url (it ends in /v1 at most servers) and --openai.server_type",
         ),
@@ -123,9 +124,12 @@ def error_message(body: str) -> str:
     Example:
         >>> error_message('{"error": {"message": "The model `x` does not exist.", "code": 404}}')
         'The model `x` does not exist.'
-        >>> error_message("<h1>Bad gateway</h1>")
-        '<h1>Bad gateway</h1>'
+        >>> error_message("<html><title>502 Bad gateway</title>…</html>")
+        'a web page: 502 Bad gateway'
     """
+    if re.match(r"\s*<(!doctype\s+)?html", body, re.IGNORECASE):
+        title = re.search(r"<title>([^<]*)", body, re.IGNORECASE)
+        return _one_line(f"a web page: {title[1]}" if title else "a web page")
     try:
         return _one_line(_message(body) or body)
     except RecursionError:

@@ -634,6 +634,13 @@ class WatchProcess:
     """
 
     def __init__(self, folders: Sequence[Path], port: int) -> None:
+        try:
+            socket.create_server(("127.0.0.1", port)).close()  # frees it again
+        except OSError as error:
+            raise FixableError(
+                f"--watch {port}: cannot listen at this port ({os.strerror(error.errno or 0)}); "
+                "give another one, or 0 for a free one"
+            ) from error
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
         program = [sys.executable, "-m", __package__.partition(".")[0], "watch"]

@@ -257,6 +257,8 @@ def _load(path: Path) -> Any:
     except yaml.YAMLError as error:  # its own words show the line, which may hold an API key
         mark = getattr(error, "problem_mark", None)
         reason = f" is not valid YAML{f' (line {mark.line + 1})' if mark else ''}"
+        if mark and "\t" in mark.buffer.splitlines()[mark.line]:
+            reason += ": this line has a tab; indent it with spaces"
     raise ConfigurationError(f"--config {path}{reason}")
 
 

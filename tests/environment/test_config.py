@@ -8,9 +8,12 @@ import pytest
 import yaml
 from atroposlib.envs.base import APIServerConfig
 from command_settings import given
+from huggingface_hub.utils import http_backoff
 from pydantic import ValidationError
+from transformers import AutoTokenizer
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
+from reasoning_gym_environment.atropos.config import ServerConfig, loading_tokenizer
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError
@@ -116,6 +119,28 @@ def test_a_tokenizer_that_cannot_be_loaded_is_named_in_one_sentence(
     assert missing in str(raised.value)
     assert "tokenizer_name" in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_what_the_loader_of_a_tokenizer_says_in_several_lines_is_whole(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    config = ReasoningGymEnvConfig(tokenizer_name=str(tmp_path))
+    with (
+        pytest.raises(ConfigurationError, match=r"slow tokenizer to a fast one\. Give a name on "),
+        loading_tokenizer(config, [ServerConfig()]),
+    ):
+        AutoTokenizer.from_pretrained(tmp_path)
+
+
+def test_a_hub_that_does_not_answer_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    nowhere = "http://127.0.0.1:1/config.json"
+    with (
+        loading_tokenizer(ReasoningGymEnvConfig(), [ServerConfig()]),
+        pytest.raises(Exception, match="refused"),
+    ):
+        http_backoff("HEAD", nowhere, base_wait_time=0)
+    [said] = caplog.messages
+    assert said.startswith("The Hugging Face hub doesn't answer: ")
+    assert f"thrown while requesting HEAD {nowhere}" in said
 
 
 async def refused(bench: Any, command: str, *options: str) -> str:

@@ -211,6 +211,12 @@ async def test_a_refusal_ends_the_start_with_the_servers_message(
                 "--openai.server_type",
             ),
             (
+                501,
+                "<!DOCTYPE HTML>\n<html><head>\n<title>Error response</title>…",
+                "status 501 (a web page: Error response): check --openai.base_url (it ends in /v1 "
+                "at most servers) and --openai.server_type",
+            ),
+            (
                 429,
                 json.dumps({"error": {"message": quota}}),
                 f"status 429 ({quota[:-1]}): the account has no quota left; add credit, or set "
@@ -234,9 +240,11 @@ async def test_a_refusal_is_the_commands_last_line(
             changes["data_path_to_save_groups"] = str(tmp_path / "groups.jsonl")
         async with bench.command(command, *bench.options(server.url, **changes)) as running:
             assert await running.exit_code() == 2, running.said()
-        assert running.said().splitlines()[-1] == (
+        *before, last = running.said().splitlines()
+        assert last == (
             f"error: the inference server at {server.url}/v1 refuses requests with {KEY_REFUSED}"
         )
+        assert not any("Groups: " in line or "Counts " in line for line in before)
 
 
 @pytest.mark.parametrize("kind", ["vllm", "trl"])
