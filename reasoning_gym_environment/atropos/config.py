@@ -170,10 +170,22 @@ def with_template(tokenizer: Any, config: Any, template: str, system_prompt: str
     """Return the tokenizer with its chat template, or another one; None for a stand-in.
 
     Raises:
-        ConfigurationError: there is no template, or it can't render a conversation.
+        ConfigurationError: there is no template, it can't render a conversation, or the tokenizer
+            leaves tags that grading needs out of texts.
     """
     if not config.tokenizer_name:
         return None
+    tags = "<think></think><answer></answer>"
+    kept = tokenizer.decode(
+        tokenizer.encode(tags, add_special_tokens=False), skip_special_tokens=True
+    )
+    if lost := [tag for tag in re.findall("<[^>]+>", tags) if tag not in kept]:
+        raise ConfigurationError(
+            f"the tokenizer {config.tokenizer_name} leaves {' and '.join(lost)} out of texts, so "
+            "that answers in a thought would count: in a copy of its folder, make them tokens that "
+            'are not special ("special": false in tokenizer.json and tokenizer_config.json), and '
+            "set --env.tokenizer_name to it"
+        )
     tokenizer.chat_template = template or tokenizer.chat_template
     if not tokenizer.chat_template:
         raise ConfigurationError(

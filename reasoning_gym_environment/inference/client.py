@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
+from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..records import Completion
+from ..scoring.extraction import opened_thought
 from ..util.concurrency import gather_or_cancel, offload, run_in_thread
 from ..util.outages import require_reachable
 from ._failover import Failover
@@ -42,7 +45,6 @@ class InferenceClient:
 
     Attributes:
         failover: chooses the server of each request.
-        prompt: returns a question's prompt.
         retry_seconds: by split, how long failing requests are retried; at least three times.
     """
 
@@ -63,7 +65,9 @@ class InferenceClient:
         self._decoding = asyncio.Lock()  # one group per iteration of the event loop
         self.failover = Failover(servers)
         self.retry_seconds: dict[str, float] = {}
-        self.prompt = functools.lru_cache(1024)(self._render)
+        self._prompts: dict[str, Prompt] = {}
+        self._prompt_bytes = 0
+        self._prompts_change = threading.Lock()
 
     @property
     def model(self) -> str:
@@ -100,13 +104,23 @@ class InferenceClient:
         """Close the connections to the servers."""
         await gather_or_cancel(server.close() for server in self._servers)
 
-    def _render(self, question: str) -> Prompt:
+    def prompt(self, question: str) -> Prompt:
+        """Return a question's prompt. The last ones are kept, as many as fit into 16 MiB."""
+        if (prompt := self._prompts.get(question)) is not None:
+            return prompt
         messages = build_messages(self._system_prompt, question)
-        if self._tokenizer is None:
-            return Prompt(messages=messages, text="", tokens=())
-        text = render_prompt(self._tokenizer, messages)
-        tokens = tuple(self._tokenizer.encode(text, add_special_tokens=False))
-        return Prompt(messages=messages, text=text, tokens=tokens)
+        text, tokens = "", array("i")
+        if self._tokenizer is not None:
+            text = render_prompt(self._tokenizer, messages)
+            tokens = array("i", self._tokenizer.encode(text, add_special_tokens=False))
+        prompt = Prompt(messages=messages, text=text, tokens=tokens)
+        with self._prompts_change:  # threads ask for prompts, too
+            if self._prompts.setdefault(question, prompt) is prompt:
+                self._prompt_bytes += prompt.bytes
+            while self._prompt_bytes > 2**24:
+                oldest = next(iter(self._prompts))
+                self._prompt_bytes -= self._prompts.pop(oldest).bytes
+        return prompt
 
     async def has_room(self, question: str, length_limit: int) -> bool:
         """Return whether the prompt leaves room for a completion."""
@@ -217,7 +231,7 @@ class InferenceClient:
         if self._refuses_thoughts and any(sample.reasoning for sample in texts):
             at = f"the inference server at {server.config.base_url}"
             raise InferenceError(f"{at} {SEPARATE_THOUGHT}", is_transient=False)
-        tokenizer = self._tokenizer
+        tokenizer, opening = self._tokenizer, opened_thought(prompt.text)
         if tokenizer is None:
             return await run_in_thread(lambda: completions_without_tokens(prompt, texts))
         if texts:
@@ -229,6 +243,7 @@ class InferenceClient:
                 finish_reasons=[sample.finish_reason for sample in texts],
                 turn_end=self._turn_end,
                 length_limit=length_limit,
+                opening=opening,
             )
             return await run_in_thread(encode)
         tokens = [sample for sample in samples if isinstance(sample, Sample)]
@@ -236,7 +251,7 @@ class InferenceClient:
         def decode(sample: Sample) -> Completion:
             ids: Any = np.asarray(sample.tokens, np.intc)  # transformers looks at each list item
             return completion_from_tokens(
-                text_of_tokens(tokenizer, ids),
+                opening + text_of_tokens(tokenizer, ids),
                 prompt.tokens,
                 sample.tokens,
                 sample.logprobs,

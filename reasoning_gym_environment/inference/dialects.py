@@ -52,7 +52,7 @@ class GenerationRequest:
     """
 
     model: str
-    prompt: tuple[int, ...]
+    prompt: Sequence[int]
     messages: Sequence[Mapping[str, str]]
     n: int
     max_tokens: int

@@ -11,6 +11,7 @@ reply<|return|>`. Training sees exactly that; everything else sees think tags.
 from __future__ import annotations
 
 import re
+import sys
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import ConfigurationError, did_you_mean
 from ..records import MASKED, Completion
+from ..scoring.extraction import opened_thought
 from ..util.values import replace_surrogates
 
 if TYPE_CHECKING:  # options are read without what it needs
@@ -70,7 +72,12 @@ class Prompt:
 
     messages: list[dict[str, str]]
     text: str
-    tokens: tuple[int, ...]
+    tokens: array[int]
+
+    @property
+    def bytes(self) -> int:
+        """The memory that it takes, about."""
+        return sum(map(sys.getsizeof, (self.tokens, self.text, self.messages[-1]["content"])))
 
 
 def resolve_system_prompt(name_or_text: str) -> str:
@@ -143,7 +150,7 @@ def join_reasoning(prompt: str, reasoning: str | None, content: str) -> str:
         return in_channels(reasoning, content)
     if not reasoning:
         return content
-    opening = "" if prompt.rstrip().endswith("<think>") else "<think>"
+    opening = "" if opened_thought(prompt) else "<think>"
     return f"{opening}{reasoning}</think>{content}" if content else f"{opening}{reasoning}"
 
 
@@ -163,6 +170,7 @@ def completions_from_texts(
     finish_reasons: Sequence[str],
     turn_end: Sequence[int],
     length_limit: int,
+    opening: str = "",
 ) -> list[Completion]:
     """Return completions with tokens and masks, encoded together to use several cores.
 
@@ -172,6 +180,7 @@ def completions_from_texts(
         turn_end: appended unless a completion was truncated.
         length_limit: tokens of prompt and completion. If encoding gives more, the completion is
             truncated.
+        opening: the tag of a thought that the prompt opens: no token of a completion.
     """
     if not texts:
         return []  # tokenizers refuse an empty batch
@@ -183,7 +192,7 @@ def completions_from_texts(
         own = tokens if reason == "length" else [*tokens, *turn_end]
         completions.append(
             Completion(
-                text=in_tags(text),
+                text=opening + in_tags(text),
                 tokens=(*prompt_tokens, *own[:room]),
                 masks=(MASKED,) * len(prompt_tokens) + tuple(own[:room]),
                 logprobs=None,

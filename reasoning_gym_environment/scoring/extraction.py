@@ -10,14 +10,17 @@ closed (a truncated thought holds no answer).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from ..records import Status
 
 _PAIRED = re.compile(r"\*\*|\$\$?")
+_POWER = re.compile(r"(?<=[\w)])\*\*(?=[\w(-])")
+"""What isn't the end of bold text, as in `**x**2 + 1**`."""
 _FENCE = re.compile(r"```(?:[\w+-]*\n)?")
 _LEAD = re.compile(
     r"\*\*WORDS\s*:\s*\*\*|\*\*WORDS\*\*\s*:|WORDS\s*:|WORDS\s+is\b\s*:?".replace(
@@ -83,6 +86,18 @@ def split_thought(text: str) -> tuple[str, str]:
     return "".join(thought), "\n".join(filter(None, outside))
 
 
+def opened_thought(prompt: str) -> str:
+    """Return the think tag that a prompt opens, which belongs before its completions, or "".
+
+    Without it, an answer in a thought that never ends would count.
+
+    Example:
+        >>> opened_thought("<|im_start|>assistant\\n<think>\\n")
+        '<think>'
+    """
+    return "<think>" if prompt.rstrip().endswith("<think>") else ""
+
+
 def as_completion(answer: str) -> str:
     """Return a completion for a bare answer, without its thought; it may be a completion already.
 
@@ -146,11 +161,29 @@ def strip_formatting(answer: str) -> str:
         >>> strip_formatting("**a** and **b**")
         '**a** and **b**'
     """
+    innermost = deque(_spans(answer), maxlen=1)
+    return answer[slice(*innermost[0])] if innermost else answer
+
+
+def less_formatted(answer: str) -> list[str]:
+    """Return the answer without its outermost mark, without the next one too, and so on.
+
+    The last one is `strip_formatting`'s; of many marks, some of those in between are left out.
+
+    Example:
+        >>> less_formatted("**Yes.**")
+        ['Yes.', 'Yes']
+    """
+    first = [answer[slice(*span)] for span in islice(_spans(answer), 8)]
+    return first if len(first) < 8 else [*first, strip_formatting(answer)]
+
+
+def _spans(answer: str) -> Iterator[tuple[int, int]]:
+    """Yield the span within the outermost mark, within the next one, and so on."""
     closings = _closing_braces(answer) if "\\boxed{" in answer else {}
-    whole = span = _trimmed(answer, 0, len(answer))
+    span = _trimmed(answer, 0, len(answer))
     while (inner := _inside(answer, *span, closings)) != span:
-        span = inner
-    return answer if span == whole else answer[slice(*span)]
+        yield (span := inner)
 
 
 def _inside(text: str, begin: int, end: int, closings: dict[int, int]) -> tuple[int, int]:
@@ -176,6 +209,8 @@ def _between(text: str, begin: int, end: int, opening: str, closing: str) -> tup
     """Return the span between two marks if the first closing one ends the text."""
     start = begin + len(opening)
     stop = text.find(closing, start, end)
+    while closing == "**" and _POWER.match(text, stop, end):
+        stop = text.find(closing, stop + 2, end)
     return (start, stop) if stop == end - len(closing) else (begin, end)
 
 

@@ -26,6 +26,7 @@ from pydantic_core import from_json
 
 from ..problems.options import StreamOptions
 from ..records import Problem, Recipe, Score, Status
+from ..scoring.extraction import opened_thought
 from ..tasks.catalogue import restore_json_entry
 from ..tasks.recipes import VERSION, read_recipe
 from ..util.values import shorten
@@ -195,7 +196,7 @@ class OpenRlhfReply(BaseModel):
 
 
 class SlimeRequest(Row):
-    """One slime sample; its prompt is ignored."""
+    """One slime sample. Only the end of its prompt counts: a text may open the thought."""
 
     prompt: Any = None
     response: Completion
@@ -405,5 +406,6 @@ def openrlhf_pairs(request: OpenRlhfRequest) -> list[tuple[Target, str]]:
                 f"query.{index} does not contain prompts.{index}, {shorten(prompt)}: cannot tell "
                 "the completion from the prompt",
             )
-        pairs.append((label_target(request.labels[index], f"labels.{index}"), completion))
+        target = label_target(request.labels[index], f"labels.{index}")
+        pairs.append((target, opened_thought(prompt) + completion))
     return pairs

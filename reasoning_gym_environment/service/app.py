@@ -36,6 +36,7 @@ from ..errors import ConfigurationError, GenerationError, PoolClosedError
 from ..gym.asynchronous import AsyncReasoningGym
 from ..gym.containment import ContainedFunction, encode_data
 from ..records import Score
+from ..scoring.extraction import opened_thought
 from ..util.concurrency import gather_or_cancel, run_in_thread
 from ..util.outages import Retry, is_loopback, limit_loop_errors
 from ..util.values import shorten
@@ -181,7 +182,8 @@ class Endpoints:
     async def slime(self, request: messages.SlimeRequest, http: Request) -> messages.Share:
         """Return the reward of one slime sample, as a number."""
         target = messages.label_target(request.label, "label")
-        return await self._reward(target, request.response, http)
+        opened = opened_thought(request.prompt) if isinstance(request.prompt, str) else ""
+        return await self._reward(target, opened + request.response, http)
 
     async def _reward(self, target: messages.Target, completion: str, http: Request) -> float:
         """Return a reward for a client that cannot read an unscored one; retry instead."""

@@ -288,6 +288,45 @@ async def test_a_template_that_does_not_work_is_refused(bench: Any, base_folder:
         assert "\n" not in message
 
 
+@pytest.mark.parametrize("kind", ["openai", "vllm"])
+async def test_an_answer_in_a_thought_that_the_template_opened_does_not_count(
+    kind: str, bench: Any, tokenizer: Any
+) -> None:
+    opens = tokenizer.chat_template + "{% if add_generation_prompt %}<think>\n{% endif %}"
+    written = ["I try <answer>1</answer> hmm", "Or 2?</think><answer>1</answer>"]
+    settings = {
+        "chat_template": template_file(bench.folder, opens),
+        "include_messages": True,
+        "dump_all_rollouts": True,
+        "data_dir_to_save_evals": str(bench.folder / "evaluation"),
+        "eval_attempts": 2,
+    }
+    async with bench.playing(ScriptedPolicy(written), kind, **settings) as env:
+        group, _ = await env.collect_trajectories(await env.get_next_item())
+        await env._run_evaluate()
+    for masks, messages, text in zip(group["masks"], group["messages"], 2 * written, strict=True):
+        assert tokenizer.decode([m for m in masks if m != -100]) == text + TURN_END
+        assert messages[-1]["content"] == f"<think>{text}"
+    evaluated = rollouts_of(bench.folder / "evaluation", "samples.jsonl")
+    for rollout in (*rollouts_of(bench.folder / "dumps", "*.jsonl"), *evaluated):
+        opened, _, rest = rollout["conversation"][-1]["content"].partition("<think>")
+        assert (opened, rest in written) == ("", True)
+        assert (rollout["answer"] is None) == ("</think>" not in rest)
+    assert len(evaluated) == 2
+
+
+async def test_a_tokenizer_that_leaves_think_tags_out_of_texts_is_refused(
+    bench: Any, tokenizer_folder: str, tmp_path: Path
+) -> None:
+    from transformers import AutoTokenizer
+
+    special = AutoTokenizer.from_pretrained(tokenizer_folder)
+    special.add_special_tokens({"additional_special_tokens": ["<think>", "</think>"]})
+    special.save_pretrained(tmp_path / "special")
+    said = await refusal_of(bench, tokenizer_name=str(tmp_path / "special"))
+    assert "leaves <think> and </think> out of texts, so that answers in a thought would" in said
+
+
 def test_no_key_of_the_tests_is_in_the_environment() -> None:
     assert KEY not in os.environ.values()
     assert ReasoningGymEnv.config_init()[1][0].api_key == ""

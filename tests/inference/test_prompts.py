@@ -1,7 +1,12 @@
 """The built-in prompts ask for what the extraction accepts."""
 
+import tracemalloc
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import pytest
 
+from reasoning_gym_environment.inference.client import InferenceClient
 from reasoning_gym_environment.inference.prompts import (
     SYSTEM_PROMPTS,
     build_messages,
@@ -38,3 +43,42 @@ def test_a_rollout_opens_with_the_system_prompt_and_the_question() -> None:
 
 def test_an_empty_system_prompt_sends_no_system_message() -> None:
     assert build_messages("", "2 + 2?") == [{"role": "user", "content": "2 + 2?"}]
+
+
+class Characters:
+    """A tokenizer with a token for each character."""
+
+    eos_token_id = 0
+    all_special_ids = (0,)
+
+    def __len__(self) -> int:
+        return 2**21
+
+    def __call__(self, text: list[str], *, add_special_tokens: bool) -> Mapping[str, Any]:
+        return {"input_ids": [self.encode(one, add_special_tokens=False) for one in text]}
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        return [*map(ord, text)]
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        return "".join(map(chr, token_ids))
+
+    def apply_chat_template(
+        self, conversation: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
+    ) -> str:
+        return "".join(message["content"] for message in conversation) + "\0"
+
+
+def test_prompts_are_kept_up_to_a_number_of_bytes() -> None:
+    client = InferenceClient([], Characters(), system_prompt="")
+    tracemalloc.start()
+    try:
+        for number in range(60):
+            client.prompt(f"{number}" + "日" * 100_000)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 2**23 < kept < 1.1 * 2**24
+    newest = client.prompt("59" + "日" * 100_000)
+    assert newest is client.prompt("59" + "日" * 100_000)
+    assert list(newest.tokens[:3]) == [ord("5"), ord("9"), ord("日")]

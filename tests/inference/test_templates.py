@@ -18,7 +18,11 @@ from reasoning_gym_environment.inference.prompts import (
     text_of_tokens,
 )
 from reasoning_gym_environment.records import MASKED, Completion
-from reasoning_gym_environment.scoring.extraction import extract_answer, split_thought
+from reasoning_gym_environment.scoring.extraction import (
+    extract_answer,
+    opened_thought,
+    split_thought,
+)
 
 FOLDER = Path(__file__).parent / "templates"
 BAR = "\N{FULLWIDTH VERTICAL LINE}"
@@ -193,6 +197,13 @@ def test_a_truncated_thought_stays_open(model: Model) -> None:
     completion = model.complete(join_reasoning(model.prompt, THOUGHT, ""), "length")
     assert model.written(completion) == f"{model.template.thinks[0]}{THOUGHT}"
     assert completion.truncated
+
+
+def test_an_answer_counts_only_outside_a_thought_that_the_prompt_opened(model: Model) -> None:
+    opens = model.template.name == "deepseek_r1"
+    assert bool(opened_thought(model.prompt)) == opens
+    text = opened_thought(model.prompt) + "I try <answer>4</answer> hmm"
+    assert (extract_answer(text).answer is None) == opens
 
 
 def test_a_reply_without_a_thought_is_trained_on_as_the_model_wrote_it(model: Model) -> None:

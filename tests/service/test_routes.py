@@ -79,6 +79,11 @@ async def test_openrlhf_gets_a_reward_for_each_query(post: Post, problem: Proble
     asked = {"query": texts, "prompts": [prompt] * 2, "labels": [label] * 2}
     reply = await post("/openrlhf", asked)
     assert (reply.status, reply.body) == (200, {"rewards": [1.0, 0.0]})
+    answer = f"<answer>{problem.oracle}</answer>"
+    thought = f"{prompt}<think>\nI try {answer}"
+    texts = [thought, f"{thought}</think>{answer}"]
+    opened = {**asked, "query": texts, "prompts": [f"{prompt}<think>\n"] * 2}
+    assert (await post("/openrlhf", opened)).body == {"rewards": [0.0, 1.0]}
     none = await post("/openrlhf", {"query": [], "prompts": [], "labels": []})
     assert (none.status, none.body) == (200, {"rewards": []})
 
@@ -108,6 +113,8 @@ async def test_slime_gets_a_number(post: Post, problem: Problem) -> None:
     asked = {"prompt": [{"role": "user", "content": "?"}], "response": right(problem)}
     assert (await post("/slime", {**asked, "label": label})).body == 1.0
     assert (await post("/slime", {**asked, "response": "", "label": label})).body == 0.0
+    asked |= {"prompt": "<think>\n", "response": f"<answer>{problem.oracle}</answer> hmm"}
+    assert (await post("/slime", {**asked, "label": label})).body == 0.0
 
 
 async def test_health_reports_ready_workers(
