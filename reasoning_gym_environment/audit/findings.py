@@ -32,6 +32,8 @@ class Kind(str, Enum):
     QUESTION = "question"
     LISTING = "several answers"
     APPENDED = "text appended"
+    DENIED = "denied answer"
+    HEDGED = "hedged answer"
 
 
 DEGENERATE = tuple(k for k in Kind if k not in (Kind.ORACLE, Kind.FORM))
@@ -50,6 +52,8 @@ class Probe:
 
 EMPTY = ("", " ", ".", "-", "[]", "{}", "()", '""', "None", "null")
 JUNK = ("asdf qwer", "I don't know", "?", "x", "zzzzzzzz", "lorem ipsum dolor sit amet")
+DENIALS = ("not {}", "It is not {}", "{} (this is wrong)", "{} is incorrect")
+HEDGES = ("maybe {}", "{}, I guess", "{} or something else")
 FORMS = (" {} ", "**{}**", "${}$", r"\boxed{{{}}}", "{}.", "```\n{}\n```")
 
 
@@ -73,12 +77,22 @@ def constants_for(oracles: Iterable[str]) -> tuple[str, ...]:
 
 
 def oracle_probes(oracle: str) -> list[Probe]:
-    """Return probes with the right answer, plain and in common forms."""
+    """Return probes with the right answer: plain, in common forms, denied and in doubt."""
     return [
         Probe(kind=Kind.ORACLE, label="oracle", answer=oracle, is_right=True),
         *(
-            Probe(kind=Kind.FORM, label=form.format("x"), answer=form.format(oracle), is_right=True)
-            for form in FORMS
+            Probe(
+                kind=kind,
+                label=form.format("x"),
+                answer=form.format(oracle),
+                is_right=kind is Kind.FORM,
+            )
+            for kind, forms in (
+                (Kind.FORM, FORMS),
+                (Kind.DENIED, DENIALS),
+                (Kind.HEDGED, HEDGES),
+            )
+            for form in forms
         ),
     ]
 
@@ -200,6 +214,12 @@ def known_findings() -> KnownFindings:
         ),
         (Kind.LISTING.value, "polynomial_equations", "An extra solution costs part of the score."),
         (Kind.LISTING.value, "sokoban", None),
+        (
+            Kind.HEDGED.value,
+            "advanced_geometry arc_1d futoshiki gsm_symbolic kakurasu knights_knaves mini_sudoku"
+            " quantum_lock rotate_matrix sokoban sudoku survo word_sorting",
+            "An answer in doubt is one answer; the words around it cost their share, or nothing.",
+        ),
     )
     known: defaultdict[str, dict[str, Known]] = defaultdict(dict)
     for kind, tasks, reason in table:

@@ -24,7 +24,8 @@ COLUMNS = {
     "strategy": "that strategy",
     "wrong texts": "largest share of the items that a kind of wrong text solves, and the kind; the "
     "largest mean score where none is solved",
-    "right and more": "the same for the right answer beside other answers or words",
+    "right and more": "the same for the right answer beside other answers or words, denied or in "
+    "doubt",
     "forms that lose": "forms of a right answer that lose credit on some items",
     "levels": "levels of the ladder without a finding, and items that exceeded the deadline",
     "median ms, worst ms": "to score a right answer, over all levels",
@@ -86,7 +87,7 @@ def best_paid(task: TaskAudit, kinds: Collection[Kind]) -> str:
 def row(task: TaskAudit) -> dict[str, str]:
     """Return the cells of a task by column."""
     chance, no_reasoning = task.floors
-    and_more = (Kind.LISTING, Kind.APPENDED)
+    and_more = (Kind.LISTING, Kind.APPENDED, Kind.DENIED, Kind.HEDGED)
     lost = [form.replace("\n", "⏎") for form, kept in task.forms.items() if kept < 1.0]
     broken = {finding.level for finding in task.findings if finding.level is not None}
     count, late = len(task.levels) - 1, sum(len(at.late) for at in task.levels)

@@ -19,9 +19,9 @@ from ..records import (
     Status,
     Verdict,
 )
-from ..tasks.facts import MARKS_ARE_ANSWER, PLAIN_NUMBERS
+from ..tasks.facts import PLAIN_NUMBERS
 from ..util.concurrency import offload
-from .extraction import extract_answer, is_same_number, strip_formatting
+from .extraction import extract_answer, is_same_number, less_formatted
 
 
 def length_factor(length: int, max_length: int, start: float) -> float:
@@ -71,7 +71,8 @@ def shape_rewards(
 
     The length penalty applies only if every score reaches the threshold: among right answers the
     shorter one is better; a wrong short answer is not. An unscored rollout gets the mean of the
-    others, which changes no other advantage; the trainer is told to drop its own.
+    others, and the trainer is told to drop its advantage. The group's mean stays as it is; its
+    standard deviation falls, so a trainer that divides by it gives the others larger advantages.
     """
     penalized = all(v.score is not None and v.score >= threshold for v in verdicts)
     known = [apply_mode(mode, v.score, threshold) for v in verdicts if v.score is not None]
@@ -233,17 +234,22 @@ def _tokens(texts: Sequence[str]) -> int:
 async def _verify_without_formatting(
     problem: Problem, answers: Sequence[str], verdicts: Sequence[Verdict], verifier: Verifier
 ) -> list[Verdict]:
-    """Verify answers short of full credit again without formatting; keep the better verdict."""
-    if problem.recipe.task in MARKS_ARE_ANSWER:
-        return list(verdicts)
-    plain = await offload(
-        lambda: [strip_formatting(answer) for answer in answers], tokens=_tokens(answers)
+    """Verify answers short of full credit again, each time without one more mark of formatting.
+
+    Keeps the best verdict. A mark may belong to the answer: some right ones end in a full stop.
+    """
+    forms = await offload(
+        lambda: [
+            less_formatted(answer) if verdict.score != 1 else []
+            for answer, verdict in zip(answers, verdicts, strict=True)
+        ],
+        tokens=_tokens(answers),
     )
-    again = [p for a, p, v in zip(answers, plain, verdicts, strict=True) if p != a and v.score != 1]
+    again = list(dict.fromkeys(form for own in forms for form in own))
     tolerated = dict(zip(again, await verifier.verify(problem, again), strict=True))
     return [
-        max(verdict, tolerated.get(text, verdict), key=lambda v: v.score or 0.0)
-        for text, verdict in zip(plain, verdicts, strict=True)
+        max([verdict, *(tolerated[form] for form in own)], key=lambda v: v.score or 0.0)
+        for own, verdict in zip(forms, verdicts, strict=True)
     ]
 
 
@@ -263,10 +269,9 @@ def _solved_in_another_form(
     if answer.strip() == oracle.strip():
         return verdict
     same = (task in PLAIN_NUMBERS and is_same_number(answer, oracle)) or (
-        task not in MARKS_ARE_ANSWER
-        and oracle in answer  # fast for most answers; formatting encloses the label
+        oracle in answer  # fast for most answers; formatting encloses the label
         and len(answer) <= len(oracle) + 1000
-        and strip_formatting(answer) == oracle
+        and oracle in less_formatted(answer)
     )
     if not same:
         return verdict

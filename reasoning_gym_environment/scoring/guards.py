@@ -1,9 +1,10 @@
 """Guards: the most that an answer may earn, checked before the library's verifier runs.
 
 A guard never takes anything from an answer that deserves full credit. Many verifiers pay if the
-answer only contains the right one, for what the question already shows, or for what a guess gets
-right by chance. The guards of numbers, expressions, logic and plans refuse what is not finite, uses
-other numbers than the given ones, leaves the work to the verifier, or repeats the question.
+answer only contains the right one, even denied, for what the question already shows, or for what a
+guess gets right by chance. The guards of numbers, expressions, logic and plans refuse what is not
+finite, uses other numbers than the given ones, leaves the work to the verifier, or repeats the
+question.
 
 Functions that import the library run in worker processes, which have it loaded. `GUARDS` says which
 task has which guard.
@@ -109,6 +110,25 @@ def _offers_more(rest: str, oracle: str) -> bool:
         if oracle.lower() in choices:
             return not choices.isdisjoint(re.findall(r"[^\W_]+", rest.lower()))
     return _has_words(rest) or any(character in oracle for character in "".join(rest.split()))
+
+
+def is_denied(answer: str, oracle: str) -> bool:
+    """Return whether an answer has a word or sign of denial that the right one lacks.
+
+    Example:
+        >>> is_denied("It is not 4", "4"), is_denied("4 (this is wrong)", "4")
+        (True, True)
+        >>> is_denied("No", "No")
+        False
+    """
+    denial = re.compile(
+        r"\b(?:not|no|never|neither|nor|none|nothing|cannot|wrong\w*|incorrect\w*|false\w*|untrue"
+        r"|invalid|impossible|mistaken?|except|unlike|anything but|(?:other|rather) than|instead of"
+        r"|(?:is|are|was|do|does|did|ca|wo)nt)\b|n['\u2019]t\b|~~|\u2260|!=|\u00ac",
+        re.IGNORECASE,
+    )
+    found, right = ({m[0].lower() for m in denial.finditer(text)} for text in (answer, oracle))
+    return not found <= right
 
 
 def _has_words(text: str) -> bool:
@@ -608,14 +628,25 @@ def _moves_needed(state: Mapping[str, Sequence[str]]) -> int:
 def max_score(task: str, answer: str, entry: Mapping[str, Any]) -> float:
     """Return the most that an answer may earn, from 0.0 to 1.0.
 
-    Runs in a verifier's child: well-formed but huge answers may take long.
+    Runs in a verifier's child: well-formed but huge answers may take long. A denied answer earns
+    nothing, except where words are the answer, which may be right as far as they go, or where the
+    entry has none.
 
     Args:
         answer: the bare answer, without tags.
         entry: the library's entry, as generated.
     """
+    oracle = entry["answer"]
+    if answer == oracle:
+        return 1.0
+    words = (
+        *("codeio", "emoji_mystery", "figlet_font", "game_of_life_halting"),
+        *("letter_jumble", "spell_backward", "word_ladder"),
+    )
+    if oracle and task not in words and is_denied(answer, oracle):
+        return 0.0
     guard = GUARDS.get(task)
-    return 1.0 if guard is None or answer == entry["answer"] else guard(answer, entry)
+    return 1.0 if guard is None else guard(answer, entry)
 
 
 Guard = Callable[[str, Mapping[str, Any]], float]

@@ -46,11 +46,6 @@ SEEDED_AT_CONSTRUCTION = frozenset({"acre", "gsm_symbolic", "list_functions", "s
 SHARES_DATA = frozenset({"codeio"})
 """Tasks whose constructor sets data that all their objects share: only the newest is cached."""
 
-MARKS_ARE_ANSWER = frozenset(
-    {"emoji_mystery", "fraction_simplification", "knights_knaves", "sentence_reordering"}
-)
-"""Tasks whose right answers are sentences with a full stop, or stand between dollar signs."""
-
 
 def solved_score(task: str) -> float:
     """Return the score from which an answer to a task is right; all answers from it are right."""

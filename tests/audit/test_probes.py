@@ -128,6 +128,13 @@ def test_a_form_holds_the_right_answer_as_it_is() -> None:
     assert all("{1, 2}" in probe.answer and probe.answer != "{1, 2}" for probe in forms)
 
 
+def test_a_denied_or_doubted_answer_is_the_right_one_and_counts_as_wrong() -> None:
+    for kind in (Kind.DENIED, Kind.HEDGED):
+        tried = [probe for probe in probes("12") if probe.kind is kind]
+        assert len(tried) > 2
+        assert all("12" in one.answer != "12" and not one.is_right for one in tried)
+
+
 def test_several_answers_hold_the_right_one_and_a_wrong_one() -> None:
     listings = [probe.answer for probe in probes("12") if probe.kind is Kind.LISTING]
     assert listings

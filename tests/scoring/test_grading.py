@@ -109,3 +109,24 @@ async def test_tolerance_takes_off_form_that_costs_a_right_answer_its_credit(
     assert (before.attempts[0].verdict.score or 0.0) < 1.0
     assert after.attempts[0].verdict.score == 1.0
     assert after.attempts[1].verdict.status is before.attempts[1].verdict.status
+
+
+@pytest.mark.parametrize(
+    ("task", "seed"),
+    [
+        *(("emoji_mystery", 3), ("sentence_reordering", 5), ("fraction_simplification", 3)),
+        *(("knights_knaves", 3), ("polynomial_multiplication", 3), ("simple_integration", 3)),
+        ("intermediate_integration", 3),
+    ],
+)
+async def test_a_right_answer_that_has_marks_of_its_own_is_solved_in_other_marks(
+    pool: TaskPool, task: str, seed: int
+) -> None:
+    problem = await pool.generate(Recipe(task=task, seed=seed))
+    forms = ("**{}**", "\\boxed{{{}}}", "```\n{}\n```", "The answer is {}", "The answer is: **{}**")
+    completions = [completion(f"<answer>{form.format(problem.oracle)}</answer>") for form in forms]
+    for tolerant in (False, True):
+        settings = ScoringSettings(max_token_length=1000, answer_tolerance=tolerant)
+        group = await grade(problem, completions, pool, settings)
+        assert group.solved == len(forms)
+        assert not tolerant or group.rewards == (1.0,) * len(forms)

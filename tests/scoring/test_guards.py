@@ -11,11 +11,10 @@ import pytest
 
 from reasoning_gym_environment.audit.findings import known_weaknesses
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.scoring.extraction import strip_formatting
+from reasoning_gym_environment.scoring.extraction import less_formatted
 from reasoning_gym_environment.scoring.guards import GUARDS, max_score
 from reasoning_gym_environment.tasks.catalogue import known_categories
 from reasoning_gym_environment.tasks.datasets import Datasets
-from reasoning_gym_environment.tasks.facts import MARKS_ARE_ANSWER
 from reasoning_gym_environment.tasks.ladders import build_ladders
 
 # The library leaves files open.
@@ -233,7 +232,7 @@ def test_exactly_the_tasks_with_the_default_scoring_have_its_guard(items: Items)
 
 
 def test_guards_and_accepted_faults_are_known_tasks_and_carry_a_reason() -> None:
-    assert set(GUARDS) | set(known_weaknesses()) | MARKS_ARE_ANSWER <= set(ALL_TASKS)
+    assert set(GUARDS) | set(known_weaknesses()) <= set(ALL_TASKS)
     assert all((guard.__doc__ or "").rstrip().endswith(".") for guard in GUARDS.values())
     assert all(any(c.isdigit() for c in fault) for fault in known_weaknesses().values())
 
@@ -275,13 +274,13 @@ def test_no_answer_makes_a_guard_raise(items: Items, task: str) -> None:
 
 
 @pytest.mark.lengthy
-def test_marks_are_part_of_the_answer_exactly_where_the_table_says(items: Items) -> None:
-    oracles = {
-        task: [items.entry(task, seed)["answer"] or "" for seed in range(20)] for task in ALL_TASKS
-    }
-    assert {
-        task for task, own in oracles.items() if any(strip_formatting(one) != one for one in own)
-    } == MARKS_ARE_ANSWER
+def test_the_oracle_of_each_task_is_found_within_formatting(items: Items) -> None:
+    forms = [form for form in SPELLINGS if form not in ("{}", "({})", "{}.", "The answer is {}.")]
+    oracles = (items.entry(task, seed)["answer"] for task in ALL_TASKS for seed in range(20))
+    for right in filter(None, map(str.strip, filter(None, oracles))):
+        for form in forms:
+            text = form.format(right)
+            assert right in (text.strip(), *less_formatted(text)), text
 
 
 def test_ten_right_letters_of_a_longer_word_have_no_full_credit() -> None:

@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.scoring.extraction import is_same_number, strip_formatting
+from reasoning_gym_environment.scoring.extraction import (
+    is_same_number,
+    less_formatted,
+    strip_formatting,
+)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +67,8 @@ def test_the_form_around_an_answer_is_taken_off(answer: str) -> None:
         "$5",
         "answered: 42",
         "The answer island",
+        "**x**2** and **y**2**",
+        "**a**b",
         "3.14",
         "and so on...",
     ],
@@ -74,6 +80,25 @@ def test_an_answer_without_form_around_it_is_unchanged(answer: str) -> None:
 @pytest.mark.parametrize("answer", ["**.**", "Answer: Answer:", r"\boxed{\boxed{}}", "$.$", " . "])
 def test_something_is_always_left(answer: str) -> None:
     assert strip_formatting(answer).strip()
+
+
+def test_powers_do_not_end_bold_text() -> None:
+    assert strip_formatting("**x**2 + (x + 1)**(3/2)**") == "x**2 + (x + 1)**(3/2)"
+    assert strip_formatting("**" + "x**" * 100_000 + "x**") == "x**" * 100_000 + "x"
+
+
+def test_marks_are_taken_off_one_by_one() -> None:
+    assert less_formatted(r"The answer is **$\boxed{\text{Yes.}}$**.") == [
+        r"**$\boxed{\text{Yes.}}$**.",
+        r"**$\boxed{\text{Yes.}}$**",
+        r"$\boxed{\text{Yes.}}$",
+        r"\boxed{\text{Yes.}}",
+        r"\text{Yes.}",
+    ]
+    assert less_formatted("plain") == []
+    deep = less_formatted("**Answer:** " * 40_000 + "1")
+    assert len(deep) < 10
+    assert deep[-1] == "1"
 
 
 def test_lines_within_the_answer_stay_as_they_are() -> None:
