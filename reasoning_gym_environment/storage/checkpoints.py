@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import time
+import uuid
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +25,8 @@ STREAM = "stream_state"
 class Checkpoints:
     """The checkpoints of one replica in its folder, `step-N.json`.
 
-    A failed save is logged and counted, and training continues.
+    All of one training have the `lineage` of its step 0, since a folder may hold those of an
+    earlier one. A failed save is logged and counted, and training continues.
 
     Args:
         counts: counters "checkpoints/saved" and "checkpoints/failed".
@@ -36,7 +36,7 @@ class Checkpoints:
         self._folder = folder
         self._counts = counts
         self._highest = -1
-        self._time = 0  # of the last file, in nanoseconds
+        self._lineage: str = ""
         self._lock = LockFile(folder.with_name(f"{folder.name}.lock"))
         self._disk = DaemonWriter(folder)
 
@@ -79,14 +79,10 @@ class Checkpoints:
         if step < self._highest:
             self.failed(step, f"this run has saved step {self._highest}: the trainer went back")
             return
+        self._lineage = self._lineage or (step and _lineage(self._path(0))) or uuid.uuid4().hex
         try:
-            text = json.dumps({"schema_version": VERSION, **content})
+            text = json.dumps({"schema_version": VERSION, "lineage": self._lineage, **content})
             write_whole(path, text, synced=True)
-            # `newest` compares these times, which therefore grow whatever the clock does.
-            others = self._folder.glob("step-*.json") if not self._time else ()
-            before = max((other.stat().st_mtime_ns for other in others), default=self._time)
-            self._time = max(time.time_ns(), before + 1)
-            os.utime(path, ns=(self._time, self._time))
         except OSError as error:
             self.failed(step, str(error))
             return
@@ -115,17 +111,15 @@ class Checkpoints:
         self._lock.release()
 
     def newest(self, step: int) -> Path | None:
-        """Return a step's checkpoint, or the newest before it; None without one.
-
-        Checkpoints older than that of step 0 are of an earlier run in the same folder.
-        """
+        """Return a step's checkpoint, or the newest before it of the lineage; None without one."""
         if self._path(step).exists():
             return self._path(step)
-        first = self._path(0)
-        since = first.stat().st_mtime_ns if first.exists() else 0
+        first = _lineage(self._path(0))
         found = [path for path in self._folder.glob("step-*.json") if 0 <= _step(path) < step]
-        of_this_run = [path for path in found if path.stat().st_mtime_ns >= since]
-        return max(of_this_run, key=_step, default=None)
+        for path in sorted(found, key=_step, reverse=True):
+            if not first or _lineage(path) in (first, None):  # the owner reports a damaged one
+                return path
+        return None
 
     def _path(self, step: int) -> Path:
         return self._folder / f"step-{step}.json"
@@ -137,8 +131,26 @@ def _step(path: Path) -> int:
     return int(number) if number.isdecimal() and number.isascii() else -1
 
 
+def _lineage(path: Path) -> Any:
+    """Return a checkpoint's lineage; None if there is none, or no checkpoint."""
+    try:
+        return _read(path).get("lineage")
+    except ValueError:
+        return None
+
+
 def read_checkpoint(path: Path) -> Any:
     """Return a checkpoint's stream state, for its owner to validate; ValueError if it has none."""
+    checkpoint = _read(path)
+    version = checkpoint.get("schema_version", VERSION)
+    if version != VERSION:
+        raise ValueError(f"schema_version is {version!r:.50}, this program reads {VERSION}")
+    if STREAM not in checkpoint:
+        raise ValueError(f"{STREAM} is missing: it is not a checkpoint")
+    return checkpoint[STREAM]
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
@@ -147,13 +159,7 @@ def read_checkpoint(path: Path) -> Any:
         raise ValueError("it is nested too deeply") from error
     except ValueError as error:
         raise ValueError(f"it is not valid JSON: {error}") from error
-    checkpoint = validate(content, dict[str, Any])
-    version = checkpoint.get("schema_version", VERSION)
-    if version != VERSION:
-        raise ValueError(f"schema_version is {version!r:.50}, this program reads {VERSION}")
-    if STREAM not in checkpoint:
-        raise ValueError(f"{STREAM} is missing: it is not a checkpoint")
-    return checkpoint[STREAM]
+    return validate(content, dict[str, Any])
 
 
 def unusable(path: Path, reason: object) -> FixableError:

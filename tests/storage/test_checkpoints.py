@@ -57,8 +57,6 @@ def test_what_an_earlier_run_left_in_the_folder_is_not_continued_by_accident(
 ) -> None:
     folder = tmp_path / "env_0"
     saved(folder, 3, 6)
-    for path in folder.iterdir():
-        os.utime(path, (1, 1))
     checkpoints = saved(folder, 0)
     assert checkpoints.newest(5) == folder / "step-0.json"
     assert checkpoints.newest(6) == folder / "step-6.json"  # as the trainer says
@@ -77,6 +75,25 @@ def test_a_clock_that_is_set_back_hides_no_checkpoint(tmp_path: Path) -> None:
     assert checkpoints.newest(9) == folder / "step-5.json"
     resumed = saved(folder, 8)
     assert resumed.newest(9) == folder / "step-8.json"
+
+
+def test_a_folder_copied_without_its_times_continues_at_the_newest(tmp_path: Path) -> None:
+    folder = tmp_path / "env_0"
+    saved(folder, 0, 10)
+    saved(folder, 30)  # by a restart
+    for path in folder.iterdir():  # as if step 0 had been copied last
+        os.utime(path, (10**9, 10**9 - int(path.stem.removeprefix("step-"))))
+    assert Checkpoints(folder, Counter()).newest(35) == folder / "step-30.json"
+
+
+def test_a_damaged_checkpoint_is_found_so_that_it_is_reported(tmp_path: Path) -> None:
+    folder = tmp_path / "env_0"
+    checkpoints = saved(folder, 0, 3, 6)
+    (folder / "step-6.json").write_text("{")
+    assert checkpoints.newest(7) == folder / "step-6.json"
+    (folder / "step-6.json").unlink()
+    (folder / "step-0.json").write_text("{")
+    assert checkpoints.newest(7) == folder / "step-3.json"
 
 
 def test_a_later_state_is_never_saved_under_an_earlier_step(
@@ -189,10 +206,9 @@ async def test_a_killed_replica_leaves_its_name_to_the_next(tmp_path: Path) -> N
 async def test_an_asynchronous_save_is_on_disk_when_it_returns(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "env_0", Counter())
     await checkpoints.save_async(3, {"stream_state": [1]})
-    assert json.loads((tmp_path / "env_0" / "step-3.json").read_text()) == {
-        "schema_version": 1,
-        "stream_state": [1],
-    }
+    content = json.loads((tmp_path / "env_0" / "step-3.json").read_text())
+    assert content.keys() == {"schema_version", "lineage", "stream_state"}
+    assert content["stream_state"] == [1]
     checkpoints.close()
 
 
