@@ -283,11 +283,11 @@ def http(
 
 
 @asynccontextmanager
-async def replying(*chunks: bytes, endless: bool = False) -> AsyncIterator[str]:
+async def replying(*chunks: bytes, endless: bool = False, pause: float = 0.0) -> AsyncIterator[str]:
     """The URL of a server that replies with these bytes, whatever it is asked.
 
     Args:
-        endless: repeat the last chunk.
+        endless: repeat the last chunk, with pauses of so many seconds.
     """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -298,6 +298,7 @@ async def replying(*chunks: bytes, endless: bool = False) -> AsyncIterator[str]:
             while endless:
                 writer.write(chunks[-1])
                 await writer.drain()
+                await asyncio.sleep(pause)
         writer.close()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:

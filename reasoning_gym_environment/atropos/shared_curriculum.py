@@ -28,8 +28,8 @@ _MAX_PENDING = 4096
 class SharedCurriculum:
     """Asks a stream for problems and tells it their results.
 
-    While the service does not reply, there are no problems, and results wait. The options of the
-    stream are the same for all replicas.
+    Problems are fetched in the background. While the service does not reply, there are none, and
+    results wait. The options of the stream are the same for all replicas.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class SharedCurriculum:
         self._outage = Outage()
         self._pause = pause  # seconds before the next request to a service that did not reply
         self._retry_at = 0.0
-        self._fetching = asyncio.Lock()
+        self._fetching: asyncio.Task[None] | None = None
         self._sending: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -57,21 +57,30 @@ class SharedCurriculum:
             raise ConfigurationError(f"curriculum_url {self._url}: {error}") from error
 
     async def next(self) -> tuple[Recipe, bool] | None:
-        """Return the next problem, and whether it is asked again; None if there is none."""
-        async with self._fetching:
-            if not self._ahead and time.monotonic() >= self._retry_at:
-                try:
-                    await self._fetch()
-                except (ConfigurationError, ServiceUnavailableError) as error:
-                    self._record_failure(error)
-            if not self._ahead:
-                return None
-            recipe, asked_again = self._ahead.popleft()
+        """Return the next problem, and whether it is asked again; None if there is none.
+
+        Waits a second for a reply, once, and only if the service has replied so far.
+        """
+        if not self._ahead:
+            idle = self._fetching is None or self._fetching.done()
+            if idle and time.monotonic() >= self._retry_at:
+                self._fetching = asyncio.create_task(self._fetch_again())
+                if not self._outage:
+                    await asyncio.wait({self._fetching}, timeout=1.0)
+        if not self._ahead:
+            return None
+        recipe, asked_again = self._ahead.popleft()
         self._awaited[recipe_key(recipe)] = None
         if len(self._awaited) > _MAX_PENDING:
             del self._awaited[next(iter(self._awaited))]
         self._counts["curriculum/shared_problems"] += 1
         return recipe, asked_again
+
+    async def _fetch_again(self) -> None:
+        try:
+            await self._fetch()
+        except (ConfigurationError, ServiceUnavailableError) as error:
+            self._record_failure(error)
 
     async def _fetch(self) -> None:
         reply = await asyncio.to_thread(self._client.problems, self._stream, BATCH, self._options)
@@ -132,6 +141,8 @@ class SharedCurriculum:
 
     async def close(self) -> None:
         """Give the last results a few seconds to reach the service."""
+        if self._fetching is not None:
+            self._fetching.cancel()
         if self._sending is not None:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._sending, 5.0)

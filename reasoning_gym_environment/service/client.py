@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
+import threading
 import time
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
-from http.client import HTTPException, IncompleteRead
 from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -73,7 +73,8 @@ class RewardClient:
     Args:
         url: of the service, such as http://127.0.0.1:8080.
         patience: seconds to repeat a request while the service cannot be reached or is busy.
-        timeout: seconds for one request; the service lets completions wait for 90 and scores them.
+        timeout: seconds for one request and its whole reply; the service lets completions wait for
+            90 and scores them.
 
     Example:
         client = RewardClient("http://127.0.0.1:8080")
@@ -109,7 +110,10 @@ class RewardClient:
     ) -> list[dict[str, Any]]:
         """Return the next problems of a stream, which `options` start, with question and recipe."""
         body = {"stream": stream, "count": count, "options": options and dict(options)}
-        return [asdict(each) for each in self._post("/problems", body, ProblemsReply).problems]
+        problems = self._post("/problems", body, ProblemsReply).problems
+        if len(problems) != count:
+            raise ServiceUnavailableError(f"{self._url} sent {len(problems)} of {count} problems")
+        return [asdict(each) for each in problems]
 
     def observe(
         self, stream: str, recipe: Mapping[str, Any], *, solved: int, attempts: int
@@ -144,38 +148,54 @@ class RewardClient:
             ) from error
 
     def _attempt(self, route: str, body: bytes) -> bytes:
-        headers = {"Content-Type": "application/json"}
+        """Post once; in a thread, since the caller's may run an event loop."""
+        reply: Future[bytes] = Future()
+
+        def ask() -> None:
+            try:
+                reply.set_result(asyncio.run(self._ask(self._url + route, body)))
+            except Exception as error:  # noqa: BLE001 - raised to the caller, as by executors
+                reply.set_exception(error)
+
+        threading.Thread(target=ask, daemon=True).start()
+        return reply.result()
+
+    async def _ask(self, url: str, body: bytes) -> bytes:
+        import aiohttp  # slow; urllib has no timeout for a whole reply
+
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if token := os.environ.get(TOKEN_VARIABLE):
             headers["Authorization"] = f"Bearer {token}"
-        request = urllib.request.Request(self._url + route, body, headers)
+        limit, text = aiohttp.ClientTimeout(total=self._timeout), bytearray()
+        session = aiohttp.ClientSession(timeout=limit, trust_env=True, auto_decompress=False)
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout) as reply:
-                text = bytes(reply.read(MAX_REPLY_BYTES))
-                if reply.length:  # of the rest
-                    raise IncompleteRead(text, reply.length)
-                return text
-        except urllib.error.HTTPError as error:
-            raise _refusal(self._url + route, error) from None
-        except (OSError, HTTPException) as error:
+            async with session, session.post(url, data=body, headers=headers) as reply:
+                async for chunk in reply.content.iter_any():
+                    text += chunk
+                    if len(text) > MAX_REPLY_BYTES:
+                        raise aiohttp.ClientPayloadError(f"more than {MAX_REPLY_BYTES} bytes")
+        except (OSError, aiohttp.ClientError, asyncio.TimeoutError) as error:
+            why = str(error) or f"no whole reply within {self._timeout:g} s"
             raise ServiceUnavailableError(
-                f"{self._url} does not reply: {error}; start `reasoning-gym-environment rewards` "
+                f"{self._url} does not reply: {why}; start `reasoning-gym-environment rewards` "
                 "there, or correct the url"
             ) from error
+        if reply.status >= 300:
+            raise _refusal(url, reply.status, bytes(text), reply.headers.get("Retry-After", ""))
+        return bytes(text)
 
 
-def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
-    """Return the exception of a reply that is an error."""
-    with error:
-        text = error.read(MAX_REPLY_BYTES).decode(errors="replace")
+def _refusal(url: str, status: int, body: bytes, seconds: str) -> Exception:
+    """Return the exception of a reply that is an error; `seconds` is its Retry-After."""
+    text = body.decode(errors="replace")
     try:
         text = json.loads(text)["error"]
     except (ValueError, RecursionError, KeyError, TypeError):
         text = shorten(text)
-    message = f"{url} replied with status {error.code}: {text}"
-    seconds = error.headers.get("Retry-After", "")
+    message = f"{url} replied with status {status}: {text}"
     if seconds.isdigit():
         return ServiceUnavailableError(message, retry_after=float(seconds))
-    return ServiceUnavailableError(message) if error.code >= 500 else ConfigurationError(message)
+    return ServiceUnavailableError(message) if status >= 500 else ConfigurationError(message)
 
 
 def split_stream_url(url: str) -> tuple[str, str]:

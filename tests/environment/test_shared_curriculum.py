@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from scripted_server import serving
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym, ReasoningGymEnv
@@ -113,3 +115,30 @@ async def test_a_service_that_refuses_the_stream_or_is_absent_stops_the_start(
             with pytest.raises(ConfigurationError, match=f"curriculum_url {url}: .*{says}"):
                 async with bench.environment(server.url, curriculum_url=url):
                     pass
+
+
+async def test_a_service_that_hangs_is_waited_for_once(caplog: pytest.LogCaptureFixture) -> None:
+    replies, asked = asyncio.Event(), 0
+
+    async def problems(request: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            await replies.wait()
+        seeds = range(asked * BATCH, (asked + 1) * BATCH)
+        recipes = [{"task": "gcd", "seed": seed} for seed in seeds]
+        listed = [{"recipe": each, "question": "?", "asked_again": False} for each in recipes]
+        return web.json_response({"problems": listed, "sampling": {}})
+
+    async with serving([web.post("/problems", problems)]) as url:
+        shared = SharedCurriculum(f"{url}/run", {}, Counter())
+        await shared.start()
+        assert all([await shared.next() for _ in range(BATCH)])
+        assert not any([await shared.next() for _ in range(100)])
+        assert caplog.messages == []  # the fetch has not failed yet
+        assert asked == 2
+        replies.set()
+        while (problem := await shared.next()) is None:
+            await asyncio.sleep(0.01)
+        assert problem[0].seed == 2 * BATCH
+        await shared.close()

@@ -1,5 +1,7 @@
 """The blocking client against the real service, and against none."""
 
+import asyncio
+import json
 import socket
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from http.client import parse_headers
 from pathlib import Path
 
 import pytest
+from scripted_server import http, replying
 from served_rewards import served_rewards
 
 from reasoning_gym_environment import ReasoningGym, Status
@@ -108,7 +111,7 @@ def test_a_service_that_is_not_there_is_named(tmp_path: Path) -> None:
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{",
             ServiceUnavailableError,
-            "does not reply: IncompleteRead",
+            "does not reply: ",
         ),
     ],
 )
@@ -129,6 +132,22 @@ def test_another_servers_reply_is_an_error(reply: bytes, error: type[Exception],
         with pytest.raises(error, match=says):
             client.score({"task": "gcd", "seed": 1}, ["4"])
         answering.join()
+
+
+@pytest.mark.parametrize("begins", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\n\r\n"])
+async def test_a_reply_that_dribbles_ends_at_the_timeout(begins: bytes) -> None:
+    async with replying(begins, b"x", pause=0.1, endless=True) as url:
+        client = RewardClient(url, patience=0.0, timeout=1.0)
+        with pytest.raises(ServiceUnavailableError, match="no whole reply within 1 s"):
+            await asyncio.to_thread(client.problems, "run")
+
+
+async def test_a_service_that_sends_more_problems_than_asked_for_is_refused() -> None:
+    problem = {"recipe": {}, "question": "?", "asked_again": False}
+    reply = json.dumps({"problems": [problem] * 3, "sampling": {}}).encode()
+    async with replying(http(reply)) as url:
+        with pytest.raises(ServiceUnavailableError, match="sent 3 of 2 problems"):
+            await asyncio.to_thread(RewardClient(url, patience=0.0).problems, "run", 2)
 
 
 @pytest.mark.parametrize("url", [None, "", "127.0.0.1:8080", "file:///etc/passwd"])
