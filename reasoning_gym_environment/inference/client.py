@@ -96,7 +96,13 @@ class InferenceClient:
         return {name for form in forms if isinstance(form, ChatText) for name in form.left_out}
 
     def give_up_after(self, seconds: float) -> None:
-        """Retry failing requests until none has succeeded for that long; then fail all."""
+        """Retry failing requests until none has succeeded for that long; then fail all.
+
+        No trainer waits, so a live server may take its whole `timeout` for a request: the first
+        replies are the shortest, and tell little of the others.
+        """
+        for detector in self.failover.detectors:
+            detector.compares = False
         self.failover.outage_timeout = seconds
         self.retry_seconds = {"train": seconds, "eval": seconds}
 

@@ -7,6 +7,7 @@ import pytest
 from clock import Clock
 
 from reasoning_gym_environment.inference._failover import HangDetector
+from reasoning_gym_environment.inference.client import InferenceClient
 from reasoning_gym_environment.inference.errors import HangingError
 
 
@@ -110,6 +111,18 @@ async def test_a_forgotten_request_is_abandoned_and_each_gets_as_long(
         with pytest.raises(HangingError, match=r"the longest before took 0\.0 s"):
             await (await waited(detector, clock, 2000))
         assert clock.now - begun == limit
+
+
+async def test_without_a_trainer_a_request_has_the_servers_whole_timeout() -> None:
+    server, clock = Server(there=True), Clock()
+    client = InferenceClient([server], None, system_prompt="")
+    client.failover.detectors = [detector] = [Hasty(server, clock)]
+    client.give_up_after(20.0)
+    await answered_after(6.0, detector, clock)
+    begun = clock.now
+    with pytest.raises(HangingError, match="no reply from http://here/v1 after 1200 s"):
+        await (await waited(detector, clock, 2000))
+    assert clock.now - begun == 1200
 
 
 async def answered_after(seconds: float, detector: HangDetector, clock: Clock) -> None:
