@@ -183,6 +183,11 @@ class ReasoningGymEnv(BaseEnv):
         start_worker: StartWorker | None = None,
     ) -> None:
         output.redact_api_keys(config.data_dir_to_save_evals)  # first, whatever fails later
+        if testing:
+            raise ConfigurationError(
+                "testing must be false: Atropos's mock server completes no prompt; without a model "
+                "try `reasoning-gym-environment demo`"
+            )
         servers = server_configs if isinstance(server_configs, list) else [server_configs]
         if not servers:
             raise ConfigurationError("server_configs is empty: give the settings of a server")
@@ -601,6 +606,8 @@ class ReasoningGymEnv(BaseEnv):
         if self._fatal is not None:
             raise self._fatal
         self.status_dict = await self.api.request("GET", "/status-env", {"env_id": self.env_id})
+        if self.config.inference_weight == -1:
+            self.status_dict["env_weight"] = 1.0
         step = self.status_dict["current_step"]
         if step < self.curr_step:
             raise self.api.mark_lost(f"it went back from step {self.curr_step} to step {step}")

@@ -263,6 +263,10 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
                 f"batch_size must be ≥ group_size ({self.group_size}), got {self.batch_size}; "
                 "raise it, or leave it at -1 for the trainer to set"
             )
+        for name in ("inference_weight", "max_num_workers"):
+            value = getattr(self, name)
+            if value <= 0 and value != -1:
+                raise ValueError(f"{name} must be a number > 0 or -1, got {value}")
         require_difficulty_where_fixed(self.complexity_mode, self.difficulty)
         resolve_system_prompt(self.system_prompt)  # refuses a misspelled name
         none_above = self.rollout_save_score_threshold == 1 and not self.dump_all_rollouts
@@ -326,7 +330,7 @@ class RunFlags(Section):
         begins="Other options",
     )
     slurm: bool = option(False, "Find the servers in Slurm's list of nodes.")
-    testing: bool = option(False, "Use Atropos's mock server, for its own tests.")
+    testing: bool = option(False, "Must be false: Atropos's mock server completes no prompt.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

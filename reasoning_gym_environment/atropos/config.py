@@ -35,6 +35,7 @@ from ..inference.prompts import (
 from ..inference.servers import ServerClient
 from ..scoring.grading import ScoringSettings
 from ..settings import EnvironmentSettings, ServerSettings, settings_of
+from ..util.command_line import SERVER, build
 from ..util.outages import Outage
 from ..util.values import shorten
 
@@ -84,6 +85,8 @@ class AtroposServer(APIServer):
 
     def __init__(self, config: Any, reasoning_config: Any = None, *, server_type: str = "") -> None:
         config.server_type = server_type or config.server_type
+        known = {name: value for name, value in config if name in ServerSettings.model_fields}
+        build(ServerSettings, known, prefix=f"{SERVER}.")
         super().__init__(config, reasoning_config=reasoning_config)
         self.client = ServerClient(
             config,

@@ -6,8 +6,8 @@ are 1.5 MB that it never sees.
 
 The client retries, and notices when the API was restarted. The API keeps its environments in a list
 in memory. After a restart it gives our id to the next environment and would take our groups under
-that name. So the client registers a sentinel: an environment of weight 0 with a unique name. An API
-that doesn't know the sentinel was restarted.
+that name. So the client registers a sentinel: an environment of hardly any weight with a unique
+name. An API that doesn't know the sentinel was restarted.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ class TrainerApi:
         self._sentinel = {
             "desired_name": f"sentinel-{uuid.uuid4()}",
             "max_token_length": 1,
-            "weight": 0.0,
+            "weight": 1e-30,  # the API divides by the sum of all weights
             "group_size": 1,
         }
         self._sentinels = 0

@@ -118,10 +118,11 @@ def rollout_table(groups: Sequence[Sequence[tuple[Any, ...]]]) -> wandb.Table:
 
 
 def describe_output(config: Any, run_id: str) -> None:
-    """Render Atropos's own file as HTML and print which files hold the run's groups."""
+    """Render the messages of Atropos's own file as HTML; print which files hold the groups."""
     atropos, others = config.data_path_to_save_groups, []
     if atropos and Path(atropos).exists():
-        generate_html(atropos)
+        if config.include_messages:
+            generate_html(atropos)
         others = [f"{atropos} (Atropos's own format)"]
     folder = Path(config.data_dumps_dir)
     dumps = sorted(folder.glob(f"reasoning_gym_environment_*rollouts_{run_id}_*.jsonl"))

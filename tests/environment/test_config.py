@@ -43,6 +43,12 @@ def test_a_value_out_of_range_is_named_with_its_setting() -> None:
         "group_size": [0],
         "max_token_length": [1],
         "max_eval_workers": [0],
+        "max_num_workers": [0],
+        "inference_weight": [float("nan"), float("inf")],
+        "max_num_workers_per_node": [0],
+        "max_batches_offpolicy": [0],
+        "eval_limit_ratio": [-0.5, 1.5],
+        "min_batch_allocation": [-0.1, 1.5],
         "seed": ["many"],
         "complexity_mode": ["hard"],
         "difficulty": [1.5],
@@ -75,6 +81,8 @@ def test_a_contradiction_is_named() -> None:
             "complexity_mode": "random",
             "difficulty": 0,
         },
+        "inference_weight must be a number > 0 or -1, got 0": {"inference_weight": 0},
+        "max_num_workers must be a number > 0 or -1, got -2": {"max_num_workers": -2},
     }.items():
         assert said in refusal(**settings)
 
@@ -141,6 +149,22 @@ def test_a_hub_that_does_not_answer_is_logged_once(caplog: pytest.LogCaptureFixt
     [said] = caplog.messages
     assert said.startswith("The Hugging Face hub doesn't answer: ")
     assert f"thrown while requesting HEAD {nowhere}" in said
+
+
+@pytest.mark.parametrize(
+    ("server", "testing", "said"),
+    [
+        ({}, True, "testing must be false: "),
+        ({"timeout": 0}, False, "openai.timeout must be an integer ≥ 1, got 0"),
+    ],
+)
+def test_python_code_is_refused_what_would_stall(
+    server: dict[str, Any], testing: bool, said: str, bench: Any
+) -> None:
+    servers = [APIServerConfig(**bench.server("http://127.0.0.1:1", **server))]
+    with pytest.raises(ConfigurationError) as raised:
+        ReasoningGymEnv(ReasoningGymEnvConfig(**bench.settings()), servers, testing=testing)
+    assert str(raised.value).startswith(said)
 
 
 async def refused(bench: Any, command: str, *options: str) -> str:

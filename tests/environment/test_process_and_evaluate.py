@@ -100,6 +100,18 @@ async def test_process_ends_with_a_policy_that_is_always_right(
     assert len(dumped(bench.folder, "*environment_rollouts_*.jsonl")) == GROUPS
 
 
+async def test_process_without_messages_writes_groups_and_no_page(
+    bench: Any, tokenizer: Any
+) -> None:
+    async with (
+        PolicyServer(WRONG, tokenizer) as server,
+        processing(bench, server.url, ReasoningGymEnv, include_messages=False) as env,
+    ):
+        await env.process_manager()
+    assert [row["messages"] for row in rows_of(bench.folder / "groups.jsonl")] == [None] * GROUPS
+    assert not (bench.folder / "groups.html").exists()
+
+
 @pytest.mark.parametrize("kind", ["openai", "vllm"])
 async def test_process_ends_when_the_inference_server_dies(
     kind: str, bench: Any, tokenizer: Any

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from scripted_server import ScriptedServer
 from serve_loop import HONEST, training_from, until_pulled
+from trainer_api import begin_training, let_in
 
 from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.errors import FixableError
 
 SAVED_EVERY = 3
@@ -27,6 +29,24 @@ async def come_to(env: ReasoningGymEnv, step: int) -> None:
     await env.env_step_checks()
     if env.eval_runner is not None:
         await env.eval_runner
+
+
+async def test_an_environment_that_ignores_weights_takes_all_requests_and_no_others_share(
+    bench: Any, tokenizer: Any, tmp_path: Path
+) -> None:
+    async with (
+        PolicyServer(HONEST, tokenizer) as server,
+        ApiServer() as api,
+        bench.environment(server.url, rollout_server_url=api.url, inference_weight=-1) as env,
+    ):
+        await begin_training(api.url, tmp_path)
+        await env.register_env()
+        await env.get_status()  # of an API that knows no other weight
+        other = await let_in(api.url, "other")
+        await env.get_status()
+        status = await env.api.request("GET", "/status-env", {"env_id": other["env_id"]})
+    assert env.server.servers[0].sem.weight == 1
+    assert status["env_weight"] == 1
 
 
 async def test_one_of_two_replicas_evaluates_and_the_other_takes_over(
