@@ -825,10 +825,11 @@ class ReasoningGymEnv(BaseEnv):
                 length_limit=self.length_limit,
                 identity=self.identity(),
             )
-        except Exception:
+        except Exception as error:
             self.statistics.counts["evaluation/failures"] += 1
             if self.serving:  # nothing awaits the evaluation
-                logger.exception("The evaluation failed")
+                is_bug = not isinstance(error, FixableError)
+                logger.error("The evaluation failed: %s", error, exc_info=is_bug)
             raise
 
     @cached_property

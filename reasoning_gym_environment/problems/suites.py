@@ -35,16 +35,16 @@ class SuiteSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """What results depend on, under the options' names; the user may choose other tokens."""
 
     system_prompt: str
-    eval_attempts: Annotated[int, Meta(ge=1)]
-    eval_temperature: Annotated[float, Meta(ge=0)]
-    max_token_length: Annotated[int, Meta(ge=1)]
+    eval_attempts: Annotated[int, Meta(ge=1, le=10_000)]
+    eval_temperature: Annotated[float, Meta(ge=0, le=100)]
+    max_token_length: Annotated[int, Meta(ge=1, le=2**31)]
 
 
 class SuiteItems(Struct, frozen=True, forbid_unknown_fields=True):
     """Items with the same parameters: seeds, and the first digits of each question's SHA-256."""
 
-    task: str
-    level: int | None
+    task: Annotated[str, Meta(pattern="^[a-z0-9_]{1,100}$")]
+    level: Annotated[int, Meta(ge=0, lt=1000)] | None
     difficulty: _Share | None
     parameters: dict[str, Any]
     items: Annotated[list[tuple[_Seed, _Digits]], Meta(min_length=1)]
@@ -71,7 +71,7 @@ class Suite(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     name: Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,39}$")]
-    version: Annotated[int, Meta(ge=1)]
+    version: Annotated[int, Meta(ge=1, le=2**31)]
     about: str
     made_with: dict[str, str]
     settings: SuiteSettings
@@ -154,8 +154,11 @@ def load_suite(name: str) -> Suite:
     try:
         manifest = json.loads(path.read_bytes())
         suite = validate(manifest, Suite)
+        suite.settings.system_prompt.encode()
         for recipe, _, _ in suite.items():
             require_valid_recipe(recipe)
+        if len({recipe_key(recipe) for recipe, _, _ in suite.items()}) < len(suite):
+            raise ValueError("an item is there twice")
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} is not a suite: {error}") from None
     if _sha256(manifest, "file_sha256") != suite.file_sha256:

@@ -1,12 +1,16 @@
-"""`serve` on a disk that gets full: training continues, what is lost is said, and that it ends."""
+"""A disk that gets full: training continues, losses are said, an evaluation goes on later."""
 
 import re
 import signal
 from typing import Any
 
+import pytest
 from serve_loop import HONEST, serving, until_pulled
 from small_disks import enlarge, memory_disk
 
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.storage.dumps import read_dump
 
 
@@ -37,3 +41,37 @@ async def test_a_full_disk_costs_rows_and_checkpoints_but_no_training(
     assert re.search(r"'checkpoints/failed': \d+.*'dumps/lost': \d+", said)
     assert f"To see the rollouts: reasoning-gym-environment report {disk / 'dumps'}\n" in said
     assert "Traceback" not in said
+
+
+async def test_a_full_disk_ends_an_evaluation_that_goes_on_where_it_was(
+    bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    long = ScriptedPolicy(["x" * 4000 + "<answer>1</answer>"])
+    settings = {"num_eval_samples_per_task": 30, "max_eval_workers": 1, "max_token_length": 8192}
+    async with PolicyServer(long, tokenizer) as server:
+        with memory_disk(bench.folder / "small", "64k") as disk:
+            folder = disk / "results"
+            settings["data_dir_to_save_evals"] = str(folder)
+            for _ in range(2):  # the second finds what the first has written, and no room
+                async with bench.environment(server.url, **settings) as env:
+                    with pytest.raises(FixableError, match=r"No space left on device.*free space"):
+                        await env.evaluate()
+            rows, torn = read_dump(folder / "samples.partial.jsonl")
+            assert 0 < len(rows) < 30
+            assert torn == 0
+            enlarge(disk, "16m")
+            asked = server.requests
+            async with bench.environment(server.url, **settings) as env:
+                await env.evaluate()
+                assert server.requests - asked == 30 - len(rows)
+                assert len(read_dump(folder / "samples.jsonl").rows) == 30
+                enlarge(disk, "300k")
+                env.env_id = 0  # as in `serve`
+                with pytest.raises(FixableError):
+                    await env.evaluate()
+                del env.env_id
+    [said] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert said.getMessage().startswith(
+        "The evaluation failed: evaluation results can't be written"
+    )
+    assert not said.exc_info

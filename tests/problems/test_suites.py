@@ -105,11 +105,27 @@ async def test_a_suite_may_lack_the_version_that_made_it(pool: TaskPool, tmp_pat
         require_same_questions(suite, [])
 
 
+SETTINGS = manifest([])["settings"]
+GCD: dict[str, Any] = {
+    "task": "gcd",
+    "level": None,
+    "difficulty": None,
+    "parameters": {},
+    "items": [[1, "0" * 64]],
+}
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"name": "../up"}, "name"),
     ({"version": 0}, "version"),
     ({"more": 1}, "more"),
     ({"sets": []}, "sets"),
+    ({"version": 10**400}, "version"),
+    ({"settings": {**SETTINGS, "eval_attempts": 10**12}}, "eval_attempts"),
+    ({"settings": {**SETTINGS, "eval_temperature": float("inf")}}, "eval_temperature"),
+    ({"settings": {**SETTINGS, "max_token_length": 10**18}}, "max_token_length"),
+    ({"settings": {**SETTINGS, "system_prompt": "\ud800"}}, "surrogates not allowed"),
+    ({"sets": [{**GCD, "task": "\x1b]0;name\x07"}]}, "task"),
+    ({"sets": [{**GCD, "level": 10**9}]}, "level"),
+    ({"sets": [GCD, GCD]}, "an item is there twice"),
     ({"settings": {"system_prompt": "x"}}, "settings"),
 ]
 
