@@ -81,7 +81,9 @@ def rows(groups: int, words: int, *, evaluation: bool = False) -> Iterator[dict[
         progress = 1.0 if evaluation else number / groups
         level = None if evaluation else float(min(3, int(progress * 4 * rng.random() * 1.5)))
         skill = talents[task] * (0.5 + 0.5 * progress) * (1 - 0.12 * (level or 0))
-        recipe = Recipe(task=task, seed=2 * number + evaluation, level=level)
+        parameters = {} if level is None else {"max_value": 9}
+        seed = 2 * number + evaluation
+        recipe = Recipe(task=task, seed=seed, level=level, parameters=parameters)
         problem = Problem(recipe=recipe, question=text(rng, 80), oracle="42", entry=b"")
         size = 1 if evaluation else GROUP_SIZE
         attempts = tuple(attempt(rng, skill, words) for _ in range(size))

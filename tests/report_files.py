@@ -58,7 +58,9 @@ def row(
     Args:
         time: None leaves it out, as in dumps of old; "" is a minute for each number.
     """
-    recipe = Recipe(task=task, seed=2 * number + evaluation, level=level)
+    parameters = {} if level is None else {"max_value": 9}
+    seed = 2 * number + evaluation
+    recipe = Recipe(task=task, seed=seed, level=level, parameters=parameters)
     said = texts or [f"<think>thought {i}</think><answer>{i}</answer>" for i in range(len(scores))]
     attempts = tuple(
         attempt(text, score, tokens=tokens, detail=detail)

@@ -12,7 +12,10 @@ from reasoning_gym_environment.problems.levels import Curriculum
 from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.problems.stream import require_stream_state
 
-LADDERS = {"gcd": ({}, {}, {}), "lcm": ({}, {}, {}, {}, {})}
+LADDERS = {
+    task: tuple({"max_value": n} for n in range(height))
+    for task, height in (("gcd", 3), ("lcm", 5))
+}
 
 
 def sampler(seed: int = 1, replica: str = "env_0") -> Sampler:

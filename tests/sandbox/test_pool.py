@@ -305,7 +305,7 @@ async def test_a_problem_the_library_cannot_make_is_an_error_that_says_why(
     impatient: TaskPool, gcd: Problem, counts: Counter[str]
 ) -> None:
     errors, before = counts["generation/errors"], set(impatient.pids)
-    with pytest.raises(GenerationError, match=r"no_such_task: ValueError: .*not registered"):
+    with pytest.raises(GenerationError, match=r"no_such_task: UnknownTaskError: .*unknown task"):
         await impatient.generate(Recipe(task="no_such_task", seed=2))
     with pytest.raises(GenerationError, match=r"gcd: TypeError: .*no_such_parameter"):
         await impatient.generate(Recipe(task="gcd", seed=2, parameters={"no_such_parameter": 1}))

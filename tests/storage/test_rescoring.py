@@ -192,7 +192,7 @@ async def test_what_this_version_does_not_know_is_kept(pool: TaskPool, gcd: Prob
         ("polynomial_multiplication", {"variables": ["CODE"]}, "variables can't be"),
         ("spell_backward", {"data_file": "../../../../etc/passwd"}, "data_file can't be"),
         ("ab", {"length": 10**9}, "length can't be"),
-        ("composite", {"datasets": []}, "not registered"),
+        ("composite", {"datasets": []}, "unknown task"),
     ],
 )
 async def test_a_row_whose_recipe_is_hostile_is_kept_as_it_was_and_runs_nothing(
