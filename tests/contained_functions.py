@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import ctypes
 import json
+import mmap
+import multiprocessing
 import os
 import resource
 import shutil
@@ -35,6 +37,37 @@ def equal(text: str, data: Any) -> float:
 def evaluate(text: str, data: Any) -> float:
     """What nobody should write: the text runs."""
     return float(eval(text) == data)
+
+
+def executes(text: str, data: Any) -> float:
+    """Run the text, and return 1 if it raises nothing."""
+    exec(text, {})
+    return 1.0
+
+
+SHARED = mmap.mmap(-1, 4096)
+LOCK = multiprocessing.Lock()
+
+
+def remembers(text: str, data: Any) -> float:
+    """1 if no earlier call has left a mark in the memory that the import shares."""
+    before = SHARED[0], LOCK.acquire(timeout=1)
+    SHARED[0] = 1
+    return float(before == (0, True))
+
+
+def forks_without_end(text: str, data: Any) -> float:
+    """Start as many processes as it can; needs `processes`."""
+    while True:
+        with contextlib.suppress(OSError):
+            os.fork()
+
+
+def starts_threads_without_end(text: str, data: Any) -> float:
+    threading.stack_size(32768)
+    while True:
+        with contextlib.suppress(RuntimeError):
+            threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
 
 
 def earlier_calls(text: str, data: Any) -> int:

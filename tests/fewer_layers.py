@@ -3,6 +3,8 @@
 The package has no such switch: a fork server of these classes replaces functions in its process.
 """
 
+import errno
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -43,8 +45,8 @@ def leave_out_sandbox() -> None:
     leave_out_screen()
     failure = _children._failure
 
-    def failure_without_filter(wait_status: int, *, timed_out: bool) -> Outcome:
-        outcome = failure(wait_status, timed_out=timed_out)
+    def failure_without_filter(wait_status: int) -> Outcome:
+        outcome = failure(wait_status)
         return Outcome.CRASHED if outcome is Outcome.KILLED else outcome
 
     _children._failure = failure_without_filter
@@ -65,6 +67,15 @@ def leave_out_filter() -> None:
     _limits.filter_function = lambda allow: "No system call filter: left out."
 
 
+def leave_out_landlock() -> None:
+    """Stand in for a kernel without Landlock."""
+
+    def refuse(*, write: bool) -> int:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    _limits.landlock_rules = refuse
+
+
 def _program(leave_out: str, program: str = ForkServer._program) -> str:
     tests = str(Path(__file__).parent)
     path = f"import sys; sys.path.append({tests!r})"
@@ -72,7 +83,8 @@ def _program(leave_out: str, program: str = ForkServer._program) -> str:
 
 
 UNFILTERED = _program("leave_out_filter", PROGRAM)
-"""The program of a function's fork server, without its system call filter."""
+WITHOUT_LANDLOCK = _program("leave_out_landlock", PROGRAM)
+"""Programs of a function's fork server, without its system call filter or Landlock."""
 
 
 class Unscreened(ForkServer):

@@ -19,6 +19,6 @@ exec unshare --mount --pid --ipc --uts --fork --mount-proc --kill-child bash -eu
     shift
     mount -o remount,bind,ro /
     export HOME=/var/tmp TMPDIR=/var/tmp
-    exec setpriv --reuid 1000 --regid 1000 --clear-groups --inh-caps=-all --bounding-set=-all \
+    exec setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --bounding-set=-all \
         --no-new-privs "$@"
 ' strict_container "$@"

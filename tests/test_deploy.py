@@ -104,14 +104,14 @@ def test_the_image_of_openenv_starts_its_command_at_the_port_that_clients_expect
 @can_contain
 @pytest.mark.processes
 @pytest.mark.lengthy
-def test_hostile_answers_are_contained_in_a_strict_container() -> None:
+def test_hostile_texts_are_contained_in_a_strict_container() -> None:
     """All of them: forks, system call filter and limits work there as they do elsewhere."""
     done = subprocess.run(
         [
             ROOT / "tests" / "strict_container.sh",
             sys.base_prefix,
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
-            "tests/sandbox/test_hostile_answers.py",
+            *("tests/sandbox/test_hostile_answers.py", "tests/sandbox/test_attacks.py"),
         ],
         cwd=ROOT,
         capture_output=True,

@@ -8,8 +8,10 @@ import math
 import os
 import select
 import signal
+import socket
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from ._protocol import FORM_SCORES, FormScores, Outcome
@@ -29,7 +31,8 @@ class ParentGoneError(Exception):
 
 def start_child(work: Work) -> tuple[int, int]:
     """Fork a child; return its process id and the descriptor that its scores are read from."""
-    read_end, write_end = os.pipe()
+    # not a pipe, which others may open through /proc/PID/fd
+    read_end, write_end = (end.detach() for end in socket.socketpair())
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -51,13 +54,15 @@ def read_scores(
     timeout: float,
     group_deadline: float = math.inf,
     parent: int | None = None,
-) -> tuple[bytes, bool]:
-    """Read up to `count` records; also return whether the child ran out of time for the next one.
+    crowded: Callable[[], bool] | None = None,
+) -> tuple[bytes, Outcome | None]:
+    """Read up to `count` records; also return why the child must end, if it has to.
 
     Args:
         timeout: seconds for one record.
         group_deadline: monotonic time at which waiting ends for all.
         parent: descriptor that becomes readable when the parent has gone.
+        crowded: tells whether the child has too many threads and processes.
 
     Raises:
         ParentGoneError: it has.
@@ -70,18 +75,21 @@ def read_scores(
     data = b""
     deadline = min(group_deadline, time.monotonic() + timeout)
     while len(data) < size:
-        ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
-        if not ready:
-            return data, True
+        wait = max(0.0, deadline - time.monotonic())
+        ready = poll.poll(1000 * (min(wait, 0.1) if crowded else wait))
+        if not ready and time.monotonic() >= deadline:
+            return data, Outcome.TIMEOUT
         if any(descriptor == parent for descriptor, _ in ready):
             raise ParentGoneError
-        chunk = os.read(reply, size - len(data))
-        if not chunk:
-            return data, False
+        chunk = os.read(reply, size - len(data)) if ready else b""
+        if ready and not chunk:
+            return data, None
         data += chunk
-        if len(data) % FORM_SCORES.size == 0:
+        if len(data) < size and crowded and crowded():
+            return data, Outcome.CRASHED
+        if chunk and len(data) % FORM_SCORES.size == 0:
             deadline = min(group_deadline, time.monotonic() + timeout)
-    return data, False
+    return data, None
 
 
 def unpack_scores(data: bytes) -> list[FormScores]:
@@ -104,24 +112,28 @@ def reap(pid: int) -> int:
 
 
 def scores_of_ended(
-    data: bytes, count: int, wait_status: int, *, timed_out: bool
+    data: bytes, count: int, wait_status: int, *, why: Outcome | None
 ) -> list[FormScores]:
-    """Return the scores of an ended child, up to and including the answer that ended it."""
+    """Return the scores of an ended child, up to and including the answer that ended it.
+
+    Args:
+        why: the reason why it had to end, if it had to.
+    """
     scores = unpack_scores(data)
     malformed = bool(scores) and scores[-1].outcome is Outcome.CRASHED
     if len(scores) < count and not malformed:
-        scores.append(FormScores(outcome=_failure(wait_status, timed_out=timed_out)))
+        scores.append(FormScores(outcome=why or _failure(wait_status)))
     return scores
 
 
-def _failure(wait_status: int, *, timed_out: bool) -> Outcome:
+def _failure(wait_status: int) -> Outcome:
     """Tell from its end what an answer did to a child that could not report it.
 
     Behind the filter no answer can send a signal or close its reply: SIGKILL came from outside.
     A signal to a process that is already ending changes nothing.
     """
     number = os.WTERMSIG(wait_status) if os.WIFSIGNALED(wait_status) else None
-    if timed_out or number == signal.SIGXCPU:
+    if number == signal.SIGXCPU:
         return Outcome.TIMEOUT
     if number == signal.SIGKILL:
         return Outcome.KILLED
@@ -138,6 +150,7 @@ def run_child(
     parent: int | None = None,
     can_kill: bool = True,
     can_close_reply: bool = False,
+    crowded: Callable[[int], bool] | None = None,
 ) -> list[FormScores]:
     """Fork a child and return its scores, up to and including the answer that ends it.
 
@@ -147,22 +160,27 @@ def run_child(
         can_kill: whether the caller can kill a child that is out of time. Where it can't, it ends
             itself and the child with it.
         can_close_reply: whether the child can close its reply and live on, as no verifier's can.
+        crowded: tells whether a child has too many threads and processes.
     """
     pid, reply = start_child(work)
     try:
-        data, timed_out = read_scores(
-            reply, count, timeout=timeout, group_deadline=group_deadline, parent=parent
+        data, why = read_scores(
+            reply,
+            count,
+            timeout=timeout,
+            group_deadline=group_deadline,
+            parent=parent,
+            crowded=partial(crowded, pid) if crowded else None,
         )
-        if timed_out and not can_kill:
+        if why is Outcome.TIMEOUT and not can_kill:
             os._exit(_EXIT_CODES[Outcome.TIMEOUT])
-        complete = timed_out or len(data) == count * FORM_SCORES.size
-        hides = can_close_reply and not complete and not _ends_by_itself(pid)
+        complete = why or len(data) == count * FORM_SCORES.size
+        if can_close_reply and not complete and not _ends_by_itself(pid):
+            why = Outcome.CRASHED  # killed by us, not from outside
     finally:
         os.close(reply)
         wait_status = reap(pid)
-    if hides:  # killed by us, not from outside
-        return [*unpack_scores(data), FormScores(outcome=Outcome.CRASHED)]
-    return scores_of_ended(data, count, wait_status, timed_out=timed_out)
+    return scores_of_ended(data, count, wait_status, why=why)
 
 
 def _ends_by_itself(pid: int) -> bool:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import select
 import signal
 import socket
 import sys
@@ -30,7 +31,7 @@ from ..errors import (
     WorkerStartError,
     WorkerTimeoutError,
 )
-from ._limits import address_space
+from ._limits import address_space, protect_process
 from ._protocol import LENGTH, MAX_REPLY, OUT_OF_MEMORY
 
 START_TIMEOUT = 120.0
@@ -211,7 +212,10 @@ class ForkServer:
             if not reply:
                 raise EOFError("it died")
         except (OSError, EOFError, asyncio.TimeoutError) as error:
-            failure = self._failure(role, f"the fork server failed: {error!r}")
+            why = f"the fork server failed: {error!r}"
+            if isinstance(error, asyncio.TimeoutError):
+                why = f"its imports and warm-up took longer than {START_TIMEOUT:g} s"
+            failure = self._failure(role, why)
             await self._stop()
             raise failure from error
         except BaseException:
@@ -344,6 +348,11 @@ def run_server(load_roles: Callable[[], Roles]) -> None:
     """
     os.nice(5)  # the event loop must not wait for the processor because of its workers
     control = socket.socket(fileno=os.dup(0))
+    protect_process()  # its forks can't be traced either, and an import may hang
+    hung_up = select.poll()
+    hung_up.register(control, 0)
+    if hung_up.poll(0):  # the parent has gone before
+        return
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1):  # libraries print
         os.dup2(null, standard)

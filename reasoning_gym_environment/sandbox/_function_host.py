@@ -65,7 +65,9 @@ def main() -> None:
     source = FunctionSource(**json.loads(sys.argv[1]))
 
     def prepare() -> Serve:
-        return partial(run, function=load_function(source), source=source)
+        function = load_function(source)
+        limits.keep_shared_memory_private()
+        return partial(run, function=function, source=source)
 
     run_server(lambda: {ROLE: prepare})
 
@@ -154,6 +156,7 @@ def run(
             group_deadline=deadline,
             parent=requests.fileno(),
             can_close_reply=hasattr(os, "waitid"),  # macOS has it from Python 3.13 on
+            crowded=lambda pid: limits.tasks_of(pid, alone="processes" not in source.allow) > 256,
         )
 
     while (frame := protocol.read_frame(requests)) is not None:

@@ -8,7 +8,8 @@ that some role may make; each role lists the calls that it needs. Four roles hav
 verifier's child computes and writes its reply, a zygote forks such children besides, a generator
 reads files, starts threads and runs event loops, and a contained function does the same with
 alarms. Any other call fails with EPERM. A call of a foreign architecture or of the x32 ABI kills
-the process.
+the process. Landlock and fewer capabilities keep those roles that open files from other processes
+and from devices.
 
 A filter also holds for code that an answer managed to run. It neither hides memory from that code
 nor keeps it from writing a reply of its own: the screen does. By hand, since `pyseccomp` needs a
@@ -17,18 +18,21 @@ library, takes five times as long in a child, and is unmaintained.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import gc
 import math
 import os
 import platform
+import re
 import resource
 import signal
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from pathlib import Path
 from types import MappingProxyType
 
 AUDIT = MappingProxyType({"x86_64": 0xC000003E, "aarch64": 0xC00000B7})
@@ -135,6 +139,7 @@ def _allow(names: str) -> dict[str, Sequence[bytes]]:
 # Not CLONE_NEW*, CLONE_UNTRACED, CLONE_PARENT, CLONE_PTRACE, CLONE_VM
 _PLAIN_FORK = _unless_any_bit("first", 0x7E82A100)
 _THREAD = _if_one_of("first", 0x3D0F00, 0x7D0F00)  # pthread_create's flags, of glibc and of musl
+_CONNECTED_PAIR = _if_one_of("second", 0x80001)  # SOCK_STREAM | SOCK_CLOEXEC: to each other alone
 _PR_SET = MappingProxyType({"PDEATHSIG": 1, "DUMPABLE": 4, "SECCOMP": 22, "NO_NEW_PRIVS": 38})
 
 _COMPUTE: _Rules = {
@@ -150,10 +155,10 @@ _FORK_AND_WAIT: _Rules = {
     "clone": _PLAIN_FORK,
     "prctl": _if_one_of("first", *_PR_SET.values()),
     "prlimit64": _if_one_of("first", 0),
-    **_allow("write read close rt_sigprocmask pipe2 wait4 setsid close_range"),
-    **_allow("set_robust_list rseq"),
+    "socketpair": _CONNECTED_PAIR,
+    **_allow("write read close rt_sigprocmask wait4 setsid close_range set_robust_list rseq"),
 }
-"""What a zygote needs besides, whose only descriptors are pipes to its children and its host.
+"""What a zygote needs besides, whose only descriptors are sockets to its children and its host.
 
 It can't kill: a filter can't tell its own children from other processes.
 """
@@ -163,8 +168,7 @@ _GENERATE: _Rules = {
     "ioctl": _if_one_of("second", 0x5401, 0x5413, 0x5421),  # TCGETS, TIOCGWINSZ, FIONBIO
     "madvise": _if_one_of("third", 4),  # MADV_DONTNEED
     "sendto": _if_one_of("fifth", 0),
-    # SOCK_STREAM | SOCK_CLOEXEC: the two ends are connected to each other alone
-    "socketpair": _if_one_of("second", 0x80001),
+    "socketpair": _CONNECTED_PAIR,
     "clone": _THREAD,
     # F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC
     "fcntl": _if_one_of("second", 1, 2, 3, 1030),
@@ -203,7 +207,8 @@ _LOOSER: Mapping[str, _Rules] = MappingProxyType(
     {
         "network": {
             "ioctl": _if_one_of("second", 0x5401, 0x5413, 0x5421, 0x541B),  # FIONREAD as well
-            **_allow("socket connect bind shutdown getsockopt setsockopt fcntl"),
+            "fcntl": _if_one_of("second", *range(5), 1030),  # F_SETFL as well
+            **_allow("socket connect bind shutdown getsockopt setsockopt"),
             **_allow("sendto sendmsg sendmmsg recvmsg recvmmsg"),
         },
         # They can't leave the process group, with which they are killed, nor send signals.
@@ -215,10 +220,10 @@ _LOOSER: Mapping[str, _Rules] = MappingProxyType(
         "write": {
             **_allow("open openat creat mkdir mkdirat rmdir unlink unlinkat rename renameat"),
             **_allow("renameat2 link linkat symlink symlinkat truncate ftruncate fallocate"),
-            **_allow(
-                "pwrite64 pwritev fsync fdatasync flock fcntl chmod fchmod fchmodat utimensat"
-            ),
+            **_allow("pwrite64 pwritev fsync fdatasync flock chmod fchmod fchmodat utimensat"),
             **_allow("umask"),
+            # locks as well; not F_SETOWN, with which the kernel signals any process
+            "fcntl": _if_one_of("second", *range(8), *range(36, 39), 1030),
         },
     }
 )
@@ -293,6 +298,9 @@ if _OWN in AUDIT:  # cached before any fork: the first use costs a child more th
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 if _LIBC:
     _LIBC.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
+    _LIBC.capset.argtypes = (ctypes.c_char_p, ctypes.c_char_p)
+    _LIBC.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+    _LIBC.mmap.restype = ctypes.c_void_p
 
 
 class _FilterProgram(ctypes.Structure):
@@ -301,11 +309,18 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def _prctl(option: str, first: int, second: int = 0) -> None:
-    """Set a property of this process; raises OSError if the kernel refuses."""
-    if _LIBC is None or _LIBC.prctl(_PR_SET[option], first, second, 0, 0) != 0:
+def _libc(function: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
+    """Call a function of the C library; raises OSError if it fails."""
+    result: int = -1 if _LIBC is None else getattr(_LIBC, function)(*arguments)
+    if result < 0:
         number = ctypes.get_errno() or errno.ENOSYS
         raise OSError(number, os.strerror(number))
+    return result
+
+
+def _prctl(option: str, first: int, second: int = 0) -> None:
+    """Set a property of this process; raises OSError if the kernel refuses."""
+    _libc("prctl", _PR_SET[option], first, second, 0, 0)
 
 
 def filter_verifier_child(reply_fd: int, *, requests_fd: int | None = None) -> str | None:
@@ -369,6 +384,75 @@ def protect_process() -> str | None:
     return None
 
 
+@cache
+def _capabilities_over_files() -> tuple[bytes, bytes]:
+    """Return what gives up all capabilities of this process but those over files, for `capset`."""
+    header, capabilities = struct.pack("=Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
+    _libc("capget", header, capabilities)
+    effective, permitted, *_ = struct.unpack("=6I", capabilities)
+    files = 0xE  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH and CAP_FOWNER
+    return header, struct.pack("=6I", effective & files, permitted & files, 0, 0, 0, 0)
+
+
+@cache
+def landlock_rules(*, write: bool) -> int:
+    """Return the descriptor of a Landlock ruleset; raises OSError where the kernel has none.
+
+    All files can be read, and with `write` changed, but for devices; /proc and /sys are only read.
+    """
+    abi = _libc("syscall", 444, None, 0, 1)  # landlock_create_ruleset, asked for its version
+    read, devices = 0x4, 0x840  # LANDLOCK_ACCESS_FS_READ_FILE; _MAKE_CHAR and _MAKE_BLOCK
+    # all that write, make, remove or rename; _REFER from ABI 2 on, _TRUNCATE from 3 on
+    change = 0x17B2 | (0x2000 if abi >= 2 else 0) | (0x4000 if abi >= 3 else 0)
+    ruleset = _libc("syscall", 444, struct.pack("=Q", read | change | devices), 8, 0)
+    allowed = [path for path in Path("/").iterdir() if path.name != "dev"]
+    allowed += map(Path("/dev").joinpath, ("full", "null", "random", "shm", "urandom", "zero"))
+    for path in filter(os.path.exists, allowed):
+        rights = read | change if write and path.name not in ("proc", "sys") else read
+        if not path.is_dir():
+            rights &= 0x4006  # those that a file can have
+        file = os.open(path, os.O_PATH)
+        _libc("syscall", 445, ruleset, 1, struct.pack("=Qi", rights, file), 0)  # landlock_add_rule
+        os.close(file)
+    return ruleset
+
+
+def isolate(*, write: bool = False) -> str | None:
+    """Deny the calling thread other processes, for good: their memory, descriptors, terminals.
+
+    The kernel lets nobody trace a process that has a capability more, whoever the user is, nor
+    with Landlock any that is not under the same rules. What tracing would need, /proc needs too.
+
+    Returns:
+        None when all holds, else a sentence that says what is not enforced.
+    """
+    if sys.platform != "linux":
+        return None  # the missing filter says it
+    try:
+        _prctl("NO_NEW_PRIVS", 1)
+        _libc("capset", *_capabilities_over_files())
+        _libc("syscall", 446, landlock_rules(write=write), 0)  # landlock_restrict_self
+    except OSError as error:
+        return f"No Landlock: the kernel refuses it ({error.strerror})."
+    return None
+
+
+def keep_shared_memory_private() -> None:
+    """Put copies in place of the memory that this process shares, which forks then do not share."""
+    maps = Path("/proc/self/maps")
+    if _LIBC is None or not maps.exists():
+        return
+    # addresses, rights, offset, device, inode, name; a device's memory can't be copied
+    shared = r"^(\w+)-(\w+) rw.s \S+ \S+ \S+ +/(?!dev/(?!shm/|zero))"
+    for addresses in re.findall(shared, maps.read_text(), re.MULTILINE):
+        begin, end = (int(address, 16) for address in addresses)
+        content = ctypes.string_at(begin, end - begin)
+        # PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS
+        if _LIBC.mmap(begin, end - begin, 0x3, 0x32, -1, 0) != begin:
+            raise MemoryError(f"no copy of {end - begin} bytes of shared memory")
+        ctypes.memmove(begin, content, end - begin)
+
+
 VERIFIER_MEMORY = 512 * 2**20
 """Address space in bytes that a verifier's child may have beyond what its host has."""
 
@@ -420,6 +504,16 @@ def _redirect_standard_streams() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
+
+
+def tasks_of(leader: int, *, alone: bool) -> int:
+    """Count the threads of a process group, or of its leader alone; 0 where there is no /proc."""
+    count = 0
+    for stat in Path("/proc").glob(f"{leader if alone else '[0-9]*'}/stat"):
+        with contextlib.suppress(OSError):  # it has just ended
+            fields = stat.read_bytes().rpartition(b")")[2].split()
+            count += int(fields[17]) if int(fields[2]) == leader else 0
+    return count
 
 
 def _detach(kept: Sequence[int]) -> list[str]:
@@ -489,15 +583,17 @@ def enter_function_child(
         allow: what else it may do: see `function_filter`.
     """
     _redirect_standard_streams()
-    gaps = _limit_memory(memory) + _detach([reply])
+    gaps = _limit_memory(memory)
+    isolation_gap = isolate(write="write" in allow)
+    gaps += _detach([reply])
     gc.enable()
     _limit(resource.RLIMIT_CPU, (math.ceil(seconds) + 1) * (os.cpu_count() or 1))
     if "write" not in allow:
         _limit(resource.RLIMIT_FSIZE, 0)
-    gap = filter_function(allow)
-    if gap and "processes" not in allow:  # on Linux, it would refuse threads as well
+    filter_gap = filter_function(allow)
+    if filter_gap and "processes" not in allow:  # on Linux, it would refuse threads as well
         _limit(resource.RLIMIT_NPROC, 0)
-    return [*gaps, gap] if gap else gaps
+    return [*gaps, *filter(None, (isolation_gap, filter_gap))]
 
 
 def enter_host() -> list[str]:
@@ -508,6 +604,7 @@ def enter_host() -> list[str]:
 def enter_generator() -> list[str]:
     """Put the calling process under the limits of a generator, before it starts a thread."""
     gaps = _limit_memory(WORKER_MEMORY)
+    isolate()  # no gap where it fails: no text of a model gets here
     gap = _install(generator_filter)
     return [*gaps, gap] if gap else gaps
 
@@ -519,7 +616,11 @@ def verifier_gaps() -> str:
 
 def function_gaps(*, memory: int, seconds: float, allow: frozenset[str]) -> str:
     """Return what this system does not enforce for a contained function: see `verifier_gaps`."""
-    if _OWN in AUDIT:  # cached before the forks that need it: it takes them longer than all else
+    # cached before the forks that need them: they take those longer than all else
+    with contextlib.suppress(OSError):  # its child meets it as well
+        _capabilities_over_files()
+        landlock_rules(write="write" in allow)
+    if _OWN in AUDIT:
         function_filter(_OWN, allow)
     return _gaps_in_child(
         lambda reply, _: enter_function_child(reply, memory=memory, seconds=seconds, allow=allow)

@@ -11,6 +11,7 @@ import dataclasses
 import os
 import pickle
 import select
+import socket
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -68,7 +69,7 @@ class PersistentWorker:
         self._seconds = 60 + _max_seconds(request)  # of processor time, for this group and others
         self._initial_size = limits.address_space()
         self._wait_status: int | None = None
-        requests, self._requests = os.pipe()
+        requests, self._requests = (end.detach() for end in socket.socketpair())
         work = persistent_work(datasets, requests, seconds=self._seconds)
         self._pid, self._replies = start_child(work)
         os.close(requests)
@@ -103,7 +104,7 @@ class PersistentWorker:
         try:
             message = (id(group.dataset), dataset_pickle, request)
             sent = self._send(message, deadline, group.parent)
-            data, timed_out = read_scores(
+            data, why = read_scores(
                 self._replies,
                 count + 1,
                 timeout=request.timeout,
@@ -116,7 +117,7 @@ class PersistentWorker:
         scores = unpack_scores(data)
         self._seconds -= time.monotonic() - begin
         if len(scores) <= count or not self._is_unharmed(scores):
-            scores = scores_of_ended(data, count, self.end(), timed_out=timed_out)
+            scores = scores_of_ended(data, count, self.end(), why=why)
         return scores[:count]
 
     def _send(self, message: Any, deadline: float, parent: int) -> bool:
@@ -129,7 +130,7 @@ class PersistentWorker:
         poll.register(parent, select.POLLIN)
         frame = pickle.dumps(message)
         left = memoryview(protocol.LENGTH.pack(len(frame)) + frame)
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             while left:
                 ready = dict(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
                 if parent in ready:

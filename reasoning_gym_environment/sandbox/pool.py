@@ -202,7 +202,7 @@ def require_no_gaps(gaps: Sequence[str]) -> None:
     if gaps:
         raise ConfigurationError(
             f"require_containment: the sandbox is incomplete ({'; '.join(gaps)}); run on Linux "
-            "with seccomp, or leave it out to run without"
+            "with seccomp and Landlock, or leave it out to run without"
         )
 
 

@@ -28,7 +28,7 @@ from reasoning_gym_environment.errors import (
     PoolClosedError,
     WorkerStartError,
 )
-from reasoning_gym_environment.sandbox import functions
+from reasoning_gym_environment.sandbox import _fork_server, functions
 
 TIMEOUT = 1.0
 HANGS = {"loops", "computes_in_c", "sleeps", "catches_everything", "waits_for_input"}
@@ -474,3 +474,37 @@ async def test_no_process_outlives_a_caller_that_is_killed() -> None:
     caller.kill()
     await caller.wait()
     assert await survivors(family) == set()
+
+
+HANGING_IMPORT = """
+import os, time
+from pathlib import Path
+Path(__file__).with_name("made.part").write_text(str(os.getpid()))
+Path(__file__).with_name("made.part").rename(Path(__file__).with_name("made"))
+time.sleep(1000)
+"""
+
+
+@in_linux
+@pytest.mark.processes
+async def test_an_import_that_hangs_ends_with_its_caller(tmp_path: Path) -> None:
+    (tmp_path / "hanging_rewards.py").write_text(HANGING_IMPORT)
+    script = "from reasoning_gym_environment import contain; contain('hanging_rewards:verify')('x')"
+    caller = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", script),
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+    )
+    while not (tmp_path / "made").exists():
+        await asyncio.sleep(0.05)
+    caller.kill()
+    await caller.wait()
+    assert await survivors([int((tmp_path / "made").read_text())], patience=20) == set()
+
+
+@pytest.mark.processes
+def test_an_import_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hanging_rewards.py").write_text(HANGING_IMPORT)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(_fork_server, "START_TIMEOUT", 5.0)
+    with pytest.raises(WorkerStartError, match="its imports and warm-up took longer than 5 s"):
+        contain("hanging_rewards:verify", processes=1)("x")

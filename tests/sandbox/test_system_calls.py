@@ -72,7 +72,6 @@ os.write(theirs, b"asked")
 
 
 FREE_FOR_A_ZYGOTE = {
-    "make a pipe",
     "close the reply",
     "read a descriptor",
     "write elsewhere",
@@ -81,7 +80,7 @@ FREE_FOR_A_ZYGOTE = {
     "leave its session",
     "lift its protection",
 }
-"""What a zygote may do; its only descriptors are pipes."""
+"""What a zygote may do; its only descriptors are sockets that are connected already."""
 
 
 @where_filtered
@@ -123,7 +122,7 @@ os.write(1, b"%d" % (len(calls) - refused)); os._exit(0)
 def test_a_zygote_forks_children_and_they_have_the_narrower_filter(tmp_path: Path) -> None:
     script = """
 assert system_calls.filter_zygote() is None
-read_end, write_end = os.pipe()
+read_end, write_end = (end.detach() for end in socket.socketpair())
 child = os.fork()
 if child == 0:
     os.setsid()
@@ -395,16 +394,22 @@ def test_what_a_function_may_do_at_most(architecture: str) -> None:
     assert {looser.decide(number) for number in forbidden} == {REFUSE}
     setpgid, kill_by_descriptor = {"x86_64": (109, 424), "aarch64": (154, 424)}[architecture]
     assert {looser.decide(n) for n in (setpgid, kill_by_descriptor)} == {REFUSE}
+    # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY; each option alone allows less
+    assert {looser.decide("fcntl", 0, n) for n in (8, 10, 15, 1024, 1026)} == {REFUSE}
+    assert [looser.decide("fcntl", 0, n) for n in (0, 4, 7, 38, 1030)] == [ALLOW] * 5
 
 
 # socket, kill, tgkill, ptrace, execve, execveat, unlinkat, renameat2, mkdirat,
-# io_uring_setup, bpf, unshare, setns, pidfd_send_signal, mount, setuid, connect, process_vm_readv
+# io_uring_setup, bpf, unshare, setns, pidfd_send_signal, mount, setuid, connect, process_vm_readv,
+# process_vm_writev, pidfd_open, pidfd_getfd
 DENIED = {
     "x86_64": (
         *(41, 62, 234, 101, 59, 322, 263, 316, 258, 425, 321, 272, 308, 424, 165, 105, 42, 310),
+        *(311, 434, 438),
     ),
     "aarch64": (
         *(198, 129, 131, 117, 221, 281, 35, 276, 34, 425, 280, 97, 268, 424, 40, 146, 203, 270),
+        *(271, 434, 438),
     ),
 }
 

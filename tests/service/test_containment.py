@@ -28,8 +28,8 @@ async def test_workers_that_are_not_contained_are_refused_on_demand(unfiltered: 
     with pytest.raises(ConfigurationError) as refused:
         await gym.start()
     assert str(refused.value) == (
-        f"require_containment: the sandbox is incomplete ({GAP}); run on Linux with seccomp, or "
-        "leave it out to run without"
+        f"require_containment: the sandbox is incomplete ({GAP}); run on Linux with seccomp and "
+        "Landlock, or leave it out to run without"
     )
     assert not gym.ready
     await gym.close()

@@ -1,0 +1,145 @@
+"""Code in a text reaches no other process, terminal or device, as root and as another user.
+
+`tests/test_deploy.py` runs this file as uid 65534.
+"""
+
+import asyncio
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from fewer_layers import WITHOUT_LANDLOCK, Unscreened, pool_of
+from filter_attempts import where_filtered
+from process_tree import PROC, descendants
+from sandbox_attacks import ELSEWHERE, ON_A_PROCESS, program
+
+from reasoning_gym_environment import ContainedFunction, Status, contain
+from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.sandbox import _limits, functions
+from reasoning_gym_environment.sandbox.pool import PoolSettings
+from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
+
+pytestmark = [pytest.mark.processes, where_filtered, pytest.mark.asyncio(loop_scope="module")]
+
+ROOT = os.geteuid() == 0
+ALL = ["network", "processes", "write"]
+
+
+def has_landlock() -> bool:
+    try:
+        return _limits.landlock_rules(write=True) > 0
+    except OSError:
+        return False
+
+
+@asynccontextmanager
+async def executing(allow: list[str]) -> AsyncIterator[tuple[ContainedFunction, set[int]]]:
+    """A contained function that runs its text, and its processes with a call of a sibling."""
+    others = descendants(os.getpid())
+    with contain("contained_functions:executes", allow=allow, processes=2, timeout=60) as reward:
+        reward.start()
+        workers = descendants(os.getpid()) - others
+        sibling = asyncio.create_task(reward.score_async("import time; time.sleep(1000)"))
+        while not (family := descendants(os.getpid()) - others) > workers:
+            await asyncio.sleep(0.01)
+        yield reward, family
+        sibling.cancel()
+
+
+@pytest.mark.parametrize("allow", [[], ALL])
+async def test_a_text_that_runs_reaches_nothing_else(allow: list[str]) -> None:
+    if not has_landlock():
+        pytest.skip("this kernel has no Landlock")
+    terminal, end = pty.openpty()
+    async with executing(allow) as (reward, family):
+        attacks = program(
+            {**ON_A_PROCESS, **ELSEWHERE}, [os.getpid(), *family], terminal=os.ttyname(end)
+        )
+        verdict = await reward.score_async(attacks)
+        assert (verdict.status, verdict.detail) == (Status.SOLVED, "")
+        assert reward.gaps == []
+    os.close(terminal)
+    os.close(end)
+
+
+@pytest.mark.parametrize("allow", [[], ALL])
+async def test_without_landlock_it_reaches_no_worker_and_the_gap_is_named(
+    allow: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(functions, "PROGRAM", WITHOUT_LANDLOCK)
+    async with executing(allow) as (reward, family):
+        pids = [os.getpid(), *family] if ROOT else family
+        verdict = await reward.score_async(program(ON_A_PROCESS, pids))
+        assert (verdict.status, verdict.detail) == (Status.SOLVED, "")
+        gap = "No Landlock: the kernel refuses it (Function not implemented)."
+        assert reward.gaps == [f"function processes: {gap}"]
+    refused = contain("contained_functions:executes", processes=1, require_containment=True)
+    with pytest.raises(ConfigurationError, match=r"the sandbox is incomplete .*No Landlock"):
+        refused.start()
+
+
+async def test_the_attacks_succeed_where_nothing_is_contained() -> None:
+    with subprocess.Popen(["sleep", "1000"]) as victim:
+        for name, attack in ON_A_PROCESS.items():
+            tried = program({name: attack}, [victim.pid])
+            done = subprocess.run([sys.executable, "-c", tried], capture_output=True, text=True)
+            assert f"RuntimeError: [('{name}', {victim.pid})]" in done.stderr
+        victim.kill()
+
+
+async def test_answers_of_the_tasks_that_execute_them_reach_nothing_else() -> None:
+    """Without the screen. One that reaches something ends its process; the second always does."""
+    async with pool_of(Unscreened, PoolSettings(processes=2)) as pool:
+        for task in sorted(EXECUTES_ANSWERS):
+            problem = await pool.generate(Recipe(task=task, seed=2))
+            tried = program({**ON_A_PROCESS, **ELSEWHERE}, [os.getpid(), *descendants(os.getpid())])
+            ends = "import os\ntry:\n    exec({!r}, {{}})\n{}:\n    os._exit(3)"
+            codes = [ends.format(tried, when) for when in ("except RuntimeError", "finally")]
+            answers = [
+                'exec("' + "".join(f"\\x{ord(character):02x}" for character in code) + '")'
+                for code in codes
+            ]
+            statuses = [verdict.status for verdict in await pool.verify(problem, answers)]
+            assert statuses[0] is not Status.CRASHED, task
+            assert statuses[1] is Status.CRASHED, task
+
+
+@pytest.mark.skipif(not ROOT, reason="only root sees what a protected process has open")
+async def test_worker_processes_have_no_pipe_that_could_be_opened() -> None:
+    async with (
+        executing([]) as (_, family),
+        pool_of(Unscreened, PoolSettings(processes=1, verify_timeout=1000.0)) as pool,
+    ):
+        problem = await pool.generate(Recipe(task="countdown", seed=2))
+        hanging = asyncio.create_task(pool.verify(problem, ["9**9**9**9"]))
+        while len(family) < 4 + 5:  # and server, generator, host, zygote, child
+            family = descendants(os.getpid())
+            await asyncio.sleep(0.01)
+        opened = [
+            str(link.readlink()) for pid in family for link in (PROC / str(pid) / "fd").iterdir()
+        ]
+        assert len(opened) > 20
+        assert [name for name in opened if name.startswith("pipe:")] == []
+        hanging.cancel()
+
+
+@pytest.mark.parametrize(
+    ("name", "allow"),
+    [("forks_without_end", ["processes"]), ("starts_threads_without_end", [])],
+)
+async def test_a_call_with_too_many_processes_or_threads_is_killed(
+    name: str, allow: list[str]
+) -> None:
+    with contain(f"contained_functions:{name}", allow=allow, processes=1, timeout=60) as reward:
+        verdict = await reward.score_async("x")
+        assert (verdict.status, verdict.score) == (Status.CRASHED, 0.0)
+
+
+async def test_no_call_sees_what_another_wrote_to_memory_that_the_import_shares() -> None:
+    with contain("contained_functions:remembers", processes=1) as reward:
+        assert [(await reward.score_async("x")).score for _ in range(3)] == [1.0] * 3
