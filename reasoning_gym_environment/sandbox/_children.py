@@ -175,7 +175,7 @@ def run_child(
         if why is Outcome.TIMEOUT and not can_kill:
             os._exit(_EXIT_CODES[Outcome.TIMEOUT])
         complete = why or len(data) == count * FORM_SCORES.size
-        if can_close_reply and not complete and not _ends_by_itself(pid):
+        if can_close_reply and not complete and not _ends_by_itself(pid, crowded):
             why = Outcome.CRASHED  # killed by us, not from outside
     finally:
         os.close(reply)
@@ -183,13 +183,13 @@ def run_child(
     return scores_of_ended(data, count, wait_status, why=why)
 
 
-def _ends_by_itself(pid: int) -> bool:
+def _ends_by_itself(pid: int, crowded: Callable[[int], bool] | None) -> bool:
     """Wait a second for a child whose reply has closed; return whether it ended.
 
     A killed one closes it shortly before its end.
     """
     deadline = time.monotonic() + 1
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and not (crowded and crowded(pid)):
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
             return True
         time.sleep(0.001)
