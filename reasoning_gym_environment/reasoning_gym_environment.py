@@ -48,6 +48,7 @@ from reasoning_gym_environment.atropos.config import (
 )
 from reasoning_gym_environment.atropos.delivery import (
     Delivery,
+    LostStateError,
     TrainerApi,
     to_scored_data_group,
     trained_tokens,
@@ -68,7 +69,6 @@ from reasoning_gym_environment.rollouts.metrics import (
     GroupOutcome,
     ProgressReporter,
     Statistics,
-    line_logger,
     signal_line,
     signal_lines,
 )
@@ -275,7 +275,8 @@ class ReasoningGymEnv(BaseEnv):
         self.delivery = Delivery(self.api, self.statistics, vocabulary, self.jsonl_writer)
         self.backoff = FailureBackoff()
         self.progress = ProgressReporter(
-            self.statistics, waiting=lambda: self.inference.failover.waiting
+            self.statistics,
+            waiting=lambda: [self.inference.failover.waiting, self.api.waiting],
         )
         self._observers: list[Callable[[GroupResult], None]] = [
             self.backoff.group_finished,
@@ -538,29 +539,20 @@ class ReasoningGymEnv(BaseEnv):
         """Start the wandb run under the trainer's project; raises FixableError if wandb refuses."""
         if not self.config.use_wandb:
             return
-        info = await self._until_trainer(
-            "GET", "/wandb_info", is_answered=lambda reply: reply.get("project") is not None
-        )
+        info = await self.api.until_trainer("GET", "/wandb_info", interval=self.progress_interval)
         about = {"group": info.get("group"), "project": info["project"]}
         output.start_wandb(str(self.config.wandb_name), self.run_id, self.config, **about)
 
-    async def _until_trainer(self, *request: Any, is_answered: Callable[[Any], bool]) -> Any:
-        """Repeat a request until the API has a trainer to answer it; log the wait."""
-        url, waiting = self.config.rollout_server_url, Outage(interval=self.progress_interval)
-        while not is_answered(reply := await self.api.request(*request)):
-            waiting.record_failure()
-            if waiting.should_log:
-                line_logger.warning(
-                    "Waiting for a trainer, %.0f s: start it with the Atropos API at %s; to try "
-                    "without one, run `reasoning-gym-environment demo --trainer-only %s`",
-                    *(waiting.seconds, url, url),
-                )
-            await asyncio.sleep(1)
-        return reply
-
     async def _register_env(self) -> dict[str, Any]:
-        """Register under the configured replica's name, if any; return the API's reply."""
+        """Claim the configured replica's name, if any, and register; return the API's reply."""
         config = self.config
+        register = functools.partial(
+            self.api.until_trainer, "POST", "/register-env", interval=self.progress_interval
+        )
+        if config.replica:
+            self.checkpoint_dir = (await register(self.api.witness))["checkpoint_dir"]
+            self.wandb_prepend = f"{config.wandb_name}_{config.replica}"
+            await self.api.disconnect_ghost(await self.checkpoints.claim())
         body = {
             "max_token_length": config.max_token_length,
             "desired_name": config.wandb_name,
@@ -568,17 +560,19 @@ class ReasoningGymEnv(BaseEnv):
             "min_batch_allocation": config.min_batch_allocation,
             "group_size": config.group_size,
         }
-        data: dict[str, Any] = await self._until_trainer(
-            *("POST", "/register-env", body), is_answered=lambda r: r.get("status") == "success"
-        )
-        if config.replica:
-            data["wandb_name"] = f"{config.wandb_name}_{config.replica}"
+        data = await register(body)
         self.env_id = data["env_id"]  # from here on, closing tells the API
+        if config.replica:
+            data["wandb_name"] = self.wandb_prepend
+            if data["checkpoint_dir"] != self.checkpoint_dir:  # the claimed name is not there
+                raise LostStateError("another trainer has begun: start this environment again")
         self.wandb_prepend, self.checkpoint_dir = data["wandb_name"], data["checkpoint_dir"]
+        if not (config.replica and self.checkpoints.leave_note(self.api.note(self.env_id))):
+            self.api.warn_of_ghost(self.env_id, config.min_batch_allocation)
         saves = data["checkpoint_interval"] > 0
         if saves:
             self.checkpoints.require_writable()
-        if saves or config.replica:
+        if saves and not config.replica:
             await self.checkpoints.claim()
         if saves and data["starting_step"] == 0:
             self.save_checkpoint(0)
@@ -599,15 +593,18 @@ class ReasoningGymEnv(BaseEnv):
                 f"group_size ({config.group_size}) must be at most the trainer's batch_size "
                 f"({config.batch_size}): lower --env.group_size"
             )
+        if 0 < self.max_token_len < config.max_token_length:
+            self.problems.limit = f"the trainer's max_token_len {self.max_token_len}"
+            message = "max_token_length %d becomes %d: rows must be shorter than %s"
+            logger.warning(message, config.max_token_length, self.length_limit, self.problems.limit)
         self._started_problems().fill()
 
     async def get_status(self) -> None:
         """Get the trainer's step; raises FixableError if the API or inference fails for good."""
         if self._fatal is not None:
             raise self._fatal
-        self.status_dict = await self.api.request("GET", "/status-env", {"env_id": self.env_id})
-        if self.config.inference_weight == -1:
-            self.status_dict["env_weight"] = 1.0
+        status = functools.partial(self.api.status, self.env_id)
+        self.status_dict = await settings_of(status, self.config)
         step = self.status_dict["current_step"]
         if step < self.curr_step:
             raise self.api.mark_lost(f"it went back from step {self.curr_step} to step {step}")

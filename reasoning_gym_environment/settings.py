@@ -490,6 +490,12 @@ def check_start(command: str, settings: Settings) -> None:
         tasks = select_tasks(known.discovery, include=env.include_tasks, exclude=env.exclude_tasks)
         task_weights(tasks, env.task_weights)
         require_names(env.task_parameters, known.ladders)
+    if command != "evaluate" and env.group_size == 1 and env.ensure_scores_are_not_same:
+        raise ConfigurationError(
+            "group_size must be ≥ 2 with ensure_scores_are_not_same, got 1: the scores of one "
+            "rollout are always equal, so no group would be sent; raise it, or set "
+            "--env.ensure_scores_are_not_same false"
+        )
     if suite and command != "evaluate":
         raise ConfigurationError(
             f"--suite is for `evaluate` alone, got {suite!r} for `{command}`: leave it out"

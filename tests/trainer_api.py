@@ -51,6 +51,17 @@ async def let_in(url: str, name: str, *, group_size: int = 4) -> Any:
         return await response.json()
 
 
+async def weight_of_a_newcomer(url: str) -> float:
+    """Its share of the batch: 1 where no other environment is connected."""
+    named = {"env_id": (await let_in(url, "newcomer"))["env_id"]}
+    async with aiohttp.ClientSession(url, raise_for_status=True) as session:
+        async with session.get("/status-env", json=named) as response:
+            weight: float = (await response.json())["env_weight"]
+        async with session.post("/disconnect-env", json=named):
+            pass
+    return weight
+
+
 async def pulled(url: str) -> list[dict[str, Any]]:
     """The groups of the next batch; none where it isn't full."""
     async with (

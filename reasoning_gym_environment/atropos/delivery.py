@@ -8,6 +8,11 @@ The client retries, and notices when the API was restarted. The API keeps its en
 in memory. After a restart it gives our id to the next environment and would take our groups under
 that name. So the client registers a sentinel: an environment of hardly any weight with a unique
 name. An API that doesn't know the sentinel was restarted.
+
+A killed process stays connected there, a ghost: it lowers the weights of others, and no batch comes
+without its `min_batch_allocation`. So a replica leaves a note to the next process of its name: its
+id, and a witness, registered once at the API that gave the id. No other API knows the witness, for
+whoever asks one uses the note up first. A restarted API may know the sentinel, from a verification.
 """
 
 from __future__ import annotations
@@ -20,9 +25,11 @@ import io
 import json
 import logging
 import math
+import re
+import time
 import uuid
 from array import array
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 from weakref import WeakSet
@@ -32,12 +39,12 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from ..errors import TRY_AGAIN, FixableError
+from ..errors import TRY_AGAIN, ConfigurationError, FixableError
 from ..inference.errors import error_message, start_of_body
 from ..records import MASKED, Attempt, GroupResult, Problem, Status
-from ..rollouts.metrics import GroupOutcome, Statistics
+from ..rollouts.metrics import GroupOutcome, Statistics, line_logger
 from ..util.concurrency import LARGE, offload
-from ..util.outages import Outage, Retry, UnreachableError, is_loopback
+from ..util.outages import LOG_INTERVAL, Outage, Retry, UnreachableError, is_loopback
 from ..util.values import replace_surrogates, validate
 
 logger = logging.getLogger(__name__)
@@ -229,6 +236,7 @@ _REPLIES: Mapping[str, Mapping[str, Any]] = {
         **dict.fromkeys(("current_step", "queue_size", "self_queue_size"), _COUNT),
         "max_group_size": Annotated[int, Meta(ge=1)],
         "env_weight": Annotated[float, Meta(ge=0, le=1000)],
+        "unallocated_fraction": Annotated[float, Meta(ge=0, le=1)],
     },
     "/register-env": {
         **dict.fromkeys(("env_id", "starting_step"), _COUNT),
@@ -256,23 +264,29 @@ _TRANSIENT = (aiohttp.ClientError, OSError, asyncio.TimeoutError, _FailingError)
 
 
 class TrainerApi:
-    """A client that retries requests while a retry may help."""
+    """A client that retries requests while a retry may help.
 
-    def __init__(self, url: str) -> None:
+    Attributes:
+        waiting: why the trainer waits, if it has taken no batch for a minute; else empty.
+        witness: the registration that proves, when it is known, that an API was not restarted.
+    """
+
+    def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.patience = 60.0  # seconds after which a request fails for good
         self.lost: LostStateError | None = None  # raised by all once the API has lost its state
         self._url = url  # without a trailing slash
         self._is_away = not is_loopback(urlsplit(url).hostname or "")
         self._outage = Outage(server=f"The Atropos API at {url}")
-        self._sentinel = {
-            "desired_name": f"sentinel-{uuid.uuid4()}",
-            "max_token_length": 1,
-            "weight": 1e-30,  # the API divides by the sum of all weights
-            "group_size": 1,
-        }
+        self._sentinel = _bystander(f"sentinel-{uuid.uuid4()}")
+        self.witness = _bystander(f"witness-{uuid.uuid4()}")
         self._sentinels = 0
         self._unverified = False
         self._verifying = asyncio.Lock()
+        self.waiting = ""
+        self._clock = clock
+        self._step: int | None = None  # at the last `status`
+        self._step_since = 0.0
+        self._weight = 1.0  # that of an environment alone
 
     async def request(
         self, method: str, path: str, body: bytes | Mapping[str, Any] = b"{}", *, groups: int = 0
@@ -343,6 +357,88 @@ class TrainerApi:
         except ValueError as error:
             raise _FailingError(f"invalid reply to {path}: {error}") from error
 
+    async def until_trainer(self, *request: Any, interval: float) -> dict[str, Any]:
+        """Repeat a registration or question until there is a trainer; log the wait."""
+        waiting = Outage(interval=interval)
+        while True:
+            reply: dict[str, Any] = await self.request(*request)
+            if reply.get("status") == "success" or reply.get("project") is not None:
+                return reply
+            waiting.record_failure()
+            if waiting.should_log:
+                line_logger.warning(
+                    "Waiting for a trainer, %.0f s: start it with the Atropos API at %s; to try "
+                    "without one, run `reasoning-gym-environment demo --trainer-only %s`",
+                    *(waiting.seconds, self._url, self._url),
+                )
+            await asyncio.sleep(1)
+
+    def note(self, env_id: int) -> str:
+        """Return what `disconnect_ghost` needs if this process is killed."""
+        return f"environment {env_id} {self.witness['desired_name']}"
+
+    def warn_of_ghost(self, env_id: int, min_batch_allocation: float | None) -> None:
+        """Say what stays at the API if this process is killed, and the ways out."""
+        logger.log(
+            logging.INFO if min_batch_allocation is None else logging.WARNING,
+            "If this process is killed, the Atropos API counts environment %d as connected: it "
+            "lowers env_weight, and no batch comes without its min_batch_allocation. A restart "
+            "under the same --env.replica disconnects it, where checkpoint folders have locks; "
+            'else POST {"env_id": %d} to %s/disconnect-env',
+            *(env_id, env_id, self._url),
+        )
+
+    async def disconnect_ghost(self, note: str) -> None:
+        """Disconnect the environment of a former process, unless the API was restarted since."""
+        if found := re.fullmatch(r"environment (\d+) (witness-[\w-]+)", note):
+            await self.disconnect(int(found[1]), witness=found[2])
+
+    async def status(
+        self,
+        env_id: int,
+        *,
+        group_size: int,
+        batch_size: int,
+        inference_weight: float,
+        min_batch_allocation: float | None,
+    ) -> dict[str, Any]:
+        """Return an environment's status, and log what slows it down.
+
+        Raises the errors of `request`; ConfigurationError if an only environment fills no batch.
+        """
+        status: dict[str, Any] = await self.request("GET", "/status-env", {"env_id": env_id})
+        if self._step is None and batch_size > 0 and batch_size % group_size:
+            reason = _unfilled(batch_size, group_size)
+            if status["env_weight"] == 1:
+                raise ConfigurationError(reason)
+            logger.warning("%s", reason)
+        if inference_weight == -1:
+            status["env_weight"] = 1.0
+        weight, now = round(status["env_weight"], 2), self._clock()
+        if status["current_step"] != self._step:
+            self._step, self._step_since = status["current_step"], now
+        if weight < self._weight:
+            logger.warning(
+                "env_weight fell from %.2f to %.2f, and with it the requests at once: the API "
+                "counts other environments as connected, killed ones included",
+                *(self._weight, weight),
+            )
+        self._weight = weight
+        seconds, groups = now - self._step_since, status["queue_size"]
+        self.waiting = ""
+        if seconds >= LOG_INTERVAL and groups:
+            self.waiting = (
+                f"the trainer has taken no new batch for {seconds:.0f} s: {groups} groups of "
+                f"{group_size} wait, it needs {batch_size}"
+            )
+            others = 1 - status["unallocated_fraction"] - (min_batch_allocation or 0)
+            if others > 0.001:
+                self.waiting += (
+                    f", of which {others:.0%} must come from other environments, killed ones "
+                    "included (min_batch_allocation)"
+                )
+        return status
+
     async def register_sentinel(self) -> None:
         """Register the sentinel, right after this environment; raises the errors of `request`."""
         reply = await self.request("POST", "/register-env", self._sentinel)
@@ -364,13 +460,21 @@ class TrainerApi:
             self._sentinels = number + 1
             self._unverified = False
 
-    async def disconnect(self, env_id: int) -> None:
-        """Tell the API that an environment leaves; failures are only logged."""
+    async def disconnect(self, env_id: int, *, witness: str = "") -> None:
+        """Tell the API that an environment leaves, if it knows the witness; failures are logged."""
+
+        async def goodbye() -> None:
+            if witness:  # asked once: a second time, each API knows it
+                reply = await self._once("POST", "/register-env", pack(_bystander(witness)))
+                if _number_of_namesakes(reply) < 1:
+                    return
+                logger.info("Disconnecting environment %d of this replica's last process", env_id)
+            await self._once("POST", "/disconnect-env", pack({"env_id": env_id}))
+
         if self.lost:  # another environment may have our id
             return
-        goodbye = self._once("POST", "/disconnect-env", pack({"env_id": env_id}))
         try:
-            await asyncio.wait_for(goodbye, _CLOSE_SECONDS)
+            await asyncio.wait_for(goodbye(), _CLOSE_SECONDS)
         except (*_TRANSIENT, ApiRefusedError) as error:
             logger.warning("Could not disconnect from the Atropos API at %s: %s", self._url, error)
 
@@ -381,6 +485,25 @@ class TrainerApi:
             "again, and it continues the checkpoint of the trainer's step"
         )
         return self.lost
+
+
+def _bystander(name: str) -> dict[str, Any]:
+    """Return the registration of an environment that takes no share of anything."""
+    weight = 1e-30  # the API divides by the sum of all weights
+    return {"desired_name": name, "max_token_length": 1, "weight": weight, "group_size": 1}
+
+
+def _unfilled(batch_size: int, group_size: int) -> str:
+    """Say that groups fill no batch, and which sizes do."""
+    divisors = [n for n in range(2, batch_size + 1) if batch_size % n == 0]
+    fitting = sorted(sorted(divisors, key=lambda n: abs(n - group_size))[:2])
+    below = batch_size // group_size * group_size
+    return (
+        f"groups of {group_size} can't fill the trainer's batch of {batch_size}, and smaller ones "
+        "of other environments fill the rest by chance at most: set --env.group_size to "
+        f"{' or '.join(map(str, fitting))}, or the trainer's batch size to {below} or "
+        f"{below + group_size}"
+    )
 
 
 def _number_of_namesakes(reply: Mapping[str, Any]) -> int:
@@ -460,7 +583,7 @@ class Delivery:
         if 0 < row_limit <= max(lengths):
             message = "A row of %d tokens reaches max_token_len: not sent"
             logger.warning(message, max(lengths))
-            return GroupOutcome.FILTERED
+            return GroupOutcome.TOO_LONG
         return None
 
     def _refuse(self, problem: Problem | None, reason: str) -> GroupOutcome:

@@ -476,6 +476,7 @@ class TrainingProblems:
         selection: the run's tasks; empty before `prepare`.
         sampling: counts of the groups recorded so far, for `sampling_metrics`.
         step: the trainer's step; None if unknown.
+        limit: what limits prompt and completion, for messages.
     """
 
     def __init__(
@@ -494,6 +495,7 @@ class TrainingProblems:
         self._seed = seed
         self._skip_faulty_items = skip_faulty_items
         self._max_token_length = max_token_length
+        self.limit = f"max_token_length {max_token_length}"
         self._pool = pool
         self._counts = counts
         self.selection = Selection(categories={}, weights={}, ladders={}, levels=DefaultLevels())
@@ -566,8 +568,8 @@ class TrainingProblems:
             self._counts["sampling/prompts_too_long"] += 1
             PROBLEM_LOGGER.info("Skipping %s (seed %d, level %s): prompt too long", *described)
         raise ConfigurationError(
-            f"max_token_length {self._max_token_length} leaves no room after any of "
-            f"{MAX_SKIPPED} prompts: raise it, or shorten system_prompt"
+            f"{self.limit} leaves no room after any of {MAX_SKIPPED} prompts: raise it, or shorten "
+            "system_prompt"
         )
 
     async def make(
@@ -599,8 +601,8 @@ class TrainingProblems:
         if not self._sampler.cap(task, level - 1):
             return False
         logger.warning(
-            "%s: capping the ladder below level %d, whose questions exceed max_token_length %d",
-            *(task, level, self._max_token_length),
+            "%s: capping the ladder below level %d, whose questions exceed %s",
+            *(task, level, self.limit),
         )
         return True
 

@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from ..records import UPSTREAM_THRESHOLD, Attempt, GroupResult, Signal, Status
 from ..scoring.grading import signal
+from ..util.outages import LOG_INTERVAL
 from ..util.values import escape_control_characters, replace_surrogates
 
 logger = logging.getLogger(__name__)
@@ -150,7 +151,9 @@ class GroupOutcome(str, Enum):
     UNSCORED = "unscored"
     """No rollout has a score."""
     FILTERED = "filtered"
-    """No trainer learns from it, or has room for it."""
+    """No trainer learns from equal scores."""
+    TOO_LONG = "too_long"
+    """The trainer has no room for one of its rows."""
 
 
 class Statistics:
@@ -301,8 +304,8 @@ _FAULTS = MappingProxyType(
     {
         "truncated": (
             "are truncated at max_token_length",
-            "a larger max_token_length, on the server too; a model that thinks less; for a model "
-            "that thinks by itself, system_prompt: direct.",
+            "a larger max_token_length, on the server and the trainer too; a model that thinks "
+            "less; for a model that thinks by itself, system_prompt: direct.",
         ),
         "filtered": (
             "are withheld by the server's content filter (finish_reason content_filter)",
@@ -394,13 +397,15 @@ class ProgressReporter:
         statistics: Statistics,
         clock: Callable[[], float] = time.monotonic,
         *,
-        waiting: Callable[[], str] = str,
+        waiting: Callable[[], Iterable[str]] = list,
     ) -> None:
         self._statistics = statistics
         self._clock = clock
         self._waiting = waiting
         self._answers = AnswerCheck()
         self._last, self._last_time = statistics.total, clock()
+        self._delivered, self._delivered_at = 0, clock()
+        self._before = Counter[str]()  # events up to the last delivery
 
     def group_finished(self, group: GroupResult) -> None:
         """Warn after 50 groups if nothing can be learned."""
@@ -446,7 +451,26 @@ class ProgressReporter:
         parts += [f"{share / count:.0%} {name}" for name, share, count in shares if count]
         if since["level"].count:
             parts.append(f"mean level {since['level'].value:.1f}")
-        return ", ".join(filter(None, [*parts, self._waiting()]))
+        return ", ".join(filter(None, [*parts, self.reason()]))
+
+    def reason(self) -> str:
+        """Say what is waited for, and how groups ended if none was delivered for a minute."""
+        counts = Counter(self._statistics.reported_counts())
+        delivered, now = counts["groups/sent"] + counts["groups/written"], self._clock()
+        if delivered != self._delivered or not counts["groups/started"]:
+            self._delivered, self._delivered_at = delivered, now
+            self._before = self._statistics.counts.copy()  # has no groups in progress
+        reasons, seconds = [*filter(None, self._waiting())], now - self._delivered_at
+        if seconds >= LOG_INTERVAL:
+            new = counts - self._before
+            ends = [*(outcome.value for outcome in GroupOutcome), *("lost", "interrupted")]
+            ends += ["generating", "in_flight"]
+            groups = ", ".join(f"{new[f'groups/{e}']} {e}" for e in ends if new[f"groups/{e}"])
+            groups = groups.replace("filtered", "filtered (equal scores)").replace("_", " ")
+            if groups or not reasons:
+                groups = groups or "none in progress"
+                reasons.append(f"no group delivered for {seconds:.0f} s: {groups}")
+        return "; ".join(reasons)
 
     @asynccontextmanager
     async def logging_every(self, seconds: float) -> AsyncIterator[None]:
@@ -456,7 +480,7 @@ class ProgressReporter:
             while True:
                 await asyncio.sleep(seconds)
                 line = self.line()
-                if self._last["groups"].count or self._waiting():
+                if self._last["groups"].count or self.reason():
                     line_logger.info("%s", line)
 
         task = asyncio.ensure_future(log_forever())

@@ -40,8 +40,8 @@ class Checkpoints:
         self._lock = LockFile(folder.with_name(f"{folder.name}.lock"))
         self._disk = DaemonWriter(folder)
 
-    async def claim(self, *, patience: float = 30.0) -> None:
-        """Lock the replica's name for as long as this process lives.
+    async def claim(self, *, patience: float = 30.0) -> str:
+        """Lock the replica's name for as long as this process lives; return the last note.
 
         Raises:
             FixableError: another process has not released it after `patience` seconds.
@@ -55,9 +55,22 @@ class Checkpoints:
                         f"another process is replica {self._folder.name!r}; stop it, or name this "
                         "replica with --env.replica"
                     )
-            self._lock.sign()
+            note = self._lock.read().partition("\n")[2]
+            self._lock.sign()  # the note is used up
         except OSError as error:
             logger.warning("%s can't be locked (%s)", self._lock.path, error)
+            return ""
+        return note
+
+    def leave_note(self, note: str) -> bool:
+        """Leave a note to the next process of this name; return False where that is impossible."""
+        try:
+            if self._lock.held:
+                self._lock.sign(note)
+        except OSError as error:
+            logger.warning("%s can't be written (%s)", self._lock.path, error)
+            return False
+        return self._lock.held
 
     def require_writable(self) -> None:
         """Create the folder; raises FixableError where no checkpoint can be written to it."""

@@ -173,21 +173,22 @@ class LockFile:
     @property
     def holder(self) -> str:
         """The process that has signed the file; empty if none has."""
-        return self.path.read_text(encoding="ascii", errors="replace").strip()
+        text = self.path.read_text(encoding="ascii", errors="replace")
+        return text.partition("\n")[0].strip()
 
-    def sign(self) -> None:
-        """Write which process holds the lock; raises OSError."""
-        self.write(f"process {os.getpid()} on {socket.gethostname()[:30]}")
+    def sign(self, note: str = "") -> None:
+        """Write which process holds the lock, and a note to its next holder; raises OSError."""
+        self.write(f"process {os.getpid()} on {socket.gethostname()[:30]}\n{note}")
 
     def read(self) -> str:
         """Return the text of the last holder; empty if there is none."""
         assert self._descriptor is not None
-        return os.pread(self._descriptor, 64, 0).decode("ascii", errors="replace").strip()
+        return os.pread(self._descriptor, 256, 0).decode("ascii", errors="replace").strip()
 
     def write(self, text: str) -> None:
-        """Write a text of at most 63 characters at once; raises OSError."""
+        """Write a text of at most 255 characters at once; raises OSError."""
         assert self._descriptor is not None
-        os.pwrite(self._descriptor, f"{text:<63}\n".encode("ascii"), 0)
+        os.pwrite(self._descriptor, f"{text:<255}\n".encode("ascii"), 0)
 
     def release(self) -> None:
         """Release the lock. Idempotent."""

@@ -56,6 +56,16 @@ def test_a_mistake_in_an_option_is_one_sentence(options: str, said: str) -> None
     assert refused(*options.split()).startswith(said)
 
 
+def test_groups_of_one_are_refused_where_equal_scores_are_not_sent() -> None:
+    said = "group_size must be ≥ 2 with ensure_scores_are_not_same, got 1"
+    one, drop = ("--env.group_size", "1"), "--env.ensure_scores_are_not_same"
+    for command, options in (("serve", ()), ("process", (drop, "true"))):
+        with pytest.raises(FixableError, match=said):
+            checked(command, *one, *options)
+    for command, options in (("serve", (drop, "false")), ("process", ()), ("evaluate", ())):
+        checked(command, *one, *options)
+
+
 FORM = "must be settings as `name: value`, below `env:` or `openai:`, got "
 
 

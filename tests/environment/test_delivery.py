@@ -221,7 +221,7 @@ async def test_groups_that_no_trainer_learns_from_are_filtered(serving: Serving)
 
     added = await serving.deliver(limit)
     serving.env.max_token_len = MAX_TOKEN_LEN
-    assert added["groups/filtered"] == 1
+    assert added["groups/too_long"] == 1
 
 
 async def test_a_group_is_failed_when_patience_ends(

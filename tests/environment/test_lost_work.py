@@ -28,7 +28,10 @@ from trainer_api import until
 from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.trainer import ApiServer
 
-ENDS = ["sent", "written", "refused", "send_failures", "cancelled", "unscored", "filtered"]
+ENDS = [
+    *("sent", "written", "refused", "send_failures", "cancelled", "unscored", "filtered"),
+    "too_long",
+]
 
 
 @dataclass

@@ -2,18 +2,21 @@
 
 import asyncio
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scripted_server import ScriptedServer
 from serve_loop import HONEST, training_from, until_pulled
-from trainer_api import begin_training, let_in
+from trainer_api import Api, begin_training, let_in, until, weight_of_a_newcomer
 
 from reasoning_gym_environment import ReasoningGymEnv
+from reasoning_gym_environment.atropos.delivery import LostStateError
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.storage.checkpoints import Checkpoints
 
 SAVED_EVERY = 3
 
@@ -210,6 +213,69 @@ async def test_a_killed_replica_loses_no_evaluation_and_its_place_is_taken(
     assert re.search(rf"Continued \S+/env_{name}/step-\d+\.json at the trainer's", again.said())
     assert "This replica evaluates" not in again.said()
     assert "Traceback" not in again.said() + survivor.said()
+
+
+async def test_killed_replicas_leave_no_ghost_behind(
+    bench: Any, tokenizer: Any, tmp_path: Path
+) -> None:
+    """A ghost would keep the batches from the trainer until the API is restarted."""
+    async with PolicyServer(HONEST, tokenizer) as server, training(tmp_path) as (api, trainer):
+        settings = {"rollout_server_url": api, "max_token_length": 2048, "total_steps": 100_000}
+        settings |= {"ensure_scores_are_not_same": False, "min_batch_allocation": 0.5}
+        options = bench.options(server.url, replica="a", **settings)
+        for life in range(3):
+            command, before = bench.command("serve", *options), trainer.batches
+            command.log = tmp_path / f"{life}.txt"
+            async with command:
+                await until_pulled(trainer, command, batches=before + 4)
+            assert "env_weight fell" not in command.said()
+            assert ("Disconnecting environment" in command.said()) == (life > 0)
+            assert "If this process is killed" not in command.said()
+
+
+async def test_where_no_note_is_kept_the_start_says_what_a_killed_process_leaves(
+    bench: Any, tokenizer: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "unlockable" / "env_checkpoints").mkdir(parents=True)
+    (tmp_path / "unlockable" / "env_checkpoints" / "env_a.lock").mkdir()
+    async with PolicyServer(HONEST, tokenizer) as server:
+        for folder, replica in ((tmp_path, ""), (tmp_path / "unlockable", "a")):
+            settings = {"replica": replica, "min_batch_allocation": 0.5}
+            async with (
+                ApiServer() as api,
+                bench.unprepared(server.url, rollout_server_url=api.url, **settings) as env,
+            ):
+                await begin_training(api.url, folder)
+                caplog.clear()
+                await env.register_env()
+                [said] = [m for m in caplog.messages if m.startswith("If this process is killed")]
+                assert said.endswith(
+                    f'else POST {{"env_id": {env.env_id}}} to {api.url}/disconnect-env'
+                )
+
+
+async def test_a_name_is_claimed_at_the_api_that_the_environment_registers_at(
+    bench: Any, tokenizer: Any, tmp_path: Path
+) -> None:
+    """The API is restarted for another run while the name is still taken."""
+    folder = tmp_path / "env_checkpoints" / "env_a"
+    async with (
+        PolicyServer(HONEST, tokenizer) as server,
+        Api(tmp_path) as api,
+        bench.unprepared(server.url, rollout_server_url=api.url, replica="a") as env,
+    ):
+        taken = Checkpoints(folder, Counter())
+        await taken.claim()
+        registering = asyncio.create_task(env.register_env())
+        await until(lambda: env.wandb_prepend == "env_a")
+        await api.stop()
+        api._folder = tmp_path / "another"
+        await api.start(step=0)
+        taken.close()
+        with pytest.raises(LostStateError, match="another trainer has begun: start this environ"):
+            await registering
+        await env.close()
+        assert await weight_of_a_newcomer(api.url) == 1.0
 
 
 async def first_to_say(text: str, *commands: Any) -> Any:

@@ -7,10 +7,10 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-import aiohttp
 import pytest
 from process_tree import descendants, in_linux, is_alive, survivors
-from serve_loop import HONEST, MAX_TOKEN_LEN, serving, until_pulled
+from serve_loop import HONEST, serving, until_pulled
+from trainer_api import weight_of_a_newcomer
 
 from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
@@ -32,24 +32,6 @@ HARMLESS = ("wrong", "verifier_error")
 HOSTILE = ScriptedPolicy(
     [*(f"<answer>{a}</answer>" for a in HOSTILE_ENDS), "<answer>1</answer>", "I can't say."]
 )
-
-
-async def weight_of_a_newcomer(api_url: str) -> float:
-    """Its share of the batch: 1 where no other environment is connected."""
-    newcomer = {
-        "max_token_length": MAX_TOKEN_LEN,
-        "desired_name": "newcomer",
-        "weight": 1.0,
-        "group_size": 4,
-    }
-    async with aiohttp.ClientSession(api_url, raise_for_status=True) as session:
-        async with session.post("/register-env", json=newcomer) as response:
-            env_id = (await response.json())["env_id"]
-        async with session.get("/status-env", json={"env_id": env_id}) as response:
-            weight = (await response.json())["env_weight"]
-        async with session.post("/disconnect-env", json={"env_id": env_id}):
-            pass
-    return weight
 
 
 @in_linux

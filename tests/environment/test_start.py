@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 from atroposlib.envs.base import APIServerConfig
 from scripted_server import ScriptedServer
+from trainer_api import begin_training
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
@@ -245,6 +246,27 @@ async def test_a_refusal_is_the_commands_last_line(
             f"error: the inference server at {server.url}/v1 refuses requests with {KEY_REFUSED}"
         )
         assert not any("Groups: " in line or "Counts " in line for line in before)
+
+
+async def test_a_trainers_small_limit_is_named_and_not_ours(
+    bench: Any, tokenizer: Any, tmp_path: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        PolicyServer(ONE, tokenizer) as server,
+        ApiServer() as api,
+        bench.environment(server.url, rollout_server_url=api.url, max_token_length=100) as env,
+    ):
+        await begin_training(api.url, tmp_path, max_token_len=60)
+        await env.register_env()
+        await env.get_server_info()
+        assert caplog.messages[-1] == (
+            "max_token_length 100 becomes 59: rows must be shorter than the trainer's "
+            "max_token_len 60"
+        )
+        with pytest.raises(
+            ConfigurationError, match="the trainer's max_token_len 60 leaves no room"
+        ):
+            await env.get_next_item()
 
 
 @pytest.mark.parametrize("kind", ["vllm", "trl"])

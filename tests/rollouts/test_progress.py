@@ -27,7 +27,7 @@ class Reported:
     def __init__(self, *clock: Callable[[], float]) -> None:
         self.statistics = Statistics()
         self.statistics.categories = {"gcd": "arithmetic"}
-        self.progress = ProgressReporter(self.statistics, *clock, waiting=lambda: self.waiting)
+        self.progress = ProgressReporter(self.statistics, *clock, waiting=lambda: [self.waiting])
         self.line = self.progress.line
 
     def add(self, result: GroupResult) -> None:
@@ -76,6 +76,27 @@ def test_unscored_rollouts_do_not_lower_the_solved_share() -> None:
     reported = Reported()
     reported.add(group(1.0, None, None))
     assert " 100% solved" in reported.line()
+
+
+def test_after_a_minute_without_a_delivery_the_line_says_what_became_of_the_groups() -> None:
+    clock = Clock(0.0)
+    reported = Reported(clock)
+    counts = reported.statistics.counts
+    for name in ("started", "collected", "sent"):
+        counts[f"groups/{name}"] = 3
+    assert reported.line() == "0 groups, 0.0/s"
+    counts.update({"groups/started": 9, "groups/collected": 7, "groups/filtered": 7})
+    clock.now = 59.0
+    assert reported.line() == "0 groups, 0.0/s"
+    clock.now = 60.0
+    assert reported.line() == (
+        "0 groups, 0.0/s, no group delivered for 60 s: 7 filtered (equal scores), 2 generating"
+    )
+    reported.waiting = "the trainer waits"
+    assert reported.line() == (
+        "0 groups, 0.0/s, the trainer waits; no group delivered for 60 s: 7 filtered (equal "
+        "scores), 2 generating"
+    )
 
 
 async def test_lines_start_with_the_first_group_or_wait(caplog: pytest.LogCaptureFixture) -> None:
@@ -135,8 +156,8 @@ def test_the_warning_names_the_length_if_nearly_all_are_truncated(
         "nothing can be learned from them. The model wrote:\n"
         "  <think>so\n"
         "  <think>so\n"
-        "Ways out: a larger max_token_length, on the server too; a model that thinks less; for "
-        "a model that thinks by itself, system_prompt: direct."
+        "Ways out: a larger max_token_length, on the server and the trainer too; a model that "
+        "thinks less; for a model that thinks by itself, system_prompt: direct."
     )
 
 

@@ -188,6 +188,18 @@ async def test_two_replicas_of_one_name_are_refused_until_the_first_ends(tmp_pat
     await waiting
 
 
+async def test_a_note_reaches_the_next_process_of_a_name_and_no_other(tmp_path: Path) -> None:
+    for told, note in (("", "a"), ("a", ""), ("", "b"), ("b", "c")):
+        checkpoints = Checkpoints(tmp_path / "env_0", Counter())
+        assert not checkpoints.leave_note("not mine yet")
+        assert await checkpoints.claim(patience=0) == told
+        with pytest.raises(FixableError, match=f"is held by process {os.getpid()} on [^ ]+: "):
+            await Checkpoints(tmp_path / "env_0", Counter()).claim(patience=0)
+        if note:
+            assert checkpoints.leave_note(note)
+        checkpoints.close()
+
+
 @pytest.mark.processes
 async def test_a_killed_replica_leaves_its_name_to_the_next(tmp_path: Path) -> None:
     folder = tmp_path / "env_0"

@@ -1,0 +1,147 @@
+"""What the API tells a client: ghosts of killed processes, weights, batches that never come."""
+
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from clock import Clock
+from trainer_api import Api, let_in, pulled
+
+from reasoning_gym_environment.atropos.delivery import LostStateError, TrainerApi
+from reasoning_gym_environment.errors import ConfigurationError
+
+pytestmark = pytest.mark.processes
+
+ENVIRONMENT = {
+    "max_token_length": 2048,
+    "desired_name": "env",
+    "weight": 1.0,
+    "group_size": 4,
+    "min_batch_allocation": 0.5,
+}
+
+
+async def registered(api: TrainerApi) -> int:
+    """Register as a replica does; gives the id."""
+    for body in (api.witness, ENVIRONMENT):
+        reply = await api.until_trainer("POST", "/register-env", body, interval=10.0)
+    await api.register_sentinel()
+    env_id: int = reply["env_id"]
+    return env_id
+
+
+async def status(api: TrainerApi, env_id: int, **changes: Any) -> dict[str, Any]:
+    settings = {"group_size": 4, "batch_size": 8, "inference_weight": 1.0, **changes}
+    return await api.status(env_id, min_batch_allocation=0.5, **settings)
+
+
+async def send_group(url: str, env_id: int) -> None:
+    row = {"tokens": [[1]] * 4, "masks": [[1]] * 4, "scores": [0.0] * 4, "env_id": env_id}
+    async with (
+        aiohttp.ClientSession(url, raise_for_status=True) as session,
+        session.post("/scored_data", json=row),
+    ):
+        pass
+
+
+async def test_a_ghost_is_disconnected_and_the_trainer_gets_batches_again(tmp_path: Path) -> None:
+    async with Api(tmp_path) as running:
+        killed, follower = TrainerApi(running.url), TrainerApi(running.url)
+        ghost = await registered(killed)
+        env_id = await registered(follower)
+        for _ in range(2):
+            await send_group(running.url, env_id)
+        assert (await status(follower, env_id))["env_weight"] == 0.5
+        assert await pulled(running.url) == []
+        await follower.disconnect_ghost(killed.note(ghost))
+        assert (await status(follower, env_id))["env_weight"] == 1.0
+        assert len(await pulled(running.url)) == 2
+
+
+async def test_no_environment_of_a_restarted_api_is_disconnected(tmp_path: Path) -> None:
+    """Its ids are used again, and the killed process may have found out that it was restarted."""
+    async with Api(tmp_path) as running:
+        killed, follower = TrainerApi(running.url), TrainerApi(running.url)
+        ghost = await registered(killed)
+        await running.start_anew(step=0)
+        for _ in range(ghost + 1):
+            stranger = await let_in(running.url, "stranger")
+        assert stranger["env_id"] == ghost
+        killed._unverified = True  # a request failed
+        with pytest.raises(LostStateError):
+            await killed.request("GET", "/info")
+        await follower.disconnect_ghost(killed.note(ghost))
+        mine = await registered(follower)
+        assert (await status(follower, mine))["env_weight"] == 1 / (ghost + 2)
+
+
+async def test_a_note_that_is_not_one_disconnects_nothing(tmp_path: Path) -> None:
+    api = TrainerApi("http://127.0.0.1:9")
+    api.patience = 0.0
+    for note in ("", "environment 0", "environment x witness-1", "environment 0 another"):
+        await api.disconnect_ghost(note)  # asks nobody
+
+
+async def test_a_weight_that_falls_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Api(tmp_path) as running:
+        api = TrainerApi(running.url)
+        env_id = await registered(api)
+        await status(api, env_id)
+        assert not caplog.messages
+        await let_in(running.url, "another")
+        for _ in range(2):
+            await status(api, env_id)
+    assert caplog.messages == [
+        "env_weight fell from 1.00 to 0.50, and with it the requests at once: the API counts other "
+        "environments as connected, killed ones included"
+    ]
+
+
+async def test_a_trainer_that_takes_no_batch_is_said_after_a_minute(tmp_path: Path) -> None:
+    clock = Clock(0.0)
+    async with Api(tmp_path) as running:
+        ghost = await registered(TrainerApi(running.url))
+        api = TrainerApi(running.url, clock)
+        env_id = await registered(api)
+        await status(api, env_id)
+        clock.now = 75.0
+        await status(api, env_id)
+        assert api.waiting == ""  # no group waits
+        for _ in range(2):
+            await send_group(running.url, env_id)
+        await status(api, env_id)
+        said = "the trainer has taken no new batch for 75 s: 2 groups of 4 wait, it needs 8"
+        assert api.waiting == (
+            f"{said}, of which 50% must come from other environments, killed ones included "
+            "(min_batch_allocation)"
+        )
+        await api.disconnect(ghost)
+        await status(api, env_id)
+        assert api.waiting == said
+        assert len(await pulled(running.url)) == 2
+        await status(api, env_id)
+        assert api.waiting == ""
+
+
+async def test_groups_that_fill_no_batch_end_the_start_of_the_only_environment(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = (
+        "groups of 4 can't fill the trainer's batch of 10, and smaller ones of other environments "
+        "fill the rest by chance at most: set --env.group_size to 2 or 5, or the trainer's batch "
+        "size to 8 or 12"
+    )
+    async with Api(tmp_path) as running:
+        api = TrainerApi(running.url)
+        env_id = await registered(api)
+        with pytest.raises(ConfigurationError) as raised:
+            await status(api, env_id, batch_size=10)
+        assert str(raised.value) == said
+        other = TrainerApi(running.url)
+        env_id = await registered(other)
+        for _ in range(2):
+            await status(other, env_id, batch_size=10)
+    assert caplog.messages.count(said) == 1
