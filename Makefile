@@ -3,9 +3,10 @@ VENV ?= .venv
 REAL_VENV ?= .venv-real
 REAL_MODEL ?= $(REAL_VENV)/model
 LLAMA_VENV ?= .venv-llama
+FALSEPASS_VENV ?= .venv-falsepass
 PYTEST = $(VENV)/bin/python -m pytest -n 4 --dist worksteal
 
-.PHONY: demo learn labels train-language-model test test-learn test-integrations test-real test-llama quick lint docs clean
+.PHONY: demo learn labels train-language-model test test-learn test-integrations test-real test-llama falsepass quick lint docs clean
 
 demo: $(VENV)/.installed  # everything for half a minute, without a GPU
 	$(VENV)/bin/python -m reasoning_gym_environment demo
@@ -41,6 +42,9 @@ test-llama: $(VENV)/.installed-dev $(REAL_VENV)/.installed $(LLAMA_VENV)/.instal
 
 test-integrations:  # Inspect, Math-Verify, OpenEnv, Ray Serve, SkyRL, Tinker, TRL, verifiers, verl
 	PYTHON=$(PYTHON) tests/integrations/run
+
+falsepass: $(FALSEPASS_VENV)/.installed  # an independent auditor probes the reward: two minutes
+	$(FALSEPASS_VENV)/bin/python research/independent_audit.py $(FALSEPASS_VENV)
 
 quick: lint  # lint, types and the short tests that start no process: before each commit
 	$(PYTEST) -m "not slow and not real and not integration and not processes and not lengthy"
@@ -86,4 +90,10 @@ $(REAL_VENV)/.installed:  # torch for CPUs first; what else comes with it exists
 $(LLAMA_VENV)/.installed:  # compiles llama.cpp, for ten minutes on two cores
 	test -x $(LLAMA_VENV)/bin/python || $(PYTHON) -m venv $(LLAMA_VENV)
 	$(LLAMA_VENV)/bin/python -m pip install --quiet 'llama-cpp-python[server]==0.3.36'
+	touch $@
+
+$(FALSEPASS_VENV)/.installed: pyproject.toml requirements.txt  # Python 3.11 or newer
+	test -x $(FALSEPASS_VENV)/bin/python || $(PYTHON) -m venv $(FALSEPASS_VENV)
+	$(FALSEPASS_VENV)/bin/python -m pip install --quiet --constraint requirements.txt --editable . \
+		falsepass==0.11.0
 	touch $@

@@ -216,8 +216,10 @@ def known_findings() -> KnownFindings:
         (Kind.LISTING.value, "sokoban", None),
         (
             Kind.HEDGED.value,
-            "advanced_geometry arc_1d futoshiki gsm_symbolic kakurasu knights_knaves mini_sudoku"
-            " quantum_lock rotate_matrix sokoban sudoku survo word_sorting",
+            "acre advanced_geometry arc_1d basic_arithmetic futoshiki gsm_symbolic kakurasu"
+            " knights_knaves list_functions manipulate_matrix mini_sudoku number_filtering products"
+            " quantum_lock rotate_matrix sokoban string_splitting string_synthesis sudoku survo"
+            " time_intervals word_sequence_reversal word_sorting",
             "An answer in doubt is one answer; the words around it cost their share, or nothing.",
         ),
     )
