@@ -1,11 +1,12 @@
 # docker build -f deploy/openenv.Dockerfile -t reasoning-gym-openenv .
-# docker run --rm -p 8000:8000 reasoning-gym-openenv --env.complexity_mode curriculum
+# docker run --rm -p 8000:8000 -e REASONING_GYM_OPENENV_TOKEN=… reasoning-gym-openenv --env.complexity_mode curriculum
 ARG BASE=python:3.12-slim
 FROM ${BASE} AS build
 WORKDIR /source
 COPY . .
 RUN python -m venv /venv \
-    && /venv/bin/pip install --no-cache-dir --constraint requirements.txt ".[openenv]"
+    && /venv/bin/pip install --no-cache-dir --require-hashes -r deploy/openenv.lock \
+    && /venv/bin/pip install --no-cache-dir --no-deps .
 
 FROM ${BASE}
 COPY --from=build /venv /venv

@@ -121,12 +121,18 @@ def test_hostile_texts_are_contained_in_a_strict_container() -> None:
     assert " passed" in done.stdout
 
 
-def test_the_image_installs_what_is_locked_and_everything_locked_has_a_hash() -> None:
-    lock = (ROOT / "deploy" / "requirements.lock").read_text()
-    named = re.findall(r"^([a-z0-9-]+)==(\S+) \\$", lock, re.MULTILINE)
+@pytest.mark.parametrize(
+    ("image", "locked"),
+    [("Dockerfile", "requirements.lock"), ("deploy/openenv.Dockerfile", "openenv.lock")],
+)
+def test_an_image_installs_what_is_locked_and_everything_locked_has_a_hash(
+    image: str, locked: str
+) -> None:
+    lock = (DEPLOY / locked).read_text()
+    named = re.findall(r"^([a-z0-9-]+)(?:\[[a-z0-9, -]+\])?==(\S+) \\$", lock, re.MULTILINE)
     assert len(named) == len(re.findall(r"^[a-z]", lock, re.MULTILINE)) > 50
     assert lock.count("--hash=sha256:") >= len(named)
-    assert "--require-hashes -r deploy/requirements.lock" in (ROOT / "Dockerfile").read_text()
+    assert f"--require-hashes -r deploy/{locked}" in (ROOT / image).read_text()
     tested = (ROOT / "requirements.txt").read_text()
     constraints = dict(re.findall(r"^([a-z0-9-]+)==(\S+)$", tested, re.MULTILINE))
     differing = {n: v for n, v in named if constraints.get(n, v) != v}

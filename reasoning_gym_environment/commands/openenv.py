@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 import uvicorn
 
@@ -14,9 +15,10 @@ from ..problems.options import TaskOptions
 from ..problems.stream import PROBLEM_LOGGER
 from ..settings import add_settings, read_environment
 from ..util.command_line import Parser, number
-from ..util.outages import is_loopback
 
 logger = logging.getLogger(__name__)
+
+TOKEN_VARIABLE = "REASONING_GYM_OPENENV_TOKEN"
 
 SETTINGS = (
     *TaskOptions.model_fields,
@@ -36,19 +38,16 @@ def main(arguments: Sequence[str]) -> int:
         raise FixableError(
             f"the module {error.name} is missing: pip install 'reasoning-gym-environment[openenv]'"
         ) from error
+    from .rewards import read_token  # slow, and not needed for --help
+
     PROBLEM_LOGGER.setLevel(logging.WARNING)
     host = options.host
+    token = read_token(options.token_file, TOKEN_VARIABLE, host)
     try:
         listening = socket.create_server((host, options.port))
     except OSError as error:
         where = f"--host {host} --port {options.port}"
         raise FixableError(f"{where}: cannot listen ({error})") from error
-    if not is_loopback(host):
-        logger.warning(
-            "The environment is unauthenticated and listens on %s: set --host 127.0.0.1, or let a "
-            "proxy check its clients",
-            host,
-        )
     gym = ReasoningGym(
         processes=env.task_processes,
         answer_tolerance=env.answer_tolerance,
@@ -63,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
             group_size=options.group_size,
             **env.task_options(),
         )
-        app = environment_app(gym, shared, sessions=options.sessions)
+        app = environment_app(gym, shared, sessions=options.sessions, token=token)
         logger.info("Listening on http://%s:%d", host, listening.getsockname()[1])
         config = uvicorn.Config(
             app, ws_max_size=4 * 2**20, log_config=None, log_level=logging.ERROR, access_log=False
@@ -79,8 +78,14 @@ def build_parser() -> Parser:
         "reasoning_gym_env. A session that names no dataset gets problems of one stream that all "
         "sessions share; the options below are that stream's.",
     )
-    parser.option("--host", "address", default="127.0.0.1")
+    parser.option("--host", "any but a loopback address needs a token", default="127.0.0.1")
     parser.option("--port", "0 takes a free one", type=number(int, ge=0, le=65535), default=8000)
+    parser.option(
+        "--token-file",
+        f"file with the token that clients must have in the address (default: ${TOKEN_VARIABLE}, "
+        "else a random one where --host needs one)",
+        type=Path,
+    )
     parser.option(
         "--sessions",
         "clients at once; one more is refused",

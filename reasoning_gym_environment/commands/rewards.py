@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
@@ -19,6 +20,9 @@ from ..service import ServiceSettings
 from ..service.client import TOKEN_VARIABLE
 from ..util.command_line import Parser, number
 from ..util.files import require_place
+from ..util.outages import is_loopback
+
+logger = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -30,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.contain:
         sys.path.append(str(Path.cwd()))  # a console script does not import from there
     PROBLEM_LOGGER.setLevel(logging.WARNING)
-    token = read_token(options.token_file)
+    token = read_token(options.token_file, TOKEN_VARIABLE, options.host)
     if options.streams is not None:
         require_place(options.streams, "--streams")
         options.streams.mkdir(parents=True, exist_ok=True)
@@ -84,7 +88,7 @@ def build_parser() -> Parser:
     parser.option(
         "--token-file",
         f"file with the bearer token that clients must send, or with several, one a line "
-        f"(default: ${TOKEN_VARIABLE})",
+        f"(default: ${TOKEN_VARIABLE}, else a random one unless --host is a loopback address)",
         type=Path,
     )
     for name, unit, default, least, most, about in (
@@ -128,19 +132,28 @@ def build_parser() -> Parser:
     return parser
 
 
-def read_token(file: Path | None, variable: str = TOKEN_VARIABLE) -> str | None:
-    """Return the token from its file, else the environment; FixableError for an unusable one."""
+def read_token(file: Path | None, variable: str, host: str) -> str | None:
+    """Return the token from its file, else the environment, else a new one if others reach `host`.
+
+    Raises FixableError for an unusable one.
+    """
     if file is not None:
         try:
             token = file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise FixableError(f"--token-file {file}: cannot read it ({error})") from error
         where = f"--token-file {file}"
-    else:
+    elif variable in os.environ:
         where = f"${variable}"
-        if variable not in os.environ:
-            return None
         token = os.environ[variable].strip()
+    elif is_loopback(host):
+        return None
+    else:
+        token = secrets.token_urlsafe(24)
+        logger.warning(
+            "Others reach %s, and no token is set: clients need the new token %s", host, token
+        )
+        return token
     shortest = min(map(len, token.splitlines()), default=0)
     if shortest < 16:
         raise FixableError(f"{where}: the token must have at least 16 characters, got {shortest}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import socket
 import sys
 import threading
@@ -31,9 +30,7 @@ def main(arguments: Sequence[str]) -> int:
     from ..report.page import live_page
     from .rewards import read_token  # slow, and not needed for --help
 
-    token = read_token(options.token_file, TOKEN_VARIABLE)
-    if token is None and not is_loopback(options.host):
-        token = secrets.token_urlsafe(24)
+    token = read_token(options.token_file, TOKEN_VARIABLE, options.host)
     live = LiveIndex(options.files, only_new=options.new)
     sys.setswitchinterval(SWITCH_SECONDS)
     address = {"host": options.host, "port": options.port}

@@ -25,6 +25,7 @@ from ..gym.blocking import ReasoningGym
 from ..problems.options import Integer
 from ..records import Problem, Recipe
 from ..scoring.extraction import as_completion
+from ..service._limits import BearerToken
 from ..util.command_line import build
 from .shared import require_gym
 
@@ -257,11 +258,15 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
         )
 
 
-def environment_app(gym: ReasoningGym, shared: SharedStream, *, sessions: int) -> FastAPI:
+def environment_app(
+    gym: ReasoningGym, shared: SharedStream, *, sessions: int, token: str | None = None
+) -> FastAPI:
     """Return OpenEnv's application of this environment, for any ASGI server.
 
     Args:
         sessions: that may be connected at once; one more is refused.
+        token: that clients must have in the address, `http://token:TOKEN@host`, or several, one a
+            line; None requires none.
     """
     app: FastAPI = create_app(
         lambda: ReasoningGymEnvironment(gym, shared),
@@ -270,6 +275,8 @@ def environment_app(gym: ReasoningGym, shared: SharedStream, *, sessions: int) -
         env_name="reasoning_gym_env",
         max_concurrent_envs=sessions,
     )
+    if token is not None:
+        app.add_middleware(BearerToken, tokens=token.splitlines())
 
     @app.exception_handler(ConfigurationError)
     async def reply_to_error(_: Request, error: Exception) -> JSONResponse:

@@ -93,6 +93,19 @@ def solution(question: str) -> str:
     return str(math.gcd(*map(int, numbers)))
 
 
+def test_an_address_that_others_reach_needs_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    token = "a-token-of-24-characters"
+    monkeypatch.setenv("REASONING_GYM_OPENENV_TOKEN", token)
+    with serving("--host", "0.0.0.0", "--env.include_tasks", "gcd") as (public, _):
+        url = public.replace("0.0.0.0", "127.0.0.1")
+        found = [httpx.get(f"{url}/{path}").status_code for path in ("health", "metadata", "web")]
+        assert found == [200, 401, 401]
+        with pytest.raises(ConnectionError, match="401"), connected(url):
+            pass
+        with connected(url.replace("//", f"//token:{token}@")) as env:
+            assert "Greatest Common Divisor" in env.reset().observation["question"]
+
+
 def test_fields_are_those_of_reasoning_gym_env() -> None:
     """As in its models.py, with the fields of OpenEnv's base classes."""
     assert set(ReasoningGymAction.model_fields) == {"answer", "metadata"}

@@ -1,7 +1,11 @@
 """The columnar index of stored groups, which the page's figures come from."""
 
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from report_files import row, write
 
@@ -52,6 +56,25 @@ def test_problems_and_identifiers_are_told_apart() -> None:
     assert groups["problem"] == [0, 0, 1, 0]
     assert len(set(groups["id"])) == 4
     assert groups["id"][:3] == index_of(*twice).batch()["groups"]["id"]
+
+
+def test_a_row_costs_the_same_however_often_it_came() -> None:
+    index, group = GroupIndex(), StoredGroup.from_json(row([1.0]), file=None)
+    lines: list[int] = []
+
+    def count(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+        lines[-1] += event == "line"
+        return count
+
+    before = sys.gettrace()
+    for _ in range(50):
+        lines.append(0)
+        sys.settrace(count)
+        index.add(group)
+        sys.settrace(before)
+    assert lines[2] == lines[-1]
+    identifiers = index.batch()["groups"]["id"]
+    assert identifiers[1:] == [f"{identifiers[0]}-{copy}" for copy in range(2, 51)]
 
 
 def test_every_evaluation_and_difficulty_is_a_run_of_its_own(tmp_path: Path) -> None:

@@ -130,13 +130,15 @@ async def test_sigterm_saves_streams_first_and_gives_up_what_hangs(tmp_path: Pat
 
 
 @pytest.mark.processes
-async def test_a_public_address_without_a_token_is_warned_about() -> None:
+async def test_a_public_address_has_a_token() -> None:
     async with command("--host", "0.0.0.0", token=None) as process:
-        await until(
-            process,
-            "The service is unauthenticated and listens on 0.0.0.0: set --token-file, or --host "
-            "127.0.0.1",
-        )
+        said = r"Others reach 0\.0\.0\.0, and no token is set: clients need the new token (\S{16,})"
+        token = await until(process, said)
+        url = (await until(process, r"Listening on (http\S+)")).replace("0.0.0.0", "127.0.0.1")
+        async with aiohttp.ClientSession() as session:
+            for address, status in ((url, 401), (url.replace("//", f"//token:{token}@"), 200)):
+                async with session.get(f"{address}/metrics") as response:
+                    assert response.status == status
 
 
 def test_an_unusable_address_is_an_error(
@@ -152,12 +154,13 @@ def test_a_token_is_read_from_a_file_or_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("REASONING_GYM_REWARDS_TOKEN", raising=False)
-    assert read_token(None) is None
+    place = "REASONING_GYM_REWARDS_TOKEN", "localhost"
+    assert read_token(None, *place) is None
     monkeypatch.setenv("REASONING_GYM_REWARDS_TOKEN", TOKEN)
-    assert read_token(None) == TOKEN
+    assert read_token(None, *place) == TOKEN
     file = tmp_path / "token"
     file.write_text(f"{TOKEN[::-1]}\n")
-    assert read_token(file) == TOKEN[::-1]
+    assert read_token(file, *place) == TOKEN[::-1]
 
 
 @pytest.mark.parametrize("text", ["", "short\n", f"{TOKEN}\nshort\n"])
@@ -165,9 +168,9 @@ def test_an_invalid_token_is_rejected(tmp_path: Path, text: str) -> None:
     file = tmp_path / "token"
     file.write_text(text)
     with pytest.raises(FixableError, match=r"the token must have at least 16 characters, got \d"):
-        read_token(file)
+        read_token(file, "", "")
     with pytest.raises(FixableError, match="nowhere: cannot read it"):
-        read_token(tmp_path / "nowhere")
+        read_token(tmp_path / "nowhere", "", "")
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,13 @@ from fastapi import HTTPException
 from hung_gym import Hung
 from prometheus_client import CollectorRegistry
 from reward_requests import Post, right
+from starlette.types import Message, Receive, Scope, Send
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.records import Problem, Score, Status
 from reasoning_gym_environment.service import app
+from reasoning_gym_environment.service._limits import BearerToken
 from reasoning_gym_environment.service._scoring import MAX_BATCH, ScoringQueue
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 
@@ -269,6 +271,24 @@ async def test_all_routes_but_health_require_a_token(
         for route, status in (("health", 200), ("metrics", 401), ("openapi.json", 401)):
             async with session.get(f"{service.url}/{route}") as response:
                 assert response.status == status
+
+
+async def test_a_websocket_requires_a_token() -> None:
+    passed, sent = [], []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        passed.append(scope["token"])
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    one, _ = TOKENS.splitlines()
+    gate = BearerToken(app, tokens=[one])
+    for header in (b"", b"Bearer wrong", encode_basic_auth("token", one).encode()):
+        scope = {"type": "websocket", "path": "/ws", "headers": [(b"authorization", header)]}
+        await gate(scope, asyncio.Queue[Message]().get, send)
+    assert passed == [one]
+    assert [m["status"] for m in sent if "status" in m] == [401, 401]
 
 
 async def test_each_token_has_its_half_of_the_queue(post: Post) -> None:
