@@ -773,7 +773,8 @@ class GroupGathering:
             return [group]
         self._partial[key] = group
         most = max(64, 2 * self._most_awaited) if self._learns else MAX_PARTIAL
-        stalls = self._begun > most or len(self._partial) > MAX_PARTIAL
+        waiting = len(self._partial)
+        stalls = min(self._begun, waiting) > most or waiting > MAX_PARTIAL
         return self._close_stalled() if stalls else []
 
     def _close_stalled(self) -> list[GatheredGroup]:
