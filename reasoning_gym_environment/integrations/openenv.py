@@ -25,7 +25,7 @@ from ..gym.blocking import ReasoningGym
 from ..problems.options import Integer
 from ..records import Problem, Recipe
 from ..scoring.extraction import as_completion
-from ..service._limits import BearerToken
+from ..service.app import BearerToken
 from ..util.command_line import build
 from .shared import require_gym
 

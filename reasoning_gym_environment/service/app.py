@@ -48,7 +48,7 @@ from ._streams import NamedStreams
 from .client import ProblemsReply, StreamedProblem
 from .server import HttpServer, first_signal, raise_file_limit
 
-__all__ = ["RewardService", "ServiceSettings", "create_app", "serve"]
+__all__ = ["BearerToken", "RewardService", "ServiceSettings", "create_app", "serve"]
 
 logger = logging.getLogger(__name__)
 
