@@ -379,7 +379,7 @@ class ReasoningGymEnv(BaseEnv):
                 self._require_tokenizer("data_path_to_save_groups stores tokens")
             await self.setup()
             if self.config.use_wandb:
-                output.start_wandb(str(self.name), self.run_id, self.config)
+                output.start_wandb(self.config, self.run_id)
             self.config.group_size = self.group_size_to_process
             self.curr_step = 0
             while self.curr_step < self.n_groups_to_process:
@@ -539,9 +539,8 @@ class ReasoningGymEnv(BaseEnv):
         """Start the wandb run under the trainer's project; raises FixableError if wandb refuses."""
         if not self.config.use_wandb:
             return
-        info = await self.api.until_trainer("GET", "/wandb_info", interval=self.progress_interval)
-        about = {"group": info.get("group"), "project": info["project"]}
-        output.start_wandb(str(self.config.wandb_name), self.run_id, self.config, **about)
+        got = await self.api.until_trainer("GET", "/wandb_info", interval=self.progress_interval)
+        output.start_wandb(self.config, self.run_id, group=got.get("group"), project=got["project"])
 
     async def _register_env(self) -> dict[str, Any]:
         """Claim the configured replica's name, if any, and register; return the API's reply."""

@@ -55,15 +55,15 @@ def require_wandb_login() -> None:
         raise FixableError(f"use_wandb is true and wandb is not logged in: {_WITHOUT_LOGIN}")
 
 
-def start_wandb(name: str, run_id: str, config: Any, **about: Any) -> None:
+def start_wandb(config: Any, run_id: str, **about: Any) -> None:
     """Start the wandb run, to be finished at the exit; raises FixableError if wandb refuses.
 
     wandb leaves the end to the process that started its service: to a trainer that launched this
     one.
     """
-    today = datetime.now(timezone.utc).date()
+    name = f"{config.wandb_name}-{datetime.now(timezone.utc).date()}-{run_id[:6]}"
     try:
-        wandb.init(name=f"{name}-{today}-{run_id[:6]}", config=config.model_dump(), **about)
+        wandb.init(name=name, config=config.model_dump(), **about)
     except wandb.errors.Error as error:
         raise FixableError(f"wandb does not start ({error}): {_WITHOUT_LOGIN}") from error
     atexit.register(_finish_wandb)
