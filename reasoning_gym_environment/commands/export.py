@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..errors import ConfigurationError, FixableError
+from ..evaluation.store import SAMPLES
 from ..integrations.nemo_gym import stored_nemo_gym_rows
 from ..storage.dumps import read_groups, stored_files
 from ..storage.export import (
@@ -26,6 +28,8 @@ from ..storage.rows import StoredGroup
 from ..util.command_line import Parser, number
 from ..util.files import require_not_read
 
+logger = logging.getLogger(__name__)
+
 
 def main(arguments: Sequence[str]) -> int:
     """Write the rows of all files and print their counts."""
@@ -34,6 +38,11 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigurationError("--min-score needs --format sft")
     require_jsonl_for_nemo_gym(options)
     files = stored_files(options.files)
+    samples = [path for path in files if path.name == SAMPLES and path not in options.files]
+    if len(samples) < len(files):  # else the folders are those of evaluations
+        files = [path for path in files if path not in samples]
+        for path in samples:
+            logger.warning("Skipping %s, an evaluation's; name the file to export it", path)
     names = ["train", "test"] if options.test_share else ["train"]
     paths = targets(options.output, names)
     for path in paths.values():

@@ -169,13 +169,15 @@ def _table_lines(comparison: Comparison) -> Iterator[str]:
         yield f"{len(beyond)} of {len(ranked)} tasks changed beyond noise (solved)"
         yield from (_row(f"  {task}", change) for task, change in beyond)
         yield from ("", "within noise") if within else ()
-    by_size = sorted(within, key=lambda entry: -abs(entry[1].difference.value))
-    left_out = by_size[2 * MAX_TASKS :]
-    yield from (
-        _row(f"  {task}", change) for task, change in within if (task, change) not in left_out
-    )
-    if left_out:
-        yield f"  {len(left_out)} more tasks with no larger change; --json has all"
+    listed = within
+    if len(within) > 2 * MAX_TASKS:
+        by_size = sorted(within, key=lambda entry: abs(entry[1].difference.value))
+        largest = by_size[-2 * MAX_TASKS :]
+        listed = [entry for entry in within if entry in largest and entry[1].difference.value]
+    yield from (_row(f"  {task}", change) for task, change in listed)
+    if left := len(within) - len(listed):
+        less = "with a smaller change or none" if listed else "without a change"
+        yield f"  {left} tasks {less}; --json has all"
     yield ""
     yield "Beyond noise: paired randomization test at a false discovery rate of 5 % over all tasks"
     yield "(Benjamini-Hochberg). It needs at least 6 items of a task, better 10 to 20."

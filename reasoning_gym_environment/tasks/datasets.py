@@ -124,7 +124,7 @@ def known_parameters(task: str) -> Mapping[str, KnownParameter]:
     """Return what is known of each parameter of a task; raise UnknownTaskError."""
     from reasoning_gym.factory import CURRICULA, DATASETS  # heavy: only workers come here
 
-    require_known([task], DATASETS.keys() - NOT_A_TASK.keys(), "recipe", what="task")
+    require_known([task], DATASETS.keys() - NOT_A_TASK.keys(), "task", what="task")
     configuration = DATASETS[task][1]
     hints = get_type_hints(configuration)
     values: dict[str, list[Any]] = {name: [] for name in parameter_names(task)}

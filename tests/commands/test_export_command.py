@@ -48,9 +48,18 @@ def test_a_folder_stands_for_the_dumps_in_it(tmp_path: Path) -> None:
     name = "reasoning_gym_environment_rollouts_r_0000"
     for suffix in ("", ".rescored"):
         write_dump(tmp_path / f"{name}{suffix}.jsonl", [stored(attempt(1.0))])
+    (tmp_path / "evaluation").mkdir()
+    row = stored(attempt(1.0), attempt(0.5, "other"), seed=3)
+    samples = write_dump(tmp_path / "evaluation" / "samples.jsonl", [row])
     out = tmp_path / "out.jsonl"
-    assert main([str(tmp_path), "--format", "records", "-o", str(out)]) == 0
-    assert len(out.read_text().splitlines()) == 1
+    for given, rows in (
+        ([tmp_path], 1),
+        ([tmp_path, samples], 3),
+        ([tmp_path / "evaluation"], 2),
+    ):
+        options = [*map(str, given), "--format", "records", "-o", str(out), "--force"]
+        assert main(options) == 0
+        assert len(out.read_text().splitlines()) == rows
     (tmp_path / "empty").mkdir()
     with pytest.raises(FixableError, match="empty holds no dumps and no evaluation samples"):
         main([str(tmp_path / "empty"), "--format", "records", "-o", str(out), "--force"])

@@ -189,7 +189,7 @@ INVALID = """
 422 /score {"recipe": {"task": "gcd", "seed": -1}, "completions": ["4"]}
 > seed must be an integer in [0, 2**53), got -1
 422 /score {"recipe": {"task": "gdc", "seed": 2}, "completions": ["4"]}
-> cannot generate its problem: gdc: UnknownTaskError: recipe: unknown task 'gdc'; did you mean gcd?
+> cannot generate its problem: gdc: UnknownTaskError: task: unknown task 'gdc'; did you mean gcd?
 422 /score {"recipe": {"task": "gcd", "seed": 2, "parameters": {"max": 9}}, "completions": ["4"]}
 > unknown parameter 'max'; the task has min_numbers, max_numbers, min_value, max_value
 422 /score {"recipe": {"task": "gcd", "seed": 2, "level": 3}, "completions": ["4"]}
