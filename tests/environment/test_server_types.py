@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from atroposlib.envs.server_handling.server_baseline import ServerBaseline
 from scripted_server import ScriptedServer, SglangServer, VllmServer
 
-from reasoning_gym_environment import ReasoningGymEnv, read_dump
+from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig, read_dump
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import TURN_END, TURN_START, PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError
@@ -178,6 +179,16 @@ async def test_the_tokenizer_is_by_default_that_of_the_first_server_with_tokens(
     url = "http://127.0.0.1:1"
     async with bench.unprepared(url, others=[(url, "vllm")], tokenizer_name="") as env:
         assert env.tokenizer is not None
+
+
+def test_one_configuration_for_several_servers_gives_them_its_type(
+    bench: Any, tokenizer_folder: str
+) -> None:
+    """Atropos makes them of a `ServerBaseline`, without its type."""
+    one = ServerBaseline(server_type="sglang", model_name=tokenizer_folder)
+    env = ReasoningGymEnv(ReasoningGymEnvConfig(**bench.settings()), one)
+    assert len(env.inference.urls) > 1
+    assert env.inference.server_type == "sglang"
 
 
 async def test_a_server_that_is_down_at_the_start_is_asked_in_its_own_types_way(
