@@ -40,9 +40,15 @@ def items(value: Any) -> list[Any]:
     return list(value)
 
 
+def require_prompt(prompt: Any, request: GenerationRequest) -> None:
+    """Require our own; true and 1.0 equal 1 in Python, and are no token ids."""
+    require(items(prompt) == list(request.prompt))
+    require({*map(type, prompt)} <= {int})
+
+
 def vllm(reply: Any, request: GenerationRequest) -> Any:
     for choice in items(reply["choices"]):
-        require(items(choice["prompt_token_ids"]) == list(request.prompt))
+        require_prompt(choice["prompt_token_ids"], request)
     return [
         (c["token_ids"], c["logprobs"]["token_logprobs"], c["finish_reason"])
         for c in items(reply["choices"])
@@ -64,7 +70,7 @@ def sglang(reply: Any, request: GenerationRequest) -> Any:
 def chat(reply: Any, request: GenerationRequest) -> Any:
     for choice in items(reply["choices"]):
         prompt = choice.get("prompt_token_ids", reply.get("prompt_token_ids"))
-        require(items(prompt) == list(request.prompt))
+        require_prompt(prompt, request)
     return [
         (
             choice.get("token_ids", choice.get("response_token_ids")),
