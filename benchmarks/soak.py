@@ -111,20 +111,18 @@ async def soak(minutes: float, hangs: int, latency: float, folder: Path) -> None
                 stderr=log,
                 env={**os.environ, "WANDB_MODE": "offline", "WANDB_DIR": str(folder)},
             )
-            reading = asyncio.create_task(read_page(folder))
+            reads: Counter[str] = Counter()
+            reading = asyncio.create_task(read_page(folder, reads))
             try:
                 await watch(server, trainer, serve.pid, minutes * 60, hangs)
             finally:
-                print(f"the page has been read {reading.get_name()} times")
                 reading.cancel()
                 serve.terminate()
                 await serve.wait()
                 training.cancel()
     print(f"exit status {serve.returncode}; faults: {dict(server.faults)}")
-    said = [
-        line for line in log_lines(folder) if "] Evaluation: " in line or " Evaluation: " in line
-    ]
-    print(f"{len(said)} evaluations")
+    evaluations = sum(" Evaluation: " in line for line in log_lines(folder))
+    print(f"{reads['page']} reads of the page, {evaluations} evaluations")
     account = [line for line in log_lines(folder) if re.search("Groups: |mismatch|Counts", line)]
     print("\n".join(account[-3:]) or f"no account in {folder / 'serve.log'}")
 
@@ -151,19 +149,16 @@ def options(api_url: str, url: str, tokenizer: Path, folder: Path) -> list[str]:
     ]
 
 
-async def read_page(folder: Path) -> None:
-    """Read what is new on the page again and again, as a browser does; count in the task's name."""
+async def read_page(folder: Path, reads: Counter[str]) -> None:
+    """Read what is new on the page every two seconds, as a browser does."""
     while not (found := re.search(r"Watch the run at (\S+)", "\n".join(log_lines(folder)))):
         await asyncio.sleep(1)
-    cursor, task, times = "", asyncio.current_task(), 0
-    async with aiohttp.ClientSession(raise_for_status=True) as session:
+    cursor = ""
+    async with aiohttp.ClientSession(found[1], raise_for_status=True) as session:
         while True:
-            url = f"{found[1]}api/index?since={cursor}"
-            async with session.get(url) as response:
+            async with session.get("api/index", params={"since": cursor}) as response:
                 cursor = (await response.json())["cursor"]
-            times += 1
-            assert task is not None
-            task.set_name(f"{times}")
+            reads["page"] += 1
             await asyncio.sleep(2)
 
 

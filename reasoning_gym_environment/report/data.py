@@ -230,7 +230,7 @@ class RunEntry:
         else:
             groups = f"a selection: {self.groups:,} of {self.last_number:,}"
         if record and record.deleted:
-            groups += f"; the run has deleted its {record.deleted} oldest files: see max_dump_gb"
+            groups += f"; oldest dump files deleted: {record.deleted} (max_dump_gb)"
         return {
             "started": record.started if record else "",
             "updated": record.updated if record else "",

@@ -193,7 +193,7 @@ async def test_a_run_whose_oldest_dumps_were_deleted_is_shown_as_one(
     live = LiveIndex([bench.folder])
     live.update()
     [run] = live.batch()["runs"]
-    about = "a selection: 1 of 2; the run has deleted its 1 oldest files: see max_dump_gb"
+    about = "a selection: 1 of 2; oldest dump files deleted: 1 (max_dump_gb)"
     assert ["groups", about] in run["header"]
 
 
