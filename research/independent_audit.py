@@ -54,6 +54,8 @@ def explanation(row: Mapping[str, Any], task: str) -> str:
     name = f"{row['probe']} {row['name']}"
     if row["expected"] == "full":
         return EXPECTED.get(name) or EXPECTED.get(f"{name} {row['variant']}", "")
+    if row["variant"] in ("denied", "denied_latex", "not_answer"):
+        return ""
     known = known_findings().get(task, {})
     beside = (Kind.LISTING.value, Kind.APPENDED.value)
     return next((known[kind].reason for kind in beside if kind in known), "")

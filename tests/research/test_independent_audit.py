@@ -18,6 +18,7 @@ def test_results_are_explained_by_the_rule_of_one_answer_and_by_what_is_known() 
     assert explanation(either, "gsm_symbolic") == "Only the first answer counts."
     assert "ignores what follows" in explanation(either, "survo")
     assert not explanation(either, "gcd")
+    assert not explanation(result("P15 hedged_in_slot", "denied", "zero"), "survo")
     assert not explanation(result("P1 ground_truth", "reference", "full"), "gcd")
 
 
