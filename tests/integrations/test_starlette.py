@@ -1,4 +1,7 @@
-"""`watch` with the lowest starlette that is allowed, which builds URLs from any Host header."""
+"""HTTP with the lowest starlette and fastapi that are allowed.
+
+That starlette builds the path of a request's URL from any Host header.
+"""
 
 import os
 import re
@@ -11,12 +14,19 @@ from pathlib import Path
 import pytest
 from page_blocks import ROOT
 
+from reasoning_gym_environment import AsyncReasoningGym, ServiceSettings, create_app
+
 pytestmark = [pytest.mark.integration, pytest.mark.processes]
 
 
+def test_the_service_is_described_with_the_lowest_versions() -> None:
+    lowest = re.findall(r'"(fastapi|starlette)>=(.+)"', (ROOT / "pyproject.toml").read_text())
+    assert [(name, version(name)) for name, _ in lowest] == lowest
+    app = create_app(AsyncReasoningGym(processes=1), ServiceSettings())
+    assert "/score" in app.openapi()["paths"]
+
+
 def test_no_host_brings_a_reader_past_the_token(tmp_path: Path) -> None:
-    [lowest] = re.findall(r'"starlette>=(.+)"', (ROOT / "pyproject.toml").read_text())
-    assert version("starlette") == lowest
     command = [sys.executable, "-m", "reasoning_gym_environment", "watch", tmp_path, "--port", "0"]
     token = {"REASONING_GYM_WATCH_TOKEN": "a-token-of-24-characters"}
     with subprocess.Popen(
