@@ -173,6 +173,10 @@ def test_an_invalid_recipe_is_refused_with_a_short_message(data: Any) -> None:
     assert len(str(refused.value)) < 400
 
 
+def test_the_only_level_of_a_task_that_is_not_known_may_have_no_parameters() -> None:
+    require_valid_recipe(Recipe(task="of_another_version", seed=1, level=0))
+
+
 def test_every_level_of_every_task_is_allowed() -> None:
     ladders = build_ladders(TASKS)
     assert len(ladders) == 105
