@@ -193,7 +193,7 @@ async def watch(
 def descriptors(pid: int) -> int:
     try:
         return len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    except FileNotFoundError:  # the child of a single answer has ended
+    except (FileNotFoundError, PermissionError):  # it has ended, or is protected and we aren't root
         return 0
 
 

@@ -1,6 +1,7 @@
 """The processes of this machine, read from /proc: only Linux has it."""
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Iterable
@@ -9,6 +10,9 @@ from pathlib import Path
 import pytest
 
 PROC = Path("/proc")
+by_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root sees what a protected process has"
+)
 in_linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
 
 

@@ -112,13 +112,9 @@ def reap(pid: int) -> int:
 
 
 def scores_of_ended(
-    data: bytes, count: int, wait_status: int, *, why: Outcome | None
+    data: bytes, count: int, wait_status: int, why: Outcome | None
 ) -> list[FormScores]:
-    """Return the scores of an ended child, up to and including the answer that ended it.
-
-    Args:
-        why: the reason why it had to end, if it had to.
-    """
+    """Return the scores of a child that ended, or had to (`why`), with that of the last answer."""
     scores = unpack_scores(data)
     malformed = bool(scores) and scores[-1].outcome is Outcome.CRASHED
     if len(scores) < count and not malformed:
@@ -180,7 +176,7 @@ def run_child(
     finally:
         os.close(reply)
         wait_status = reap(pid)
-    return scores_of_ended(data, count, wait_status, why=why)
+    return scores_of_ended(data, count, wait_status, why)
 
 
 def _ends_by_itself(pid: int, crowded: Callable[[int], bool] | None) -> bool:

@@ -117,7 +117,7 @@ class PersistentWorker:
         scores = unpack_scores(data)
         self._seconds -= time.monotonic() - begin
         if len(scores) <= count or not self._is_unharmed(scores):
-            scores = scores_of_ended(data, count, self.end(), why=why)
+            scores = scores_of_ended(data, count, self.end(), why)
         return scores[:count]
 
     def _send(self, message: Any, deadline: float, parent: int) -> bool:

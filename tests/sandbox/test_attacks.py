@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 import pytest
 from fewer_layers import WITHOUT_LANDLOCK, Unscreened, pool_of
 from filter_attempts import where_filtered
-from process_tree import PROC, descendants
+from process_tree import PROC, by_root, descendants
 from sandbox_attacks import ELSEWHERE, ON_A_PROCESS, program
 
 from reasoning_gym_environment import ContainedFunction, Status, contain
@@ -109,7 +109,7 @@ async def test_answers_of_the_tasks_that_execute_them_reach_nothing_else() -> No
             assert statuses[1] is Status.CRASHED, task
 
 
-@pytest.mark.skipif(not ROOT, reason="only root sees what a protected process has open")
+@by_root
 async def test_worker_processes_have_no_pipe_that_could_be_opened() -> None:
     async with (
         executing([]) as (_, family),

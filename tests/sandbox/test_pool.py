@@ -187,7 +187,7 @@ async def test_an_answer_that_writes_junk_to_its_reply_takes_no_other_with_it(
     forger = (
         "[__import__('os').write(fd, " + junk + ") for fd in range(3, 64)"
         " if __import__('os').path.exists('/proc/self/fd/%d' % fd)"
-        " and 'pipe' in __import__('os').readlink('/proc/self/fd/%d' % fd)]"
+        " and 'socket' in __import__('os').readlink('/proc/self/fd/%d' % fd)]"
     )
     restarts = counts["sandbox/restarts"]
     right, forged, wrong = await impatient.verify(problem, [oracle(problem), forger, "[[0]]"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fewer_layers import Unscreened
-from process_tree import PROC, children, descendants, is_alive, survivors
+from process_tree import PROC, by_root, children, descendants, is_alive, survivors
 
 from reasoning_gym_environment.errors import WorkerStartError
 from reasoning_gym_environment.records import Recipe
@@ -52,6 +52,7 @@ async def test_no_process_outlives_a_parent_that_is_killed(state: str) -> None:
     assert await survivors(family) == set()
 
 
+@by_root
 async def test_workers_and_their_children_carry_no_secret_of_their_parent() -> None:
     parent, workers = await start_parent("verifying")
     family = descendants(parent.pid)
@@ -66,6 +67,7 @@ async def test_workers_and_their_children_carry_no_secret_of_their_parent() -> N
         assert b"TOKEN" not in environment
 
 
+@by_root
 async def test_generators_do_not_stand_where_the_user_does() -> None:
     server = ForkServer()
     try:
