@@ -201,7 +201,10 @@ class Endpoints:
     ) -> Callable[..., Awaitable[messages.ScoreReply]]:
         async def contain(request: messages.ContainRequest) -> messages.ScoreReply:
             """Score completions with a contained function."""
-            data = await run_in_thread(partial(encode_data, request.data))
+            try:
+                data = await run_in_thread(partial(encode_data, request.data))
+            except ConfigurationError as error:
+                raise HTTPException(413, str(error)) from None
             count, most = len(request.completions), 2**26
             if len(data) * count > most:
                 raise HTTPException(

@@ -88,6 +88,19 @@ async def test_data_that_is_too_large_for_so_many_completions_is_refused(
     assert (await post("/contain/equal", {**body, "completions": ["a"]}, url=url)).status == 200
 
 
+@pytest.mark.filterwarnings("ignore:Sending a large body directly:ResourceWarning")
+async def test_data_that_no_call_may_have_is_refused(gym: AsyncReasoningGym, post: Post) -> None:
+    settings = ServiceSettings(port=0, max_body=2**25)
+    with contain(contained_functions.equal, processes=1) as function:
+        async with RewardService(gym, settings, contained={"equal": function}) as service:
+            body = {"completions": ["a"], "data": "x" * 2**24}
+            reply = await post("/contain/equal", body, url=service.url)
+    assert (reply.status, reply.body["error"]) == (
+        413,
+        "data must have at most 16777216 characters as JSON",
+    )
+
+
 INVALID = """
 404 /contain/other {"completions": ["a"]}
 > POST /contain/other: Not Found
