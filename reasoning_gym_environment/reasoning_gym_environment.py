@@ -28,7 +28,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ import aiohttp
 from atroposlib.envs.base import BaseEnv, EvalHandlingEnum
 from tenacity import RetryError
 
-from reasoning_gym_environment.atropos import output
+from reasoning_gym_environment.atropos import output, subclass
 from reasoning_gym_environment.atropos.config import (
     AtroposServer,
     ReasoningGymEnvConfig,
@@ -50,13 +49,15 @@ from reasoning_gym_environment.atropos.delivery import (
     Delivery,
     LostStateError,
     TrainerApi,
+    completed,
+    task_of,
     to_scored_data_group,
     trained_tokens,
 )
 from reasoning_gym_environment.atropos.launch import run
 from reasoning_gym_environment.atropos.shared_curriculum import SharedCurriculum
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
-from reasoning_gym_environment.evaluation.run import Evaluation
+from reasoning_gym_environment.evaluation.run import Evaluation, LeaderElection
 from reasoning_gym_environment.inference.client import InferenceClient
 from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import InferenceError
@@ -84,59 +85,10 @@ from reasoning_gym_environment.storage.checkpoints import (
 )
 from reasoning_gym_environment.storage.dumps import DumpWriter, RunRecorder
 from reasoning_gym_environment.util.concurrency import graceful_shutdown, offload
-from reasoning_gym_environment.util.files import LockFile
-from reasoning_gym_environment.util.logs import SecretRedactor, exit_status
+from reasoning_gym_environment.util.logs import SecretRedactor, ensure_handler, exit_status
 from reasoning_gym_environment.util.outages import Outage, UnreachableError, require_reachable
 
 logger = logging.getLogger(__name__)
-
-VERSIONS = {
-    name: version(name)
-    for name in ("reasoning-gym-environment", "reasoning-gym", "atroposlib", "transformers")
-}
-
-
-class LeaderElection:
-    """Elects the replica that evaluates: it locks a file with the last evaluation's step.
-
-    When it dies, `kill -9` included, the kernel frees the lock and another replica takes over.
-    Replicas whose file system has no locks all evaluate.
-    """
-
-    def __init__(self, path: Path, *, every: int) -> None:
-        self._lock = LockFile(path)
-        self._every = every
-        self._done: int | None = None  # None while another replica leads
-        self._retry_at = 0.0
-
-    def is_due(self, step: int) -> bool:
-        """Return whether this replica leads, and an evaluation is or was due by a step."""
-        if self._done is None and time.monotonic() >= self._retry_at:
-            self._retry_at = time.monotonic() + 5.0
-            try:
-                if self._lock.acquire():
-                    last = self._lock.read()  # empty, or of an earlier run: counts from here
-                    self.record_done(int(last) if last.isdecimal() and int(last) <= step else step)
-                    message = "This replica evaluates; the last evaluation was due at step %d"
-                    logger.info(message, self._done)
-            except OSError as error:
-                self._done = step
-                message = "Could not lock %s (%s): this replica evaluates, and so may others"
-                logger.warning(message, self._lock.path, error)
-        return self._done is not None and step // self._every > self._done // self._every
-
-    def record_done(self, step: int) -> None:
-        """Record that the evaluation due at a step is done."""
-        self._done = step
-        try:
-            if self._lock.held:
-                self._lock.write(str(step))
-        except OSError as error:
-            logger.warning("Could not write %s (%s)", self._lock.path, error)
-
-    def close(self) -> None:
-        """Leave the leadership to another replica."""
-        self._lock.release()
 
 
 class ReasoningGymEnv(BaseEnv):
@@ -165,6 +117,10 @@ class ReasoningGymEnv(BaseEnv):
     running_items: dict[str, dict[str, Any]]
     tokenizer: Any
     workers: set[asyncio.Task[Any]]
+
+    def __init_subclass__(cls) -> None:
+        """Raise ConfigurationError if the class overrides what would have no effect."""
+        subclass.require_used(cls, ReasoningGymEnv)
 
     trains = True  # on the completions; not in `evaluate`
     progress_interval = 10.0  # seconds between progress lines
@@ -202,7 +158,7 @@ class ReasoningGymEnv(BaseEnv):
         try:
             self.tokenizer = with_template(self.tokenizer, config, template, system_prompt)
         except ConfigurationError:
-            self._close_file()
+            output.close_groups_file(self.jsonl_writer, config)
             raise
         self.run_id = str(uuid.uuid4())
         self._fatal: FixableError | None = None
@@ -210,6 +166,8 @@ class ReasoningGymEnv(BaseEnv):
         self._election: LeaderElection | None = None
         self._shared: SharedCurriculum | None = None
         self._wandb_failure = Outage()
+        self._is_set_up = False
+        self._limit = subclass.FailureLimit(type(self).__name__, self.max_consecutive_losses)
         self._reported_sampling: Counter[str] = Counter()
         self._retries: Counter[str] = Counter()
         self._pending_saves: dict[str, asyncio.Task[GroupResult]] = {}
@@ -240,6 +198,8 @@ class ReasoningGymEnv(BaseEnv):
             system_prompt=system_prompt,
             max_n=self.server.max_n_completions,
         )
+        for server in self.server.servers:
+            server.inference, server.tokenizer = self.inference, self.tokenizer
         folder = Path(config.data_dumps_dir)
         self._dumps = DumpWriter(
             folder, self.run_id, counts, synced=config.sync_dumps, max_bytes=config.max_dump_bytes
@@ -335,7 +295,7 @@ class ReasoningGymEnv(BaseEnv):
 
     def identity(self) -> dict[str, Any]:
         """Return the keys of stored rows that identify the run."""
-        return {"run": self.run_id, "replica": self.replica, "library_versions": VERSIONS}
+        return {"run": self.run_id, "replica": self.replica, "library_versions": output.VERSIONS}
 
     # The commands, from setup to close.
 
@@ -371,34 +331,41 @@ class ReasoningGymEnv(BaseEnv):
             await self.wandb_log()
 
     async def process_manager(self) -> None:
-        """Collect `n_groups_to_process` groups; lost groups do not count."""
+        """Collect `n_groups_to_process` groups, fewer without items; lost ones do not count."""
         self.inference.give_up_after(self.failing_seconds)
         logging_progress = self.progress.logging_every(self.progress_interval)
         async with graceful_shutdown(self.close), logging_progress:
             if self.config.data_path_to_save_groups:
                 self._require_tokenizer("data_path_to_save_groups stores tokens")
             await self.setup()
+            await ReasoningGymEnv.setup(self)
             if self.config.use_wandb:
                 output.start_wandb(self.config, self.run_id)
             self.config.group_size = self.group_size_to_process
             self.curr_step = 0
             while self.curr_step < self.n_groups_to_process:
-                item = await self.get_next_item()
-                group, _ = await self.collect_trajectories(item)
-                if group:
-                    group = await self.postprocess_histories(group)
-                    await self.handle_send_to_api(group, item, do_send_to_api=False)
+                item = self.backlog.pop() if self.backlog else await self.get_next_item()
+                if item is None:
+                    logger.info("get_next_item returned None: no more items to process")
+                    break
+                if await self._work_on(item, sends=False) is not None:
                     await self.wandb_log()
                     self.curr_step += 1
+                if self._fatal is not None:
+                    raise self._fatal
+                await asyncio.sleep(0)  # a subclass may never wait for anything
         output.describe_output(self.config, self.run_id)
 
     async def _run_evaluate(self) -> None:
         self.trains = False
         self.inference.give_up_after(self.failing_seconds)
         async with graceful_shutdown(self.close):
-            await super()._run_evaluate()
-        self.evaluation.show(sys.stdout)
-        self.evaluation.require_complete()
+            await self.setup()
+            await ReasoningGymEnv.setup(self)
+            await self.evaluate()
+        if self.evaluation.has_run:  # a subclass may have an evaluation of its own
+            self.evaluation.show(sys.stdout)
+            self.evaluation.require_complete()
 
     def _require_tokenizer(self, why: str) -> None:
         """Raise ConfigurationError if there is none."""
@@ -417,12 +384,15 @@ class ReasoningGymEnv(BaseEnv):
         self.statistics.categories = self.categories
 
     async def setup(self) -> None:
-        """Prepare, check the inference servers, plan the evaluation set.
+        """Prepare, check the inference servers, plan the evaluation set; idempotent.
 
         Raises:
             UnreachableError: no inference server answers.
             ConfigurationError: a server rejects requests or lacks what the configuration requires.
         """
+        if self._is_set_up:
+            return
+        ensure_handler(SecretRedactor(self.inference.keys))
         await self.prepare()
         config = self.config
         evaluates = not self.trains or (self.serves and config.steps_per_eval > 0)
@@ -453,18 +423,16 @@ class ReasoningGymEnv(BaseEnv):
         sizes = len(self.categories), len(self.evaluation.set)
         logger.info("Set up: %d tasks, %d evaluation items, run %s", *sizes, self.run_id)
         if self.trains and config.dumped_kinds:
-            shown = {"seed", "group_size", "temperature", "top_p", "max_token_length", "score_mode"}
-            shown |= {"complexity_mode", "sampling"}
             about = {
                 "command": "serve" if self.serves else "process",
-                "name": config.wandb_name,
                 "model_name": self.inference.model,
                 "server_type": self.inference.server_type,
-                **config.model_dump(mode="json", include=shown),
+                **output.shown_settings(config),
                 "tasks": sorted(self.categories),
-                "library_versions": VERSIONS,
+                "library_versions": output.VERSIONS,
             }
             self._record.start(about)
+        self._is_set_up = True
 
     async def close(self) -> None:
         """Stop the workers, then close every part, even if another fails to. Idempotent."""
@@ -473,7 +441,7 @@ class ReasoningGymEnv(BaseEnv):
         self._closed = True
         async with AsyncExitStack() as last_first:
             last_first.callback(self._report)
-            last_first.callback(self._close_file)
+            last_first.callback(output.close_groups_file, self.jsonl_writer, self.config)
             if self.serving:
                 last_first.push_async_callback(self.api.disconnect, self.env_id)
             if self._election is not None:
@@ -502,18 +470,6 @@ class ReasoningGymEnv(BaseEnv):
                 self.statistics.record(GroupOutcome.CANCELLED)
         await asyncio.gather(*self._pending_saves.values(), return_exceptions=True)
 
-    def _close_file(self) -> None:
-        """Close Atropos's own file of groups; delete it if it is empty after a failed start."""
-        if self.jsonl_writer is None:
-            return
-        try:
-            self.jsonl_writer.close()
-        except OSError as error:
-            logger.error("The end of data_path_to_save_groups is missing: %s", error)
-        path = Path(self.config.data_path_to_save_groups)
-        if path.is_file() and not path.stat().st_size:  # never a device
-            path.unlink()
-
     def _report(self) -> None:
         """Report the outcome of all groups in the log and in wandb."""
         if self.serving and self._dumps.has_written:
@@ -537,6 +493,7 @@ class ReasoningGymEnv(BaseEnv):
 
     async def setup_wandb(self) -> None:
         """Start the wandb run under the trainer's project; raises FixableError if wandb refuses."""
+        await ReasoningGymEnv.setup(self)  # a subclass's own may not have called it
         if not self.config.use_wandb:
             return
         got = await self.api.until_trainer("GET", "/wandb_info", interval=self.progress_interval)
@@ -630,8 +587,6 @@ class ReasoningGymEnv(BaseEnv):
         async def has_room(problem: Problem) -> bool:
             return await self.inference.has_room(problem.question, self.length_limit)
 
-        if self.processing and self.backlog:
-            return self.backlog.pop()
         problems = self._started_problems()
         while self._shared is not None and (shared := await self._shared.next()):
             recipe, asked_again = shared
@@ -641,26 +596,54 @@ class ReasoningGymEnv(BaseEnv):
         return await problems.next(has_room)
 
     async def handle_env(self, item_uuid: str) -> Any:
-        """Collect one group; retry its problem if its worker is cancelled before delivery."""
-        problem = self.running_items[item_uuid]["item"]
+        """Collect and deliver an item's groups, as Atropos's own does."""
+        item, begin = self.running_items[item_uuid]["item"], time.monotonic()
+        groups = await self._work_on(item, item_uuid, sends=True)
+        self.running_items.pop(item_uuid, None)
+        seconds = time.monotonic() - begin
+        self.task_duration.append(seconds)
+        (self.succeeded_task_duration if groups else self.failed_task_duration).append(seconds)
+        await self.cleanup()
+        return groups
+
+    async def _work_on(self, item: Any, item_uuid: str = "", *, sends: bool) -> Any:
+        """Collect and deliver an item's groups; return them, or None if nothing was collected."""
+        groups = None
         try:
-            return await super().handle_env(item_uuid)
-        except asyncio.CancelledError:
-            kept = [*self.backlog, *(entry["item"] for entry in self.running_items.values())]
-            delivered = self.delivery.has_group_of(asyncio.current_task())
-            if not delivered and not any(problem is one for one in kept):
-                self._retry(problem)
-            raise
+            with self.statistics.working(lost_on=InferenceError) as work:
+                try:
+                    if self.serving:
+                        await self.backoff.wait()
+                    groups, backlog = await subclass.collect_groups(self, item)
+                    self.backlog.extend(backlog)
+                    self.running_items.pop(item_uuid, None)
+                    await self.handle_send_to_api(groups, item, do_send_to_api=sends)
+                except asyncio.CancelledError:  # its problem is retried unless it was delivered
+                    kept = [*self.backlog, *(e["item"] for e in self.running_items.values())]
+                    if not work["delivered"] and not any(item is one for one in kept):
+                        self._retry(item)
+                    raise
+        except InferenceError as error:
+            self._handle_lost_group(item, error)
+        except Exception as error:  # noqa: BLE001 - logged, and it ends the run
+            self._fatal = self._fatal or self._limit.record_failure(error)
+        else:
+            self._limit.record_success()
+            self._fatal = self._fatal or self.delivery.fatal
+            if groups is not None:
+                self.backoff.group_finished()  # a subclass's groups pass no observer
+        return groups
 
     async def collect_trajectories(self, item: Problem) -> tuple[dict[str, Any] | None, list[Any]]:
         """Return a scored group, saved to disk; None if it is lost or unscored.
 
         If a worker is cancelled while its group is saved, the next request for the problem returns
         the group, so that it is neither lost nor stored twice.
-
-        Raises:
-            InferenceError: in `process`, after too many lost groups in a row.
         """
+        if type(self).collect_trajectory is not BaseEnv.collect_trajectory:
+            gathered: tuple[Any, list[Any]] = await super().collect_trajectories(item)
+            return gathered
+        subclass.require_problem(item, self.categories, type(self).__name__)
         statistics, key = self.statistics, recipe_key(item.recipe)
         if key not in self._pending_saves:
             try:
@@ -687,15 +670,19 @@ class ReasoningGymEnv(BaseEnv):
                 mask_truncated=self.config.mask_too_long_completions,
                 include_messages=self.config.include_messages,
             )
+        statistics.hand_out()
         return scored_data, []
 
     async def _generate(self, item: Problem) -> GroupResult:
         """Return a scored group and tell all observers; raises InferenceError."""
-        if self.serving:
-            await self.backoff.wait()
-        group = await self._rollouts.sample(
-            item, n=self.config.group_size, length_limit=self.length_limit, sampling=self._sampling
+        completions = await self.inference.sample(
+            item.question,
+            n=self.config.group_size,
+            length_limit=self.length_limit,
+            sampling=self._sampling,
         )
+        scored = await self.score(item, completions)
+        group = subclass.checked_score(scored, completions, type(self).__name__)
         self._retries.pop(recipe_key(item.recipe), None)
         self._started_problems().step = self.curr_step if self.serving else None
         for observe in self._observers:
@@ -703,7 +690,7 @@ class ReasoningGymEnv(BaseEnv):
         return group
 
     async def score(self, problem: Problem, completions: Sequence[Completion]) -> GroupResult:
-        """Score completions of one problem."""
+        """Score the completions of one problem, in their order; called once for each group."""
         return await self._rollouts.score(problem, completions)
 
     async def _save(self, group: GroupResult) -> GroupResult:
@@ -714,19 +701,25 @@ class ReasoningGymEnv(BaseEnv):
     async def handle_send_to_api(
         self,
         scored_data: Any,
-        item: Problem | None = None,
+        item: Any = None,
         do_send_to_api: bool = True,
         abort_on_any_max_length_exceeded: bool = True,
     ) -> None:
-        """Check a group, then write and send it; cancelling the caller does not cancel that."""
+        """Check each group, then write and send it; cancelling the caller does not cancel that."""
         row_limit = self.max_token_len if abort_on_any_max_length_exceeded else 0
-        delivery = self._deliver(scored_data, item, sends=do_send_to_api, row_limit=row_limit)
-        await self.delivery.finish(delivery)
+        for group in scored_data if isinstance(scored_data, list) else [scored_data]:
+            if group is not None:
+                self.statistics.begin_delivery()
+                delivery = self._deliver(group, item, sends=do_send_to_api, row_limit=row_limit)
+                await self.delivery.finish(delivery)
 
     async def _deliver(
-        self, group: dict[str, Any], problem: Problem | None, *, sends: bool, row_limit: int
+        self, given: dict[str, Any], problem: Any, *, sends: bool, row_limit: int
     ) -> GroupOutcome:
-        drop, rows = self.config.ensure_scores_are_not_same, self.config.group_size
+        decode = self.tokenizer.decode if self.tokenizer and self.config.include_messages else None
+        group = completed(given, decode)
+        drop = self.config.ensure_scores_are_not_same
+        rows = (group["group_overrides"] or {}).get("group_size", self.config.group_size)
         outcome = await self.delivery.check(
             group, problem, rows=rows, row_limit=row_limit, drop_equal_scores=drop
         )
@@ -734,8 +727,6 @@ class ReasoningGymEnv(BaseEnv):
             return outcome
         if self.tokenizer is not None:
             self.completion_lengths += map(trained_tokens, group["masks"])
-        for name in ("ref_logprobs", "group_overrides", "distill_token_ids", "distill_logprobs"):
-            group.setdefault(name, None)  # fields of Atropos's groups that ours don't have
         self.items_sent_this_step += self.serving
         await self.add_rollouts_for_wandb(group, problem)
         is_written = await self.delivery.write(group)
@@ -743,27 +734,27 @@ class ReasoningGymEnv(BaseEnv):
             return await self.delivery.send({**group, "env_id": self.env_id}, problem)
         return GroupOutcome.WRITTEN if is_written else GroupOutcome.FAILED
 
-    def _handle_lost_group(self, problem: Problem, error: InferenceError) -> None:
+    def _handle_lost_group(self, problem: Any, error: InferenceError) -> None:
         """Retry the problem of a lost group, or give it up; after too many, so does the run."""
         if error.is_transient:
             self._retry(problem)
         else:
             self.statistics.counts["problems/given_up"] += 1
-        self.backoff.record_failure(problem.recipe.task, error)
+        self.backoff.record_failure(task_of(problem), error)
         fatal = InferenceError(
             f"{self.backoff.failures} groups in a row were lost; check the server at "
             f"{', '.join(self.inference.urls)}: {error}"
         )
-        if self.processing and self.backoff.failures >= self.max_consecutive_losses:
-            raise fatal from error
-        if self.serving and self.backoff.permanent >= self.max_consecutive_losses:
+        fatal.__cause__ = error
+        too_many = self.backoff.failures if self.processing else self.backoff.permanent
+        if too_many >= self.max_consecutive_losses and (self.processing or self.serving):
             self._fatal = self._fatal or fatal  # Atropos's loop swallows what its workers raise
 
-    def _retry(self, problem: Problem) -> None:
+    def _retry(self, problem: Any) -> None:
         """Put a problem into the backlog, up to three times until a group of it is scored."""
-        key = recipe_key(problem.recipe)
+        key = recipe_key(problem.recipe) if isinstance(problem, Problem) else ""  # not told apart
         self._retries[key] += 1
-        if self._retries[key] <= 3:
+        if key and self._retries[key] <= 3:
             self.statistics.counts["problems/retried"] += 1
             self.backlog.append(problem)
         else:
@@ -779,7 +770,7 @@ class ReasoningGymEnv(BaseEnv):
         evaluating = self.eval_runner is not None and not self.eval_runner.done()
         if not evaluating and self.config.steps_per_eval > 0:
             if self._election is None:
-                key = self.evaluation.key(length_limit=self.length_limit, versions=VERSIONS)
+                key = self.evaluation.key(length_limit=self.length_limit, versions=output.VERSIONS)
                 folder = Path(self.checkpoint_dir, "env_checkpoints")
                 path = folder / f"{self.config.wandb_name}.evaluation-{key}"
                 self._election = LeaderElection(path, every=self.config.steps_per_eval)
@@ -789,7 +780,11 @@ class ReasoningGymEnv(BaseEnv):
             return
         every = self.checkpoint_interval
         if every > 0 and step // every > before // every:
-            await self.checkpoints.save_async(step // every * every, self._checkpoint())
+            due = step // every * every
+            if type(self).save_checkpoint is ReasoningGymEnv.save_checkpoint:
+                await self.checkpoints.save_async(due, self._checkpoint())
+            else:
+                self.save_checkpoint(due)
         if self.items_sent_this_step >= self.config.min_items_sent_before_logging:
             self.items_sent_this_step = 0
             await self.wandb_log({})
@@ -835,13 +830,14 @@ class ReasoningGymEnv(BaseEnv):
         return Checkpoints(folder, self.statistics.counts)
 
     def save_checkpoint(self, step: int, data: dict[str, Any] | None = None) -> None:
-        """Write the training stream's state atomically; failures are logged and counted."""
+        """Write the training stream's state and `data` atomically; failures are only logged."""
         self.checkpoints.save(step, {**(data or {}), **self._checkpoint()})
 
     def _checkpoint(self) -> dict[str, Any]:
         """Return the stream's state: a resumed run starts with what was not trained on."""
-        running = [entry["item"] for entry in self.running_items.values()]
-        return {STREAM: self._started_problems().state_dict([*running, *self.backlog])}
+        items = [*(entry["item"] for entry in self.running_items.values()), *self.backlog]
+        unfinished = [item for item in items if isinstance(item, Problem)]
+        return {STREAM: self._started_problems().state_dict(unfinished)}
 
     def load_checkpoint(self) -> None:
         """Continue the newest checkpoint up to the trainer's step; raises FixableError."""
@@ -854,9 +850,11 @@ class ReasoningGymEnv(BaseEnv):
             )
             return
         try:
-            self._started_problems().load_state_dict(read_checkpoint(path))
+            content = read_checkpoint(path)
+            self._started_problems().load_state_dict(content.pop(STREAM))
         except ValueError as error:
             raise unusable(path, error) from error
+        self.__dict__.update(content)  # what a subclass saved
         logger.info("Continued %s at the trainer's step %d", path, self.curr_step)
 
     # Metrics.

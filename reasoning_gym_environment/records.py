@@ -10,7 +10,7 @@ import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -297,3 +297,12 @@ class GroupResult:
     def solved(self) -> int:
         """The number of solved attempts."""
         return sum(a.verdict.status is Status.SOLVED for a in self.attempts)
+
+    def with_rewards(self, values: Sequence[float]) -> GroupResult:
+        """Return the group with other rewards for the trainer, one for each attempt.
+
+        Its verdicts stay, and with them what metrics and curriculum count as solved.
+        """
+        pairs = zip(self.attempts, values, strict=True)
+        rewarded = (replace(a, reward=replace(a.reward, value=float(v))) for a, v in pairs)
+        return replace(self, attempts=tuple(rewarded))

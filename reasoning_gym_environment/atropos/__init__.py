@@ -3,4 +3,4 @@
 The rest of the package works without Atropos, except the environment and the demo.
 """
 
-__all__ = ["config", "delivery", "launch", "output", "shared_curriculum"]
+__all__ = ["config", "delivery", "launch", "output", "shared_curriculum", "subclass"]

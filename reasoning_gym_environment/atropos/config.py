@@ -16,7 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnum
-from atroposlib.envs.server_handling.server_baseline import APIServer
+from atroposlib.envs.server_handling.server_baseline import APIServer, ChatCompletion
+from atroposlib.envs.server_handling.server_baseline import Completion as CompletionReply
 from jinja2 import TemplateError
 from pydantic import Field
 from tokenizers import Tokenizer
@@ -25,6 +26,9 @@ from transformers import PreTrainedTokenizerFast
 
 from ..errors import ConfigurationError, did_you_mean
 from ..evaluation.run import EvaluationSettings
+from ..inference.client import InferenceClient
+from ..inference.dialects import GenerationRequest
+from ..inference.errors import InferenceError
 from ..inference.prompts import (
     CHAT_TEMPLATES,
     build_messages,
@@ -81,7 +85,17 @@ def evaluation_settings(
 
 
 class AtroposServer(APIServer):
-    """Atropos's view of an inference client: weighted semaphores, timings, reasoning settings."""
+    """Atropos's view of an inference client: weighted semaphores, timings, reasoning settings.
+
+    A subclass of the environment gets completions as from Atropos's own servers, through the
+    environment's client: with its retries, failover and limits. They raise InferenceError.
+
+    Attributes:
+        inference, tokenizer: the environment's, which sets them.
+    """
+
+    inference: InferenceClient
+    tokenizer: Any
 
     def __init__(self, config: Any, reasoning_config: Any = None, *, server_type: str = "") -> None:
         config.server_type = server_type or config.server_type
@@ -111,12 +125,63 @@ class AtroposServer(APIServer):
         added = changed.pop("extra_body", {})
         return {**changed, **added}
 
-    async def _unsupported(self, **_: Any) -> Any:
-        raise NotImplementedError("ask `inference` of the environment for completions")
+    async def chat_completion(self, **kwargs: Any) -> ChatCompletion:
+        """Return chat completions with the settings of reasoning, or `skip_reasoning`."""
+        asked = self._inject_reasoning_kwargs(kwargs)
+        return ChatCompletion.construct(**await self._reply("/v1/chat/completions", asked))
 
-    check_server_status_task = _unsupported
-    _chat_completion_wrapper = _completion_wrapper = _unsupported
-    _tokens_and_logprobs_completion_wrapper = _unsupported
+    async def completion(self, **kwargs: Any) -> CompletionReply:
+        """Return completions of a prompt."""
+        return CompletionReply.construct(**await self._reply("/v1/completions", kwargs))
+
+    async def _reply(self, path: str, kwargs: dict[str, Any]) -> dict[str, Any]:
+        split, extra = kwargs.pop("split", "train"), kwargs.pop("extra_body", None) or {}
+        of_client = ("timeout", "extra_headers", "extra_query")  # of the openai package's
+        body = {name: value for name, value in kwargs.items() if name not in of_client}
+        return await self.inference.reply(path, {**body, **extra}, split)
+
+    async def tokens_and_logprobs_completion(
+        self, **kwargs: Any
+    ) -> tuple[list[int], list[list[int]], list[list[float]], list[str]]:
+        """Return a prompt's tokens, and of each completion tokens, logprobs and finish reason.
+
+        A managed server calls this. Without a limit a completion has 16 tokens, as in vLLM.
+        """
+        if self.tokenizer is None:
+            raise InferenceError(
+                "token ids need the model's tokenizer: set --env.tokenizer_name", is_transient=False
+            )
+        prompt, ids = kwargs.pop("prompt", ""), kwargs.pop("input_ids", None)
+        ids = self.tokenizer.encode(prompt) if ids is None else list(ids)
+        if ids[:2] == [self.tokenizer.bos_token_id] * 2:  # the template has one already
+            del ids[0]
+        names = ("max_tokens", "max_completion_tokens", "max_new_tokens")
+        limits, split = [kwargs.pop(name, None) for name in names], kwargs.pop("split", "train")
+        request = GenerationRequest(
+            model=kwargs.pop("model", self.config.model_name),
+            prompt=tuple(ids),
+            messages=(),
+            n=kwargs.pop("n", None) or 1,
+            max_tokens=next(filter(None, limits), 16),
+            temperature=kwargs.pop("temperature", 1.0),
+            top_p=kwargs.pop("top_p", 1.0),
+            vocabulary=len(self.tokenizer),
+            more=kwargs,
+        )
+        samples = await self.inference.sample_tokens(request, split)
+        return (
+            ids,
+            [sample.tokens.tolist() for sample in samples],
+            [sample.logprobs.tolist() for sample in samples],
+            [sample.finish_reason for sample in samples],
+        )
+
+    async def check_server_status_task(self, chat_completion: bool = True) -> None:
+        """Check once whether the server answers."""
+        self.server_healthy = await self.client.is_alive()
+
+    _chat_completion_wrapper, _completion_wrapper = chat_completion, completion
+    _tokens_and_logprobs_completion_wrapper = tokens_and_logprobs_completion
 
 
 @contextmanager

@@ -32,7 +32,6 @@ from array import array
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Annotated, Any
 from urllib.parse import urlsplit
-from weakref import WeakSet
 
 import aiohttp
 import msgspec
@@ -99,6 +98,30 @@ def to_scored_data_group(
     }
 
 
+def task_of(item: Any) -> str:
+    """Return an item's task, for messages."""
+    return item.recipe.task if isinstance(item, Problem) else "a subclass's item"
+
+
+def completed(group: Mapping[str, Any], decode: Callable[[Any], str] | None) -> dict[str, Any]:
+    """Return a group with what a subclass's may lack, as Atropos's own class completes it.
+
+    Args:
+        decode: returns the text of a row, for messages; None leaves them out.
+    """
+    optional = ("group_overrides", "ref_logprobs", "distill_token_ids", "distill_logprobs")
+    columns: dict[str, Any] = {
+        name: [] for name in ("tokens", "masks", "scores", "inference_logprobs")
+    }
+    given = {n: v for n, v in group.items() if v is not None and not (type(v) is list and not v)}
+    made: dict[str, Any] = {**dict.fromkeys(optional), **columns, **given}
+    made.setdefault("overrides", [{} for _ in made["tokens"]])
+    if decode is not None and "messages" not in made:
+        texts = [decode(list(row)) for row in made["tokens"]]
+        made["messages"] = [[{"role": "user", "content": text}] for text in texts]
+    return made
+
+
 def group_error(group: Mapping[str, Any], *, rows: int, vocabulary: int) -> str | None:
     """Return what is wrong with a group, or None if it is valid.
 
@@ -106,8 +129,9 @@ def group_error(group: Mapping[str, Any], *, rows: int, vocabulary: int) -> str 
     all, logprobs. A row has a trained token, or the advantage set to zero.
     """
     for name in ("tokens", "masks", "scores", "overrides", "inference_logprobs"):
-        if (group[name] or name != "inference_logprobs") and len(group[name]) != rows:
-            return f"{len(group[name])} rows of {name}, expected {rows}"
+        found = len(group[name])
+        if found != rows and (found or name != "inference_logprobs"):
+            return f"{found} rows of {name}, expected {rows}"
     logprobs = group["inference_logprobs"] or [None] * rows
     parts = zip(group["tokens"], group["masks"], logprobs, strict=True)
     for number, (tokens, masks, row) in enumerate(parts):
@@ -116,7 +140,7 @@ def group_error(group: Mapping[str, Any], *, rows: int, vocabulary: int) -> str 
         if not trained_tokens(masks) and not group["overrides"][number].get(_ZEROED):
             return f"row {number} has no trained token"
     for score in group["scores"]:
-        if type(score) not in (int, float) or not math.isfinite(score):
+        if not isinstance(score, int | float) or not math.isfinite(score):  # or numpy's float64
             return f"{score!r} is not a score"
     return None
 
@@ -521,12 +545,12 @@ class Delivery:
     def __init__(
         self, api: TrainerApi, statistics: Statistics, vocabulary: int, writer: Any
     ) -> None:
+        self.fatal: ConfigurationError | None = None  # ends a run of which nothing arrives
         self._api = api
         self._statistics = statistics
         self._vocabulary = vocabulary
         self._writer = writer
         self._in_flight: set[asyncio.Task[None]] = set()
-        self._workers: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._refusals = Outage()
         self._writing = asyncio.Lock()
         self._bodies = asyncio.Semaphore(8)  # of 4 MB, in memory while the API is slow
@@ -541,13 +565,7 @@ class Delivery:
         task = asyncio.create_task(record())
         self._in_flight.add(task)
         task.add_done_callback(self._in_flight.discard)
-        if worker := asyncio.current_task():
-            self._workers.add(worker)
         await asyncio.shield(task)  # the API may have the group before its worker is cancelled
-
-    def has_group_of(self, worker: asyncio.Task[Any] | None) -> bool:
-        """Return whether the delivery of a worker's group has begun."""
-        return worker in self._workers
 
     async def close(self) -> None:
         """Wait a few seconds for the groups in flight, then cancel them."""
@@ -589,9 +607,13 @@ class Delivery:
     def _refuse(self, problem: Problem | None, reason: str) -> GroupOutcome:
         self._refusals.record_failure()
         if self._refusals.should_log:
-            task = problem.recipe.task if problem else "an unknown task"
-            refused = self._refusals.lost
+            refused, task = self._refusals.lost, task_of(problem)
             logger.warning("Not sent: a group of %s, %d refused so far: %s", task, refused, reason)
+        delivered = sum(self._statistics.counts[f"groups/{name}"] for name in ("sent", "written"))
+        if self._refusals.lost >= 5 and not delivered:
+            self.fatal = self.fatal or ConfigurationError(
+                f"the first {self._refusals.lost} groups were all refused: {reason}"
+            )
         return GroupOutcome.REFUSED
 
     async def write(self, group: dict[str, Any]) -> bool:
@@ -626,7 +648,8 @@ class Delivery:
             return GroupOutcome.FAILED
         except LostStateError:
             return GroupOutcome.FAILED
-        if reply.get("status") == "buffered":  # only groups of another size than registered are
+        own_size = (group["group_overrides"] or {}).get("group_size")
+        if reply.get("status") == "buffered" and own_size is None:  # no other size is registered
             self._api.mark_lost("it has our id for another environment")
             return GroupOutcome.FAILED
         return GroupOutcome.SENT

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
+from importlib.metadata import version
 from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,13 @@ logger = logging.getLogger(__name__)
 
 _WANDB_ERRORS = (OSError, MailboxClosedError, wandb.errors.Error)
 
+logger = logging.getLogger(__name__)
+
+VERSIONS = {
+    name: version(name)
+    for name in ("reasoning-gym-environment", "reasoning-gym", "atroposlib", "transformers")
+}
+"""The versions that stored rows name."""
 _WITHOUT_LOGIN = (
     "log in with `wandb login`, set WANDB_MODE=offline to keep the metrics on disk, or set "
     "--env.use_wandb false"
@@ -99,11 +107,13 @@ def update_wandb_summary(prefix: str, values: Mapping[str, float]) -> None:
 
 
 def rollout_rows(
-    tokenizer: Any, scored_data: Mapping[str, Any], problem: Problem | None, *, keep: int
+    tokenizer: Any, scored_data: Mapping[str, Any], item: Any, *, keep: int
 ) -> list[tuple[Any, ...]]:
     """Return the first `keep` rollouts of a delivered group as `rollout_table`'s; -1 keeps all."""
-    oracle, task = (problem.oracle, problem.recipe.task) if problem else (None, None)
-    columns = (scored_data["tokens"], scored_data["scores"], scored_data["statuses"])
+    oracle, task = (item.oracle, item.recipe.task) if isinstance(item, Problem) else (None, None)
+    tokens = scored_data["tokens"]
+    statuses = scored_data.get("statuses") or [None] * len(tokens)  # a subclass's group has none
+    columns = tokens, scored_data["scores"], statuses
     rows = list(zip(*columns, strict=True))[: None if keep == -1 else keep]
     return [(tokenizer.decode(list(ids)), score, oracle, task, end) for ids, score, end in rows]
 
@@ -115,6 +125,26 @@ def rollout_table(groups: Sequence[Sequence[tuple[Any, ...]]]) -> wandb.Table:
     for row in (row for group in groups for row in group):
         table.add_data(*row)
     return table
+
+
+def shown_settings(config: Any) -> dict[str, Any]:
+    """Return the settings that a run's record shows."""
+    names = {"seed", "group_size", "temperature", "top_p", "max_token_length", "score_mode"}
+    names |= {"complexity_mode", "sampling"}
+    return {"name": config.wandb_name, **config.model_dump(mode="json", include=names)}
+
+
+def close_groups_file(writer: Any, config: Any) -> None:
+    """Close Atropos's own file of groups, if any; delete it if it is empty after a failed start."""
+    if writer is None:
+        return
+    try:
+        writer.close()
+    except OSError as error:
+        logger.error("The end of data_path_to_save_groups is missing: %s", error)
+    path = Path(config.data_path_to_save_groups)
+    if path.is_file() and not path.stat().st_size:  # never a device
+        path.unlink()
 
 
 def describe_output(config: Any, run_id: str) -> None:

@@ -35,6 +35,7 @@ from ..rollouts.rollouts import Rollouts
 from ..sandbox.pool import Generate, generate_with_retry
 from ..scoring.grading import ScoringSettings
 from ..storage.rows import StoredGroup, stable_json
+from ..util.files import LockFile
 from ..util.outages import Outage
 from ..util.progress import with_progress
 from .metrics import Baselines, EvaluationReport, evaluation_report, evaluation_table, headline
@@ -428,6 +429,11 @@ class Evaluation:
             return "serving again starts the evaluation anew"
         return f"repeat the command with --env.data_dir_to_save_evals {self.folder} to complete it"
 
+    @property
+    def has_run(self) -> bool:
+        """Whether an evaluation has begun."""
+        return self._begun
+
     def show(self, terminal: TextIO) -> None:
         """Write the last evaluation's table."""
         table = evaluation_table(self.report)
@@ -452,3 +458,46 @@ def _warn_without_answers(samples: Iterable[StoredGroup], subject: str) -> None:
     consequence = "the results measure the format, not the model"
     if text := check.warning(subject, consequence=consequence):
         logger.warning("%s", text)
+
+
+class LeaderElection:
+    """Elects the replica that evaluates: it locks a file with the last evaluation's step.
+
+    When it dies, `kill -9` included, the kernel frees the lock and another replica takes over.
+    Replicas whose file system has no locks all evaluate.
+    """
+
+    def __init__(self, path: Path, *, every: int) -> None:
+        self._lock = LockFile(path)
+        self._every = every
+        self._done: int | None = None  # None while another replica leads
+        self._retry_at = 0.0
+
+    def is_due(self, step: int) -> bool:
+        """Return whether this replica leads, and an evaluation is or was due by a step."""
+        if self._done is None and time.monotonic() >= self._retry_at:
+            self._retry_at = time.monotonic() + 5.0
+            try:
+                if self._lock.acquire():
+                    last = self._lock.read()  # empty, or of an earlier run: counts from here
+                    self.record_done(int(last) if last.isdecimal() and int(last) <= step else step)
+                    message = "This replica evaluates; the last evaluation was due at step %d"
+                    logger.info(message, self._done)
+            except OSError as error:
+                self._done = step
+                message = "Could not lock %s (%s): this replica evaluates, and so may others"
+                logger.warning(message, self._lock.path, error)
+        return self._done is not None and step // self._every > self._done // self._every
+
+    def record_done(self, step: int) -> None:
+        """Record that the evaluation due at a step is done."""
+        self._done = step
+        try:
+            if self._lock.held:
+                self._lock.write(str(step))
+        except OSError as error:
+            logger.warning("Could not write %s (%s)", self._lock.path, error)
+
+    def close(self) -> None:
+        """Leave the leadership to another replica."""
+        self._lock.release()

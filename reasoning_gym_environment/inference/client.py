@@ -6,9 +6,9 @@ import asyncio
 import functools
 import threading
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,8 @@ from .prompts import (
     text_of_tokens,
 )
 from .servers import ServerClient, api_key
+
+T = TypeVar("T")
 
 
 class InferenceClient:
@@ -194,37 +196,70 @@ class InferenceClient:
         if room < 1:
             raise InferenceError(f"{NO_ROOM} in {length_limit} tokens")
         request = self._request(prompt, n=n, max_tokens=room, sampling=sampling)
+
+        async def ask(server: ServerClient, n: int) -> list[Completion]:
+            asked = replace(request, n=n, model=server.config.model_name)
+            samples = await server.sample(asked, sampling.split)
+            return await self._completions(server, prompt, samples, length_limit)
+
+        return await self._gather(ask, n, sampling.split)
+
+    async def sample_tokens(self, request: GenerationRequest, split: str) -> list[Sample]:
+        """Return the completions of a prompt's token ids, or raise InferenceError."""
+        if chats := [server.config.base_url for server in self._servers if server.is_chat]:
+            raise InferenceError(
+                f"the inference server at {chats[0]} can't complete token ids, since its "
+                "server_type is openai: set --openai.server_type to vllm or sglang, or request "
+                "chat completions",
+                is_transient=False,
+            )
+
+        async def ask(server: ServerClient, n: int) -> list[Sample]:
+            asked = replace(request, n=n, model=server.config.model_name)
+            return [s for s in await server.sample(asked, split) if isinstance(s, Sample)]
+
+        return await self._gather(ask, request.n, split)
+
+    async def reply(self, path: str, body: Mapping[str, Any], split: str) -> dict[str, Any]:
+        """Return the reply of an OpenAI endpoint to a request's JSON, or raise InferenceError."""
+        replies: list[dict[str, Any]] = []
+
+        async def ask(server: ServerClient, n: int) -> list[dict[str, Any]]:
+            asked = {**body, "n": n, "model": server.config.model_name}
+            replies.append(await server.reply(path, asked, split))
+            return list(replies[-1]["choices"])
+
+        choices = await self._gather(ask, body.get("n") or 1, split)
+        numbered = [{**choice, "index": index} for index, choice in enumerate(choices)]
+        return {**replies[0], "choices": numbered}
+
+    async def _gather(
+        self, ask: Callable[..., Coroutine[None, None, list[T]]], n: int, split: str
+    ) -> list[T]:
+        """Return the `n` results of concurrent requests; request missing ones again."""
+
+        seconds = self.retry_seconds.get(split, 0.0)
+
+        async def part(size: int) -> list[T]:
+            found, empty = list[T](), 0
+            while len(found) < size and empty < 3:
+                rest = functools.partial(ask, n=size - len(found))
+                more = await self.failover.send(rest, retry_seconds=seconds)
+                found += more
+                empty += not more
+            return found[:size]
+
         most = int(min(self._max_n, *(server.max_n for server in self._servers)))
-        sizes = [min(most, n - begun) for begun in range(0, n, most)]
         try:
             parts = await gather_or_cancel(
-                self._part(prompt, replace(request, n=size), length_limit, sampling.split)
-                for size in sizes
+                part(min(most, n - begun)) for begun in range(0, n, most)
             )
         except Exception as error:
             raise InferenceError(describe(error), is_transient=is_transient(error)) from error
-        completions = [completion for part in parts for completion in part]
-        if len(completions) != n:
-            raise InferenceError(f"{len(completions)} of {n} completions were returned")
-        return completions
-
-    async def _part(
-        self, prompt: Prompt, request: GenerationRequest, length_limit: int, split: str
-    ) -> list[Completion]:
-        """Return the completions of one request; request missing ones again."""
-
-        async def sample(server: ServerClient) -> list[Completion]:
-            samples = await server.sample(replace(rest, model=server.config.model_name), split)
-            return await self._completions(server, prompt, samples, length_limit)
-
-        completions, empty = list[Completion](), 0
-        while len(completions) < request.n and empty < 3:
-            rest = replace(request, n=request.n - len(completions))
-            seconds = self.retry_seconds.get(split, 0.0)
-            more = await self.failover.send(sample, retry_seconds=seconds)
-            completions += more
-            empty += not more
-        return completions[: request.n]
+        results = [result for part in parts for result in part]
+        if len(results) != n:
+            raise InferenceError(f"{len(results)} of {n} completions were returned")
+        return results
 
     async def _completions(
         self,

@@ -12,7 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
@@ -49,6 +49,7 @@ class GenerationRequest:
         prompt: token ids of the rendered `messages`.
         vocabulary: number of token ids.
         candidates: most probable tokens whose logprobs are requested besides the sampled one's.
+        more: other sampling parameters, as the server names them.
     """
 
     model: str
@@ -60,11 +61,13 @@ class GenerationRequest:
     top_p: float
     vocabulary: int
     candidates: int = 0
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def sampling(self) -> dict[str, Any]:
-        """Fields that most servers name as OpenAI does."""
+        """Fields that most servers name as OpenAI does, and `more`."""
         return {
+            **self.more,
             "n": self.n,
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,
@@ -306,7 +309,7 @@ class SglangGenerate(Dialect):
     model = list[_Result] | _Result
 
     def body(self, request: GenerationRequest) -> dict[str, Any]:
-        sampling = {**request.sampling, **_UNCHANGED}
+        sampling = {**_UNCHANGED, **request.sampling}
         sampling["max_new_tokens"] = sampling.pop("max_tokens")
         return {
             "input_ids": list(request.prompt),
@@ -478,7 +481,7 @@ class ChatText:
 
 
 def _with_token_ids(request: GenerationRequest) -> dict[str, Any]:
-    return {"model": request.model, **request.sampling, "return_token_ids": True, **_UNCHANGED}
+    return {"model": request.model, **_UNCHANGED, **request.sampling, "return_token_ids": True}
 
 
 def _has_values(part: Mapping[str, Any], *names: str) -> bool:

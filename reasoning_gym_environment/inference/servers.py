@@ -281,6 +281,19 @@ class ServerClient:
             self.dialect = dialect.without("n")
         return samples
 
+    async def reply(self, path: str, body: dict[str, Any], split: str) -> dict[str, Any]:
+        """Return an OpenAI reply with at least one choice; raise what `json` raises."""
+        tokens = body["n"] * (body.get("max_tokens") or body.get("max_completion_tokens") or 2**15)
+        if body["n"] == 1 or self.max_n == 1:
+            del body["n"]  # some endpoints refuse it
+        most = _SMALL_REPLY + 1024 * tokens
+        async with self._admit(split), self._reply("POST", path, body, most) as received:
+            reply = parse(received, path)
+        choices = reply.get("choices") if isinstance(reply, dict) else None
+        if not choices or not isinstance(choices, list):
+            raise ReplyError(f"the reply to {path} is invalid: it has no choices")
+        return dict(reply)
+
     async def probe(self, dialect: Dialect | ChatText, request: GenerationRequest) -> bytes:
         """Return the bytes of a small reply, requested outside of admission."""
         return await self._small(lambda: self._generated(dialect, request))

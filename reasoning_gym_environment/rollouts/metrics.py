@@ -9,6 +9,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -137,6 +138,11 @@ def group_values(group: GroupResult, categories: Mapping[str, str]) -> list[dict
     return [*counted, of_signal]
 
 
+_WORK: ContextVar[Counter[str]] = ContextVar("work")
+"""Counts of the item at work, in this task and those that it started: groups that the statistics
+know, that were handed out and delivered."""
+
+
 class GroupOutcome(str, Enum):
     """What became of a collected group; the value is its name among the counts."""
 
@@ -150,6 +156,8 @@ class GroupOutcome(str, Enum):
     CANCELLED = "cancelled"
     UNSCORED = "unscored"
     """No rollout has a score."""
+    DROPPED = "dropped"
+    """Dropped by a subclass."""
     FILTERED = "filtered"
     """No trainer learns from equal scores."""
     TOO_LONG = "too_long"
@@ -190,6 +198,7 @@ class Statistics:
     def generating(self, *, lost_on: type[BaseException]) -> Iterator[None]:
         """Start a group; `lost_on` counts it as lost, any other exception as interrupted."""
         self.counts["groups/started"] += 1
+        _WORK.get(Counter())["known"] += 1
         try:
             yield
         except lost_on:
@@ -201,6 +210,48 @@ class Statistics:
 
     def record_collected(self) -> None:
         self.counts["groups/collected"] += 1
+        self._unreported.add({"groups": 1.0})
+
+    def hand_out(self) -> None:
+        """Note that a collected group leaves for delivery, perhaps through a subclass."""
+        _WORK.get(Counter()).update(["known", "handed_out"])
+
+    def begin_delivery(self) -> None:
+        """Note that a group is delivered; beyond those handed out, a subclass has made it."""
+        if (work := _WORK.get(None)) is not None:
+            if work["delivered"] == work["handed_out"]:
+                self._collect_own()
+            work["delivered"] += 1
+
+    def _collect_own(self) -> None:
+        self.counts["groups/started"] += 1
+        self.record_collected()
+        self.hand_out()
+
+    @contextmanager
+    def working(self, *, lost_on: type[BaseException]) -> Iterator[Counter[str]]:
+        """Account for an item's groups, those that a subclass makes, changes or drops as well.
+
+        An item without a group counts as a dropped one, or as `generating` counts what raises.
+        """
+        work, outcome = Counter[str](), GroupOutcome.CANCELLED
+        token = _WORK.set(work)
+        try:
+            yield work
+            outcome = GroupOutcome.DROPPED
+            if not work["known"]:
+                self._collect_own()
+        except BaseException as error:
+            if isinstance(error, Exception):
+                outcome = GroupOutcome.FAILED
+            if not work["known"]:
+                with self.generating(lost_on=lost_on):
+                    raise
+            raise
+        finally:
+            _WORK.reset(token)
+            for _ in range(work["handed_out"] - work["delivered"]):
+                self.record(outcome)
 
     @contextmanager
     def delivering(self) -> Iterator[None]:
@@ -216,6 +267,7 @@ class Statistics:
 
     def record(self, outcome: GroupOutcome) -> None:
         self.counts[f"groups/{outcome.value}"] += 1
+        _WORK.get(Counter())["known"] += 1
 
     def unaccounted(self) -> dict[str, int]:
         """Count the groups without an outcome by stage; empty before the first group."""
@@ -253,7 +305,7 @@ class Statistics:
             self.interval.add(values)
         recipe = group.problem.recipe
         level = {} if recipe.level is None else {"level": float(recipe.level)}
-        self._unreported.add({"groups": 1.0, **level})
+        self._unreported.add(level)
         if errors := sum(attempt.verdict.errors for attempt in group.attempts):
             self.counts[f"verifier_errors/{recipe.task}"] += errors
         if broken := sum(replace_surrogates(a.completion.text)[1] > 0 for a in group.attempts):

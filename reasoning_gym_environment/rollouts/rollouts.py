@@ -114,7 +114,7 @@ class FailureBackoff:
             self._logged_at, self._logged = now, True
             logger.warning("Lost a group of %s, %d in a row: %s", task, self.failures, error)
 
-    def group_finished(self, group: GroupResult) -> None:
+    def group_finished(self, group: GroupResult | None = None) -> None:
         """Reset after a success, which is logged if a failure was."""
         if self._logged:
             seconds = self._clock() - self._since

@@ -152,15 +152,19 @@ def _lineage(path: Path) -> Any:
         return None
 
 
-def read_checkpoint(path: Path) -> Any:
-    """Return a checkpoint's stream state, for its owner to validate; ValueError if it has none."""
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Return a checkpoint's stream state, for its owner to validate, and what else was saved.
+
+    Raises ValueError if it is not a checkpoint.
+    """
     checkpoint = _read(path)
-    version = checkpoint.get("schema_version", VERSION)
+    checkpoint.pop("lineage", None)
+    version = checkpoint.pop("schema_version", VERSION)
     if version != VERSION:
         raise ValueError(f"schema_version is {version!r:.50}, this program reads {VERSION}")
     if STREAM not in checkpoint:
         raise ValueError(f"{STREAM} is missing: it is not a checkpoint")
-    return checkpoint[STREAM]
+    return checkpoint
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -80,6 +80,16 @@ def configure_logging(
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
+def ensure_handler(redactor: SecretRedactor) -> None:
+    """Log the package's messages to standard error where nobody has configured logging."""
+    package = logging.getLogger(__package__.partition(".")[0])
+    known = [*logging.getLogger().handlers, *package.handlers]
+    if all(isinstance(handler, logging.NullHandler) for handler in known):
+        handler = logging.StreamHandler()
+        handler.setFormatter(PlainLines(redactor))
+        package.addHandler(handler)
+
+
 def exit_status(run: Callable[[], int]) -> int:
     """Run a program; print an error that the user can fix as one sentence."""
     try:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reasoning_gym_environment.reasoning_gym_environment import LeaderElection
+from reasoning_gym_environment.evaluation.run import LeaderElection
 
 
 class Candidate(LeaderElection):

@@ -13,7 +13,12 @@ from pathlib import Path
 import pytest
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.storage.checkpoints import Checkpoints, read_checkpoint, unusable
+from reasoning_gym_environment.storage.checkpoints import (
+    STREAM,
+    Checkpoints,
+    read_checkpoint,
+    unusable,
+)
 
 HOLDER = """
 import asyncio, sys
@@ -49,7 +54,7 @@ def test_the_newest_that_is_not_after_the_trainers_step_is_found(tmp_path: Path)
         12: "step-12.json",
         99: "step-12.json",
     }
-    assert read_checkpoint(folder / "step-6.json") == {"step": 6}
+    assert read_checkpoint(folder / "step-6.json") == {STREAM: {"step": 6}}
 
 
 def test_what_an_earlier_run_left_in_the_folder_is_not_continued_by_accident(
@@ -103,7 +108,7 @@ def test_a_later_state_is_never_saved_under_an_earlier_step(
     checkpoints = Checkpoints(tmp_path / "env_0", counts)
     for step, state in ((10, "early"), (26, "late"), (10, "later still"), (26, "again")):
         checkpoints.save(step, {"stream_state": state})
-    kept = {path.name: read_checkpoint(path) for path in (tmp_path / "env_0").iterdir()}
+    kept = {path.name: read_checkpoint(path)[STREAM] for path in (tmp_path / "env_0").iterdir()}
     assert kept == {"step-10.json": "early", "step-26.json": "again"}
     assert counts == {"checkpoints/saved": 3, "checkpoints/failed": 1}
     assert "The checkpoint of step 10 was not saved: this run has saved step 26" in caplog.text
@@ -171,7 +176,7 @@ def test_what_is_no_checkpoint_is_a_reason(tmp_path: Path, text: bytes | None, r
 def test_a_checkpoint_without_a_version_has_version_1(tmp_path: Path) -> None:
     path = tmp_path / "step-3.json"
     path.write_text('{"stream_state": 5}')
-    assert read_checkpoint(path) == 5
+    assert read_checkpoint(path) == {STREAM: 5}
 
 
 async def test_two_replicas_of_one_name_are_refused_until_the_first_ends(tmp_path: Path) -> None:
