@@ -285,7 +285,7 @@ async def test_odd_text_is_a_wrong_answer_like_any_other(
 async def test_a_full_score_by_the_bare_answer_spares_the_tagged_form(
     pool: TaskPool, gcd: Problem
 ) -> None:
-    right, wrong = await pool.verify(gcd, [oracle(gcd), "wrong"])
+    right, wrong = await pool.verify(gcd, [oracle(gcd), "junk"])
     assert (right.raw_score, right.tagged_score) == (1.0, None)
     assert (wrong.raw_score, wrong.tagged_score) == (0.0, 0.0)
 
