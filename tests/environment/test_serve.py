@@ -136,7 +136,9 @@ async def test_hostile_answers_cost_their_own_rollout_and_nothing_else(
     for answer, end in HOSTILE_ENDS.items():
         hostile = [rollout for rollout in rollouts if rollout["answer"] == answer]
         assert {rollout["score"] for rollout in hostile} == {0.0}
-        assert {rollout["status"] for rollout in hostile} <= {end, "rejected", *HARMLESS}
+        # a busy machine may need the whole second before an answer crashes its process
+        expected = {end, "rejected", "timeout", *HARMLESS}
+        assert {rollout["status"] for rollout in hostile} <= expected
         assert {rollout["status"] for rollout in hostile} & {end, "rejected"}
     honest = {rollout["status"] for rollout in rollouts if rollout["answer"] == "1"}
     assert honest <= {"solved", *HARMLESS}
