@@ -121,8 +121,8 @@ def is_denied(answer: str, oracle: str) -> bool:
         >>> is_denied("No", "No")
         False
     """
-    denial = re.compile(
-        r"\b(?:not|no|never|neither|nor|none|nothing|cannot|wrong\w*|incorrect\w*|false\w*|untrue"
+    denial = re.compile(  # `false` and `None` alone may be values
+        r"\b(?:not|no|never|neither|nor|none of|cannot|wrong\w*|incorrect\w*|is false|untrue"
         r"|invalid|impossible|mistaken?|except|unlike|anything but|(?:other|rather) than|instead of"
         r"|(?:is|are|was|do|does|did|ca|wo)nt)\b|n['\u2019]t\b|~~|\u2260|!=|\u00ac",
         re.IGNORECASE,
