@@ -109,14 +109,15 @@ def completed(group: Mapping[str, Any], decode: Callable[[Any], str] | None) -> 
     Args:
         decode: returns the text of a row, for messages; None leaves them out.
     """
-    optional = ("group_overrides", "ref_logprobs", "distill_token_ids", "distill_logprobs")
     columns: dict[str, Any] = {
         name: [] for name in ("tokens", "masks", "scores", "inference_logprobs")
     }
+    optional = dict.fromkeys(("messages", "group_overrides", "ref_logprobs"))
+    distilled = dict.fromkeys(("distill_token_ids", "distill_logprobs"))
     given = {n: v for n, v in group.items() if v is not None and not (type(v) is list and not v)}
-    made: dict[str, Any] = {**dict.fromkeys(optional), **columns, **given}
+    made: dict[str, Any] = {**optional, **distilled, **columns, **given}
     made.setdefault("overrides", [{} for _ in made["tokens"]])
-    if decode is not None and "messages" not in made:
+    if decode is not None and made["messages"] is None:
         texts = [decode(list(row)) for row in made["tokens"]]
         made["messages"] = [[{"role": "user", "content": text}] for text in texts]
     return made
@@ -140,7 +141,7 @@ def group_error(group: Mapping[str, Any], *, rows: int, vocabulary: int) -> str 
         if not trained_tokens(masks) and not group["overrides"][number].get(_ZEROED):
             return f"row {number} has no trained token"
     for score in group["scores"]:
-        if not isinstance(score, int | float) or not math.isfinite(score):  # or numpy's float64
+        if type(score) is bool or not isinstance(score, int | float) or not math.isfinite(score):
             return f"{score!r} is not a score"
     return None
 

@@ -40,7 +40,7 @@ SOUND = "bitwise_arithmetic"
 async def audits(pool: TaskPool) -> dict[str, TaskAudit]:
     """A small audit to which nothing is known, of one task with levels that can't be built."""
     ladders = {task: ladder.levels for task, ladder in (await pool.ladders()).items()}
-    ladders[REFUSES_LEVELS] = ({}, {"max_empty": 50}, {"no_such_name": 1})
+    ladders[REFUSES_LEVELS] = ({"min_num": 1}, {"max_empty": 50}, {"no_such_name": 1})
     return {
         task: await audit_task(pool, task, "category", ladders[task], items=4, known={})
         for task in (PAYS_ANYTHING, REFUSES_LEVELS, SOUND)

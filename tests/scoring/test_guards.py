@@ -280,6 +280,10 @@ def test_the_oracle_of_each_task_is_found_within_formatting(items: Items) -> Non
     for right in filter(None, map(str.strip, filter(None, oracles))):
         for form in forms:
             text = form.format(right)
+            if "boxed" in form and ("{" in right or "}" in right):
+                continue  # braces in an answer may be unbalanced
+            if form == "${}$" and right.startswith("$"):
+                continue  # together they are another mark
             assert right in (text.strip(), *less_formatted(text)), text
 
 
