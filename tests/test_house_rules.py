@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 BOUNDS = {
     "modules": 128,
-    "lines": 29_650,
+    "lines": 29_720,
     "classes": 312,
     "constants_per_1000": 8,
     "function_p90": 30,
