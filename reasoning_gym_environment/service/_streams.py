@@ -94,7 +94,7 @@ class NamedStreams:
         self._service = uuid.uuid4().hex
         self._streams: dict[str, _Stream] = {}  # the last used is last
         self._untold: dict[str, list[tuple[Recipe, Sequence[Score]]]] = {}
-        self._keys: dict[tuple[str, str], None] = {}  # the newest is last
+        self._keys: dict[tuple[str, str, str], None] = {}  # the newest is last
         self._opening = asyncio.Lock()
         self._disk = DaemonWriter(folder or Path())
 
@@ -216,12 +216,14 @@ class NamedStreams:
         """Take scores of one of a stream's problems; those of others change nothing.
 
         The stream learns them before it is used or saved again: a client gets its scores even if
-        the stream cannot be opened. Those of an idempotency key that came before are ignored.
+        the stream cannot be opened. Those of a problem whose idempotency key came before are
+        ignored.
         """
         if key is not None:
-            if (name, key) in self._keys:
+            told = (name, recipe_key(recipe), key)
+            if told in self._keys:
                 return
-            self._keys[name, key] = None
+            self._keys[told] = None
             if len(self._keys) > 8192:
                 del self._keys[next(iter(self._keys))]
         self._untold.setdefault(name, []).append((recipe, scores))

@@ -342,3 +342,17 @@ async def test_a_stream_that_is_closed_learns_what_is_scored_meanwhile(
     assert stored["handed_out"] == 1
     assert stored["state"]["ahead"][0] == problems[1].recipe.to_json()
     await streams.close()
+
+
+async def test_the_same_idempotency_key_for_another_problem_is_not_a_repetition(
+    gym: AsyncReasoningGym, tmp_path: Path
+) -> None:
+    streams = NamedStreams(gym, tmp_path)
+    options = StreamOptions.model_validate({**CURRICULUM, "group_size": 1})
+    problems, _ = await streams.next("one", 2, options)
+    for problem in problems:  # of two ranks, which both name their request by the step
+        scores = [Score(score=1.0, status=Status.SOLVED)]
+        streams.gather("one", problem.recipe, scores, key="step-1")
+    await streams.save()
+    assert json.loads((tmp_path / "one.json").read_text())["handed_out"] == 0
+    await streams.close()
