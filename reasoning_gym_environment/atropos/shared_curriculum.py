@@ -36,8 +36,8 @@ class SharedCurriculum:
         self, url: str, options: Mapping[str, Any], counts: Counter[str], *, pause: float = 10.0
     ) -> None:
         address, self._stream = split_stream_url(url)
-        self._url = url
         self._client = RewardClient(address, patience=0.0, timeout=10.0)
+        self._url = f"{self._client.url}/{self._stream}"
         self._options = dict(options)
         self._counts = counts
         self._ahead: deque[tuple[Recipe, bool]] = deque()

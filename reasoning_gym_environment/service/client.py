@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
 
 from msgspec import Struct
 
@@ -71,10 +72,14 @@ class RewardClient:
     """A blocking client for a reward service; threads and forks may share one.
 
     Args:
-        url: of the service, such as http://127.0.0.1:8080.
+        url: of the service, such as http://127.0.0.1:8080 or http://token:TOKEN@host; without a
+            token there, the one of REASONING_GYM_REWARDS_TOKEN is sent.
         patience: seconds to repeat a request while the service cannot be reached or is busy.
         timeout: seconds for one request and its whole reply; the service lets completions wait for
             90 and scores them.
+
+    Attributes:
+        url: of the service, without a token.
 
     Example:
         client = RewardClient("http://127.0.0.1:8080")
@@ -82,9 +87,14 @@ class RewardClient:
     """
 
     def __init__(self, url: str, *, patience: float = 120.0, timeout: float = 300.0) -> None:
-        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+        address = r"(https?)://(?:([^/?#]*)@)?(.*)"
+        if not isinstance(url, str) or not (found := re.fullmatch(address, url)):
             raise ConfigurationError(f"url must begin with http:// or https://, got {shorten(url)}")
-        self._url = url.rstrip("/")
+        scheme, user, host = found.groups(default="")
+        self.url = f"{scheme}://{host}".rstrip("/")
+        self._token = unquote(user.partition(":")[2])
+        # aiohttp's `trust_env` would also read netrc, and send its password instead of the token.
+        self._proxy = None if proxy_bypass(host.partition("/")[0]) else getproxies().get(scheme)
         self._patience = patience
         self._timeout = timeout
 
@@ -101,7 +111,7 @@ class RewardClient:
         scores = self._post("/score", body, _Scores).scores
         if len(scores) != len(completions):
             raise ServiceUnavailableError(
-                f"{self._url} scored {len(scores)} of {len(completions)} completions"
+                f"{self.url} scored {len(scores)} of {len(completions)} completions"
             )
         return scores
 
@@ -112,7 +122,7 @@ class RewardClient:
         body = {"stream": stream, "count": count, "options": options and dict(options)}
         problems = self._post("/problems", body, ProblemsReply).problems
         if len(problems) != count:
-            raise ServiceUnavailableError(f"{self._url} sent {len(problems)} of {count} problems")
+            raise ServiceUnavailableError(f"{self.url} sent {len(problems)} of {count} problems")
         return [asdict(each) for each in problems]
 
     def observe(
@@ -144,7 +154,7 @@ class RewardClient:
             return validate(json.loads(text), reply)
         except (ValueError, RecursionError) as error:
             raise ConfigurationError(
-                f"{self._url}{route} is not a reward service's: its reply is invalid: {error}"
+                f"{self.url}{route} is not a reward service's: its reply is invalid: {error}"
             ) from error
 
     def _attempt(self, route: str, body: bytes) -> bytes:
@@ -153,7 +163,7 @@ class RewardClient:
 
         def ask() -> None:
             try:
-                reply.set_result(asyncio.run(self._ask(self._url + route, body)))
+                reply.set_result(asyncio.run(self._ask(self.url + route, body)))
             except Exception as error:  # noqa: BLE001 - raised to the caller, as by executors
                 reply.set_exception(error)
 
@@ -164,12 +174,13 @@ class RewardClient:
         import aiohttp  # slow; urllib has no timeout for a whole reply
 
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        if token := os.environ.get(TOKEN_VARIABLE):
+        if token := self._token or os.environ.get(TOKEN_VARIABLE):
             headers["Authorization"] = f"Bearer {token}"
         limit, text = aiohttp.ClientTimeout(total=self._timeout), bytearray()
-        session = aiohttp.ClientSession(timeout=limit, trust_env=True, auto_decompress=False)
+        session = aiohttp.ClientSession(timeout=limit, auto_decompress=False)
         try:
-            async with session, session.post(url, data=body, headers=headers) as reply:
+            posted = session.post(url, data=body, headers=headers, proxy=self._proxy)
+            async with session, posted as reply:
                 async for chunk in reply.content.iter_any():
                     text += chunk
                     if len(text) > MAX_REPLY_BYTES:
@@ -177,7 +188,7 @@ class RewardClient:
         except (OSError, aiohttp.ClientError, asyncio.TimeoutError) as error:
             why = str(error) or f"no whole reply within {self._timeout:g} s"
             raise ServiceUnavailableError(
-                f"{self._url} does not reply: {why}; start `reasoning-gym-environment rewards` "
+                f"{self.url} does not reply: {why}; start `reasoning-gym-environment rewards` "
                 "there, or correct the url"
             ) from error
         if reply.status >= 300:
@@ -210,6 +221,6 @@ def split_stream_url(url: str) -> tuple[str, str]:
     if not valid or not re.fullmatch(f"/{STREAM_NAME}", path):
         raise ConfigurationError(
             "curriculum_url must be the address of a reward service and a stream's name, such as "
-            f"http://127.0.0.1:8080/run-1, got {shorten(url)}"
+            f"http://127.0.0.1:8080/run-1, got {shorten(re.sub('//.*@', '//', url))}"
         )
     return urlunsplit((scheme, place, "", "", "")), path[1:]

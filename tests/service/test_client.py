@@ -88,6 +88,31 @@ def test_a_refused_request_is_an_error_with_the_services_words(client: RewardCli
         client.problems("other")
 
 
+def test_the_token_of_the_address_is_the_one_that_counts_and_is_never_printed(
+    client: RewardClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login token password another")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("REASONING_GYM_REWARDS_TOKEN", "another")
+    url = client.url.replace("://", "://token:a%20secret%20of%20sixteen@")
+    with pytest.raises(ConfigurationError, match="status 404: stream 'other'") as refused:
+        RewardClient(url).problems("other")
+    with pytest.raises(ConfigurationError, match="a stream's name") as nameless:
+        split_stream_url(url)
+    assert "secret" not in f"{refused.value} {nameless.value}"
+
+
+async def test_requests_go_through_the_proxy_of_the_variables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reply = json.dumps({"problems": [], "sampling": {}}).encode()
+    async with replying(http(reply)) as url:
+        monkeypatch.setenv("http_proxy", url)
+        client = RewardClient("http://rewards.invalid:80", patience=0.0)
+        with pytest.raises(ServiceUnavailableError, match="sent 0 of 1 problems"):
+            await asyncio.to_thread(client.problems, "run")
+
+
 def test_a_service_that_is_not_there_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
