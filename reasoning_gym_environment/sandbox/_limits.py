@@ -35,6 +35,8 @@ from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 
+from ..errors import WorkerStartError
+
 AUDIT = MappingProxyType({"x86_64": 0xC000003E, "aarch64": 0xC00000B7})
 """The kernel's identifiers of the architectures, AUDIT_ARCH_*, by the machine's name in `uname`."""
 
@@ -301,6 +303,8 @@ if _LIBC:
     _LIBC.capset.argtypes = (ctypes.c_char_p, ctypes.c_char_p)
     _LIBC.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
     _LIBC.mmap.restype = ctypes.c_void_p
+    _LIBC.mremap.argtypes = (ctypes.c_void_p, *[ctypes.c_size_t] * 2, ctypes.c_int, ctypes.c_void_p)
+    _LIBC.mremap.restype = ctypes.c_void_p
 
 
 class _FilterProgram(ctypes.Structure):
@@ -446,11 +450,15 @@ def keep_shared_memory_private() -> None:
     shared = r"^(\w+)-(\w+) rw.s \S+ \S+ \S+ +/(?!dev/(?!shm/|zero))"
     for addresses in re.findall(shared, maps.read_text(), re.MULTILINE):
         begin, end = (int(address, 16) for address in addresses)
-        content = ctypes.string_at(begin, end - begin)
-        # PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS
-        if _LIBC.mmap(begin, end - begin, 0x3, 0x32, -1, 0) != begin:
-            raise MemoryError(f"no copy of {end - begin} bytes of shared memory")
-        ctypes.memmove(begin, content, end - begin)
+        size = end - begin
+        # PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS
+        copy = _LIBC.mmap(None, size, 0x3, 0x22, -1, 0)
+        if copy == ctypes.c_void_p(-1).value:
+            raise WorkerStartError(f"no copy of {size} bytes of memory that the import shares")
+        ctypes.memmove(copy, begin, size)
+        # MREMAP_MAYMOVE | MREMAP_FIXED
+        if _LIBC.mremap(copy, size, size, 0x3, begin) != begin:
+            raise WorkerStartError(f"{size} bytes of memory that the import shares stay shared")
 
 
 VERIFIER_MEMORY = 512 * 2**20

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from fewer_layers import WITHOUT_LANDLOCK, Unscreened, pool_of
@@ -18,7 +19,7 @@ from process_tree import PROC, by_root, descendants
 from sandbox_attacks import ELSEWHERE, ON_A_PROCESS, program
 
 from reasoning_gym_environment import ContainedFunction, Status, contain
-from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.errors import ConfigurationError, WorkerStartError
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox import _limits, functions
 from reasoning_gym_environment.sandbox.pool import PoolSettings
@@ -149,3 +150,37 @@ async def test_a_call_with_too_many_processes_or_threads_is_killed(
 async def test_no_call_sees_what_another_wrote_to_memory_that_the_import_shares() -> None:
     with contain("contained_functions:remembers", processes=1) as reward:
         assert [(await reward.score_async("x")).score for _ in range(3)] == [1.0] * 3
+
+
+LARGE = """
+import mmap, resource
+from reasoning_gym_environment.sandbox._limits import address_space
+MEMORY = mmap.mmap(-1, 2**31 + 4096)
+MEMORY[-1] = 1
+if {limit}:
+    resource.setrlimit(resource.RLIMIT_AS, [address_space() + 2**30] * 2)
+
+def remembers(text, data):
+    MEMORY[-1] += 1
+    return MEMORY[-1] == 2
+"""
+
+
+@pytest.mark.lengthy
+async def test_large_memory_is_copied_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "large_memory.py").write_text(LARGE.format(limit=False))
+    monkeypatch.syspath_prepend(tmp_path)
+    with contain("large_memory:remembers", processes=1) as reward:
+        assert [(await reward.score_async("x")).score for _ in range(2)] == [1.0] * 2
+
+
+async def test_memory_that_cannot_be_copied_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "no_memory.py").write_text(LARGE.format(limit=True))
+    monkeypatch.syspath_prepend(tmp_path)
+    refused = contain("no_memory:remembers", processes=1)
+    with pytest.raises(WorkerStartError, match=f"no copy of {2**31 + 4096} bytes of memory"):
+        refused.start()
