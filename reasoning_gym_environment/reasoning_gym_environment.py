@@ -508,7 +508,8 @@ class ReasoningGymEnv(BaseEnv):
         if config.replica:
             self.checkpoint_dir = (await register(self.api.witness))["checkpoint_dir"]
             self.wandb_prepend = f"{config.wandb_name}_{config.replica}"
-            await self.api.disconnect_ghost(await self.checkpoints.claim())
+            note = await self.checkpoints.claim()
+            await self.api.disconnect_ghost(note, keep=self.checkpoints.leave_note)
         body = {
             "max_token_length": config.max_token_length,
             "desired_name": config.wandb_name,

@@ -413,10 +413,24 @@ class TrainerApi:
             *(env_id, env_id, self._url),
         )
 
-    async def disconnect_ghost(self, note: str) -> None:
-        """Disconnect the environment of a former process, unless the API was restarted since."""
-        if found := re.fullmatch(r"environment (\d+) (witness-[\w-]+)", note):
-            await self.disconnect(int(found[1]), witness=found[2])
+    async def disconnect_ghost(self, note: str, *, keep: Callable[[str], object]) -> None:
+        """Disconnect a former process's environment, unless the API was restarted since.
+
+        `keep` gets the note of an API that knows it: the next process may need it. Failures are
+        logged.
+        """
+        if not (found := re.fullmatch(r"environment (\d+) (witness-[\w-]+)", note)):
+            return
+        env_id = int(found[1])
+        try:  # the witness is asked once: a second time, each API knows it
+            reply = await self._once("POST", "/register-env", pack(_bystander(found[2])))
+            if _number_of_namesakes(reply) < 1:
+                return
+            keep(note)
+            logger.info("Disconnecting environment %d of this replica's last process", env_id)
+            await self.request("POST", "/disconnect-env", {"env_id": env_id})
+        except (*_TRANSIENT, FixableError) as error:
+            self._warn_of_connected(env_id, error)
 
     async def status(
         self,
@@ -485,23 +499,22 @@ class TrainerApi:
             self._sentinels = number + 1
             self._unverified = False
 
-    async def disconnect(self, env_id: int, *, witness: str = "") -> None:
-        """Tell the API that an environment leaves, if it knows the witness; failures are logged."""
-
-        async def goodbye() -> None:
-            if witness:  # asked once: a second time, each API knows it
-                reply = await self._once("POST", "/register-env", pack(_bystander(witness)))
-                if _number_of_namesakes(reply) < 1:
-                    return
-                logger.info("Disconnecting environment %d of this replica's last process", env_id)
-            await self._once("POST", "/disconnect-env", pack({"env_id": env_id}))
-
+    async def disconnect(self, env_id: int) -> None:
+        """Tell the API that an environment leaves; failures are logged."""
         if self.lost:  # another environment may have our id
             return
         try:
-            await asyncio.wait_for(goodbye(), _CLOSE_SECONDS)
+            goodbye = self._once("POST", "/disconnect-env", pack({"env_id": env_id}))
+            await asyncio.wait_for(goodbye, _CLOSE_SECONDS)
         except (*_TRANSIENT, ApiRefusedError) as error:
-            logger.warning("Could not disconnect from the Atropos API at %s: %s", self._url, error)
+            self._warn_of_connected(env_id, error)
+
+    def _warn_of_connected(self, env_id: int, error: Exception) -> None:
+        logger.warning(
+            "Could not disconnect environment %d (%s): unless the Atropos API was restarted since, "
+            'POST {"env_id": %d} to %s/disconnect-env',
+            *(env_id, str(error) or "no answer", env_id, self._url),
+        )
 
     def mark_lost(self, reason: str) -> LostStateError:
         """Fail all requests from now on; return the error that ends the run."""

@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 import pytest
 from clock import Clock
-from trainer_api import Api, let_in, pulled
+from trainer_api import Api, api_and_between, let_in, pulled
 
 from reasoning_gym_environment.atropos.delivery import LostStateError, TrainerApi
 from reasoning_gym_environment.errors import ConfigurationError
@@ -54,9 +54,26 @@ async def test_a_ghost_is_disconnected_and_the_trainer_gets_batches_again(tmp_pa
             await send_group(running.url, env_id)
         assert (await status(follower, env_id))["env_weight"] == 0.5
         assert await pulled(running.url) == []
-        await follower.disconnect_ghost(killed.note(ghost))
+        await follower.disconnect_ghost(killed.note(ghost), keep=[].append)
         assert (await status(follower, env_id))["env_weight"] == 1.0
         assert len(await pulled(running.url)) == 2
+
+
+async def test_the_note_of_a_ghost_that_stays_is_kept_and_the_way_out_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept: list[str] = []
+    async with api_and_between(tmp_path) as (url, between):
+        killed, follower, last = TrainerApi(url), TrainerApi(between.url), TrainerApi(url)
+        ghost = await registered(killed)
+        follower.patience = 0.0
+        between.lies["/disconnect-env"] = ""
+        await follower.disconnect_ghost(killed.note(ghost), keep=kept.append)
+        assert caplog.messages[-1].startswith(f"Could not disconnect environment {ghost} (the Atr")
+        way_out = f'POST {{"env_id": {ghost}}} to {between.url}/disconnect-env'
+        assert caplog.messages[-1].endswith(way_out)
+        await last.disconnect_ghost(kept.pop(), keep=kept.append)
+        assert (await status(last, await registered(last)))["env_weight"] == 1.0
 
 
 async def test_no_environment_of_a_restarted_api_is_disconnected(tmp_path: Path) -> None:
@@ -71,7 +88,7 @@ async def test_no_environment_of_a_restarted_api_is_disconnected(tmp_path: Path)
         killed._unverified = True  # a request failed
         with pytest.raises(LostStateError):
             await killed.request("GET", "/info")
-        await follower.disconnect_ghost(killed.note(ghost))
+        await follower.disconnect_ghost(killed.note(ghost), keep=[].append)
         mine = await registered(follower)
         assert (await status(follower, mine))["env_weight"] == 1 / (ghost + 2)
 
@@ -80,7 +97,7 @@ async def test_a_note_that_is_not_one_disconnects_nothing(tmp_path: Path) -> Non
     api = TrainerApi("http://127.0.0.1:9")
     api.patience = 0.0
     for note in ("", "environment 0", "environment x witness-1", "environment 0 another"):
-        await api.disconnect_ghost(note)  # asks nobody
+        await api.disconnect_ghost(note, keep=[].append)  # asks nobody
 
 
 async def test_a_weight_that_falls_is_logged(
