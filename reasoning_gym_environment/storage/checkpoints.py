@@ -124,11 +124,9 @@ class Checkpoints:
         self._lock.release()
 
     def newest(self, step: int) -> Path | None:
-        """Return a step's checkpoint, or the newest before it of the lineage; None without one."""
-        if self._path(step).exists():
-            return self._path(step)
+        """Return the newest checkpoint up to a step, of the lineage of step 0; None without one."""
         first = _lineage(self._path(0))
-        found = [path for path in self._folder.glob("step-*.json") if 0 <= _step(path) < step]
+        found = [path for path in self._folder.glob("step-*.json") if 0 <= _step(path) <= step]
         for path in sorted(found, key=_step, reverse=True):
             if not first or _lineage(path) in (first, None):  # the owner reports a damaged one
                 return path

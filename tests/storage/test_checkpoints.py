@@ -64,7 +64,7 @@ def test_what_an_earlier_run_left_in_the_folder_is_not_continued_by_accident(
     saved(folder, 3, 6)
     checkpoints = saved(folder, 0)
     assert checkpoints.newest(5) == folder / "step-0.json"
-    assert checkpoints.newest(6) == folder / "step-6.json"  # as the trainer says
+    assert checkpoints.newest(6) == folder / "step-0.json"  # step 6 is the earlier run's
     checkpoints.save(3, {"stream_state": "this run's"})
     assert checkpoints.newest(5) == folder / "step-3.json"
 
