@@ -626,7 +626,7 @@ class Delivery:
         delivered = sum(self._statistics.counts[f"groups/{name}"] for name in ("sent", "written"))
         if self._refusals.lost >= 5 and not delivered:
             self.fatal = self.fatal or ConfigurationError(
-                f"the first {self._refusals.lost} groups were all refused: {reason}"
+                f"{self._refusals.lost} groups were refused and none was delivered: {reason}"
             )
         return GroupOutcome.REFUSED
 

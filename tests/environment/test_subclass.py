@@ -226,7 +226,7 @@ FAILING = {
     Fails: "Fails failed for 5 items in a row, KeyError: 'mine'; the log has the traceback",
     ScoresNumbers: r"ScoresNumbers.score must return a GroupResult .* got \[1.0, 1.0, 1.0, 1.0\]",
     ReturnsNoPair: r"ReturnsNoPair.collect_trajectories must return its groups and a list of items",
-    TooFewRows: "the first 5 groups were all refused: 2 rows of tokens, expected 4",
+    TooFewRows: "5 groups were refused and none was delivered: 2 rows of tokens, expected 4",
     SomeRolloutIsNone: "SomeRolloutIsNone failed for 5 items in a row, ValueError",
     OwnItemsAlone: "get_next_item of OwnItemsAlone returned an item of its own, 'one': override",
 }
