@@ -722,7 +722,11 @@ class ReasoningGymEnv(BaseEnv):
         drop = self.config.ensure_scores_are_not_same
         rows = (group["group_overrides"] or {}).get("group_size", self.config.group_size)
         outcome = await self.delivery.check(
-            group, problem, rows=rows, row_limit=row_limit, drop_equal_scores=drop
+            *(group, problem),
+            rows=rows,
+            registered=self.config.group_size if sends else 0,
+            row_limit=row_limit,
+            drop_equal_scores=drop,
         )
         if outcome is not None:
             return outcome

@@ -598,18 +598,23 @@ class Delivery:
         problem: Problem | None,
         *,
         rows: int,
+        registered: int,
         row_limit: int,
         drop_equal_scores: bool,
     ) -> GroupOutcome | None:
         """Return the outcome of a group that is not sent, and log why; None for a good one.
 
         Args:
+            registered: the rows that the API gathers before a trainer gets any; 0 without an API.
             row_limit: groups with a row of this many tokens or more are dropped; ≤ 0 for no limit.
         """
         lengths = [*map(len, group["tokens"])]
         check = functools.partial(group_error, group, rows=rows, vocabulary=self._vocabulary)
         if self._vocabulary and (reason := await offload(check, tokens=sum(lengths))):
             return self._refuse(problem, reason)
+        if registered and registered % rows:
+            reason = f"{rows} rows don't divide the registered group_size {registered}"
+            return self._refuse(problem, f"{reason}: the API would keep them and say nothing")
         if drop_equal_scores and len(set(group["scores"])) == 1:
             return GroupOutcome.FILTERED
         if 0 < row_limit <= max(lengths):

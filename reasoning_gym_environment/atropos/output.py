@@ -27,8 +27,6 @@ from ..records import Problem
 from ..util.files import replacing
 from ..util.outages import Outage
 
-logger = logging.getLogger(__name__)
-
 _WANDB_ERRORS = (OSError, MailboxClosedError, wandb.errors.Error)
 
 logger = logging.getLogger(__name__)
@@ -111,8 +109,9 @@ def rollout_rows(
 ) -> list[tuple[Any, ...]]:
     """Return the first `keep` rollouts of a delivered group as `rollout_table`'s; -1 keeps all."""
     oracle, task = (item.oracle, item.recipe.task) if isinstance(item, Problem) else (None, None)
-    tokens = scored_data["tokens"]
-    statuses = scored_data.get("statuses") or [None] * len(tokens)  # a subclass's group has none
+    tokens, statuses = scored_data["tokens"], scored_data.get("statuses") or []
+    if len(statuses) != len(tokens):  # a subclass has made the group, or dropped rows of it
+        statuses = [None] * len(tokens)
     columns = tokens, scored_data["scores"], statuses
     rows = list(zip(*columns, strict=True))[: None if keep == -1 else keep]
     return [(tokenizer.decode(list(ids)), score, oracle, task, end) for ids, score, end in rows]

@@ -105,6 +105,19 @@ async def test_what_is_refused_is_said_with_its_reason(
     ]
 
 
+@pytest.mark.parametrize("rows", [3, 8])
+async def test_a_group_whose_size_never_adds_up_at_the_api_is_refused(
+    serving: Serving, rows: int
+) -> None:
+    def resized(group: dict[str, Any]) -> dict[str, Any]:
+        columns = ("tokens", "masks", "scores", "overrides", "inference_logprobs")
+        return {name: (group[name] * 2)[:rows] for name in columns}
+
+    counted = await serving.deliver(resized, group_overrides={"group_size": rows})
+    assert (counted["groups/refused"], counted["groups/sent"]) == (1, 0)
+    await serving.require_two_to_arrive()
+
+
 async def test_half_a_character_in_a_message_is_not_sent(serving: Serving) -> None:
     """The API would take it, and fail at every batch that holds it."""
     messages = [[{"role": "assistant", "content": "\ud800"}]] * 4

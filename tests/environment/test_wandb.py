@@ -95,6 +95,22 @@ async def test_groups_and_rollouts_are_logged(bench: Any, script: Any, run: Any)
     assert right[1] in rows[2][0]
 
 
+async def test_a_group_of_which_a_subclass_keeps_two_rows_is_in_the_table(
+    bench: Any, script: Any, run: Any
+) -> None:
+    settings = {"use_wandb": True, "group_size": 4, "ensure_scores_are_not_same": False}
+    script.play("<answer>1</answer>")
+    async with bench.playing(script, **settings) as env:
+        problem = await env.get_next_item()
+        group, _ = await env.collect_trajectories(problem)
+        columns = ("tokens", "masks", "scores", "overrides", "inference_logprobs", "messages")
+        kept = {name: (group[name] or [])[:2] for name in columns}
+        kept["group_overrides"] = {"group_size": 2}
+        await env.handle_send_to_api({**group, **kept}, problem, do_send_to_api=False)
+        await env.wandb_log()
+    assert [row[4] for row in rollout_table(run)[1]] == [None, None]
+
+
 async def test_means_are_of_the_time_since_the_last_log(bench: Any, script: Any, run: Any) -> None:
     async with bench.playing(script, use_wandb=True) as env:
         for env.curr_step, right in enumerate([True, False]):
