@@ -118,11 +118,14 @@ def is_denied(answer: str, oracle: str) -> bool:
     Example:
         >>> is_denied("It is not 4", "4"), is_denied("4 (this is wrong)", "4")
         (True, True)
-        >>> is_denied("No", "No")
-        False
+        >>> is_denied("No", "No"), is_denied("4, no more", "4"), is_denied("4? No.", "4")
+        (False, False, True)
     """
+    no = "no"
+    if not any(map(str.isalpha, oracle)):  # `42 (no remainder)` tells more of the number
+        no = r"no(?!\s+(?!answer|chance|good|longer|right|correct|solution|way)[^\W\d_])"
     denial = re.compile(  # `false` and `None` alone may be values
-        r"\b(?:not|no|never|neither|nor|none of|cannot|wrong\w*|incorrect\w*|is false|untrue"
+        rf"\b(?:not|{no}|never|neither|nor|none of|cannot|wrong\w*|incorrect\w*|is false|untrue"
         r"|invalid|impossible|mistaken?|except|unlike|anything but|(?:other|rather) than|instead of"
         r"|(?:is|are|was|do|does|did|ca|wo)nt)\b|n['\u2019]t\b|~~|\u2260|!=|\u00ac",
         re.IGNORECASE,

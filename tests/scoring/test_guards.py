@@ -237,6 +237,23 @@ def test_guards_and_accepted_faults_are_known_tasks_and_carry_a_reason() -> None
     assert all(any(c.isdigit() for c in fault) for fault in known_weaknesses().values())
 
 
+@pytest.mark.parametrize("more", [" (no remainder)", " eggs, no more", ": no digits are left"])
+def test_a_number_that_no_tells_more_of_is_not_denied(more: str) -> None:
+    assert max_score("gcd", f"42{more}", {"answer": "42"}) == 1.0
+
+
+@pytest.mark.parametrize(
+    "denied",
+    ["42? No.", "no 42", "no, 42", "42, no way", "42 is no solution", "42 is no longer it"],
+)
+def test_a_number_that_no_denies_earns_nothing(denied: str) -> None:
+    assert max_score("gcd", denied, {"answer": "42"}) == 0.0
+
+
+def test_before_a_word_no_denies() -> None:
+    assert max_score("aiw", "no Zoey is it", {"answer": "Zoey"}) == 0.0
+
+
 def test_an_unguarded_task_has_no_limit() -> None:
     assert max_score("dice", "anything", {"answer": "1/2", "metadata": {}}) == 1.0
 
