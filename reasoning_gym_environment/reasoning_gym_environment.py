@@ -331,7 +331,7 @@ class ReasoningGymEnv(BaseEnv):
             await self.wandb_log()
 
     async def process_manager(self) -> None:
-        """Collect `n_groups_to_process` groups, fewer without items; lost ones do not count."""
+        """Collect `n_groups_to_process` groups, fewer without items; failed ones do not count."""
         self.inference.give_up_after(self.failing_seconds)
         logging_progress = self.progress.logging_every(self.progress_interval)
         async with graceful_shutdown(self.close), logging_progress:
@@ -608,7 +608,7 @@ class ReasoningGymEnv(BaseEnv):
         return groups
 
     async def _work_on(self, item: Any, item_uuid: str = "", *, sends: bool) -> Any:
-        """Collect and deliver an item's groups; return them, or None if nothing was collected."""
+        """Collect and deliver an item's groups; return them, or None if none counts."""
         groups = None
         try:
             with self.statistics.working(lost_on=InferenceError) as work:
@@ -627,10 +627,13 @@ class ReasoningGymEnv(BaseEnv):
         except InferenceError as error:
             self._handle_lost_group(item, error)
         except Exception as error:  # noqa: BLE001 - logged, and it ends the run
-            self._fatal = self._fatal or self._limit.record_failure(error)
+            groups, self._fatal = None, self._fatal or self._limit.record_failure(error)
         else:
-            self._limit.record_success()
             self._fatal = self._fatal or self.delivery.fatal
+            if self.processing and (why := subclass.nothing_delivered(groups, backlog, work)):
+                groups, self._fatal = None, self._fatal or self._limit.record_failure(why)
+            else:
+                self._limit.record_success()
             if groups is not None:
                 self.backoff.group_finished()  # a subclass's groups pass no observer
         return groups
@@ -721,12 +724,9 @@ class ReasoningGymEnv(BaseEnv):
         group = completed(given, decode)
         drop = self.config.ensure_scores_are_not_same
         rows = (group["group_overrides"] or {}).get("group_size", self.config.group_size)
+        whole = self.config.group_size if sends else 0
         outcome = await self.delivery.check(
-            *(group, problem),
-            rows=rows,
-            registered=self.config.group_size if sends else 0,
-            row_limit=row_limit,
-            drop_equal_scores=drop,
+            group, problem, rows=rows, registered=whole, row_limit=row_limit, drop_equal_scores=drop
         )
         if outcome is not None:
             return outcome

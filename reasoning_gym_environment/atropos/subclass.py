@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from ..errors import ConfigurationError
@@ -100,6 +100,14 @@ async def collect_groups(env: Any, item: Any) -> tuple[Any, list[Any]]:
     return groups, backlog or []
 
 
+def nothing_delivered(groups: Any, backlog: list[Any], work: Mapping[str, int]) -> str:
+    """Say why an item's work has delivered no group; "" if it has, or if more work follows."""
+    if groups is None and not backlog:
+        return "nothing was collected: no group, or none with a score"
+    failed = work["refused"] + work["send_failures"]
+    return "its groups were refused or not written: see the log" * (0 < failed == work["delivered"])
+
+
 class FailureLimit:
     """Ends a run whose own methods fail for one item after the other.
 
@@ -116,16 +124,17 @@ class FailureLimit:
     def record_success(self) -> None:
         self._log.end()
 
-    def record_failure(self, error: Exception) -> ConfigurationError | None:
-        """Log a failure, at most once a minute; return the error that ends the run."""
+    def record_failure(self, error: Exception | str) -> ConfigurationError | None:
+        """Log an exception, at most once a minute; return the error that ends the run."""
         if isinstance(error, ConfigurationError):
             return error
         self._log.record_failure()
+        why = error
+        if isinstance(error, Exception):
+            why = f"{type(error).__name__}: {error}; the log has the traceback"
         if self._log.should_log:
-            logger.error("%s failed: its group is lost", self._name, exc_info=error)
+            traceback = error if isinstance(error, Exception) else None
+            logger.error("%s failed: its group is lost: %s", self._name, why, exc_info=traceback)
         if self._log.lost < self._most:
             return None
-        return ConfigurationError(
-            f"{self._name} failed for {self._log.lost} items in a row, {type(error).__name__}: "
-            f"{error}; the log has the traceback"
-        )
+        return ConfigurationError(f"{self._name} failed for {self._log.lost} items in a row, {why}")

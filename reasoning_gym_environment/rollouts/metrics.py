@@ -267,7 +267,7 @@ class Statistics:
 
     def record(self, outcome: GroupOutcome) -> None:
         self.counts[f"groups/{outcome.value}"] += 1
-        _WORK.get(Counter())["known"] += 1
+        _WORK.get(Counter()).update(["known", outcome.value])
 
     def unaccounted(self) -> dict[str, int]:
         """Count the groups without an outcome by stage; empty before the first group."""

@@ -247,6 +247,35 @@ async def test_what_can_not_work_ends_the_run_with_a_sentence(
             await asyncio.wait_for(env.process_manager(), 120)
 
 
+class CollectsNothing(Plain):
+    async def collect_trajectories(self, item: Any) -> Any:
+        return [], []
+
+
+class RefusedLater(TooFewRows):
+    """One sound group, then groups that are refused."""
+
+    async def collect_trajectories(self, item: Any) -> Any:
+        sound = not self.statistics.counts["groups/written"]
+        return await (Plain if sound else TooFewRows).collect_trajectories(self, item)
+
+
+@pytest.mark.parametrize(
+    ("of", "reason"),
+    [
+        (TooFewRows, "5 groups were refused and none was delivered: 2 rows of tokens"),
+        (CollectsNothing, "failed for 5 items in a row, nothing was collected: no group"),
+        (RefusedLater, "failed for 5 items in a row, its groups were refused or not written"),
+    ],
+)
+async def test_process_counts_no_group_that_it_has_not_written(
+    bench: Any, tokenizer: Any, of: Any, reason: str
+) -> None:
+    async with processed(bench, tokenizer, of, groups=3) as env:
+        with pytest.raises(ConfigurationError, match=reason):
+            await asyncio.wait_for(env.process_manager(), 60)
+
+
 async def test_a_managed_server_needs_a_server_that_completes_tokens(
     bench: Any, tokenizer: Any
 ) -> None:
