@@ -66,7 +66,7 @@ def forks_without_end(text: str, data: Any) -> float:
 def starts_threads_without_end(text: str, data: Any) -> float:
     threading.stack_size(32768)
     while True:
-        with contextlib.suppress(RuntimeError):
+        with contextlib.suppress(RuntimeError, MemoryError):
             threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
 
 

@@ -28,6 +28,7 @@ import platform
 import re
 import resource
 import signal
+import stat
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -411,14 +412,28 @@ def landlock_rules(*, write: bool) -> int:
     ruleset = _libc("syscall", 444, struct.pack("=Q", read | change | devices), 8, 0)
     allowed = [path for path in Path("/").iterdir() if path.name != "dev"]
     allowed += map(Path("/dev").joinpath, ("full", "null", "random", "shm", "urandom", "zero"))
-    for path in filter(os.path.exists, allowed):
-        rights = read | change if write and path.name not in ("proc", "sys") else read
-        if not path.is_dir():
-            rights &= 0x4006  # those that a file can have
-        file = os.open(path, os.O_PATH)
-        _libc("syscall", 445, ruleset, 1, struct.pack("=Qi", rights, file), 0)  # landlock_add_rule
-        os.close(file)
+    try:
+        for path in allowed:
+            rights = read | change if write and path.name not in ("proc", "sys") else read
+            with contextlib.suppress(FileNotFoundError):  # it does not exist, or no longer
+                _allow_beneath(ruleset, path, rights)
+    except OSError:
+        os.close(ruleset)
+        raise
     return ruleset
+
+
+def _allow_beneath(ruleset: int, path: Path, rights: int) -> None:
+    """Add a rule; none for a symbolic link, whose target has rules of its own."""
+    if path.is_symlink():
+        return
+    file = os.open(path, os.O_PATH)
+    try:
+        if not stat.S_ISDIR(os.fstat(file).st_mode):
+            rights &= 0x4006  # those that a file can have
+        _libc("syscall", 445, ruleset, 1, struct.pack("=Qi", rights, file), 0)  # landlock_add_rule
+    finally:
+        os.close(file)
 
 
 def isolate(*, write: bool = False) -> str | None:
@@ -517,9 +532,9 @@ def _redirect_standard_streams() -> None:
 def tasks_of(leader: int, *, alone: bool) -> int:
     """Count the threads of a process group, or of its leader alone; 0 where there is no /proc."""
     count = 0
-    for stat in Path("/proc").glob(f"{leader if alone else '[0-9]*'}/stat"):
+    for status in Path("/proc").glob(f"{leader if alone else '[0-9]*'}/stat"):
         with contextlib.suppress(OSError):  # it has just ended
-            fields = stat.read_bytes().rpartition(b")")[2].split()
+            fields = status.read_bytes().rpartition(b")")[2].split()
             count += int(fields[17]) if int(fields[2]) == leader else 0
     return count
 

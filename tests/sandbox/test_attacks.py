@@ -9,7 +9,7 @@ import pty
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -112,26 +112,32 @@ async def test_answers_of_the_tasks_that_execute_them_reach_nothing_else() -> No
 
 @by_root
 async def test_worker_processes_have_no_pipe_that_could_be_opened() -> None:
+    others = descendants(os.getpid())
+
+    def opened() -> list[str]:
+        names: list[str] = []
+        for pid in descendants(os.getpid()) - others:
+            with suppress(FileNotFoundError):  # it has ended
+                names += map(os.readlink, (PROC / str(pid) / "fd").iterdir())
+        return names
+
     async with (
-        executing([]) as (_, family),
+        executing([]),
         pool_of(Unscreened, PoolSettings(processes=1, verify_timeout=1000.0)) as pool,
     ):
         problem = await pool.generate(Recipe(task="countdown", seed=2))
         hanging = asyncio.create_task(pool.verify(problem, ["9**9**9**9"]))
-        while len(family) < 4 + 5:  # and server, generator, host, zygote, child
-            family = descendants(os.getpid())
+        while (
+            len(descendants(os.getpid()) - others) < 4 + 5
+        ):  # server, generator, host, zygote, child
             await asyncio.sleep(0.01)
-
-        def pipes() -> list[str]:
-            links = [link for pid in family for link in (PROC / str(pid) / "fd").iterdir()]
-            assert len(links) > 20
-            return [name for name in map(os.readlink, links) if name.startswith("pipe:")]
-
         for _ in range(600):  # one that has just been started may have its parent's
-            if not pipes():
+            pipes = [name for name in opened() if name.startswith("pipe:")]
+            if not pipes:
                 break
             await asyncio.sleep(0.1)
-        assert pipes() == []
+        assert pipes == []
+        assert len(opened()) > 20
         hanging.cancel()
 
 
@@ -144,12 +150,39 @@ async def test_a_call_with_too_many_processes_or_threads_is_killed(
 ) -> None:
     with contain(f"contained_functions:{name}", allow=allow, processes=1, timeout=60) as reward:
         verdict = await reward.score_async("x")
-        assert (verdict.status, verdict.score) == (Status.CRASHED, 0.0)
+        assert (verdict.status, verdict.score) == (Status.CRASHED, 0.0), verdict.detail
 
 
 async def test_no_call_sees_what_another_wrote_to_memory_that_the_import_shares() -> None:
     with contain("contained_functions:remembers", processes=1) as reward:
         assert [(await reward.score_async("x")).score for _ in range(3)] == [1.0] * 3
+
+
+LINKED = """
+import os, sys
+from pathlib import Path
+from reasoning_gym_environment.sandbox import _limits
+os.chroot(sys.argv[1])
+assert _limits.isolate(write=True) is None
+Path("/tmp/file").write_text("")
+try:
+    Path("/link/file").write_text("")
+except PermissionError:
+    print("refused")
+"""
+
+
+@pytest.mark.skipif(not ROOT, reason="only root changes its root folder")
+async def test_a_link_at_the_root_allows_no_more_than_its_target(tmp_path: Path) -> None:
+    if not has_landlock():
+        pytest.skip("this kernel has no Landlock")
+    for folder in ("dev", "tmp"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "link").symlink_to("/dev")
+    (tmp_path / "dangling").symlink_to("/nowhere")
+    command = [sys.executable, "-c", LINKED, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("refused\n", "")
 
 
 LARGE = """
