@@ -113,7 +113,7 @@ class FailureLimit:
 
     Args:
         name: the environment's class, for messages.
-        most: items in a row.
+        most: items in a row that raise; ten times as many may give nothing.
     """
 
     def __init__(self, name: str, most: int) -> None:
@@ -135,6 +135,7 @@ class FailureLimit:
         if self._log.should_log:
             traceback = error if isinstance(error, Exception) else None
             logger.error("%s failed: its group is lost: %s", self._name, why, exc_info=traceback)
-        if self._log.lost < self._most:
+        # What returns nothing may be a filter, so it is given more time.
+        if self._log.lost < (self._most if isinstance(error, Exception) else 10 * self._most):
             return None
         return ConfigurationError(f"{self._name} failed for {self._log.lost} items in a row, {why}")

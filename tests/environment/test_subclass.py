@@ -264,8 +264,8 @@ class RefusedLater(TooFewRows):
     ("of", "reason"),
     [
         (TooFewRows, "5 groups were refused and none was delivered: 2 rows of tokens"),
-        (CollectsNothing, "failed for 5 items in a row, nothing was collected: no group"),
-        (RefusedLater, "failed for 5 items in a row, its groups were refused or not written"),
+        (CollectsNothing, "failed for 50 items in a row, nothing was collected: no group"),
+        (RefusedLater, "failed for 50 items in a row, its groups were refused or not written"),
     ],
 )
 async def test_process_counts_no_group_that_it_has_not_written(
