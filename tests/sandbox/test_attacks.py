@@ -150,7 +150,8 @@ async def test_a_call_with_too_many_processes_or_threads_is_killed(
 ) -> None:
     with contain(f"contained_functions:{name}", allow=allow, processes=1, timeout=60) as reward:
         verdict = await reward.score_async("x")
-        assert (verdict.status, verdict.score) == (Status.CRASHED, 0.0), verdict.detail
+        assert verdict.status in (Status.CRASHED, Status.OUT_OF_MEMORY)  # stacks take memory
+        assert verdict.score == 0.0
 
 
 async def test_no_call_sees_what_another_wrote_to_memory_that_the_import_shares() -> None:
