@@ -132,10 +132,10 @@ def build_parser() -> Parser:
     return parser
 
 
-def read_token(file: Path | None, variable: str, host: str) -> str | None:
+def read_token(file: Path | None, variable: str, host: str, *, logs: bool = True) -> str | None:
     """Return the token from its file, else the environment, else a new one if others reach `host`.
 
-    Raises FixableError for an unusable one.
+    Raises FixableError for an unusable one. `logs` names a new one in the log.
     """
     if file is not None:
         try:
@@ -150,9 +150,9 @@ def read_token(file: Path | None, variable: str, host: str) -> str | None:
         return None
     else:
         token = secrets.token_urlsafe(24)
-        logger.warning(
-            "Others reach %s, and no token is set: clients need the new token %s", host, token
-        )
+        if logs:
+            message = "Others reach %s, and no token is set: clients need the new token %s"
+            logger.warning(message, host, token)
         return token
     shortest = min(map(len, token.splitlines()), default=0)
     if shortest < 16:

@@ -30,7 +30,8 @@ def main(arguments: Sequence[str]) -> int:
     from ..report.page import live_page
     from .rewards import read_token  # slow, and not needed for --help
 
-    token = read_token(options.token_file, TOKEN_VARIABLE, options.host)
+    # the page's address has it, which is printed
+    token = read_token(options.token_file, TOKEN_VARIABLE, options.host, logs=False)
     live = LiveIndex(options.files, only_new=options.new)
     sys.setswitchinterval(SWITCH_SECONDS)
     address = {"host": options.host, "port": options.port}

@@ -38,7 +38,7 @@ from ..gym.containment import ContainedFunction, encode_data
 from ..records import Score
 from ..scoring.extraction import opened_thought
 from ..util.concurrency import gather_or_cancel, run_in_thread
-from ..util.outages import Retry, limit_loop_errors
+from ..util.outages import Retry, is_loopback, limit_loop_errors
 from ..util.values import shorten
 from . import ServiceSettings
 from . import _messages as messages
@@ -515,6 +515,9 @@ async def serve(
     Raises:
         FixableError: it cannot listen on the address, or workers do not start.
     """
+    if settings.token is None and not is_loopback(settings.host):
+        message = "The service is unauthenticated and listens on %s: set a token, or host 127.0.0.1"
+        logger.warning(message, settings.host)
     raise_file_limit()
     limit_loop_errors(asyncio.get_running_loop())
     received = first_signal()

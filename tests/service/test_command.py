@@ -17,10 +17,12 @@ import aiohttp
 import pytest
 from process_tree import descendants, survivors
 
+from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.cli import main
 from reasoning_gym_environment.commands.rewards import build_parser, read_token
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.problems.stream import PROBLEM_LOGGER
+from reasoning_gym_environment.service.app import ServiceSettings, serve
 from reasoning_gym_environment.service.server import raise_file_limit
 
 RECIPE = {"task": "simple_integration", "seed": 4}
@@ -139,6 +141,15 @@ async def test_a_public_address_has_a_token() -> None:
             for address, status in ((url, 401), (url.replace("//", f"//token:{token}@"), 200)):
                 async with session.get(f"{address}/metrics") as response:
                     assert response.status == status
+
+
+async def test_a_public_address_without_a_token_is_warned_about(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = ServiceSettings(host="192.0.2.1", port=8080)
+    with pytest.raises(FixableError, match="cannot listen"):
+        await serve(AsyncReasoningGym(), settings)
+    assert "The service is unauthenticated and listens on 192.0.2.1: set a token" in caplog.text
 
 
 def test_an_unusable_address_is_an_error(
