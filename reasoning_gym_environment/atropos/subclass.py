@@ -105,7 +105,9 @@ def nothing_delivered(groups: Any, backlog: list[Any], work: Mapping[str, int]) 
     if groups is None and not backlog:
         return "nothing was collected: no group, or none with a score"
     failed = work["refused"] + work["send_failures"]
-    return "its groups were refused or not written: see the log" * (0 < failed == work["delivered"])
+    if failed and failed == work["delivered"]:
+        return "its groups were refused or not written: see the log"
+    return ""
 
 
 class FailureLimit:
@@ -125,17 +127,17 @@ class FailureLimit:
         self._log.end()
 
     def record_failure(self, error: Exception | str) -> ConfigurationError | None:
-        """Log an exception, at most once a minute; return the error that ends the run."""
+        """Log an exception, or why nothing was delivered; return the error that ends the run."""
         if isinstance(error, ConfigurationError):
             return error
-        self._log.record_failure()
-        why = error
+        raised, why = None, error
+        most = 10 * self._most  # what gives nothing may be a filter
         if isinstance(error, Exception):
+            raised, most = error, self._most
             why = f"{type(error).__name__}: {error}; the log has the traceback"
+        self._log.record_failure()
         if self._log.should_log:
-            traceback = error if isinstance(error, Exception) else None
-            logger.error("%s failed: its group is lost: %s", self._name, why, exc_info=traceback)
-        # What returns nothing may be a filter, so it is given more time.
-        if self._log.lost < (self._most if isinstance(error, Exception) else 10 * self._most):
+            logger.error("%s failed: its group is lost: %s", self._name, why, exc_info=raised)
+        if self._log.lost < most:
             return None
         return ConfigurationError(f"{self._name} failed for {self._log.lost} items in a row, {why}")

@@ -506,7 +506,7 @@ class ProgressReporter:
         return ", ".join(filter(None, [*parts, self.reason()]))
 
     def reason(self) -> str:
-        """Say what is waited for, and how groups ended if none was delivered for a minute."""
+        """Say what the run waits for, and how groups ended if none was delivered for a minute."""
         counts = Counter(self._statistics.reported_counts())
         delivered, now = counts["groups/sent"] + counts["groups/written"], self._clock()
         if delivered != self._delivered or not counts["groups/started"]:

@@ -200,7 +200,7 @@ process started or signaled, no socket opened to anybody."""
 
 _FUNCTION: _Rules = {
     **_GENERATE,
-    "prlimit64": _if_null("third"),  # asks; to root, hard limits are no obstacle
+    "prlimit64": _if_null("third"),  # reads limits alone: root could raise them
     **_allow("alarm getitimer setitimer dup2 dup3 readv chdir getpgrp getpgid statfs fstatfs"),
     **_allow("fadvise64"),
 }

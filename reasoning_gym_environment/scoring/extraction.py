@@ -187,7 +187,7 @@ def _spans(answer: str) -> Iterator[tuple[int, int]]:
 
 
 def _inside(text: str, begin: int, end: int, closings: dict[int, int]) -> tuple[int, int]:
-    """Return the span within one mark; the same span if there is no mark or nothing in it."""
+    """Return the span within its outermost mark, or the span itself if that leaves nothing."""
     inner = begin, end
     box = "\\boxed{"
     if lead := _LEAD.match(text, begin, end):
