@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 BOUNDS = {
-    "modules": 128,
+    "modules": 127,
     "lines": 29_720,
     "classes": 312,
     "constants_per_1000": 8,

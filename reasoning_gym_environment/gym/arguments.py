@@ -16,7 +16,7 @@ from ..errors import ConfigurationError
 from ..problems.options import plain_dict, plain_integer, plain_list
 from ..records import Problem, Recipe
 from ..tasks.facts import LIBRARY
-from ..tasks.recipes import read_recipe, require_valid_recipe
+from ..tasks.recipes import read_recipe, require_parameters_of_level, require_valid_recipe
 from ..util.command_line import Section, build
 from ..util.values import shorten
 
@@ -111,14 +111,16 @@ _installed_version = cache(functools.partial(version, LIBRARY))
 def validated(recipe: Recipe | Mapping[str, Any]) -> Recipe:
     """Return the recipe of an argument; raise ConfigurationError if it is invalid."""
     try:
-        if isinstance(recipe, Recipe):
-            require_valid_recipe(recipe)
-            return recipe
         if isinstance(recipe, Problem):
             raise ValueError(f"got {shorten(recipe)}: pass its attribute recipe")
-        return read_recipe(recipe)
+        if isinstance(recipe, Recipe):
+            require_valid_recipe(recipe)
+        else:
+            recipe = read_recipe(recipe)
+        require_parameters_of_level(recipe)
     except ValueError as error:
         raise ConfigurationError(f"invalid recipe: {error}") from error
+    return recipe
 
 
 def require_scorable(value: Any) -> Problem | Recipe:

@@ -28,7 +28,7 @@ from ..problems.options import StreamOptions
 from ..records import Problem, Recipe, Score, Status
 from ..scoring.extraction import opened_thought
 from ..tasks.catalogue import restore_json_entry
-from ..tasks.recipes import VERSION, read_recipe
+from ..tasks.recipes import VERSION, read_recipe, require_parameters_of_level
 from ..util.values import shorten
 from .client import STREAM_NAME
 
@@ -315,9 +315,11 @@ def recipe_target(value: Any, *, question: str | None = None) -> Target:
     """Return the target of a recipe, given as JSON or its text; HTTPException if it is invalid."""
     data = read_json(value, "recipe") if isinstance(value, str) else value
     try:
-        return Target(recipe=read_recipe(data), question=question)
+        recipe = read_recipe(data)
+        require_parameters_of_level(recipe)
     except ValueError as error:
         raise HTTPException(422, f"invalid recipe: {error}") from None
+    return Target(recipe=recipe, question=question)
 
 
 def entry_target(value: Any) -> Target:

@@ -31,7 +31,12 @@ from .ladders import (
     library_parameters,
     parameter_names,
 )
-from .recipes import KnownParameter, require_known_values, require_valid_recipe
+from .recipes import (
+    KnownParameter,
+    require_known_values,
+    require_parameters_of_level,
+    require_valid_recipe,
+)
 
 
 class Datasets:
@@ -116,6 +121,7 @@ class Datasets:
 def require_allowed(recipe: Recipe) -> None:
     """Check a recipe before the library sees it; raise ValueError or TypeError with the reason."""
     require_valid_recipe(recipe)
+    require_parameters_of_level(recipe)
     require_known_values(recipe.parameters, known_parameters(recipe.task))
 
 

@@ -63,13 +63,6 @@ def require_valid_recipe(recipe: Recipe) -> None:
         raise ValueError(f"level must be a number in [0, 1000), got {shorten(level)}")
     if not isinstance(parameters, Mapping) or len(parameters) > _MAX_LENGTH:
         raise ValueError(f"parameters must be a small object, got {shorten(parameters)}")
-    # In another version of the library, a task's only level may have no parameters.
-    bare = level is not None and not parameters
-    if bare and task in (ladder_heights() if level else proven_tasks()):
-        raise ValueError(
-            f"level {level} of {task} lacks its parameters: take the recipe of a problem made at "
-            "that level, or leave level out for the task's default"
-        )
     made = recipe.library_version
     if made is not None and not (isinstance(made, str) and VERSION.fullmatch(made)):
         raise ValueError(f"library_version must be a version of {LIBRARY}, got {shorten(made)}")
@@ -77,6 +70,18 @@ def require_valid_recipe(recipe: Recipe) -> None:
         if not isinstance(name, str) or len(name) > _MAX_LENGTH:
             raise ValueError(f"a parameter's name must be a short text, got {shorten(name)}")
         _require_plain(name, value)
+
+
+def require_parameters_of_level(recipe: Recipe) -> None:
+    """Raise ValueError if a recipe names a level, but lacks the parameters that make it."""
+    task, level = recipe.task, recipe.level
+    # In another version of the library, a task's only level may have no parameters.
+    bare = level is not None and not recipe.parameters
+    if bare and task in (ladder_heights() if level else proven_tasks()):
+        raise ValueError(
+            f"level {level} of {task} lacks its parameters: take the recipe of a problem made at "
+            "that level, or leave level out for the task's default"
+        )
 
 
 def _require_plain(name: str, value: Any) -> None:

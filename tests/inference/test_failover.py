@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reasoning_gym_environment.inference._failover import Failover
+from reasoning_gym_environment.inference.client import Failover
 from reasoning_gym_environment.inference.servers import RateLimit
 from reasoning_gym_environment.util.outages import UnreachableError
 

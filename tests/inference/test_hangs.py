@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 from clock import Clock
 
-from reasoning_gym_environment.inference._failover import HangDetector
-from reasoning_gym_environment.inference.client import InferenceClient
+from reasoning_gym_environment.inference.client import HangDetector, InferenceClient
 from reasoning_gym_environment.inference.errors import HangingError
 
 

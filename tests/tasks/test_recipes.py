@@ -18,6 +18,7 @@ from reasoning_gym_environment.tasks.ladders import build_ladders
 from reasoning_gym_environment.tasks.recipes import (
     leaves,
     read_recipe,
+    require_parameters_of_level,
     require_valid_recipe,
 )
 from reasoning_gym_environment.util.values import shorten
@@ -152,9 +153,6 @@ def test_any_json_is_refused_or_a_valid_recipe(
         {"task": "gcd", "seed": 10**5000},
         {"task": "gcd", "seed": 1, "level": 10**300},
         {"task": "gcd", "seed": 1, "level": "1"},
-        {"task": "gcd", "seed": 1, "level": 0},
-        {"task": "gcd", "seed": 1, "level": 3, "parameters": {}},
-        {"task": "gcd", "seed": 1, "level": 99},
         {"task": "gcd", "seed": 1, "level": float("nan")},
         {"task": "gcd", "seed": 1, "library_version": 1},
         {"task": "gcd", "seed": 1, "library_version": "v1"},
@@ -173,8 +171,11 @@ def test_an_invalid_recipe_is_refused_with_a_short_message(data: Any) -> None:
     assert len(str(refused.value)) < 400
 
 
-def test_the_only_level_of_a_task_that_is_not_known_may_have_no_parameters() -> None:
-    require_valid_recipe(Recipe(task="of_another_version", seed=1, level=0))
+def test_a_level_needs_its_parameters_unless_it_is_the_only_one_of_an_unknown_task() -> None:
+    for level in (0, 3, 99):
+        with pytest.raises(ValueError, match=f"level {level} of gcd lacks its parameters"):
+            require_parameters_of_level(Recipe(task="gcd", seed=1, level=level))
+    require_parameters_of_level(Recipe(task="of_another_version", seed=1, level=0))
 
 
 def test_every_level_of_every_task_is_allowed() -> None:
