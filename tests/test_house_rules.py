@@ -13,9 +13,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 BOUNDS = {
-    "modules": 127,
-    "lines": 29_720,
-    "classes": 312,
+    "modules": 132,
+    "lines": 30_800,
+    "classes": 328,
     "constants_per_1000": 8,
     "function_p90": 30,
     "longest_function": 70,
