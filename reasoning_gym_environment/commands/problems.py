@@ -6,21 +6,31 @@ import asyncio
 from argparse import ArgumentTypeError, Namespace
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError, FixableError
+from ..evaluation.store import read_results
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
 from ..integrations.shared import demonstration_row, problem_row
 from ..problems.stream import make_problems, question_hash, select, set_recipes, skip_faulty
-from ..records import Ladder, Problem
+from ..records import Ladder, Problem, Recipe, recipe_key
 from ..sandbox.pool import TaskPool, generate_with_retry
 from ..settings import EnvironmentSettings, add_settings, pool_settings, read_environment
 from ..storage.export import require_replaceable, skyrl_row, targets, verl_row, write_splits
+from ..storage.rows import StoredGroup
 from ..util.command_line import Parser, number
 from ..util.progress import Progress, with_progress
+from ..util.values import group_by
 from .export import add_output_options, require_jsonl_for_nemo_gym
+
+if TYPE_CHECKING:
+    from ..evaluation.run import EvaluationSet
 
 SETTINGS = (
     "include_tasks",
@@ -44,6 +54,10 @@ def main(arguments: Sequence[str]) -> int:
     options = build_parser().parse(arguments)
     if options.demonstrations and options.format != "prompts":
         raise ConfigurationError("--demonstrations needs --format prompts")
+    if options.from_evaluation is not None and options.levels:
+        raise ConfigurationError("--levels: --from-evaluation chooses the levels; give one of them")
+    if options.target is not None and options.from_evaluation is None:
+        raise ConfigurationError("--target needs --from-evaluation")
     require_jsonl_for_nemo_gym(options)
     path = targets(options.output, ["train"])["train"]
     require_replaceable(path, force=options.force)
@@ -71,6 +85,19 @@ def build_parser() -> Parser:
         "levels of each task, 0 is the easiest (default: the library's configuration)",
         type=read_levels,
         metavar="N,N",
+    )
+    parser.option(
+        "--from-evaluation",
+        "instead: each task at the level where this evaluation's model solves the --target share; "
+        "its tasks that are always or never solved are left out, and their category's others get "
+        "their problems",
+        type=Path,
+        metavar="DIR",
+    )
+    parser.option(
+        "--target",
+        "share of solved attempts to aim at (default: 0.5)",
+        type=number(float, gt=0, lt=1),
     )
     parser.option(
         "--split",
@@ -110,33 +137,45 @@ async def make(
     """
     trains = options.split == "train"
     levels: Sequence[int | None] = options.levels or [None]
-    run_seed = config.seed if trains else config.eval_seed
+    evaluated = read_results(options.from_evaluation).samples if options.from_evaluation else ()
     async with TaskPool(pool_settings(config), Counter()) as pool:
         selection = await select(pool, config, tasks=config.include_tasks, with_ladders=True)
         ladders = {task: selection.ladders[task] for task in sorted(selection.categories)}
-        require_levels(levels, ladders)
-        reserved = await evaluated_questions(pool, config, ladders) if trains else frozenset()
+        skipped: list[str] = []
+        if evaluated:
+            parts, skipped = aimed_parts(evaluated, ladders, selection.categories, options)
+            ladders = {part.task: ladders[part.task] for part, _ in parts}
+        else:
+            require_levels(levels, ladders)
+            parts = [
+                (part_of(task, level, ladder), options.count)
+                for task, ladder in ladders.items()
+                for level in levels
+            ]
+        held_out = await evaluation_set(pool, config, ladders).items() if trains else []
+        reserved = {question_hash(item.problem.question) for item in held_out}
+        reserved |= {question_hash(sample.question) for sample in evaluated}
         own = config.task_parameters if trains else {}
-        series = [
-            set_recipes(options.split, run_seed, task, level, {**parameters, **own.get(task, {})})
-            for task, ladder in ladders.items()
-            for level in levels
-            for parameters in [{} if level is None else ladder[level]]
-        ]
         counts: Counter[str] = Counter()
         generate = skip_faulty(pool.generate, counts, skip=config.skip_faulty_items)
-        progress = Progress("problems", total=len(series) * options.count)
+        progress = Progress("problems", total=sum(count for _, count in parts))
         async with progress.shown():
             jobs = (
                 make_problems(
                     partial(generate_with_retry, generate),
-                    each,
-                    options.count,
+                    set_recipes(
+                        options.split,
+                        config.seed if trains else config.eval_seed,
+                        part.task,
+                        part.level,
+                        {**part.parameters, **own.get(part.task, {})},
+                    ),
+                    count,
                     excluded=reserved,
                     on_excluded=lambda: counts.update(["refused"]),
                     on_made=progress.advance,
                 )
-                for each in series
+                for part, count in parts
             )
             problems = [problem for made in await asyncio.gather(*jobs) for problem in made]
         replaced = []
@@ -146,16 +185,78 @@ async def make(
             replaced.append(f"replaced {faulty} faulty items")
         if not options.demonstrations:
             rows = [row_of(problem, config.system_prompt, options.format) for problem in problems]
-            return rows, len({problem.recipe.task for problem in problems}), replaced
+            return rows, len({problem.recipe.task for problem in problems}), [*skipped, *replaced]
         known = [problem for problem in problems if problem.oracle is not None]
         shown = [demonstration_row(problem, config.system_prompt, pool) for problem in known]
         rows = [row for row in await with_progress(shown, "demonstrations") if row is not None]
-    skipped = []
     if without := {problem.recipe.task for problem in problems if problem.oracle is None}:
         skipped.append(f"skipped tasks without a single oracle: {', '.join(sorted(without))}")
     if unsolved := len(known) - len(rows):
         skipped.append(f"skipped {unsolved} that their own verifier rejects")
     return rows, len({row["task"] for row in rows}), [*skipped, *replaced]
+
+
+def part_of(task: str, level: int | None, ladder: Ladder) -> Recipe:
+    """Return what the recipes of a task's level have in common: all but the seed."""
+    return Recipe(task=task, seed=0, level=level, parameters={} if level is None else ladder[level])
+
+
+def aimed_parts(
+    samples: Sequence[StoredGroup],
+    ladders: Mapping[str, Ladder],
+    categories: Mapping[str, str],
+    options: Namespace,
+) -> tuple[list[tuple[Recipe, int]], list[str]]:
+    """Choose for each evaluated task the level whose solved share is nearest to the target.
+
+    A category has `--count` problems for each of its evaluated tasks, also if some are left out.
+
+    Returns:
+        Recipes with another seed and the number of their problems, and lines that name the tasks
+        left out and what to expect.
+    """
+    evaluated = group_by(lambda sample: sample.task, (one for one in samples if one.scored))
+    target = 0.5 if options.target is None else options.target
+    nearest: dict[str, tuple[Recipe, float]] = {}
+    left_out: dict[str, list[str]] = {"saturated": [], "hopeless": []}
+    tasks = [task for task in ladders if task in evaluated]
+    for task in tasks:
+        levels = solved_levels(evaluated[task], ladders[task])
+        shares = {solved for _, solved in levels}
+        if shares in ({0.0}, {1.0}):
+            left_out["saturated" if 1.0 in shares else "hopeless"].append(task)
+        else:
+            nearest[task] = min(levels, key=lambda level: abs(level[1] - target))
+    parts = []
+    for own in group_by(lambda task: categories[task], tasks).values():
+        kept, total = [task for task in own if task in nearest], options.count * len(own)
+        for n, task in enumerate(kept):
+            size = total * (n + 1) // len(kept) - total * n // len(kept)
+            parts.append((nearest[task][0], size))
+    said = [f"left out, {why}: {', '.join(names)}" for why, names in left_out.items() if names]
+    if empty := {categories[t] for t in tasks} - {categories[task] for task in nearest}:
+        said.append(f"no task is left of: {', '.join(sorted(empty))}")
+    if missing := len(ladders) - len(tasks):
+        said.append(f"left out, without a score in {options.from_evaluation}: {missing} tasks")
+    if parts:
+        share = fmean(nearest[part.task][1] for part, count in parts for _ in range(count))
+        said.append(f"the evaluated model solves {share:.0%} at these levels")
+    return sorted(parts, key=lambda part: part[0].task), said
+
+
+def solved_levels(samples: Sequence[StoredGroup], ladder: Ladder) -> list[tuple[Recipe, float]]:
+    """Return the levels of an evaluated task with their solved shares, interpolated between two."""
+    parts = group_by(lambda sample: recipe_key(replace(sample.recipe, seed=0)), samples).values()
+    found = [
+        (replace(of[0].recipe, seed=0), fmean(r.solved for sample in of for r in sample.scored))
+        for of in parts
+    ]
+    known = sorted((part.level, solved) for part, solved in found if part.level is not None)
+    for (low, easy), (high, hard) in pairwise(known):
+        for level in range(int(low) + 1, min(int(high), len(ladder))):
+            solved = easy + (hard - easy) * (level - low) / (high - low)
+            found.append((part_of(samples[0].task, level, ladder), solved))
+    return found
 
 
 def row_of(problem: Problem, system_prompt: str, layout: str) -> dict[str, Any]:
@@ -168,10 +269,10 @@ def row_of(problem: Problem, system_prompt: str, layout: str) -> dict[str, Any]:
     return (verl_row if layout == "verl" else skyrl_row)(problem.recipe, messages)
 
 
-async def evaluated_questions(
+def evaluation_set(
     pool: TaskPool, config: EnvironmentSettings, ladders: Mapping[str, Ladder]
-) -> frozenset[bytes]:
-    """Return the hashes of the configured evaluation set's questions."""
+) -> EvaluationSet:
+    """Return the configured evaluation set of these tasks."""
     from ..evaluation.run import EvaluationSet, planned_recipes  # slow, not for help
 
     planned = planned_recipes(
@@ -182,8 +283,7 @@ async def evaluated_questions(
         ladders=ladders,
     )
     source = skip_faulty(pool.generate, Counter(), skip=config.skip_faulty_items)
-    items = await EvaluationSet(source, planned).items()
-    return frozenset(question_hash(item.problem.question) for item in items)
+    return EvaluationSet(source, planned)
 
 
 def require_levels(chosen: Sequence[int | None], ladders: Mapping[str, Ladder]) -> None:

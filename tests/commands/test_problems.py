@@ -1,16 +1,22 @@
 """`problems` as it is called: sets that can be made again and never meet the evaluation set."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from datasets import load_from_disk
+from evaluation_values import item
+from msgspec.structs import replace
 from pyarrow import parquet
 
-from reasoning_gym_environment.commands.problems import main, require_levels
+from reasoning_gym_environment.commands.problems import main, require_levels, solved_levels
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.problems.sampler import evaluation_seed
+from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.tasks.catalogue import bundled_snapshot
 
 SMALL = ["--env.task_processes", "1", "--count", "12"]
 COINS = ["--env.include_tasks", "coin_flip", "--levels", "0", "--env.system_prompt", "direct"]
@@ -78,6 +84,62 @@ def test_levels_that_some_task_lacks_are_refused() -> None:
     )
 
 
+def sampled(task: str, level: int | None, *scores: float | None) -> StoredGroup:
+    """An evaluation's sample at a level of the task's ladder."""
+    snapshot = bundled_snapshot()
+    assert snapshot is not None
+    parameters = {} if level is None else snapshot.ladders[task].levels[level]
+    recipe = Recipe(task=task, seed=level or 3, level=level, parameters=parameters)
+    return replace(item(*scores, task=task, difficulty=level and 0.5), recipe=recipe)
+
+
+def test_solved_shares_are_interpolated_between_evaluated_levels() -> None:
+    samples = [
+        sampled("gcd", None, 1.0, 0.0),
+        sampled("gcd", 0, 1.0, 1.0),
+        sampled("gcd", 3, 0.0, 1.0, None),
+        sampled("gcd", 3, 0.0, 0.0),
+    ]
+    ladder = ({}, {"min_numbers": 2}, {"min_numbers": 3}, {})
+    found = [(part.level, solved) for part, solved in solved_levels(samples, ladder)]
+    assert found == [(None, 0.5), (0, 1.0), (3, 0.25), (1, 0.75), (2, 0.5)]
+
+
+@pytest.mark.processes
+def test_rows_are_at_the_level_where_the_evaluated_model_solves_the_target(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = [
+        *(sampled("coin_flip", level, *scores) for level, scores in ((0, (1.0,)), (5, (0.0,)))),
+        *(sampled("gcd", level, 1.0) for level in (0, 3)),
+        *(
+            sampled(task, level, *[1.0 - level] * 2)
+            for task in ("lcm", "products")
+            for level in (0, 1)
+        ),
+        *(sampled("number_sorting", level, 0.0) for level in (0, 1)),
+    ]
+    evaluation, out = tmp_path / "evaluation", tmp_path / "rows.parquet"
+    evaluation.mkdir()
+    (evaluation / "samples.jsonl").write_text("".join(sample.line() for sample in samples))
+    tasks = "coin_flip,gcd,lcm,products,number_sorting,leg_counting"
+    options = ["--env.include_tasks", tasks, "--env.num_eval_samples_per_task", "1"]
+    options += ["--from-evaluation", str(evaluation), "--target", "0.6", "--format", "verl"]
+    assert main([*SMALL, *options, "-o", str(out)]) == 0
+    recipes = [
+        json.loads(r["reward_model"]["ground_truth"]) for r in parquet.read_table(out).to_pylist()
+    ]
+    made = [(recipe["task"], recipe["level"]) for recipe in recipes]
+    # 36 problems of arithmetic for gcd, lcm and products, whose first is left out
+    assert Counter(made) == {("coin_flip", 2): 12, ("lcm", 0): 18, ("products", 0): 18}
+    assert capsys.readouterr().out.splitlines()[1:5] == [
+        "left out, saturated: gcd",
+        "left out, hopeless: number_sorting",
+        "no task is left of: algorithmic",
+        f"left out, without a score in {evaluation}: 1 tasks",
+    ]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -126,6 +188,11 @@ def test_rows_of_verl_and_skyrl_have_the_messages_and_the_recipe(tmp_path: Path)
     [
         (["-o", "rows.parquet"], "-o must end in .jsonl with --format nemo-gym, got rows.parquet"),
         (["-o", "rows.jsonl", "--demonstrations"], "--demonstrations needs --format prompts"),
+        (["-o", "rows.jsonl", "--target", "0.4"], "--target needs --from-evaluation"),
+        (
+            ["-o", "rows.jsonl", "--from-evaluation", "evals", "--levels", "1"],
+            "--levels: --from-evaluation chooses the levels; give one of them",
+        ),
     ],
 )
 def test_nemo_gym_reads_jsonl_without_demonstrations(arguments: list[str], said: str) -> None:

@@ -15,6 +15,7 @@ from reasoning_gym_environment.records import Problem, Score, Status
 from reasoning_gym_environment.service._messages import entry_target
 from reasoning_gym_environment.service._scoring import Scorer
 from reasoning_gym_environment.tasks.facts import UNTRUSTED_ENTRIES
+from reasoning_gym_environment.tasks.item_checks import item_fault
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -64,6 +65,8 @@ async def test_every_task_scores_its_entries_the_same_after_json(
     }
     assert changed == {}
     assert len({problem.recipe.task for problem, _ in pairs}) == 95
+    for made in problems.values():
+        assert [item_fault(p.recipe.task, after_json(p)) for p in made] == [p.fault for p in made]
     unpaid = {p.recipe.task: v[0] for (p, _), (v, _) in zip(pairs, found, strict=True)}
     assert {task: first for task, first in unpaid.items() if first[0] != 1.0} == {}
 

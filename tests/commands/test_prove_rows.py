@@ -1,0 +1,96 @@
+"""`prove --rows`: faults, evaluation questions and repeats in rows of any trainer."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from reasoning_gym_environment.commands._prove_rows import prove_rows
+from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.inference.prompts import build_messages
+from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row
+from reasoning_gym_environment.problems.sampler import evaluation_recipes
+from reasoning_gym_environment.problems.suites import load_suite
+from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.sandbox.pool import TaskPool
+from reasoning_gym_environment.settings import EnvironmentSettings
+from reasoning_gym_environment.storage.export import verl_row
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+CONFIG = EnvironmentSettings(num_eval_samples_per_task=1, task_processes=1)
+
+
+def entry(task: str, question: str, answer: str = "4", **metadata: Any) -> dict[str, Any]:
+    """A row as reasoning-gym's own entries."""
+    metadata = {"source_dataset": task, **metadata}
+    return {"question": question, "answer": answer, "metadata": metadata}
+
+
+def asked_as(problem: Problem, layout: str) -> dict[str, Any]:
+    """A problem's row for a framework."""
+    messages = build_messages("Answer.", problem.question)
+    return (
+        nemo_gym_row(problem, messages)
+        if layout == "nemo-gym"
+        else verl_row(problem.recipe, messages)
+    )
+
+
+async def test_faults_evaluation_questions_and_repeats_are_named(
+    pool: TaskPool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train, held_out = [await pool.generate(Recipe(task="gcd", seed=seed)) for seed in (4, 5)]
+    [evaluated] = [await pool.generate(each) for each in evaluation_recipes(123, ["gcd"], 1)]
+    suite = next(recipe for recipe, _, _ in load_suite("small").items() if recipe.task == "gcd")
+    of_suite = await pool.generate(suite)
+    power = entry("power_function", "Compute -2^2", "4", base=-2, exponent=2)
+    rows = [
+        asked_as(train, "nemo-gym"),
+        asked_as(train, "verl"),
+        asked_as(held_out, "verl"),
+        {"extra_info": {"entry": json.dumps(entry("gcd", evaluated.question))}},
+        entry("gcd", of_suite.question),
+        {**power, "metadata": json.dumps(power["metadata"])},
+        entry("ab", "Reduce it", ""),
+        {**asked_as(train, "nemo-gym"), "question": "What is 2 + 2?"},
+        entry("power_function", "Compute 2^2"),
+        entry("no_task", "Who?"),
+        {"prompt": "What is 2 + 2?", "answer": "4"},
+    ]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("\n".join([*map(json.dumps, rows), "torn", ""]))
+    assert await asyncio.to_thread(prove_rows, file, CONFIG, as_json=True) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["rows"] == 12
+    assert [(f["row"], f["task"], f["kind"]) for f in found["findings"]] == [
+        (2, "gcd", "repeat"),
+        (3, "gcd", "evaluation"),
+        (4, "gcd", "evaluation"),
+        (5, "gcd", "evaluation"),
+        (6, "power_function", "ambiguous"),
+        (7, "ab", "unanswerable"),
+        *((row, "", "unreadable") for row in range(8, 13)),
+    ]
+    details = {finding["row"]: finding["detail"] for finding in found["findings"]}
+    assert details[2] == "asks what row 1 asks"
+    assert details[5] == "in the suite small"
+    assert details[8] == "its recipe makes another question with the installed library"
+    assert details[9] == "power_function: its entry can't be checked (KeyError: 'base')"
+
+
+async def test_parquet_without_findings(
+    pool: TaskPool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [asked_as(await pool.generate(Recipe(task="gcd", seed=n)), "verl") for n in (4, 6)]
+    file = tmp_path / "rows.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist(rows), file)
+    assert await asyncio.to_thread(prove_rows, file, CONFIG, as_json=False) == 0
+    assert capsys.readouterr().out == "2 rows: nothing found\n"
+    file.write_text("no parquet")
+    with pytest.raises(FixableError, match=r"rows\.parquet can't be read"):
+        prove_rows(file, CONFIG, as_json=False)
