@@ -175,6 +175,13 @@ def over_the_run(run: Result) -> float:
     return statistics.mean(held_out(point) for point in run["curve"][1:])
 
 
+def area(run: Result) -> float:
+    """Return the mean height of the held-out curve, the start included."""
+    points = [(point["rollouts"], held_out(point)) for point in run["curve"]]
+    whole = sum((b - a) * (low + high) / 2 for (a, low), (b, high) in pairwise(points))
+    return whole / (points[-1][0] - points[0][0])
+
+
 def rollouts_per_signal(run: Result) -> float:
     """Return the rollouts that were paid for each group with signal."""
     windows = [{"rollouts": 0}, *run["training"]]
@@ -199,13 +206,15 @@ def gains(results: Sequence[Result]) -> str:
     """Return the table of arms against the first: what was learned, and what was paid for it."""
     by_arm = group_by(lambda result: str(result["arm"]), results)
     first = {run["seed"]: run for run in next(iter(by_arm.values()))}
-    heads = ("over the run", "difference", "at the end", "difference", "per signal", "asked again")
+    shares = {"over the run": over_the_run, "below curve": area, "at the end": at_the_end}
+    heads = [head for name in shares for head in (name, "difference")]
+    heads += ["per signal", "asked again"]
     lines = ["held-out shares, differences paired by seed; rollouts per group with signal;"]
     lines += ["solved share of problems asked again less that of fresh ones alike"]
     lines += ["arm (runs)".ljust(34) + "".join(f"{head:>17}" for head in heads)]
     for arm, runs in by_arm.items():
         cells = []
-        for value in (over_the_run, at_the_end):
+        for value in shares.values():
             cells.append(spread([value(run) for run in runs]))
             paired = [value(run) - value(first[run["seed"]]) for run in runs]
             cells.append(spread(paired) if any(paired) else "")

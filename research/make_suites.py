@@ -3,6 +3,7 @@
     python -m research.make_suites FOLDER [--paper published_answers.jsonl.gz] [--only small,full]
 
 The paper's suites need the file of published answers, for its tasks and parameters. Takes minutes.
+A suite whose items change gets another VERSION; keep the file of the one before as NAME@VERSION.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from reasoning_gym_environment.util.values import group_by
 from .leaderboard.published import read_published
 
 SEED = 2026
+VERSION = 2
 PACKAGES = ("reasoning-gym", "reasoning-gym-environment")
 SETTINGS = {
     "system_prompt": (
@@ -103,7 +105,7 @@ def manifest(
     sets = group_by(key, made).values()
     return {
         "name": name,
-        "version": 1,
+        "version": VERSION,
         "about": about,
         "made_with": {package: version(package) for package in PACKAGES},
         "settings": SETTINGS,
@@ -148,8 +150,14 @@ async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
             ),
             (
                 "full",
-                "ten items of every task, and five at each of its levels",
-                planned(ladders, 10, []) + all_levels(ladders, 5),
+                "ten items of every task, or more if its levels are few, and five at each of its "
+                "levels: at least twenty",
+                [
+                    item
+                    for task, ladder in sorted(ladders.items())
+                    for item in planned({task: ladder}, max(10, 20 - 5 * len(ladder)), [])
+                ]
+                + all_levels(ladders, 5),
             ),
         ):
             if name not in only:

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..evaluation.comparison import encode_standings, leaderboard_table, standing
-from ..evaluation.metrics import Baselines
+from ..evaluation.comparison import encode_standings, leaderboard_table, standing, suite_floors
 from ..evaluation.store import read_results
 from ..problems.suites import built_in, load_suite, require_same_questions
 from ..sandbox.pool import PoolSettings, TaskPool, default_processes, generate_with_retry
@@ -44,19 +43,19 @@ def build_parser() -> Parser:
     table = commands.add_parser("table", help="print the leaderboard of evaluations on a suite")
     table.option("results", "folders of evaluations", nargs="+", type=Path)
     table.option("--suite", "of the results: a name or a file", required=True)
-    table.flag("--json", "print JSON, with shares by task")
+    table.flag("--json", "print JSON, with the right answers to every item")
     table.option("-o/--output", "write it to a file", type=Path, metavar="FILE")
     table.set_defaults(run=print_table)
     return parser
 
 
 def list_suites(_: Namespace) -> str:
-    suites = [load_suite(name) for name in built_in()]
+    suites = {name: load_suite(name) for name in built_in()}
     lines = [f"{'name':12} {'items':>6} {'tasks':>6}  {'sha256':12}  about"]
     lines += [
-        f"{s.name:12} {len(s):>6} {len(s.tasks):>6}  {s.sha256[:12]}  {s.about}"
+        f"{name:12} {len(s):>6} {len(s.tasks):>6}  {s.sha256[:12]}  {s.about}"
         + (f"; {len(s.left_out)} faulty ones left out" if s.left_out else "")
-        for s in suites
+        for name, s in suites.items()
     ]
     return "\n".join(lines)
 
@@ -75,9 +74,11 @@ def verify_suite(options: Namespace) -> str:
 
 def print_table(options: Namespace) -> str:
     suite = load_suite(options.suite)
-    baselines = Baselines.at_threshold(None, categories=known_categories(), attempts=1)
-    standings = [standing(read_results(path), suite, baselines) for path in options.results]
-    text = encode_standings(suite, standings) if options.json else leaderboard_table(standings)
+    standings = [standing(read_results(path), suite) for path in options.results]
+    if options.json:
+        text = encode_standings(suite, standings)
+    else:
+        text = leaderboard_table(standings, known_categories(), suite_floors(suite))
     if options.output is None:
         return text
     require_writable(options.output.parent)

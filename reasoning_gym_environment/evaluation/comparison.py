@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -15,16 +16,17 @@ from ..errors import FixableError
 from ..problems.suites import Suite
 from ..records import recipe_key
 from ..storage.rows import StoredGroup, StoredRollout
+from ..tasks.facts import floors
 from ..util.values import group_by
 from .estimators import (
+    Clusters,
     Estimate,
     discoveries,
-    macro_difference,
     macro_share,
     mean_difference,
     sign_flip_p,
 )
-from .metrics import MAX_TASKS, Baselines, Coverage
+from .metrics import MAX_TASKS, Coverage
 from .store import EvaluationResults
 
 MIN_ITEMS = 6
@@ -109,7 +111,7 @@ def compare(before: Iterable[StoredGroup], after: Iterable[StoredGroup]) -> Comp
             items=len(solved),
             before=fmean(change.before for change in changes.values()),
             after=fmean(change.after for change in changes.values()),
-            difference=macro_difference(list(differences.values())),
+            difference=mean_difference(*differences.values()),
         ),
         score=_by_items(scores),
         tasks={
@@ -197,111 +199,146 @@ def _row(title: str, change: Change) -> str:
     )
 
 
+LEAST_ITEMS = 20
+"""Items that give a task a weight and a category a column in a leaderboard."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
-    """One evaluation on a suite; every task has equal weight.
+    """One evaluation on a suite.
 
     Attributes:
         tokens: the limit of prompt and completion; None where it is unknown.
-        items: those with a score, and without a fault.
-        solved, score: of these.
-        above_chance: the solved share less the floors of its tasks; None where none was measured.
-        categories, tasks: solved shares by name.
+        items: by task, "right/scored" attempts of each item in the order of the suite.
     """
 
     model: str
     tokens: int | None
-    items: int
-    solved: Estimate
-    score: Estimate
-    above_chance: float | None
-    categories: Mapping[str, Estimate]
-    tasks: Mapping[str, Estimate]
+    items: Mapping[str, Annotated[str, msgspec.Meta(pattern=r"^\d+/\d+( \d+/\d+)*$")]]
+
+    def attempts(self, task: str) -> list[list[float]]:
+        """Return 1.0 for each right and 0.0 for each wrong scored attempt, by item."""
+        counts = [map(int, item.split("/")) for item in self.items[task].split()]
+        return [[1.0] * right + [0.0] * (scored - right) for right, scored in counts]
 
 
-def standing(results: EvaluationResults, suite: Suite, baselines: Baselines) -> Standing:
-    """Measure an evaluation; FixableError if it is of another suite or lacks too many items."""
+def standing(results: EvaluationResults, suite: Suite) -> Standing:
+    """Count right answers; FixableError if the suite is another or too many items are missing."""
     made_on = results.settings.get("suite")
     if made_on != suite.identity:
         raise FixableError(
             f"{results.path} was made on {made_on or 'no suite'}, not on {suite.identity}: run "
-            f"`evaluate --suite {suite.name}`"
+            f"`evaluate --suite {suite.name}`, or name version 1 as {suite.name}@1"
         )
-    of_suite = {recipe_key(recipe) for recipe, _ in suite.recipes()}
-    clean = [s for s in results.samples if recipe_key(s.recipe) in of_suite and s.scored]
-    missing = len(suite) - len(clean)
+    by_recipe = {recipe_key(sample.recipe): sample.scored for sample in results.samples}
+    items: defaultdict[str, list[str]] = defaultdict(list)
+    missing = 0
+    for recipe, _ in suite.recipes():
+        scored = by_recipe.get(recipe_key(recipe), [])
+        missing += not scored
+        items[recipe.task].append(f"{sum(rollout.solved for rollout in scored)}/{len(scored)}")
     if missing > 0.02 * len(suite) and "imported" not in results.settings:
         raise FixableError(
             f"{results.path}: {missing} of the {len(suite)} items of {suite.name} have no score; "
             "repeat the command to complete it"
         )
-    tasks = group_by(lambda sample: sample.task, clean)
-    categories = group_by(lambda task: baselines.categories.get(task, "other"), sorted(tasks))
-    solved = {
-        task: [[float(rollout.solved) for rollout in sample.scored] for sample in own]
-        for task, own in sorted(tasks.items())
-    }
-    scores = [
-        [[rollout.raw_score or 0.0 for rollout in sample.scored] for sample in own]
-        for own in tasks.values()
-    ]
-    # Floors are measured at the default configuration alone.
-    has_floors = all(
-        not own[0].recipe.parameters and task in baselines.floors for task, own in tasks.items()
-    )
-    overall = macro_share(list(solved.values()))
-    above_chance = None
-    if tasks and has_floors:
-        above_chance = overall.value - fmean(
-            max(baselines.floors[task], baselines.no_reasoning_floors[task]) for task in tasks
-        )
     return Standing(
         model=str(results.settings.get("model_name", results.path.name)),
         tokens=results.settings.get("max_token_length"),
-        items=len(clean),
-        solved=overall,
-        score=macro_share(scores),
-        above_chance=above_chance,
-        categories={
-            name: macro_share([solved[task] for task in own])
-            for name, own in sorted(categories.items())
-        },
-        tasks={task: macro_share([own]) for task, own in solved.items()},
+        items={task: " ".join(own) for task, own in sorted(items.items())},
     )
 
 
 def encode_standings(suite: Suite, standings: Sequence[Standing]) -> str:
-    """Return standings as JSON, their shares with six digits."""
-    rounded = json.loads(
-        json.dumps(msgspec.to_builtins(standings)), parse_float=lambda text: round(float(text), 6)
-    )
-    return json.dumps({"suite": suite.identity, "models": rounded}, indent=1)
+    """Return standings as JSON."""
+    file = {"suite": suite.identity, "models": msgspec.to_builtins(standings)}
+    return json.dumps(file, indent=1)
+
+
+def suite_floors(suite: Suite) -> dict[str, float]:
+    """Return the higher floor of each task; none but for default items, where both are measured."""
+    measured = {} if any(of.parameters for of in suite.sets) else floors()
+    return {task: max(own.chance.solved, own.no_reasoning.solved) for task, own in measured.items()}
+
+
+def common_items(
+    standings: Sequence[Standing],
+) -> tuple[dict[str, list[Clusters]], dict[str, int]]:
+    """Return each standing's attempts at the items that all have scored, by task with a weight.
+
+    A task has one from LEAST_ITEMS such items on, or if no task of the suite has as many. Of the
+    others, the number of items is returned.
+    """
+    small = all(len(items.split()) < LEAST_ITEMS for items in standings[0].items.values())
+    scored: dict[str, list[Clusters]] = {}
+    for task in standings[0].items:
+        items = zip(*(one.attempts(task) for one in standings), strict=True)
+        scored[task] = [of_all for of_all in items if all(of_all)]
+    weighed = [t for t, items in scored.items() if len(items) >= (1 if small else LEAST_ITEMS)]
+    if not weighed:
+        raise FixableError(f"no task has {LEAST_ITEMS} items that all evaluations have scored")
+    common: dict[str, list[Clusters]] = {t: [*zip(*scored[t], strict=True)] for t in weighed}
+    return common, {task: len(items) for task, items in scored.items() if task not in common}
+
+
+def rank(common: Iterable[Sequence[Clusters]]) -> list[tuple[int, int, Estimate]]:
+    """Return each standing's rank, its place in the tasks' attempts and its share; the best first.
+
+    Every task has equal weight. A rank is one more than the number of models that a paired test
+    finds better.
+    """
+    solved = [*zip(*common, strict=True)]
+    means = [[[fmean(item) for item in task] for task in own] for own in solved]
+
+    def is_better(one: int, other: int) -> bool:
+        pairs = map(zip, means[other], means[one])
+        return mean_difference(*map(_differences, pairs)).low > 0
+
+    places = range(len(solved))
+    ranks = [1 + sum(is_better(other, own) for other in places) for own in places]
+    ranked = [(ranks[own], own, macro_share(solved[own])) for own in places]
+    return sorted(ranked, key=lambda row: (row[0], -row[2].value))
 
 
 def leaderboard_table(
     standings: Sequence[Standing],
+    categories: Mapping[str, str],
+    floor_of: Mapping[str, float],
     more: Callable[[Standing], Mapping[str, str]] = lambda standing: {},
 ) -> str:
-    """Return the table in Markdown, the best model first; `more` gives a row's further cells."""
+    """Return the table of standings on one suite in Markdown.
 
-    def percent(share: Estimate | None) -> str:
-        return "" if share is None else f"{share.value:.1%}"
-
-    categories = sorted({name for each in standings for name in each.categories})
-    rows = [
-        {
-            "rank": str(rank),
+    Args:
+        categories, floor_of: by task, for its items in the suite.
+        more: gives a row's further cells.
+    """
+    common, too_few = common_items(standings)
+    counts = {task: len(of_all[0]) for task, of_all in common.items()}
+    floor = fmean(floor_of[task] for task in common) if common.keys() <= floor_of.keys() else None
+    columns = {
+        f"{name} ({items:,})": own
+        for name, own in sorted(group_by(lambda t: categories.get(t, "other"), common).items())
+        if (items := sum(counts[task] for task in own)) >= LEAST_ITEMS
+    }
+    rows = []
+    for place, number, solved in rank(common.values()):
+        each, of_task = standings[number], {task: of_all[number] for task, of_all in common.items()}
+        row = {
+            "rank": str(place),
             "model": escape(each.model).replace("|", "&#124;"),
-            "items": str(each.items),
-            "solved": percent(each.solved),
-            "95 %": f"{each.solved.low:.1%} to {each.solved.high:.1%}",
-            "above chance": "" if each.above_chance is None else f"{each.above_chance:.1%}",
-            "score": f"{each.score.value:.3f}",
+            f"solved ({sum(counts.values()):,})": f"{solved.value:.1%}",
+            "95 %": f"{solved.low:.1%} to {solved.high:.1%}",
+            "above chance": "" if floor is None else f"{solved.value - floor:.1%}",
             "tokens": "" if each.tokens is None else str(each.tokens),
             **more(each),
-            **{name: percent(each.categories.get(name)) for name in categories},
         }
-        for rank, each in enumerate(sorted(standings, key=lambda s: -s.solved.value), 1)
-    ]
-    head = [" | ".join(rows[0]), " | ".join("---" for _ in rows[0])]
-    return "\n".join(f"| {line} |" for line in [*head, *(" | ".join(r.values()) for r in rows)])
+        for head, own in columns.items():
+            row[head] = f"{macro_share([of_task[task] for task in own]).value:.1%}"
+        rows.append(row)
+    lines = [" | ".join(rows[0]), " | ".join("---" for _ in rows[0])]
+    lines += [" | ".join(row.values()) for row in rows]
+    said = f"In brackets: items, the same for all models. {len(common)} tasks weigh alike."
+    if too_few:
+        fewer = ", ".join(f"`{task}` {count}" for task, count in too_few.items())
+        said += f" Fewer than {LEAST_ITEMS} items of all models, and so no weight: {fewer}."
+    return "\n".join([*(f"| {line} |" for line in lines), "", said])

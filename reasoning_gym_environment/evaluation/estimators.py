@@ -4,6 +4,10 @@ Attempts at one item are similar, so standard errors of shares are clustered by 
 (2024), "Adding Error Bars to Evals", arXiv:2411.00640. Intervals of shares are Wilson's, for the
 number of independent trials with the same standard error. They stay valid near 0 and 1 and with few
 items, where `value ± 2 errors` is too narrow.
+
+A task with a single item shows nothing of the variance within it. In means over tasks it gets the
+average of those that have more, as in R's `survey` with `lonely.psu = "average"`. If none has more,
+the items of all tasks count as one sample. A single item in all has no standard error.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
+from statistics import fmean, variance
 from typing import NamedTuple
 
 NORMAL_QUANTILE = 1.959964
@@ -54,14 +59,7 @@ def share(clusters: Clusters) -> Estimate:
         >>> estimate.value, estimate.standard_error
         (0.5, 0.5)
     """
-    count = sum(len(cluster) for cluster in clusters)
-    mean = math.fsum(value for cluster in clusters for value in cluster) / count
-    error = None
-    if len(clusters) > 1:
-        squares = math.fsum(math.fsum(v - mean for v in cluster) ** 2 for cluster in clusters)
-        error = math.sqrt(squares * len(clusters) / (len(clusters) - 1)) / count
-    interval = wilson(mean, error, freedom=len(clusters) - 1, least=_effective(clusters))
-    return Estimate(mean, error, *interval)
+    return macro_share([clusters])
 
 
 def macro_share(tasks: Sequence[Clusters]) -> Estimate:
@@ -69,19 +67,30 @@ def macro_share(tasks: Sequence[Clusters]) -> Estimate:
 
     Only the items within tasks vary: the tasks are not a sample.
     """
-    estimates = [share(clusters) for clusters in tasks]
-    errors = [e.standard_error for e in estimates if e.standard_error is not None]
-    mean = math.fsum(e.value for e in estimates) / len(tasks)
-    error = math.hypot(*errors) / len(tasks) if len(errors) == len(tasks) else None
-    freedom = sum(len(clusters) - 1 for clusters in tasks)
-    least = len(tasks) ** 2 / math.fsum(1 / _effective(clusters) for clusters in tasks)
+    mean, error, freedom = _over_tasks(tasks)
+    sizes = [[len(cluster) for cluster in clusters] for clusters in tasks]
+    shares = math.fsum(sum(n * n for n in own) / sum(own) ** 2 for own in sizes)  # Kish (1965)
+    least = len(tasks) ** 2 / shares
     return Estimate(mean, error, *wilson(mean, error, freedom=freedom, least=least))
 
 
-def _effective(clusters: Clusters) -> float:
-    """Return the effective number of items if all values of an item are equal: Kish (1965)."""
-    sizes = [len(cluster) for cluster in clusters]
-    return sum(sizes) ** 2 / sum(size * size for size in sizes)
+def _over_tasks(tasks: Sequence[Clusters]) -> tuple[float, float | None, int]:
+    """Return the mean of the tasks' means, its standard error and degrees of freedom."""
+    means: list[float] = []
+    variances: list[float | None] = []
+    for clusters in tasks:
+        values, items = [v for cluster in clusters for v in cluster], len(clusters)
+        means.append(mean := math.fsum(values) / len(values))
+        squares = math.fsum(math.fsum(v - mean for v in cluster) ** 2 for cluster in clusters)
+        whole = squares * items / (items - 1) / len(values) ** 2 if items > 1 else None
+        variances.append(whole)
+    of_item = [v * len(own) for v, own in zip(variances, tasks, strict=True) if v is not None]
+    mean, freedom = math.fsum(means) / len(tasks), sum(map(len, tasks)) - len(tasks)
+    if not of_item and len(tasks) == 1:
+        return mean, None, freedom
+    single = fmean(of_item) if of_item else variance(means)
+    error = math.sqrt(math.fsum(single if v is None else v for v in variances)) / len(tasks)
+    return mean, error, freedom or len(tasks) - 1
 
 
 def wilson(mean: float, error: float | None, *, freedom: int, least: float) -> tuple[float, float]:
@@ -92,7 +101,8 @@ def wilson(mean: float, error: float | None, *, freedom: int, least: float) -> t
 
     Args:
         freedom: degrees of freedom of the standard error.
-        least: the minimum number of trials: the effective number of items.
+        least: the minimum number of trials: the effective number of items, if all values of an
+            item are equal.
     """
     trials = least
     if error is not None and error > 1e-9:  # equal values give less, by rounding
@@ -136,42 +146,22 @@ def _within(t: float, freedom: int) -> float:
     return 2 / math.pi * (angle + math.sin(angle) * total)
 
 
-def mean_difference(differences: Sequence[float]) -> Estimate:
+def mean_difference(*tasks: Sequence[float]) -> Estimate:
     """Return the mean of one difference in [-1, 1] per item with its paired t-interval.
 
-    Miller (2024), "Adding Error Bars to Evals", arXiv:2411.00640. The interval's standard error is
-    at least that of one item that differs, because few items that all agree prove nothing.
+    Of several tasks, the mean of their means. Miller (2024), "Adding Error Bars to Evals",
+    arXiv:2411.00640. The interval's standard error is at least that of one item that differs,
+    because few items that all agree prove nothing.
 
     Example:
         >>> mean_difference([1.0, 0.0, 1.0, 0.0]).value
         0.5
     """
-    count = len(differences)
-    mean = math.fsum(differences) / count
-    if count == 1:
+    mean, error, freedom = _over_tasks([[[each] for each in differences] for differences in tasks])
+    if error is None:
         return Estimate(mean, None, -1.0, 1.0)
-    squares = math.fsum((d - mean) ** 2 for d in differences)
-    error = math.sqrt(squares / (count - 1) / count)
-    return Estimate(mean, error, *_interval(mean, error, items=count, freedom=count - 1))
-
-
-def macro_difference(tasks: Sequence[Sequence[float]]) -> Estimate:
-    """Return the mean of the tasks' mean differences, each task with the same weight.
-
-    A task with a single item has the largest possible standard error, 1.
-    """
-    estimates = [mean_difference(differences) for differences in tasks]
-    errors = [1.0 if e.standard_error is None else e.standard_error for e in estimates]
-    mean = math.fsum(e.value for e in estimates) / len(tasks)
-    error = math.hypot(*errors) / len(tasks)
-    items = sum(map(len, tasks))
-    freedom = max(1, items - len(tasks))
-    return Estimate(mean, error, *_interval(mean, error, items=items, freedom=freedom))
-
-
-def _interval(mean: float, error: float, *, items: int, freedom: int) -> tuple[float, float]:
-    spread = student_quantile(freedom) * max(error, 1 / items)
-    return max(-1.0, mean - spread), min(1.0, mean + spread)
+    spread = student_quantile(freedom) * max(error, 1 / sum(map(len, tasks)))
+    return Estimate(mean, error, max(-1.0, mean - spread), min(1.0, mean + spread))
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:

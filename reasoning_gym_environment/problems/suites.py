@@ -1,8 +1,9 @@
 """Suites: evaluation sets as files, with the hash of every question and all that results depend on.
 
-A suite never changes: another set has another version. `research/make_suites.py` made those of
-the package. Its items are generated from their recipes and must have the questions of the file,
-which has the first digits of each question's hash, and one hash over all recipes and questions.
+A suite never changes: another set has another version, and the package keeps earlier ones, such as
+small@1. `research/make_suites.py` made them. A suite's items are generated from their recipes and
+must have the questions of the file, which has the first digits of each question's hash, and one
+hash over all recipes and questions.
 """
 
 from __future__ import annotations
@@ -91,11 +92,7 @@ class Suite(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def fixed_settings(self) -> dict[str, Any]:
         """The options that an evaluation on the suite can't change."""
-        return {
-            "system_prompt": self.settings.system_prompt,
-            "eval_attempts": self.settings.eval_attempts,
-            "eval_temperature": self.settings.eval_temperature,
-        }
+        return {n: v for n, v in to_builtins(self.settings).items() if n != "max_token_length"}
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -135,8 +132,12 @@ def _with_questions(manifest: Mapping[str, Any], digests: Iterable[str]) -> dict
 
 
 def built_in() -> list[str]:
-    """Return the names of the suites in the package, those of the fewest items a task first."""
-    return ["small", "medium", "paper-easy", "paper-hard", "full"]
+    """Return the names of the package's suites: the newest, then earlier versions as NAME@VERSION.
+
+    The newest start with those of the fewest items a task.
+    """
+    earlier = sorted(path.stem for path in FOLDER.glob("*@*.json"))
+    return ["small", "medium", "paper-easy", "paper-hard", "full", *earlier]
 
 
 def load_suite(name: str) -> Suite:

@@ -111,7 +111,8 @@ def import_file(options: Namespace) -> str:
         async with TaskPool(settings, Counter()) as pool:
             return await import_answers(items, pool, scoring, about)
 
-    suites = {suite.name: suite for suite in map(load_suite, [*built_in(), *options.suites])}
+    newest = [name for name in built_in() if "@" not in name]
+    suites = {suite.name: suite for suite in map(load_suite, [*newest, *options.suites])}
     imported = asyncio.run(score())
     lines = []
     for (name, model), samples in imported.samples.items():

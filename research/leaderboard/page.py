@@ -8,22 +8,22 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
+from reasoning_gym_environment.evaluation.comparison import common_items, rank
 from reasoning_gym_environment.evaluation.store import read_results
-from reasoning_gym_environment.problems.suites import load_suite
+from reasoning_gym_environment.problems.suites import Suite, load_suite
 from reasoning_gym_environment.records import FORMAT_FAILURES, Status, recipe_key
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.scoring.guards import max_score
-from reasoning_gym_environment.storage.rows import StoredGroup, StoredRollout
+from reasoning_gym_environment.storage.rows import StoredRollout
 from reasoning_gym_environment.util.values import group_by
 
 from .published import STORED_SCORE
-from .standings import published_table, read_standings
+from .standings import PublishedStanding, means, published_table, read_standings
 
 BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
 EQUAL = 1e-6
@@ -33,16 +33,21 @@ SHOWN = 15
 """Tasks in the table of causes."""
 
 
-def fill(page: str, folder: Path) -> str:
-    """Return the page with the table of each suite between its marks."""
+def boards(folder: Path) -> Iterator[tuple[str, list[PublishedStanding], Suite]]:
+    """Yield each suite's name with its standings."""
     for suite in sorted(path.name for path in folder.iterdir() if path.is_dir()):
         known = load_suite(suite)
         files = sorted((folder / suite).glob("*.json"))
-        standings = [each for file in files for each in read_standings(file, known)]
-        head, mark, rest = page.partition(BEGIN.format(suite))
+        yield suite, [each for file in files for each in read_standings(file, known)], known
+
+
+def fill(page: str, folder: Path) -> str:
+    """Return the page with the table of each suite between its marks."""
+    for name, standings, suite in boards(folder):
+        head, mark, rest = page.partition(BEGIN.format(name))
         if not mark:
-            raise SystemExit(f"the page has no {BEGIN.format(suite)}")
-        table = published_table(standings)
+            raise SystemExit(f"the page has no {BEGIN.format(name)}")
+        table = published_table(standings, suite)
         page = f"{head}{mark}\n\n{table}\n\n{END}{rest.partition(END)[2]}"
     return page
 
@@ -67,16 +72,6 @@ def causes(folders: Sequence[Path], suite: str) -> str:
         last = "no item" if right is None else f"{right:.3f}"
         lines.append(f"| `{task}` | {published:.3f} | {cells} | {last} |")
     return "\n".join(lines)
-
-
-def means(samples: Sequence[StoredGroup]) -> tuple[float, float, float]:
-    """Return the mean published score, the mean score here and the solved share."""
-    rollouts = [r for sample in samples for r in sample.scored if STORED_SCORE in r.other]
-    return (
-        fmean(rollout.other[STORED_SCORE] for rollout in rollouts),
-        fmean(rollout.raw_score or 0.0 for rollout in rollouts),
-        fmean(rollout.solved for rollout in rollouts),
-    )
 
 
 async def differences(folders: Sequence[Path]) -> str:
@@ -128,29 +123,24 @@ def plot(path: Path, folder: Path) -> None:
 
     plt.rcParams["svg.hashsalt"] = "leaderboard"
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    known = {
-        path.name: [
-            each
-            for file in path.glob("*.json")
-            for each in read_standings(file, load_suite(path.name))
-        ]
-        for path in sorted(folder.iterdir())
-        if path.is_dir()
-    }
+    known = {}
+    for name, standings, _ in boards(folder):
+        ranked = rank(common_items(standings)[0].values())
+        known[name] = {standings[number].model: solved for _, number, solved in ranked}
     best: dict[str, float] = {}
-    for each in chain.from_iterable(known.values()):
-        best[each.model] = max(best.get(each.model, 0), each.solved.value or 0)
+    for model, solved in chain.from_iterable(own.items() for own in known.values()):
+        best[model] = max(best.get(model, 0), solved.value)
     order = sorted(best, key=lambda model: best[model])
-    for number, (suite, standings) in enumerate(known.items()):
-        for each in standings:
-            value, _, low, high = (100 * (part or 0) for part in each.solved)
+    for number, (suite, own) in enumerate(known.items()):
+        for model, solved in own.items():
+            value, _, low, high = (100 * (part or 0) for part in solved)
             axes.errorbar(
                 value,
-                order.index(each.model) + 0.12 * number,
-                xerr=[[value - low], [high - value]],
+                order.index(model) + 0.12 * number,
+                xerr=[[max(0, value - low)], [max(0, high - value)]],
                 fmt="o" if number else "s",
                 color=f"C{number}",
-                label=suite if each is standings[0] else None,
+                label=suite if model == next(iter(own)) else None,
             )
     axes.set_yticks(range(len(order)), [model.partition("_")[2] or model for model in order])
     axes.set_xlabel("right answers, %, with 95 % interval")

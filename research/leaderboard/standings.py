@@ -3,38 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
 from msgspec import Struct
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.evaluation.comparison import Standing, leaderboard_table, standing
-from reasoning_gym_environment.evaluation.metrics import Baselines
+from reasoning_gym_environment.evaluation.comparison import (
+    Standing,
+    common_items,
+    leaderboard_table,
+    standing,
+    suite_floors,
+)
 from reasoning_gym_environment.evaluation.store import EvaluationResults
 from reasoning_gym_environment.problems.suites import Suite
-from reasoning_gym_environment.storage.rows import StoredGroup, StoredRollout
+from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.tasks.catalogue import known_categories
 from reasoning_gym_environment.util.values import group_by, validate
 
 from .published import STORED_SCORE
 
+FLOORS = Path(__file__).with_name("floors.json")
+"""By suite and task, the floors at other parameters than the default ones."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishedStanding(Standing):
-    """A standing beside the scores that were published, over all items of the publishers.
+    """A standing beside what was published, over all items of the publishers.
 
     Attributes:
-        published: the mean score that its publishers gave; None without any.
-        rescored: the mean score of the same items by the package.
-        solved_with_faulty: the solved share of the same items.
+        published: by task, the mean score that the publishers gave, the mean score of the same
+            items here, and their solved share; empty if nothing was published.
     """
 
-    published: float | None = None
-    rescored: float | None = None
-    solved_with_faulty: float | None = None
+    published: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
 
 
 class StandingsFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,51 +62,68 @@ def read_standings(path: Path, suite: Suite) -> list[PublishedStanding]:
         raise FixableError(f"{path} is not a file of standings: {error}") from None
     if file.suite != suite.identity:
         raise FixableError(f"{path} is of the suite {file.suite}, not of {suite.identity}")
+    items = Counter(recipe.task for recipe, _ in suite.recipes())
+    for model in file.models:
+        if {task: len(own.split()) for task, own in model.items.items()} != items:
+            raise FixableError(f"{path} has other items than {suite.name}")
     return file.models
 
 
 def published_standing(results: EvaluationResults, suite: Suite) -> PublishedStanding:
     """Measure one evaluation, and what its publishers said of it; raises as `standing` does."""
-    baselines = Baselines.at_threshold(None, categories=known_categories(), attempts=1)
-    own = standing(results, suite, baselines)
-    tasks = group_by(lambda sample: sample.task, results.samples).values()
+    own = standing(results, suite)
+    samples = [s for s in results.samples if any(STORED_SCORE in r.other for r in s.scored)]
     return PublishedStanding(
-        **{field.name: getattr(own, field.name) for field in fields(own)},
-        published=_macro(tasks, lambda rollout: rollout.other.get(STORED_SCORE)),
-        rescored=_macro(tasks, lambda rollout: rollout.raw_score) or 0.0,
-        solved_with_faulty=_macro(tasks, lambda rollout: float(rollout.solved)) or 0.0,
+        model=own.model,
+        tokens=None,  # publishers don't say
+        items=own.items,
+        published={
+            task: means(of_task)
+            for task, of_task in sorted(group_by(lambda sample: sample.task, samples).items())
+        },
     )
 
 
-def _macro(
-    tasks: Iterable[Sequence[StoredGroup]], value: Callable[[StoredRollout], float | None]
-) -> float | None:
-    """Return the mean of the tasks' means over scored rollouts with a value; None without any."""
-    means = []
-    for samples in tasks:
-        values = [value(rollout) for sample in samples for rollout in sample.scored]
-        if known := [each for each in values if each is not None]:
-            means.append(fmean(known))
-    return fmean(means) if means else None
+def means(samples: Sequence[StoredGroup]) -> tuple[float, float, float]:
+    """Return the mean published score, the mean score here and the solved share."""
+    rollouts = [r for sample in samples for r in sample.scored if STORED_SCORE in r.other]
+    return (
+        round(fmean(rollout.other[STORED_SCORE] for rollout in rollouts), 6),
+        round(fmean(rollout.raw_score or 0.0 for rollout in rollouts), 6),
+        round(fmean(rollout.solved for rollout in rollouts), 6),
+    )
 
 
-def published_table(standings: Sequence[PublishedStanding]) -> str:
-    """Return the table in Markdown, with what was published of its models if it was of any."""
-    known = [each for each in standings if each.published is not None]
-    if not known:
-        return leaderboard_table(standings)
-    by_published = sorted(known, key=lambda each: -(each.published or 0))
-    ranks = {each.model: str(rank) for rank, each in enumerate(by_published, 1)}
+def floors_of(suite: Suite) -> dict[str, float]:
+    """Return the floors of a suite's tasks: the package's, or those measured for its levels."""
+    measured: dict[str, dict[str, float]] = json.loads(FLOORS.read_text(encoding="utf-8"))
+    return measured.get(suite.name, {}) or suite_floors(suite)
+
+
+def published_table(standings: Sequence[PublishedStanding], suite: Suite) -> str:
+    """Return the table in Markdown, with what was published of its models if it was of any.
+
+    Means of what was published are over the tasks with a weight, too.
+    """
+    weighed, _ = common_items(standings)
+    known = {
+        each.model: [fmean(own[task][n] for task in weighed) for n in range(3)]
+        for each in standings
+        if weighed.keys() <= (own := each.published).keys()
+    }
 
     def more(each: Standing) -> dict[str, str]:
-        assert isinstance(each, PublishedStanding)
+        if not known:
+            return {}
+        if each.model not in known:
+            return dict.fromkeys(
+                ("score as published", "score here", "solved with faulty items"), ""
+            )
+        published, score, solved = known[each.model]
         return {
-            "rank as published": ranks.get(each.model, ""),
-            "score as published": "" if each.published is None else f"{each.published:.3f}",
-            "score here": "" if each.rescored is None else f"{each.rescored:.3f}",
-            "solved with faulty items": (
-                "" if each.solved_with_faulty is None else f"{each.solved_with_faulty:.1%}"
-            ),
+            "score as published": f"{published:.3f}",
+            "score here": f"{score:.3f}",
+            "solved with faulty items": f"{solved:.1%}",
         }
 
-    return leaderboard_table(standings, more)
+    return leaderboard_table(standings, known_categories(), floors_of(suite), more)

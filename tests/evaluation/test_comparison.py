@@ -5,7 +5,14 @@ import json
 import pytest
 from evaluation_values import item
 
-from reasoning_gym_environment.evaluation.comparison import compare, comparison_table
+from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.evaluation.comparison import (
+    Standing,
+    common_items,
+    compare,
+    comparison_table,
+    leaderboard_table,
+)
 from reasoning_gym_environment.storage.rows import StoredGroup
 
 Scores = list[float | None]
@@ -121,3 +128,59 @@ def test_a_comparison_is_plain_json() -> None:
     assert plain["by_items"]["difference"]["value"] == 0.5
     assert plain["tasks"]["gcd"]["p_value"] == 1.0
     assert plain["tasks"]["gcd"]["beyond_noise"] is False
+
+
+def standing(model: str, **tasks: list[int | None]) -> Standing:
+    """One attempt for each 0 or 1, none where there is None."""
+    items = {
+        task: " ".join("0/0" if right is None else f"{right}/1" for right in own)
+        for task, own in tasks.items()
+    }
+    return Standing(model=model, tokens=None, items=items)
+
+
+CATEGORIES = {"gcd": "arithmetic", "lcm": "arithmetic", "ab": "algorithmic"}
+
+
+def test_models_that_no_paired_test_tells_apart_share_a_rank() -> None:
+    """The second has one item more than the first, and both half as many again as the third."""
+    standings = [
+        standing("third", gcd=[1, 0] * 20),
+        standing("second", gcd=[1] * 38 + [0] * 2),
+        standing("first", gcd=[1] * 39 + [0]),
+    ]
+    _, _, *rows, _, _ = leaderboard_table(standings, CATEGORIES, {"gcd": 0.25}).splitlines()
+    cells = [row.split(" | ") for row in rows]
+    assert [(row[0], row[1], row[4]) for row in cells] == [
+        ("| 1", "first", "72.5%"),
+        ("| 1", "second", "70.0%"),
+        ("| 3", "third", "25.0%"),
+    ]
+
+
+def test_a_task_without_twenty_common_items_has_neither_weight_nor_column() -> None:
+    """Of `lcm` one model has 19; of `gcd` the other lacks an item, which counts for neither."""
+    one = standing("one", gcd=[1] * 20 + [None], lcm=[0] * 20, ab=[0])
+    other = standing("other", gcd=[0] + [1] * 20, lcm=[0] * 19 + [None], ab=[1])
+    table = leaderboard_table([one, other], CATEGORIES, {"gcd": 0.0})
+    head, _, first, second, _, said = table.splitlines()
+    assert head == "| rank | model | solved (20) | 95 % | above chance | tokens | arithmetic (20) |"
+    assert first.startswith("| 1 | one | 100.0% |")
+    assert second.startswith("| 1 | other | 95.0% |")
+    assert said == (
+        "In brackets: items, the same for all models. 1 tasks weigh alike. Fewer than 20 items of "
+        "all models, and so no weight: `lcm` 19, `ab` 1."
+    )
+
+
+def test_where_no_task_of_a_suite_has_twenty_items_all_have_a_weight() -> None:
+    """A category has a column from twenty items on."""
+    tasks = {f"t{number}": [1] * 4 + [0] for number in range(4)}
+    table = leaderboard_table([standing("one", **tasks, gcd=[0] * 5)], CATEGORIES, {"gcd": 0.0})
+    head, _, row, _, said = table.splitlines()
+    assert head == "| rank | model | solved (25) | 95 % | above chance | tokens | other (20) |"
+    assert row.startswith("| 1 | one | 64.0% | ")
+    assert row.endswith(" |  |  | 80.0% |")
+    assert said == "In brackets: items, the same for all models. 5 tasks weigh alike."
+    with pytest.raises(FixableError, match="no task has 20 items that all evaluations have scored"):
+        common_items([standing("one", gcd=[1] * 20), standing("none", gcd=[None] * 20)])

@@ -75,7 +75,45 @@ def test_an_interval_holds_its_value_and_stays_between_0_and_1(groups: list[list
 def test_one_item_has_no_error_but_an_interval() -> None:
     assert share([[1.0, 1.0]]).standard_error is None
     assert share([[1.0, 1.0]]).low == pytest.approx(0.2065, abs=1e-4)
-    assert macro_share([[[1.0]], [[0.0], [1.0]]]).standard_error is None
+    assert macro_share([[[1.0]]]) == share([[1.0]])
+
+
+def test_a_task_of_one_item_varies_like_an_item_of_the_others() -> None:
+    """Where no task has two items, they are one sample."""
+    many = [[1.0], [0.0], [1.0], [0.0]]
+    expected = math.sqrt(1 / 3 / 4 + 1 / 3) / 2
+    assert macro_share([many, [[1.0]]]).standard_error == pytest.approx(expected)
+    alone = macro_share([[[1.0]], [[0.0]], [[0.5, 0.0]]])
+    assert alone.standard_error == pytest.approx(share([[1.0], [0.0], [0.25]]).standard_error)
+
+
+@pytest.mark.parametrize("sizes", [[50] * 40 + [1] * 5, [10] * 8 + [1]])
+def test_tasks_of_one_item_do_not_double_the_interval(sizes: list[int]) -> None:
+    rng, covered, width, error = random.Random(f"{sizes}"), 0, 0.0, 0.0
+    for _ in range(200):
+        skills = [rng.betavariate(0.5, 0.5) for _ in sizes]
+        pairs = list(zip(skills, sizes, strict=True))
+        estimate = macro_share([[[float(rng.random() < s)] for _ in range(n)] for s, n in pairs])
+        covered += estimate.low <= statistics.mean(skills) <= estimate.high
+        width += (estimate.high - estimate.low) / 200
+        error += math.sqrt(sum(s * (1 - s) / n for s, n in pairs)) / len(sizes) / 200
+    assert covered / 200 >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / 200)
+    assert width < 1.25 * 2 * 1.96 * error
+
+
+@pytest.mark.parametrize(
+    ("items", "chance", "covered"), [(3, 0.05, 0.857), (5, 0.02, 0.904), (20, 0.02, 0.940)]
+)
+def test_how_often_an_interval_of_few_items_covers_a_small_share(
+    items: int, chance: float, covered: float
+) -> None:
+    """As docs/evaluation.md says, by all outcomes with their probability."""
+    found = 0.0
+    for right in range(items + 1):
+        estimate = share([[1.0]] * right + [[0.0]] * (items - right))
+        if estimate.low <= chance <= estimate.high:
+            found += math.comb(items, right) * chance**right * (1 - chance) ** (items - right)
+    assert found == pytest.approx(covered, abs=0.001)
 
 
 def test_few_items_that_agree_are_no_certainty() -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from reasoning_gym_environment.evaluation.estimators import (
     discoveries,
-    macro_difference,
     mean_difference,
     sign_flip_p,
 )
@@ -37,18 +36,21 @@ def test_one_item_says_nothing_about_the_others() -> None:
     assert mean_difference([0.5]) == (0.5, None, -1.0, 1.0)
 
 
-def test_a_task_of_one_item_does_not_hide_the_others() -> None:
+def test_a_task_of_one_item_varies_like_an_item_of_the_others() -> None:
+    """Where no task has two items, they are one sample."""
     many = [[0.0, 0.1] * 10] * 20
-    estimate = macro_difference([*many, [0.5]])
-    assert estimate.standard_error == pytest.approx(1 / 21, abs=0.002)
-    assert estimate.high - estimate.low == pytest.approx(2 * 1.966 / 21, abs=0.01)
-    assert macro_difference([[0.5], [-0.5]]) == (0.0, math.sqrt(0.5), -1.0, 1.0)
+    variance = statistics.variance(many[0])
+    estimate = mean_difference(*many, [0.5])
+    assert estimate.standard_error == pytest.approx(
+        math.sqrt(21 - 1 + 20) / 21 * (variance / 20) ** 0.5
+    )
+    assert mean_difference([0.5], [-0.5]).standard_error == pytest.approx(0.5)
 
 
 def test_by_tasks_the_errors_of_the_tasks_add_up() -> None:
     tasks = [[0.0, 1.0, 0.0], [0.0, 0.0, -1.0, 0.0, 0.0]]
     errors = [statistics.stdev(task) / math.sqrt(len(task)) for task in tasks]
-    estimate = macro_difference(tasks)
+    estimate = mean_difference(*tasks)
     assert estimate.value == pytest.approx((1 / 3 - 1 / 5) / 2)
     assert estimate.standard_error == pytest.approx(math.hypot(*errors) / 2)
 
@@ -119,7 +121,7 @@ def test_equal_attempts_do_not_make_intervals_too_narrow(items: int, changed: fl
     rng, covered, tasks_covered = random.Random(f"{items} {changed}"), 0, 0
     for _ in range(RUNS):
         tasks = [[float(rng.random() < changed) for _ in range(items)] for _ in range(2)]
-        alone, both = mean_difference(tasks[0]), macro_difference(tasks)
+        alone, both = mean_difference(tasks[0]), mean_difference(*tasks)
         covered += alone.low <= changed <= alone.high
         tasks_covered += both.low <= changed <= both.high
     assert min(covered, tasks_covered) / RUNS >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / RUNS)

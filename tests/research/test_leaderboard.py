@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.evaluation.store import read_results
 from reasoning_gym_environment.problems.suites import load_suite
 from reasoning_gym_environment.sandbox.pool import TaskPool
+from research.leaderboard import recompute
 from research.leaderboard.__main__ import main
 from research.leaderboard.page import fill
 from research.leaderboard.standings import published_table, read_standings
@@ -39,11 +42,12 @@ async def test_published_answers_become_standings(
     assert [r.other["stored_score"] for r in results.samples[0].rollouts] == [1.0, 0.5]
     files = [standings_file(folder, name, capsys) for folder in folders]
     standings = [each for file in files for each in read_standings(file, load_suite(name))]
-    _, _, first, second = published_table(standings).splitlines()
-    assert first.startswith("| 1 | good-model | 5 | 100.0% |")
-    assert "| 1 | 0.750 | 1.000 | 100.0% |" in first
-    assert second.startswith("| 2 | bad-model | 5 | 0.0% |")
-    assert "| 2 | 0.250 |" in second
+    head, _, first, second, *_ = published_table(standings, load_suite(name)).splitlines()
+    assert head.startswith("| rank | model | solved (5) |")
+    assert first.startswith("| 1 | good-model | 100.0% |")
+    assert first.endswith("| 0.750 | 1.000 | 100.0% |")
+    assert second.startswith("| 2 | bad-model | 0.0% |")
+    assert "| 0.250 |" in second
 
 
 @SESSION
@@ -56,7 +60,8 @@ async def test_a_file_of_standings_is_checked(
     for changed, said in (
         ({**known, "more": 1}, "more"),
         ({**known, "suite": {**known["suite"], "version": 2}}, "is of the suite"),
-        ({**known, "models": [{**known["models"][0], "solved": 1}]}, "solved"),
+        ({**known, "models": [{**known["models"][0], "items": {"gcd": "1"}}]}, "items"),
+        ({**known, "models": [{**known["models"][0], "items": {"gcd": "1/1"}}]}, "other items"),
     ):
         path.write_text(json.dumps(changed))
         with pytest.raises(FixableError, match=said):
@@ -90,10 +95,37 @@ async def test_a_model_that_the_file_lacks_is_named(
 def test_a_file_has_one_model_on_its_suite(path: Path) -> None:
     [standing] = read_standings(path, load_suite(path.parent.name))
     assert standing.model == path.stem
-    assert 0 < standing.items <= len(load_suite(path.parent.name))
 
 
 def test_the_page_has_the_tables_of_the_files() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert fill(text, ROOT / "docs" / "leaderboard") == text
     assert text.count("openai_o3-mini") == 2
+
+
+def test_a_script_without_the_packages_estimators_has_the_figures_of_the_page(
+    tmp_path: Path,
+) -> None:
+    """It tells a changed figure, too."""
+    assert recompute.disagreements(ROOT / "docs") == []
+    shutil.copytree(ROOT / "docs" / "leaderboard", tmp_path / "leaderboard")
+    text = PAGE.read_text(encoding="utf-8").replace(
+        "| 1 | openai_o3-mini |", "| 2 | openai_o3-mini |", 1
+    )
+    (tmp_path / "leaderboard.md").write_text(text, encoding="utf-8")
+    assert recompute.disagreements(tmp_path) == [
+        "paper-easy, openai_o3-mini, rank: 2.0, recomputed 1.000"
+    ]
+    source = Path(recompute.__file__).read_text(encoding="utf-8")
+    assert re.findall(r"^(?:from|import) (\w+|\.)", source, re.MULTILINE) == [
+        "__future__",
+        "argparse",
+        "json",
+        "sys",
+        "collections",
+        "collections",
+        "pathlib",
+        "typing",
+        "numpy",
+        "numpy",
+    ]
