@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
@@ -13,10 +16,13 @@ from ..errors import ConfigurationError
 from ..inference.prompts import SYSTEM_PROMPTS
 from ..problems.levels import ComplexityMode
 from ..problems.sampler import TaskSampling
+from ..problems.stream import is_skipped
 from ..records import Problem, Recipe, Status, recipe_text
 from ..service.client import RewardClient, split_stream_url
+from ..storage.dumps import read_rows
 from ..tasks.recipes import read_recipe
-from .shared import evaluation_problems, score_by_recipe, shared_gym
+from ..util.files import append_whole, write_whole
+from .shared import demonstration, evaluation_problems, parse_recipe, score_by_recipe, shared_gym
 
 __all__ = ["ReasoningGymConfig", "ReasoningGymData", "ReasoningGymTask", "ReasoningGymTaskset"]
 
@@ -33,6 +39,8 @@ class ReasoningGymConfig(vf.TasksetConfig):
         complexity_mode, sampling, group_size: of the stream; see `StreamOptions`.
         curriculum_url: of a stream of a reward service, which makes and scores the problems of all
             processes, such as http://127.0.0.1:8080/run-1; None means this process.
+        state_folder: of the run, which keeps the tasks that the stream has handed out, and the
+            stream's state. A resumed run gets the same tasks again, then those that follow.
     """
 
     tasks: list[str] = Field(default_factory=list)
@@ -42,6 +50,7 @@ class ReasoningGymConfig(vf.TasksetConfig):
     sampling: TaskSampling = "uniform"
     group_size: int | None = None
     curriculum_url: str | None = None
+    state_folder: Path | None = None
     seed: int = 0
 
 
@@ -71,6 +80,16 @@ class ReasoningGymTask(vf.Task[ReasoningGymData]):
             raise RuntimeError(f"{self.data.name} is unscored: {score.detail}")
         return score.score
 
+    async def validate(self, runtime: Any) -> bool | None:
+        """Return whether the task's own answer is solved; None if several answers are right."""
+        gym = shared_gym()
+        problem = await asyncio.to_thread(gym.problem, parse_recipe(self.data.recipe))
+        if problem.oracle is None:
+            return None
+        text = demonstration(problem.oracle, "direct")
+        score = await asyncio.to_thread(gym.score, problem, text)
+        return score.solved and not is_skipped(problem)
+
 
 class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
     """An endless stream of training problems, or a number of held-out problems per task.
@@ -81,15 +100,27 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
     def __init__(self, config: ReasoningGymConfig) -> None:
         super().__init__(config)
         self.INFINITE = config.per_task is None
-        if config.curriculum_url is not None and config.per_task is not None:
-            raise ConfigurationError(
-                f"per_task must be unset with curriculum_url, got {config.per_task}: held-out "
-                "problems need no curriculum"
-            )
+        for name in ("curriculum_url", "state_folder"):
+            if getattr(config, name) is not None and config.per_task is not None:
+                raise ConfigurationError(
+                    f"per_task must be unset with {name}, got {config.per_task}: held-out "
+                    "problems need no curriculum"
+                )
 
     def load(self) -> Iterator[ReasoningGymTask]:
-        """Yield the tasks; the same for the same configuration, unless levels follow rewards."""
-        for recipe, question in self._problems():
+        """Yield the tasks; the same for the same configuration, unless levels follow rewards.
+
+        Those that the state folder holds come first: a resumed trainer takes them again.
+        """
+        folder = self.config.state_folder
+        file = folder / "tasks.jsonl" if folder else None
+        rows = read_rows(file).rows if file and file.exists() else []
+        kept = ((read_recipe(row["recipe"]), row["question"]) for row in rows)
+        for number, (recipe, question) in enumerate(chain(kept, self._problems())):
+            if file and number >= len(rows):
+                file.parent.mkdir(parents=True, exist_ok=True)
+                row = {"recipe": recipe.to_json(), "question": question}
+                append_whole(file, f"{json.dumps(row)}\n".encode())
             data = ReasoningGymData(
                 name=recipe.task,
                 system_prompt=SYSTEM_PROMPTS["think"],
@@ -109,7 +140,7 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
                 yield read_recipe(served["recipe"]), served["question"]
         problems: Iterable[Problem]
         if config.per_task is None:
-            problems = shared_gym().stream(**self._stream_options())
+            problems = self._stream()
         else:
             problems = evaluation_problems(
                 shared_gym(),
@@ -120,6 +151,16 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
             )
         for problem in problems:
             yield problem.recipe, problem.question
+
+    def _stream(self) -> Iterator[Problem]:
+        """Yield the problems of a stream of this process, whose state the state folder keeps."""
+        stream, folder = shared_gym().stream(**self._stream_options()), self.config.state_folder
+        if folder and (folder / "stream.json").exists():
+            stream.load_state_dict(json.loads((folder / "stream.json").read_bytes()))
+        for problem in stream:
+            if folder:
+                write_whole(folder / "stream.json", json.dumps(stream.state_dict()))
+            yield problem
 
     def _stream_options(self) -> dict[str, Any]:
         config = self.config

@@ -81,13 +81,45 @@ for task in itertools.islice(taskset, 80):
 print([levels[0], levels[-1]])
 """
 
+RESUMES = """
+import asyncio
+import itertools
+import json
+
+import verifiers.v1 as vf
+
+from reasoning_gym_environment.integrations.verifiers import (
+    ReasoningGymConfig,
+    ReasoningGymTaskset,
+)
+
+taskset = ReasoningGymTaskset(
+    ReasoningGymConfig(
+        tasks=["gcd"],
+        complexity_mode="curriculum",
+        group_size=1,
+        curriculum_url={url!r},
+        state_folder="run",
+    )
+)
+tasks = iter(taskset)
+drawn = [json.loads(next(tasks).data.recipe) for _ in range({skipped})]
+for task in itertools.islice(tasks, 60):
+    trace = vf.Trace(
+        task=vf.TraceTask(type="", data=task.data), agent=vf.AgentInfo(config=vf.AgentConfig())
+    )
+    asyncio.run(task.score(trace))
+    drawn.append(json.loads(task.data.recipe))
+print(json.dumps([[each["seed"], each["level"]] for each in drawn]))
+"""
+
 
 def of_page(page: str) -> str:
     """Return the one command of a page that needs the framework."""
     [text] = [
         block.text
         for block in blocks(ROOT / "docs" / page)
-        if block.language == "sh" and "test-integrations" in block.reason
+        if "vf-eval" in block.text and "test-integrations" in block.reason
     ]
     return text
 
@@ -162,6 +194,29 @@ def test_levels_fall_while_nothing_is_solved(tmp_path: Path) -> None:
     with served_rewards(tmp_path) as url:
         program = LEARNS.format(url=f"{url}/run")
         assert json.loads(run_python(program, tmp_path)) == [first, 0]
+
+
+def test_a_resumed_run_takes_the_same_tasks_and_then_those_that_follow(tmp_path: Path) -> None:
+    with served_rewards(tmp_path) as address:
+        for name, url in (("here", None), ("served", f"{address}/resumed")):
+            folder = tmp_path / name
+            folder.mkdir()
+            before, after = (
+                json.loads(run_python(RESUMES.format(url=url, skipped=skipped), folder))
+                for skipped in (0, 60)
+            )
+            assert after[:60] == before
+            assert len({seed for seed, _ in after}) == 120
+            levels = [level for _, level in after]
+            assert levels[0] > levels[60] >= levels[-1] == 0  # nothing is solved
+
+
+async def test_validate_checks_the_tasks_own_answers(tmp_path: Path) -> None:
+    [command] = [b.text for b in blocks(ROOT / "docs" / "verifiers.md") if "vf-validate" in b.text]
+    await run("bash", "-euc", command, cwd=tmp_path, env=environment(tmp_path))
+    [file] = (tmp_path / "outputs").glob("*/summary.json")
+    checks = json.loads(file.read_text())["checks"]
+    assert {name: each["valid"] for name, each in checks.items()} == {"gold": 4, "noop": 4}
 
 
 def test_an_unscored_reply_is_an_error_and_not_a_zero(tmp_path: Path) -> None:
